@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Makes .venv with everything that the demo and the tests need, and on Debian or Ubuntu installs the
+# system packages they need first, where it may. Quick when there is nothing to do.
+# PYTHON=/path/to/python chooses the interpreter; otherwise the first fitting one is taken.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Qt and OpenGL, a virtual screen, and the libraries of Qt's X11 window.
+APT_PACKAGES="libgl1 libegl1 libglib2.0-0 libfontconfig1 libdbus-1-3 libxkbcommon0
+    xvfb xauth libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0"
+
+say() { printf '%s\n' "setup: $*" >&2; }
+
+# A Python that is new enough and can make virtual environments (Debian ships that part separately).
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.14; do
+        if [ -n "$candidate" ] && "$candidate" -c \
+            'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+apt_installed() {
+    # Newer releases renamed some libraries: libglib2.0-0 is libglib2.0-0t64 there.
+    dpkg-query -W -f '${db:Status-Status}\n' "$1" "$1t64" 2>/dev/null | grep -qx installed
+}
+
+apt_install() {
+    local as_root=""
+    if [ "$(id -u)" -ne 0 ]; then
+        # Asks for a password only where somebody is there to give it.
+        if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+            as_root="sudo"
+        else
+            say "these system packages are missing, and only root can install them; run"
+            say "    sudo apt-get install $*"
+            return 1
+        fi
+    fi
+    say "installing system packages: $*"
+    $as_root apt-get update -qq &&
+        $as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+}
+
+system_packages() {
+    local package missing=""
+    if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
+        for package in $APT_PACKAGES; do
+            apt_installed "$package" || missing="$missing $package"
+        done
+        if [ ! -x .venv/bin/python ] && ! find_python >/dev/null; then
+            missing="$missing python3 python3-venv"
+        fi
+        # shellcheck disable=SC2086  # a list of names
+        [ -z "$missing" ] || apt_install $missing || say "going on without; the napari window may fail"
+    elif [ "$(uname -s)" = Linux ] && ! command -v xvfb-run >/dev/null; then
+        say "not a Debian: please see to Qt's system libraries (OpenGL, EGL, fontconfig, D-Bus,"
+        say "xkbcommon, xkbcommon-x11, xcb-cursor, xcb-util-wm, xcb-util-keysyms) and, for the window"
+        say "tests without a screen, Xvfb with xvfb-run and xauth"
+    fi
+}
+
+fingerprint() { cat pyproject.toml scripts/setup.sh | cksum; }
+
+system_packages
+
+if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if ! python="$(find_python)"; then
+        say "no Python 3.11 or newer with venv was found (python3 is $(python3 --version 2>&1))."
+        say "Install one (Debian: python3-venv; older Ubuntu: python3.11-venv; macOS: brew install"
+        say "python@3.12; or python.org), or name one: PYTHON=/path/to/python scripts/setup.sh"
+        exit 1
+    fi
+    say "making .venv with $python"
+    "$python" -m venv --clear .venv
+fi
+
+stamp=.venv/.contrast-suite
+if [ ! -f "$stamp" ] || [ "$(fingerprint)" != "$(cat "$stamp")" ]; then
+    say "installing contrast-suite[all,test] into .venv"
+    [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+    .venv/bin/uv pip install --quiet --python .venv/bin/python --editable '.[all,test]'
+    fingerprint >"$stamp"
+fi
