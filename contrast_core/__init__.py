@@ -1,0 +1,58 @@
+"""Contrastive dimension reduction: what varies in a foreground but not in a background.
+
+Names are loaded on first use, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contrast_core import datasets, images
+    from contrast_core._by_label import ContrastByLabel
+    from contrast_core._validation import ContrastWarning
+    from contrast_core.linalg import principal_angles, subspace_error
+    from contrast_core.moments import SecondMoments
+    from contrast_core.path import ContrastPath, contrast_path
+    from contrast_core.spectral import CPCA
+
+_HOME = {
+    "CPCA": "contrast_core.spectral",
+    "ContrastByLabel": "contrast_core._by_label",
+    "ContrastPath": "contrast_core.path",
+    "ContrastWarning": "contrast_core._validation",
+    "SecondMoments": "contrast_core.moments",
+    "contrast_path": "contrast_core.path",
+    "principal_angles": "contrast_core.linalg",
+    "subspace_error": "contrast_core.linalg",
+}
+_SUBPACKAGES = ("datasets", "images")
+
+__all__ = [
+    "CPCA",
+    "ContrastByLabel",
+    "ContrastPath",
+    "ContrastWarning",
+    "SecondMoments",
+    "contrast_path",
+    "datasets",
+    "images",
+    "principal_angles",
+    "subspace_error",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _SUBPACKAGES:
+        value = import_module(f"contrast_core.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,310 @@
+"""The contract that all linear contrastive estimators share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from contrast_core._validation import (
+    ContrastWarning,
+    FloatArray,
+    MatrixLike,
+    check_finite,
+    check_same_features,
+)
+from contrast_core.moments import SecondMoments
+
+Offset: TypeAlias = Literal["foreground", "difference", "none"]
+
+_SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
+
+
+def paired_moments(
+    X: MatrixLike | SecondMoments, background: MatrixLike | SecondMoments
+) -> tuple[SecondMoments, SecondMoments]:
+    """Moments of foreground and background, checked to belong together.
+
+    Raises
+    ------
+    TypeError
+        If only one of the two is moments already.
+    ValueError
+        If features differ, a dataset has fewer than two rows, or data are not finite.
+    """
+    if background is None:
+        raise ValueError(
+            "background=None was given; a contrastive method needs background rows with the "
+            "features of X: fit(X, background=...)."
+        )
+    if isinstance(X, SecondMoments) != isinstance(background, SecondMoments):
+        raise TypeError(
+            f"X is {type(X).__name__} and background is {type(background).__name__}; give "
+            "SecondMoments for both, or data for both."
+        )
+    pair = []
+    for data, name in ((X, "X"), (background, "background")):
+        moments = (
+            data if isinstance(data, SecondMoments) else SecondMoments.from_data(data, name=name)
+        )
+        if moments.n_samples < 2:
+            raise ValueError(
+                f"{name} has n_samples={moments.n_samples}, but a variance needs at least 2 rows."
+            )
+        pair.append(moments)
+    x, y = pair
+    check_same_features(x.n_features, x.feature_names, y.n_features, y.feature_names)
+    total_x, total_y = np.trace(x.covariance), np.trace(y.covariance)
+    if total_x > 0 and total_y > 0 and not 1 / _SCALE_RATIO < total_x / total_y < _SCALE_RATIO:
+        warnings.warn(
+            f"the total variance of X is {total_x:.3g}, that of the background {total_y:.3g}; were "
+            "both scaled alike? In a scikit-learn Pipeline, transform_input=['background'] makes "
+            "the earlier steps transform the background too.",
+            ContrastWarning,
+            stacklevel=4,
+        )
+    return x, y
+
+
+class LinearContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the linear methods that contrast a foreground with a background.
+
+    A subclass sets ``components_`` (k, D) with orthonormal rows, ``mean_`` and
+    ``background_mean_`` through `_set_fitted`, last thing in its fit.
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
+
+    components_: FloatArray
+    mean_: FloatArray
+    background_mean_: FloatArray
+    n_features_in_: int
+
+    def fit_transform(
+        self, X: MatrixLike, y: object = None, *, background: MatrixLike
+    ) -> FloatArray:
+        """Fit, then return the scores of the foreground rows.
+
+        Parameters
+        ----------
+        X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+            Foreground and background rows; not moments, which hold no rows to transform.
+        y : ignored
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+
+        Raises
+        ------
+        TypeError
+            If `X` is `SecondMoments`.
+        """
+        if isinstance(X, SecondMoments):
+            raise TypeError(
+                "fit_transform got SecondMoments, which hold no rows to transform; call fit with "
+                "the moments, then transform with the data."
+            )
+        return self.fit(X, y, background=background).transform(X)
+
+    def fit(
+        self,
+        X: MatrixLike | SecondMoments,
+        y: object = None,
+        *,
+        background: MatrixLike | SecondMoments,
+    ) -> Self:
+        """Fit from foreground and background data or their moments.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix of shape (n, n_features) or SecondMoments
+            Foreground.
+        y : ignored
+        background : the same kinds, of shape (m, n_features)
+            Background, with the same features in the same order. Moments for both or for neither.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            If the features differ, a dataset has fewer than two rows or is not finite, or a
+            parameter is out of range.
+        TypeError
+            If only one of the two is `SecondMoments`, or a parameter has the wrong type.
+        """
+        return self._fit_moments(*paired_moments(X, background))
+
+    def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
+        raise TypeError(f"{type(self).__name__} does not define how to fit.")
+
+    def _set_fitted(
+        self, foreground: SecondMoments, background: SecondMoments, **attributes: Any
+    ) -> Self:
+        """Set all fitted attributes at once; a failed fit leaves the estimator as it was."""
+        if foreground.feature_names is not None:
+            self.feature_names_in_ = np.array(foreground.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.n_features_in_ = foreground.n_features
+        self.mean_ = foreground.mean
+        self.background_mean_ = background.mean
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Scores of rows on the components.
+
+        Every row is centred by the foreground mean, so that foreground and background can share a
+        plot.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere; sparse input stays sparse.
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+            ``(X - mean_) @ components_.T``.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        return self._scores(self._check_rows(X))
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        """Rows in feature space from their scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_components)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            ``X @ components_ + mean_``.
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of components.
+        """
+        check_is_fitted(self)
+        scores = np.asarray(X, dtype=np.float64)
+        if scores.ndim != 2 or scores.shape[1] != len(self.components_):
+            raise ValueError(
+                f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
+                "a column per component, as transform returns them."
+            )
+        return scores @ self.components_ + self.mean_
+
+    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
+        r"""Project rows on the components: what is not contrast goes.
+
+        .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows to denoise.
+        offset : {"foreground", "difference", "none"}, default="foreground"
+            What is added back: the foreground mean; the difference of foreground and background
+            means, which removes a static background and uneven illumination too; nothing.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If `offset` is none of the three, the features are not those of the fit, or a value is
+            NaN or infinite.
+
+        References
+        ----------
+        Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
+        """
+        check_is_fitted(self)
+        offsets = {
+            "foreground": self.mean_,
+            "difference": self.mean_ - self.background_mean_,
+            "none": np.zeros_like(self.mean_),
+        }
+        if offset not in offsets:
+            raise ValueError(f"offset={offset!r} is unknown; expected one of {sorted(offsets)}.")
+        rows = self._check_rows(X)
+        return self._scores(rows) @ self.components_ + offsets[offset]
+
+    def remove_components(self, X: MatrixLike) -> FloatArray:
+        r"""Project the components out of rows: the contrast goes, the rest stays.
+
+        .. math:: x - V V^\top (x - \bar x)
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows to clean; the result is dense.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        rows = self._check_rows(X)
+        dense = rows.toarray() if issparse(rows) else rows
+        return np.asarray(dense - self._scores(rows) @ self.components_)
+
+    def feature_weights(self) -> FloatArray:
+        """How much each feature carries each component.
+
+        Returns
+        -------
+        ndarray of shape (n_components, n_features)
+            Squared loadings, each row rescaled to a maximum of 1.
+
+        References
+        ----------
+        Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
+        """
+        check_is_fitted(self)
+        squared: FloatArray = self.components_**2
+        return np.asarray(squared / squared.max(axis=1, keepdims=True))
+
+    def _scores(self, rows: Any) -> FloatArray:
+        return np.asarray(rows @ self.components_.T - self.mean_ @ self.components_.T)
+
+    def _check_rows(self, X: MatrixLike) -> Any:
+        """Rows with the features of the fit, finite; sparse stays sparse."""
+        check_is_fitted(self)
+        rows = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
+        )
+        check_finite(rows.data if issparse(rows) else rows, "X")
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags

@@ -1,0 +1,120 @@
+"""A background taken from labels, so that foreground and background travel in one matrix."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from contrast_core._validation import FloatArray, MatrixLike
+
+
+class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
+    """Fit a contrastive estimator with the background given by labels.
+
+    ``fit(X, y)`` splits the rows: those whose label is `background` are the background, all
+    others the foreground. This is the form for cross-validation and for pipelines without
+    metadata routing, where a ``background=`` argument would be cut like the rows of X.
+
+    Parameters
+    ----------
+    estimator : estimator with ``fit(X, *, background)``
+        Cloned before it is fitted.
+    background : label, default=0
+        The label of background rows.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted clone; its attributes and other methods are reached through it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import CPCA, ContrastByLabel
+    >>> X = np.random.default_rng(0).normal(size=(30, 4))
+    >>> y = np.repeat(["treated", "control"], 15)
+    >>> model = ContrastByLabel(CPCA(alpha=1.0), background="control").fit(X, y)
+    >>> model.transform(X).shape
+    (30, 2)
+    """
+
+    estimator_: Any
+
+    def __init__(self, estimator: Any, background: object = 0) -> None:
+        self.estimator = estimator
+        self.background = background
+
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+        """Fit the estimator on the rows of the other labels against those of the background.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            All rows.
+        y : array-like of shape (n,)
+            A label per row.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            If no row, or every row, has the background's label.
+        """
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: a label per row.")
+        labels = column_or_1d(y)
+        check_consistent_length(X, labels)
+        is_background = np.asarray(labels == self.background, dtype=bool)
+        present = [str(label) for label in np.unique(labels)]
+        if not is_background.any():
+            raise ValueError(
+                f"no row has the background label {self.background!r}; the labels are "
+                f"{', '.join(present)}. Give background= one of them."
+            )
+        if is_background.all():
+            raise ValueError(
+                f"every row has the background label {self.background!r}; the foreground needs "
+                "rows of another label."
+            )
+        rows = X if hasattr(X, "shape") else np.asarray(X)
+        self.estimator_ = clone(self.estimator).fit(
+            _safe_indexing(rows, np.flatnonzero(~is_background)),
+            background=_safe_indexing(rows, np.flatnonzero(is_background)),
+        )
+        return self
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Scores from the fitted estimator, shape (n, n_components)."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.transform(X))
+
+    @available_if(lambda self: hasattr(self.estimator, "inverse_transform"))  # type: ignore[untyped-decorator]
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        """Rows from scores, through the fitted estimator, shape (n, n_features)."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.inverse_transform(X))
+
+    def get_feature_names_out(self, input_features: object = None) -> Any:
+        """Names of the scores, as the estimator gives them."""
+        check_is_fitted(self)
+        return self.estimator_.get_feature_names_out(input_features)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of the rows seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags

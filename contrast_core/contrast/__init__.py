@@ -1,0 +1,6 @@
+"""Pure rules on moments: which contrast, and which contrasts represent the rest."""
+
+from contrast_core.contrast._affinity import representatives, subspace_affinity
+from contrast_core.contrast._automatic import denoising_alpha, trace_ratio_alpha
+
+__all__ = ["denoising_alpha", "representatives", "subspace_affinity", "trace_ratio_alpha"]

@@ -1,0 +1,96 @@
+"""Affinity between subspaces, and a representative of each cluster of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+
+_LARGE_K = 10  # above it the plain product of cosines is tiny between all but equal subspaces
+
+
+def subspace_affinity(components: FloatArray) -> FloatArray:
+    """Product of the cosines of the principal angles between all pairs of subspaces.
+
+    Parameters
+    ----------
+    components : ndarray of shape (n_subspaces, k, n_features)
+        Orthonormal rows for each subspace.
+
+    Returns
+    -------
+    ndarray of shape (n_subspaces, n_subspaces)
+        ``|det(V_i V_j^T)|``, between 0 and 1, computed in logarithms. For k > 10 its k-th root,
+        the geometric mean of the cosines, since the product itself vanishes everywhere.
+
+    References
+    ----------
+    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2.
+    """
+    n, k, n_features = components.shape
+    stacked = components.reshape(n * k, n_features)
+    cross = (stacked @ stacked.T).reshape(n, k, n, k).transpose(0, 2, 1, 3)
+    log_product = np.linalg.slogdet(cross).logabsdet
+    if k > _LARGE_K:
+        log_product = log_product / k
+    affinity = np.exp(np.minimum(log_product, 0.0))
+    affinity = (affinity + affinity.T) / 2
+    np.fill_diagonal(affinity, 1.0)
+    return np.asarray(affinity, dtype=np.float64)
+
+
+def representatives(
+    affinity: FloatArray, n_clusters: int, random_state: int | None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Spectral clustering of subspaces by affinity, and the medoid of each cluster.
+
+    Parameters
+    ----------
+    affinity : ndarray of shape (n, n)
+        As from `subspace_affinity`.
+    n_clusters : int
+        Number of clusters wanted, from 1 to n; fewer come back where fewer subspaces differ.
+    random_state : int or None
+        Seed of the k-means step.
+
+    Returns
+    -------
+    labels : ndarray of shape (n,)
+        Cluster of each subspace; clusters are numbered by their first member.
+    medoids : ndarray of shape (n_found,)
+        Of each cluster, the member with the largest summed affinity to it; ascending.
+
+    References
+    ----------
+    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2; Ng, Jordan and Weiss 2002.
+    """
+    raw = _spectral_labels(affinity, n_clusters, random_state)
+    medoids = []
+    for cluster in np.unique(raw):
+        members = np.flatnonzero(raw == cluster)
+        within = affinity[np.ix_(members, members)].sum(axis=1)
+        # Ties to rounding (a plateau of equal subspaces) go to the middle member.
+        best = members[within >= within.max() * (1 - 1e-9)]
+        medoids.append(int(best[len(best) // 2]))
+    medoids.sort()
+    labels = np.empty(len(raw), dtype=np.intp)
+    for number, medoid in enumerate(medoids):
+        labels[raw == raw[medoid]] = number
+    return labels, np.array(medoids, dtype=np.intp)
+
+
+def _spectral_labels(
+    affinity: FloatArray, n_clusters: int, random_state: int | None
+) -> NDArray[np.intp]:
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.cluster import spectral_clustering
+
+    n_distinct, distinct = connected_components(affinity > 1 - 1e-12, directed=False)
+    if n_distinct <= n_clusters:
+        return np.asarray(distinct, dtype=np.intp)
+    # The floor keeps the graph connected where subspaces are exactly orthogonal.
+    labels = spectral_clustering(
+        np.maximum(affinity, 1e-12), n_clusters=n_clusters, random_state=random_state
+    )
+    return np.asarray(labels, dtype=np.intp)

@@ -1,0 +1,106 @@
+"""The default contrast, chosen without labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.moments import SecondMoments
+
+_SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
+_MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
+
+
+def trace_ratio_alpha(
+    foreground: SecondMoments, background: SecondMoments, n_components: int
+) -> float:
+    r"""Contrast at which the best subspace has the largest ratio of variances.
+
+    Iterate from :math:`\alpha = 0`, with V the top-k eigenvectors of
+    :math:`C_X - \alpha C_Y`,
+
+    .. math:: \alpha \leftarrow
+        \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
+        \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
+
+    until it stops rising. D' counts the features that vary at all. The ridge tau (the background
+    shrunk by 0.2 towards a multiple of the identity) keeps directions that the background happens
+    not to cover from winning outright.
+
+    Parameters
+    ----------
+    foreground, background : SecondMoments
+        Moments of the two datasets, same features.
+    n_components : int
+        k, the number of components the contrast is for.
+
+    Returns
+    -------
+    float
+        The contrast, finite and positive. Scaling the foreground by c multiplies it by c squared;
+        scaling both changes nothing.
+
+    Raises
+    ------
+    ValueError
+        If one of the datasets is constant.
+
+    References
+    ----------
+    Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
+    Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56; with linear covariance shrinkage.
+    """
+    varies_x, varies_y = _varying(foreground), _varying(background)
+    for moments, varies, name in (
+        (foreground, varies_x, "foreground"),
+        (background, varies_y, "background"),
+    ):
+        if not varies.any():
+            raise ValueError(
+                f"the {name} is constant (none of its {moments.n_features} features varies over "
+                f"{moments.n_samples} rows), so no contrast can be chosen automatically; check "
+                "which rows it holds, or give alpha as a number."
+            )
+    ridge = _SHRINKAGE * float(np.trace(background.covariance)) / int((varies_x | varies_y).sum())
+    alpha = 0.0
+    for _ in range(_MAX_ITERATIONS):
+        components = contrastive_eigenpairs(
+            foreground.covariance, background.covariance, alpha, n_components
+        ).components
+        numerator = float(variances_along(components, foreground.covariance).sum())
+        denominator = float(variances_along(components, background.covariance).sum())
+        risen = numerator / (denominator + n_components * ridge)
+        if risen <= alpha * (1 + 1e-12):
+            break
+        alpha = risen
+    return alpha
+
+
+def denoising_alpha(foreground: SecondMoments, background: SecondMoments) -> float:
+    """Contrast for denoising: half the trace-ratio contrast solved for two components.
+
+    Whatever number of components is kept: the denoised rows lie closest to the clean ones at a
+    weaker contrast than the one that separates groups best.
+
+    Parameters
+    ----------
+    foreground, background : SecondMoments
+        Moments of the two datasets, same features.
+
+    Returns
+    -------
+    float
+        The contrast.
+
+    Raises
+    ------
+    ValueError
+        If one of the datasets is constant.
+    """
+    return 0.5 * trace_ratio_alpha(foreground, background, min(2, foreground.n_features))
+
+
+def _varying(moments: SecondMoments) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Features whose spread exceeds the rounding of their mean."""
+    rounding = 32 * np.finfo(np.float64).eps * np.abs(moments.mean)
+    return np.sqrt(moments.covariance.diagonal()) > rounding

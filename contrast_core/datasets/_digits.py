@@ -1,0 +1,106 @@
+"""Handwritten digits on photographs, the image example of the contrastive PCA paper."""
+
+from importlib.resources import as_file, files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._arguments import as_generator, check_count
+from ._contrast_data import ContrastData
+
+__all__ = ["digits_on_photos"]
+
+_N_DIGITS = 5000
+_SIDE = 28
+_DIGIT_STRENGTH = 0.25
+
+
+def digits_on_photos(
+    n_samples: int = _N_DIGITS, *, random_state: int | np.random.Generator | None = 0
+) -> ContrastData:
+    """Faint handwritten zeros and ones on patches of photographs, and such patches alone.
+
+    A foreground frame is 0.25 times a digit (its pixels between 0 and 1) plus a random 28 x 28 crop
+    of a greyscale photograph (0 to 1, 100 x 100); a background frame is a crop alone. Six
+    photographs serve the foreground and six others the background. Frames are mixed on each call.
+
+    Parameters
+    ----------
+    n_samples : int, default 5000
+        Frames in the foreground, and again in the background: 1 to 5000, the number of digits that
+        are bundled. The set for a smaller number is the beginning of the set for a larger one.
+    random_state : int, Generator or None, default 0
+        Seed of the crops. The same integer gives the same data on every machine. The digits and
+        their order are always the same.
+
+    Returns
+    -------
+    ContrastData
+        `foreground`, `background` and `clean` (n_samples, 784), pixels from 0 to 1.25, each row a
+        frame of `frame_shape` (28, 28); `clean` is the digit as it stands in the frame (0 to 0.25),
+        so that `foreground - clean` is the crop. `labels` (n_samples,) is the digit, 0 or 1;
+        `groups` and `background_groups` name the photograph that a frame was cropped from.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n_samples` is no integer from 1 to 5000, or `random_state` is no seed.
+
+    Notes
+    -----
+    Each digit occurs once. Crops are drawn with replacement from the 6 x 73 x 73 positions of their
+    six photographs: at 5000 frames several hundred occur more than once and most overlap, so the
+    frames of one photograph are not independent.
+
+    The papers used ImageNet pictures of grass, which cannot be distributed. The twelve photographs
+    here come with scikit-image and scikit-learn; the photograph and licence of each are listed in
+    ``datasets/data``.
+
+    References
+    ----------
+    Abid A, Zhang MJ, Bagaria VK, Zou J. Contrastive principal component analysis.
+    arXiv:1709.06716, Figure 1.
+
+    Examples
+    --------
+    >>> from contrast_core.datasets import digits_on_photos
+    >>> data = digits_on_photos(100)
+    >>> data.foreground.shape, data.frame_shape
+    ((100, 784), (28, 28))
+    """
+    n = check_count(n_samples, name="n_samples", at_least=1, at_most=_N_DIGITS)
+    rng = as_generator(random_state)
+    digits = _arrays("mnist_zeros_ones.npz")
+    photographs = _arrays("photographs.npz")
+    images, names = photographs["images"], photographs["names"]
+
+    # One row of draws per frame, so that the first frames do not depend on how many follow.
+    half, positions = len(images) // 2, images.shape[1] - _SIDE + 1
+    draws = rng.integers([half, positions, positions] * 2, size=(n, 6))
+    crops, groups = _crops(images[0::2], draws[:, :3]), names[0::2][draws[:, 0]]
+    background, background_groups = _crops(images[1::2], draws[:, 3:]), names[1::2][draws[:, 3]]
+
+    clean = _DIGIT_STRENGTH / 255 * digits["images"][:n].reshape(n, -1)
+    return ContrastData(
+        clean + crops,
+        background,
+        digits["labels"][:n].astype(np.int64),
+        groups=groups,
+        background_groups=background_groups,
+        frame_shape=(_SIDE, _SIDE),
+        clean=clean,
+        description="MNIST zeros and ones (LeCun, Cortes and Burges; CC BY-SA 3.0) at a quarter of "
+        "their intensity on crops of photographs, after Abid et al., arXiv:1709.06716, Figure 1.",
+    )
+
+
+def _arrays(name: str) -> dict[str, NDArray[np.generic]]:
+    with as_file(files(__package__) / "data" / name) as path, np.load(path) as archive:
+        return dict(archive)
+
+
+def _crops(images: NDArray[np.generic], draws: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Crops (n, 784) from 0 to 1 at `draws` (n, 3): photograph, top row, left column."""
+    windows = np.lib.stride_tricks.sliding_window_view(images, (_SIDE, _SIDE), axis=(1, 2))
+    crops: NDArray[np.float64] = windows[tuple(draws.T)].reshape(len(draws), -1) / 255.0
+    return crops

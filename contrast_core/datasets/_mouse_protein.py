@@ -1,0 +1,84 @@
+"""Protein levels in the cortex of trisomic and control mice (Higuera, Gardiner and Cios, 2015)."""
+
+import csv
+import gzip
+import io
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._contrast_data import ContrastData
+
+__all__ = ["load_mouse_protein"]
+
+
+def load_mouse_protein(*, raw: bool = False) -> ContrastData:
+    """Protein expression in mice, with and without Down syndrome (trisomy Ts65Dn), real data.
+
+    The foreground are trisomic and control mice that were put into a context and then shocked; the
+    background are control mice that were shocked first and so did not learn. The genotype is what
+    cPCA should bring out: PCA of the foreground shows other variation among mice.
+
+    Parameters
+    ----------
+    raw : bool, default False
+        If False, as in both papers' scripts: missing values are replaced by 0, then foreground and
+        background are standardised, each on its own, to mean 0 and standard deviation 1 (divisor
+        n). If True, the levels as published, NaN where a value is missing.
+
+    Returns
+    -------
+    ContrastData
+        `foreground` (270, 77), `background` (135, 77), `labels` (270,) with the genotypes
+        "Control" (135) and "Ts65Dn" (135), `feature_names` (77 proteins), `groups` and
+        `background_groups` with the mouse of each row.
+
+    Notes
+    -----
+    A mouse was measured 15 times: the foreground is 18 mice, the background 9. Its rows are
+    repeats, not independent samples; keep them together when rows are split.
+
+    References
+    ----------
+    Higuera C, Gardiner KJ, Cios KJ. Self-organizing feature maps identify proteins critical to
+    learning in a mouse model of Down syndrome. PLOS ONE 10(6): e0129126, 2015.
+    Split and scaling: Abid et al., arXiv:1709.06716; Li et al., arXiv:2012.07977.
+
+    Examples
+    --------
+    >>> from contrast_core.datasets import load_mouse_protein
+    >>> data = load_mouse_protein()
+    >>> data.foreground.shape, data.background.shape, len(set(data.groups))
+    ((270, 77), (135, 77), 18)
+    """
+    packed = files(__package__) / "data" / "mouse_cortex_protein_saline.csv.gz"
+    # The file starts with a byte order mark, which "utf-8-sig" takes off the first column's name.
+    text = gzip.decompress(packed.read_bytes()).decode("utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    proteins = tuple(name for name in rows[0] if name.endswith("_N"))
+
+    def levels(part: list[dict[str, str]]) -> NDArray[np.float64]:
+        values = np.array([[float(row[name] or "nan") for name in proteins] for row in part])
+        return values if raw else _standardised(np.nan_to_num(values, nan=0.0))
+
+    def mice(part: list[dict[str, str]]) -> NDArray[np.str_]:
+        return np.array([row["MouseID"].rpartition("_")[0] for row in part])
+
+    foreground = [row for row in rows if row["class"] in ("c-SC-s", "t-SC-s")]
+    background = [row for row in rows if row["class"] == "c-CS-s"]
+    return ContrastData(
+        levels(foreground),
+        levels(background),
+        np.array([row["Genotype"] for row in foreground]),
+        feature_names=proteins,
+        groups=mice(foreground),
+        background_groups=mice(background),
+        description="Protein levels in mouse cortex, Down syndrome model against control (Higuera, "
+        "Gardiner and Cios, PLOS ONE 10(6): e0129126, 2015). CC BY 4.0.",
+    )
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    scaled: NDArray[np.float64] = (values - values.mean(axis=0)) / values.std(axis=0)
+    return scaled

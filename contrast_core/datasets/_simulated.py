@@ -1,0 +1,130 @@
+"""The simulated examples of the contrastive PCA and probabilistic contrastive PCA papers."""
+
+import numpy as np
+
+from ._arguments import as_generator, check_count
+from ._contrast_data import ContrastData
+
+__all__ = ["make_four_groups", "make_toy"]
+
+
+def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> ContrastData:
+    """Four groups that different contrast strengths split in different ways.
+
+    Foreground, 400 rows by 30 features, in four groups of 100; N(mean, standard deviation):
+
+    ===========  ================  ================  ==============
+    label        features 1 to 10  features 11 - 20  features 21-30
+    ===========  ================  ================  ==============
+    0            N(0, 1)           N(0, 1)           N(0, 10)
+    1            N(0, 1)           N(3, 1)           N(0, 10)
+    2            N(6, 1)           N(0, 1)           N(0, 10)
+    3            N(6, 1)           N(3, 1)           N(0, 10)
+    background   N(0, 3)           N(0, 1)           N(0, 10)
+    ===========  ================  ================  ==============
+
+    PCA sees the last ten features only. As alpha grows, cPCA turns to the first ten (labels {0, 1}
+    against {2, 3}), then to both, then to the middle ten (labels {0, 2} against {1, 3}).
+
+    Parameters
+    ----------
+    random_state : int, Generator or None, default 0
+        Seed of the draw. The same integer gives the same data, to rounding, on every machine.
+
+    Returns
+    -------
+    ContrastData
+        `foreground` (400, 30), `background` (400, 30), `labels` (400,) integers 0 to 3 in blocks
+        of 100.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `random_state` is no seed.
+
+    Notes
+    -----
+    The paper does not say what the second number of N is, nor how many background rows there are.
+    It is the standard deviation here: read as a variance, PCA already separates the groups.
+
+    References
+    ----------
+    Abid A, Zhang MJ, Bagaria VK, Zou J. Contrastive principal component analysis.
+    arXiv:1709.06716, Appendix A.
+
+    Examples
+    --------
+    >>> from contrast_core.datasets import make_four_groups
+    >>> data = make_four_groups()
+    >>> data.foreground.shape, data.background.shape
+    ((400, 30), (400, 30))
+    """
+    rng = as_generator(random_state)
+    labels = np.repeat(np.arange(4), 100)
+    first = np.where(labels >= 2, 6.0, 0.0)
+    second = np.where(labels % 2 == 1, 3.0, 0.0)
+    means = np.repeat(np.column_stack([first, second, np.zeros(400)]), 10, axis=1)
+    foreground = means + rng.standard_normal((400, 30)) * np.repeat([1.0, 1.0, 10.0], 10)
+    background = rng.standard_normal((400, 30)) * np.repeat([3.0, 1.0, 10.0], 10)
+    return ContrastData(
+        foreground,
+        background,
+        labels,
+        description="Four simulated groups (Abid et al., arXiv:1709.06716, Appendix A).",
+    )
+
+
+def make_toy(
+    n_foreground: int = 200,
+    n_background: int = 200,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+) -> ContrastData:
+    """Two groups in the plane, hidden along the background's direction of least variance.
+
+    All rows are normal with covariance [[2.7, 2.6], [2.6, 2.7]]. The background's mean is 0; the
+    first half of the foreground (label 0) has mean (-1, 1), the rest (label 1) mean (1, -1). PCA
+    finds the diagonal that both sets share; with enough contrast the component turns by nearly 90
+    degrees, to the line through the two means.
+
+    Parameters
+    ----------
+    n_foreground, n_background : int, default 200
+        Rows of each set, at least 2. Of an odd `n_foreground`, label 0 has the row more.
+    random_state : int, Generator or None, default 0
+        Seed of the draw. The same integer gives the same data, to rounding, on every machine.
+
+    Returns
+    -------
+    ContrastData
+        `foreground` (n_foreground, 2), `background` (n_background, 2), `labels` (n_foreground,).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is no integer of at least 2, or `random_state` is no seed.
+
+    References
+    ----------
+    Li D, Jones A, Engelhardt B. Probabilistic contrastive principal component analysis.
+    arXiv:2012.07977, Section 6.1. The data are drawn here, not the authors' file.
+
+    Examples
+    --------
+    >>> from contrast_core.datasets import make_toy
+    >>> make_toy(50, 30).foreground.shape
+    (50, 2)
+    """
+    n = check_count(n_foreground, name="n_foreground", at_least=2)
+    m = check_count(n_background, name="n_background", at_least=2)
+    rng = as_generator(random_state)
+    # Cholesky, not `multivariate_normal`: the sign of its SVD may differ between LAPACK builds.
+    factor = np.linalg.cholesky(np.array([[2.7, 2.6], [2.6, 2.7]]))
+    labels = np.repeat([0, 1], [n - n // 2, n // 2])
+    means = np.array([[-1.0, 1.0], [1.0, -1.0]])[labels]
+    return ContrastData(
+        means + rng.standard_normal((n, 2)) @ factor.T,
+        rng.standard_normal((m, 2)) @ factor.T,
+        labels,
+        description="Two simulated groups in the plane (Li et al., arXiv:2012.07977, Section 6.1).",
+    )

@@ -1,0 +1,64 @@
+"""Principal angles between the row spaces of two sets of components."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import subspace_angles
+
+from contrast_core._validation import FloatArray
+
+
+def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    r"""Principal angles between two subspaces, largest first.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (k, n_features) and (l, n_features)
+        Rows span the subspaces, as in ``components_``; they need not be orthonormal.
+
+    Returns
+    -------
+    ndarray of shape (min(k, l),)
+        Angles in radians, from 0 to pi/2, in descending order.
+
+    Raises
+    ------
+    ValueError
+        If the two have different numbers of features.
+
+    Examples
+    --------
+    >>> from contrast_core import principal_angles
+    >>> principal_angles([[1.0, 0.0, 0.0]], [[1.0, 1.0, 0.0]]).round(4)
+    array([0.7854])
+    """
+    a, b = (np.atleast_2d(np.asarray(rows, dtype=np.float64)) for rows in (first, second))
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise ValueError(
+            f"the subspaces have shapes {a.shape} and {b.shape}; both must be "
+            "(number of components, number of features) with the same number of features."
+        )
+    return np.asarray(subspace_angles(a.T, b.T), dtype=np.float64)
+
+
+def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
+    """Sine of the largest principal angle between two subspaces: 0 if equal, at most 1.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (k, n_features)
+        Rows span the subspaces, as in ``components_``.
+
+    Returns
+    -------
+    float
+        The distance, between 0 and 1.
+
+    Examples
+    --------
+    >>> from contrast_core import subspace_error
+    >>> subspace_error([[1.0, 0.0]], [[0.0, 2.0]])
+    1.0
+    """
+    return float(np.sin(principal_angles(first, second)[0]))

@@ -1,0 +1,74 @@
+"""Leading eigenpairs of symmetric matrices and of the contrast ``C_X - alpha C_Y``."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._signs import fix_signs
+
+
+class Eigenpairs(NamedTuple):
+    """Eigenvalues in descending order (k,) and orthonormal eigenvectors as rows (k, D)."""
+
+    values: FloatArray
+    components: FloatArray
+
+
+def leading_eigenpairs(matrix: FloatArray, k: int, *, overwrite: bool = False) -> Eigenpairs:
+    """The k algebraically largest eigenpairs of a symmetric matrix (LAPACK's MRRR driver).
+
+    Where eigenvalues tie, the vectors are some orthonormal basis of the tied space.
+    """
+    n = len(matrix)
+    values, vectors = scipy.linalg.eigh(
+        matrix,
+        subset_by_index=[n - k, n - 1],
+        driver="evr",
+        overwrite_a=overwrite,
+        check_finite=False,
+    )
+    return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1])))
+
+
+def contrastive_eigenpairs(
+    foreground: FloatArray, background: FloatArray, alpha: float, k: int
+) -> Eigenpairs:
+    """Top-k eigenpairs of ``foreground - alpha * background``, both symmetric (D, D).
+
+    At ``alpha = inf``: of the foreground within the background's null space.
+    """
+    if math.isinf(alpha):
+        return null_space_eigenpairs(foreground, background, k)
+    # Fortran order lets LAPACK work in place.
+    contrast = np.asarray(background.T * -alpha, order="F")
+    contrast += foreground.T
+    return leading_eigenpairs(contrast, k, overwrite=True)
+
+
+def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:
+    """Top-k eigenpairs of the foreground projected on the background's null space.
+
+    Eigenvalues of the background up to ``D * eps`` times its largest count as zero.
+    """
+    values, vectors = scipy.linalg.eigh(background, driver="evd", check_finite=False)
+    n_features = len(background)
+    tolerance = n_features * np.finfo(np.float64).eps * max(values[-1], 0.0)
+    null = vectors[:, values <= tolerance]
+    if null.shape[1] < k:
+        raise ValueError(
+            f"alpha=inf keeps only directions without background variance: there are "
+            f"{null.shape[1]} of them among {n_features} features, to working precision, but "
+            f"n_components={k}. Use a large finite alpha, or fewer components."
+        )
+    inner = leading_eigenpairs(null.T @ foreground @ null, k)
+    return Eigenpairs(inner.values, fix_signs(inner.components @ null.T))
+
+
+def variances_along(components: FloatArray, covariance: FloatArray) -> FloatArray:
+    """``v^T C v`` for each row v of `components`, shape (k,)."""
+    return np.asarray(np.einsum("kd,kd->k", components @ covariance, components))

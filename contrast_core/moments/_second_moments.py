@@ -1,0 +1,218 @@
+"""Count, mean and covariance of a dataset: all that the linear methods need to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_rows,
+    check_same_features,
+    feature_names_of,
+    iter_chunks,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    r"""Count, mean and covariance of a dataset, centred by its own mean.
+
+    .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top
+
+    These are sufficient statistics for the linear contrastive methods: read the data once, then
+    fit at any contrast and number of components. Moments of parts of a dataset merge into the
+    moments of the whole, and pickle.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of rows, n.
+    mean : ndarray of shape (n_features,)
+        Mean of the rows.
+    covariance : ndarray of shape (n_features, n_features)
+        Second moments about the mean, divided by n (not n - 1).
+    feature_names : tuple of str, optional
+        Names of the features, where the data had them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import SecondMoments
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]])
+    >>> whole = SecondMoments.from_data(X)
+    >>> parts = SecondMoments.from_data(X[:2]).merge(SecondMoments.from_data(X[2:]))
+    >>> parts.n_samples, bool(np.allclose(parts.covariance, whole.covariance))
+    (3, True)
+    """
+
+    n_samples: int
+    mean: FloatArray
+    covariance: FloatArray
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return len(self.mean)
+
+    @classmethod
+    def from_data(
+        cls, X: MatrixLike, *, feature_names: Sequence[str] | None = None, name: str = "X"
+    ) -> SecondMoments:
+        """Moments of a matrix in memory.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
+            Any numeric dtype; read in blocks of rows and accumulated in float64. Sparse input is
+            never made dense as a whole.
+        feature_names : sequence of str, optional
+            Names of the features; those of a DataFrame are taken by default.
+        name : str, default="X"
+            What error messages call the data.
+
+        Returns
+        -------
+        SecondMoments
+
+        Raises
+        ------
+        ValueError
+            If `X` is not two-dimensional, is empty, or holds NaN or infinity.
+        """
+        names = feature_names_of(X) if feature_names is None else tuple(feature_names)
+        rows = check_rows(X, name, min_rows=1)
+        return _accumulate(iter_chunks(rows, name), names, name)
+
+    @classmethod
+    def from_chunks(
+        cls,
+        chunks: Iterable[MatrixLike],
+        *,
+        feature_names: Sequence[str] | None = None,
+        name: str = "X",
+    ) -> SecondMoments:
+        """Moments of a dataset that arrives in blocks of rows.
+
+        Parameters
+        ----------
+        chunks : iterable of array-like or sparse matrices of shape (any, n_features)
+            The blocks; each is read once and may be dropped afterwards.
+        feature_names : sequence of str, optional
+            Names of the features; those of the first DataFrame are taken by default.
+        name : str, default="X"
+            What error messages call the data.
+
+        Returns
+        -------
+        SecondMoments
+
+        Raises
+        ------
+        ValueError
+            If there is no block, if blocks differ in their features, or on NaN or infinity.
+        """
+        names = None if feature_names is None else tuple(feature_names)
+        n_features = None
+
+        def blocks() -> Iterable[Any]:
+            nonlocal names, n_features
+            for i, chunk in enumerate(chunks):
+                rows, chunk_names = (
+                    check_rows(chunk, f"chunk {i} of {name}"),
+                    feature_names_of(chunk),
+                )
+                names = chunk_names if names is None and i == 0 else names
+                n_features = rows.shape[1] if n_features is None else n_features
+                check_same_features(
+                    n_features,
+                    names,
+                    rows.shape[1],
+                    chunk_names,
+                    background_name=f"chunk {i} of {name}",
+                )
+                yield from iter_chunks(rows, f"chunk {i} of {name}")
+
+        moments = _accumulate(blocks(), None, name)
+        return cls(moments.n_samples, moments.mean, moments.covariance, names)
+
+    def merge(self, other: SecondMoments) -> SecondMoments:
+        """Moments of the two datasets together.
+
+        Parameters
+        ----------
+        other : SecondMoments
+            Moments of other rows with the same features.
+
+        Returns
+        -------
+        SecondMoments
+            The counts add; neither operand changes.
+
+        Raises
+        ------
+        ValueError
+            If the features differ.
+        """
+        check_same_features(
+            self.n_features,
+            self.feature_names,
+            other.n_features,
+            other.feature_names,
+            background_name="the other dataset",
+        )
+        n = self.n_samples + other.n_samples
+        weight = other.n_samples / n
+        shift = other.mean - self.mean
+        covariance = (1 - weight) * self.covariance + weight * other.covariance
+        covariance += (weight * (1 - weight)) * np.outer(shift, shift)
+        names = self.feature_names or other.feature_names
+        return SecondMoments(n, self.mean + weight * shift, covariance, names)
+
+
+def _accumulate(chunks: Iterable[Any], names: tuple[str, ...] | None, name: str) -> SecondMoments:
+    """Sum shifted rows and their products in float64.
+
+    The shift by the first chunk's mean keeps the subtraction of the mean harmless however far
+    the data lie from zero. BLAS adds each product into the same matrix, upper triangle only.
+    """
+    count = 0
+    shift = total = scatter = None
+    for chunk in chunks:
+        if not len(chunk):
+            continue
+        if shift is None:
+            shift = chunk.mean(axis=0, dtype=np.float64)
+            total = np.zeros_like(shift)
+            scatter = np.zeros((len(shift), len(shift)), order="F")
+        shifted = np.subtract(chunk, shift, dtype=np.float64, order="C")
+        total += shifted.sum(axis=0)
+        scatter = dsyrk(1.0, shifted.T, beta=1.0, c=scatter, overwrite_c=True)
+        count += len(chunk)
+    if shift is None or total is None or scatter is None:
+        raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+    if names is not None and len(names) != len(shift):
+        raise ValueError(f"{len(names)} feature_names were given for {len(shift)} features.")
+    offset = total / count
+    covariance = scatter.T  # C order, lower triangle
+    covariance /= count
+    covariance -= np.outer(offset, offset)
+    _mirror_lower(covariance)
+    # A feature without variance may come out a rounding error below zero.
+    np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
+    return SecondMoments(count, shift + offset, covariance, names)
+
+
+def _mirror_lower(matrix: FloatArray) -> None:
+    """Copy the lower triangle onto the upper one, in place, block by block."""
+    n, step = len(matrix), 512
+    for i in range(0, n, step):
+        rows = slice(i, min(i + step, n))
+        matrix[rows, rows] = np.tril(matrix[rows, rows]) + np.tril(matrix[rows, rows], -1).T
+        matrix[rows, i + step :] = matrix[i + step :, rows].T

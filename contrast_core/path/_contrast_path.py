@@ -1,0 +1,170 @@
+"""Contrastive PCA over a grid of contrasts, with a few that represent the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core._base import paired_moments
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_alpha,
+    check_n_components,
+)
+from contrast_core.contrast import representatives, subspace_affinity
+from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.moments import SecondMoments
+from contrast_core.spectral import CPCA
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastPath:
+    """Contrastive PCA at every contrast of a grid; made by `contrast_path`.
+
+    Parameters
+    ----------
+    alphas : ndarray of shape (A,)
+        The grid, ascending.
+    components : ndarray of shape (A, k, n_features)
+        Orthonormal rows at each contrast.
+    eigenvalues : ndarray of shape (A, k)
+        Eigenvalues of ``C_X - alpha C_Y``, descending.
+    foreground_variances, background_variances : ndarray of shape (A, k)
+        Variances along each component. Those of the first component trace the Pareto front of
+        high foreground and low background variance (Abid et al. 2018, Thm 1).
+    affinity : ndarray of shape (A, A)
+        Product of cosines of the principal angles between the subspaces.
+    labels : ndarray of shape (A,)
+        Cluster of each contrast.
+    representatives : ndarray of shape (p,)
+        Indices into `alphas` of the clusters' medoids, ascending.
+    foreground, background : SecondMoments
+        What the data were reduced to.
+    """
+
+    alphas: FloatArray
+    components: FloatArray
+    eigenvalues: FloatArray
+    foreground_variances: FloatArray
+    background_variances: FloatArray
+    affinity: FloatArray
+    labels: NDArray[np.intp]
+    representatives: NDArray[np.intp]
+    foreground: SecondMoments
+    background: SecondMoments
+
+    @property
+    def representative_alphas(self) -> FloatArray:
+        """The contrasts at the clusters' medoids, ascending, shape (p,)."""
+        return np.asarray(self.alphas[self.representatives], dtype=np.float64)
+
+    def at(self, alpha: float) -> CPCA:
+        """Contrastive PCA at any contrast, on the grid or between, from the same moments.
+
+        Parameters
+        ----------
+        alpha : float from 0 to inf
+            Contrast strength.
+
+        Returns
+        -------
+        CPCA
+            Fitted.
+        """
+        estimator = CPCA(self.components.shape[1], alpha=alpha)
+        return estimator.fit(self.foreground, background=self.background)
+
+
+def contrast_path(
+    X: MatrixLike | SecondMoments,
+    *,
+    background: MatrixLike | SecondMoments,
+    n_components: int = 2,
+    alphas: ArrayLike | None = None,
+    n_representatives: int = 3,
+    random_state: int | None = 0,
+) -> ContrastPath:
+    r"""Contrastive PCA over a grid of contrasts, and the few that represent it.
+
+    Solves :math:`C_X - \alpha C_Y` at every alpha from moments taken once, measures the affinity
+    of all pairs of subspaces (the product of the cosines of their principal angles; for more than
+    ten components its k-th root), clusters them spectrally and returns each cluster's medoid.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame, sparse matrix of shape (n, n_features) or SecondMoments
+        Foreground.
+    background : the same kinds, of shape (m, n_features)
+        Background, with the same features. Moments for both or for neither.
+    n_components : int, default=2
+        Number of components, k.
+    alphas : array-like of floats from 0 to inf, optional
+        The grid; by default 0 and 40 values log-spaced from 0.1 to 1000.
+    n_representatives : int, default=3
+        Number of clusters, p. Fewer come back where fewer subspaces differ.
+    random_state : int or None, default=0
+        Seed of the clustering.
+
+    Returns
+    -------
+    ContrastPath
+
+    Raises
+    ------
+    ValueError
+        If the grid is empty, repeats a value or leaves [0, inf], or the data do not fit together
+        (see `CPCA.fit`).
+
+    References
+    ----------
+    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2.
+
+    Examples
+    --------
+    >>> from contrast_core import contrast_path
+    >>> from contrast_core.datasets import make_four_groups
+    >>> data = make_four_groups(random_state=0)
+    >>> path = contrast_path(data.foreground, background=data.background)
+    >>> path.components.shape, len(path.representative_alphas)
+    ((41, 2, 30), 3)
+    """
+    foreground, contrast_with = paired_moments(X, background)
+    k = check_n_components(n_components, foreground.n_features)
+    grid = _check_grid(alphas)
+    if not 1 <= n_representatives <= len(grid):
+        raise ValueError(
+            f"n_representatives={n_representatives} is out of range: with {len(grid)} contrasts it "
+            f"must be from 1 to {len(grid)}."
+        )
+    c_x, c_y = foreground.covariance, contrast_with.covariance
+    solutions = [contrastive_eigenpairs(c_x, c_y, alpha, k) for alpha in grid]
+    components = np.stack([solution.components for solution in solutions])
+    affinity = subspace_affinity(components)
+    labels, medoids = representatives(affinity, n_representatives, random_state)
+    return ContrastPath(
+        alphas=grid,
+        components=components,
+        eigenvalues=np.stack([solution.values for solution in solutions]),
+        foreground_variances=np.stack([variances_along(v, c_x) for v in components]),
+        background_variances=np.stack([variances_along(v, c_y) for v in components]),
+        affinity=affinity,
+        labels=labels,
+        representatives=medoids,
+        foreground=foreground,
+        background=contrast_with,
+    )
+
+
+def _check_grid(alphas: ArrayLike | None) -> FloatArray:
+    if alphas is None:
+        return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
+    values = np.asarray(alphas).ravel()
+    grid = np.sort([check_alpha(alpha, name="alphas") for alpha in values.tolist()])
+    if not len(grid):
+        raise ValueError("alphas is empty; give at least one contrast, or None for the default.")
+    if (np.diff(grid) == 0).any():
+        raise ValueError(f"alphas repeats {grid[:-1][np.diff(grid) == 0][0]:g}; each must differ.")
+    return np.asarray(grid, dtype=np.float64)
