@@ -123,7 +123,7 @@ def check_n_components(n_components: object, n_features: int) -> int:
             f"n_components must be an integer, got {n_components!r} "
             f"({type(n_components).__name__})."
         )
-    if not 1 <= n_components <= n_features:
+    if not 1 <= int(n_components) <= n_features:
         raise ValueError(
             f"n_components={n_components} is out of range: with {n_features} features it must be "
             f"from 1 to {n_features}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,11 @@ class SecondMoments:
         """
         names = feature_names_of(X) if feature_names is None else tuple(feature_names)
         rows = check_rows(X, name, min_rows=1)
-        return _accumulate(iter_chunks(rows, name), names, name)
+        if names is not None and len(names) != rows.shape[1]:
+            raise ValueError(
+                f"{len(names)} feature_names were given for the {rows.shape[1]} features of {name}."
+            )
+        return replace(_accumulate(iter_chunks(rows, name), name), feature_names=names)
 
     @classmethod
     def from_chunks(
@@ -119,28 +123,19 @@ class SecondMoments:
             If there is no block, if blocks differ in their features, or on NaN or infinity.
         """
         names = None if feature_names is None else tuple(feature_names)
-        n_features = None
+        first: tuple[int, tuple[str, ...] | None] | None = None
 
         def blocks() -> Iterable[Any]:
-            nonlocal names, n_features
+            nonlocal first
             for i, chunk in enumerate(chunks):
-                rows, chunk_names = (
-                    check_rows(chunk, f"chunk {i} of {name}"),
-                    feature_names_of(chunk),
-                )
-                names = chunk_names if names is None and i == 0 else names
-                n_features = rows.shape[1] if n_features is None else n_features
-                check_same_features(
-                    n_features,
-                    names,
-                    rows.shape[1],
-                    chunk_names,
-                    background_name=f"chunk {i} of {name}",
-                )
-                yield from iter_chunks(rows, f"chunk {i} of {name}")
+                label = f"chunk {i} of {name}"
+                rows, found = check_rows(chunk, label), feature_names_of(chunk)
+                first = first or (rows.shape[1], names or found)
+                check_same_features(*first, rows.shape[1], found, background_name=label)
+                yield from iter_chunks(rows, label)
 
-        moments = _accumulate(blocks(), None, name)
-        return cls(moments.n_samples, moments.mean, moments.covariance, names)
+        moments = _accumulate(blocks(), name)
+        return replace(moments, feature_names=first[1] if first else None)
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.
@@ -176,7 +171,7 @@ class SecondMoments:
         return SecondMoments(n, self.mean + weight * shift, covariance, names)
 
 
-def _accumulate(chunks: Iterable[Any], names: tuple[str, ...] | None, name: str) -> SecondMoments:
+def _accumulate(chunks: Iterable[Any], name: str) -> SecondMoments:
     """Sum shifted rows and their products in float64.
 
     The shift by the first chunk's mean keeps the subtraction of the mean harmless however far
@@ -197,8 +192,6 @@ def _accumulate(chunks: Iterable[Any], names: tuple[str, ...] | None, name: str)
         count += len(chunk)
     if shift is None or total is None or scatter is None:
         raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
-    if names is not None and len(names) != len(shift):
-        raise ValueError(f"{len(names)} feature_names were given for {len(shift)} features.")
     offset = total / count
     covariance = scatter.T  # C order, lower triangle
     covariance /= count
@@ -206,7 +199,7 @@ def _accumulate(chunks: Iterable[Any], names: tuple[str, ...] | None, name: str)
     _mirror_lower(covariance)
     # A feature without variance may come out a rounding error below zero.
     np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
-    return SecondMoments(count, shift + offset, covariance, names)
+    return SecondMoments(count, shift + offset, covariance)
 
 
 def _mirror_lower(matrix: FloatArray) -> None:
