@@ -26,7 +26,9 @@ find_python() {
 
 apt_installed() {
     # Newer releases renamed some libraries: libglib2.0-0 is libglib2.0-0t64 there.
-    dpkg-query -W -f '${db:Status-Status}\n' "$1" "$1t64" 2>/dev/null | grep -qx installed
+    local status
+    status="$(dpkg-query -W -f '<${db:Status-Status}>' "$1" "$1t64" 2>/dev/null || true)"
+    [[ "$status" == *"<installed>"* ]]
 }
 
 apt_install() {
