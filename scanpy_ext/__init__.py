@@ -1,0 +1,31 @@
+"""Contrastive PCA for AnnData, in scanpy's calling style.
+
+>>> import scanpy_ext as cx
+>>> sorted(cx.__all__)
+['pl', 'tl']
+
+`cx.tl` computes and writes into the AnnData, `cx.pl` plots what was written. Both are imported
+when first used: importing the package alone loads neither anndata nor matplotlib.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import pl, tl
+
+__all__ = ["pl", "tl"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

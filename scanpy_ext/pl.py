@@ -1,0 +1,221 @@
+"""Plots of what `scanpy_ext.tl` wrote. scanpy and matplotlib are imported when first used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _keys
+from ._io import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["loadings", "path"]
+
+
+def path(
+    adata: AnnData,
+    color: str | Sequence[str] | None = None,
+    *,
+    key: str | None = None,
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+    **kwargs: Any,
+) -> list[Axes] | None:
+    """The embedding at each representative contrast strength, side by side.
+
+    One panel per representative of `scanpy_ext.tl.cpca_path`, titled with its alpha; alpha = 0
+    is PCA of the foreground. cPCA keeps and sharpens the difference between conditions: look for
+    the strength at which the groups that PCA mixes come apart.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
+    color
+        Column of `adata.obs`, or gene, that colours the cells. With several names there is a
+        row of panels for each.
+    key
+        The `key_added` of `scanpy_ext.tl.cpca_path`, if one was given.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+    **kwargs
+        Passed on to `scanpy.pl.embedding`, such as `size`, `palette`, `cmap`, `legend_loc`.
+
+    Returns
+    -------
+    The axes, row by row, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such `color`.
+    """
+    import scanpy as sc
+
+    keys = _keys.CPCA_PATH.added(key)
+    if keys.uns not in adata.uns or keys.numbered(0).obsm not in adata.obsm:
+        raise ValueError(
+            f"adata.uns has no path {keys.uns!r}: run scanpy_ext.tl.cpca_path first"
+            f"{'' if key is None else f' with key_added={key!r}'}."
+        )
+    result = adata.uns[keys.uns]
+    alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]
+    colors = [color] if color is None or isinstance(color, str) else list(color)
+    if not colors:
+        raise ValueError("color is an empty list: name columns of adata.obs, or leave it out.")
+    for name in colors:
+        if name is not None and name not in adata.obs.columns and name not in adata.var_names:
+            raise ValueError(
+                f"color: {name!r} is neither a gene nor a column of adata.obs. "
+                f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
+            )
+
+    with _figure(len(colors), len(alphas), size=(3.4, 3.2)) as (figure, axes):
+        for row, name in zip(axes, colors, strict=True):
+            for i, (ax, alpha) in enumerate(zip(row, alphas, strict=True)):
+                is_last = i == len(alphas) - 1
+                # One legend or colour bar per row is enough: the panels share their colours.
+                keep = {} if is_last else {"legend_loc": "none", "colorbar_loc": None}
+                title = (
+                    f"alpha = {alpha:.3g}" if len(colors) == 1 else f"{name}, alpha = {alpha:.3g}"
+                )
+                sc.pl.embedding(
+                    adata,
+                    basis=keys.numbered(i).obsm,
+                    color=name,
+                    ax=ax,
+                    title=title,
+                    show=False,
+                    **(kwargs | keep),
+                )
+                ax.set(xlabel="cPC1", ylabel="cPC2" if i == 0 else "")
+        return _finish(figure, list(axes.flat), show=show, save=save)
+
+
+def loadings(
+    adata: AnnData,
+    *,
+    components: Sequence[int] | None = None,
+    n_points: int = 20,
+    key: str = _keys.CPCA.varm,
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """The genes with the largest loadings of each component, with their signs.
+
+    The counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes of largest absolute
+    loading, so both ends of a component appear as far as they matter. cPCA keeps and sharpens the
+    difference between conditions: genes at one end are higher in the cells at that end of
+    the embedding.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix with loadings in `.varm`.
+    components
+        The components to show, counted from 1 as in `sc.pl.pca_loadings`. All by default, at
+        most three.
+    n_points
+        Number of genes per component. Genes with a loading of zero are left out.
+    key
+        Where the loadings are in `.varm`: `"cPCs"`, the `key_added` of `scanpy_ext.tl.cpca`, or
+        `"cPCs_path_<i>"`.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    The axes, one per component, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there are no loadings under `key`, or a component is not among them.
+    """
+    if key not in adata.varm:
+        raise ValueError(
+            f"adata.varm has no loadings {key!r}; it has {listed(list(adata.varm))}. "
+            "Run scanpy_ext.tl.cpca first, or name them with key=."
+        )
+    table = np.asarray(adata.varm[key])
+    n_components = table.shape[1]
+    if components is None:
+        components = range(1, min(n_components, 3) + 1)
+    wrong = [component for component in components if not 1 <= component <= n_components]
+    if wrong or not len(components):
+        raise ValueError(
+            f"components={list(components)}: expected numbers from 1 to {n_components}."
+        )
+    if n_points < 1:
+        raise ValueError(f"n_points={n_points}: expected 1 or more.")
+
+    names = adata.var_names.to_numpy()
+    size = (2.8, 0.6 + 0.19 * n_points)
+    with _figure(1, len(components), size=size) as (figure, axes):
+        for ax, component in zip(axes[0], components, strict=True):
+            loading = table[:, component - 1]
+            largest = np.argsort(-np.abs(loading), kind="stable")[:n_points]
+            largest = largest[loading[largest] != 0]
+            order = largest[np.argsort(loading[largest], kind="stable")]
+            colors = np.where(loading[order] > 0, "tab:red", "tab:blue")
+            ax.barh(np.arange(order.size), loading[order], color=list(colors))
+            ax.set_yticks(np.arange(order.size), names[order], fontsize="small")
+            ax.margins(y=0.01)
+            ax.axvline(0, color="black", linewidth=0.8)
+            ax.set(title=f"component {component}", xlabel="loading")
+            ax.grid(visible=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        return _finish(figure, list(axes.flat), show=show, save=save)
+
+
+@contextmanager
+def _figure(
+    n_rows: int, n_columns: int, *, size: tuple[float, float]
+) -> Iterator[tuple[Figure, Any]]:
+    """A figure with panels of `size` inches, closed again if drawing or saving fails."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=(size[0] * n_columns + 0.8, size[1] * n_rows),
+        layout="constrained",
+        squeeze=False,
+    )
+    try:
+        yield figure, axes
+    except BaseException:
+        plt.close(figure)
+        raise
+
+
+def _finish(
+    figure: Figure, axes: list[Axes], *, show: bool | None, save: str | PathLike[str] | None
+) -> list[Axes] | None:
+    """Save and show; hand the axes to the caller if `show=False`, as scanpy does."""
+    import scanpy as sc
+    from matplotlib import pyplot as plt
+
+    if save is not None:
+        figure.savefig(save, dpi=150)
+    if show is False:
+        return axes
+    if show or (show is None and save is None and sc.settings.autoshow):
+        plt.show()
+    elif save is not None:
+        plt.close(figure)
+    return None

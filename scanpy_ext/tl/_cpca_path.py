@@ -1,0 +1,172 @@
+"""Contrastive PCA over a range of contrast strengths."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core import ContrastWarning, contrast_path
+
+from .. import _io, _keys
+from .._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+@documented
+def cpca_path(
+    adata: AnnData,
+    *,
+    groupby: str | None = None,
+    reference: _io.Level | None = None,
+    groups: _io.Level | Iterable[_io.Level] | None = None,
+    include_reference: bool = True,
+    foreground: _io.Mask | None = None,
+    background: _io.Mask | None = None,
+    n_comps: int = 2,
+    alphas: Sequence[float] | NDArray[np.floating] | None = None,
+    n_representatives: int = 3,
+    layer: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+    random_state: int | None = 0,
+) -> AnnData | None:
+    """Contrastive PCA at every contrast strength of a grid, and the few views worth a look.
+
+    cPCA keeps and sharpens the difference between conditions. Neighbouring strengths often
+    give the same subspace: the grid is clustered by the angles between the subspaces, and one
+    representative of each cluster embeds the cells [1]_ (Alg. 2). Plot it with
+    `scanpy_ext.pl.path`.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {CELLS}
+    n_comps
+        Number of components.
+    alphas
+        Contrast strengths, 0 or larger. By default 0 and 40 values spaced evenly in the
+        logarithm from 0.1 to 1000.
+    n_representatives
+        Number of clusters of strengths, each with one representative.
+    {DATA}
+    key_added
+        Name of the results instead of `cpca_path`: `key_added` in `.uns`, and
+        `key_added + '_<i>'` in `.obsm` and `.varm`.
+    {COPY}
+    random_state
+        Seed of the clustering.
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields, `<i>` counting the
+    representatives from 0 in the order of increasing alpha. Those of an earlier call with more
+    representatives are removed.
+
+    `.obsm['X_cpca_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding at representative `<i>`, of all cells.
+    `.varm['cPCs_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_vars, n_comps)`)
+        Its components (loadings), zero for genes outside `mask_var`.
+    `.uns['cpca_path' | key_added]['alphas']` : `ndarray` (shape `(n_alphas,)`)
+        The grid.
+    `.uns['cpca_path' | key_added]['representatives']` : `ndarray` (shape `(n_representatives,)`)
+        Where in `alphas` the representatives are.
+    `.uns['cpca_path' | key_added]['labels']` : `ndarray` (shape `(n_alphas,)`)
+        The cluster of each alpha.
+    `.uns['cpca_path' | key_added]['affinity']` : `ndarray` (shape `(n_alphas, n_alphas)`)
+        Likeness of the subspaces at two alphas: the product of the cosines of their angles.
+    `.uns['cpca_path' | key_added]['contrastive_eigenvalues']` : `ndarray` \
+(shape `(n_alphas, n_comps)`)
+        Foreground variance minus alpha times background variance.
+    `.uns['cpca_path' | key_added]['foreground_variance']` : `ndarray` \
+(shape `(n_alphas, n_comps)`)
+        Variance of the foreground cells along each component.
+    `.uns['cpca_path' | key_added]['background_variance']` : `ndarray` \
+(shape `(n_alphas, n_comps)`)
+        Variance of the background cells along each component.
+    `.uns['cpca_path' | key_added]['n_foreground' | 'n_background']` : `int`
+        Number of cells.
+    `.uns['cpca_path' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    Raises
+    ------
+    {RAISES}
+
+    Notes
+    -----
+    {EXPECTS}
+
+    References
+    ----------
+    .. [1] Abid, Zhang, Bagaria, Zou (2018). Exploring patterns enriched in a dataset with
+       contrastive principal component analysis. Nature Communications 9, 2134.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
+    >>> adata = anndata.AnnData(np.log1p(counts))
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
+    >>> cx.tl.cpca_path(adata, groupby="condition", reference="ctrl", n_representatives=2)
+    >>> sorted(adata.obsm)
+    ['X_cpca_path_0', 'X_cpca_path_1']
+    """
+    keys = _keys.CPCA_PATH.added(key_added)
+    data = _io.read(
+        adata,
+        groupby=groupby,
+        reference=reference,
+        groups=groups,
+        include_reference=include_reference,
+        foreground=foreground,
+        background=background,
+        n_comps=n_comps,
+        layer=layer,
+        mask_var=mask_var,
+    )
+    path = contrast_path(
+        data.foreground,
+        background=data.background,
+        n_components=n_comps,
+        alphas=alphas,
+        n_representatives=n_representatives,
+        random_state=random_state,
+    )
+    with warnings.catch_warnings():
+        # A negative contrast is what the far end of a grid looks like; the eigenvalues are stored.
+        warnings.simplefilter("ignore", ContrastWarning)
+        models = [path.at(alpha) for alpha in path.representative_alphas]
+    result = {
+        "params": data.params
+        | _io.storable(n_representatives=n_representatives, random_state=random_state),
+        "alphas": path.alphas,
+        "representatives": np.asarray(path.representatives),
+        "labels": path.labels,
+        "affinity": path.affinity,
+        "contrastive_eigenvalues": path.eigenvalues,
+        "foreground_variance": path.foreground_variances,
+        "background_variance": path.background_variances,
+    }
+    slots = [keys.numbered(i) for i in range(len(models))]
+    return _io.write(
+        adata,
+        obsm={
+            slot.obsm: model.transform(data.matrix)
+            for slot, model in zip(slots, models, strict=True)
+        },
+        varm={
+            slot.varm: data.loadings(model.components_)
+            for slot, model in zip(slots, models, strict=True)
+        },
+        uns={keys.uns: result | data.sizes},
+        copy=copy,
+        stale=keys.numbered_in(adata.obsm, start=len(slots)),
+    )
