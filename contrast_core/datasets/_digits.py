@@ -1,6 +1,7 @@
 """Handwritten digits on photographs, the image example of the contrastive PCA paper."""
 
 from importlib.resources import as_file, files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,12 +95,12 @@ def digits_on_photos(
     )
 
 
-def _arrays(name: str) -> dict[str, NDArray[np.generic]]:
+def _arrays(name: str) -> dict[str, NDArray[Any]]:
     with as_file(files(__package__) / "data" / name) as path, np.load(path) as archive:
         return dict(archive)
 
 
-def _crops(images: NDArray[np.generic], draws: NDArray[np.int64]) -> NDArray[np.float64]:
+def _crops(images: NDArray[Any], draws: NDArray[np.int64]) -> NDArray[np.float64]:
     """Crops (n, 784) from 0 to 1 at `draws` (n, 3): photograph, top row, left column."""
     windows = np.lib.stride_tricks.sliding_window_view(images, (_SIDE, _SIDE), axis=(1, 2))
     crops: NDArray[np.float64] = windows[tuple(draws.T)].reshape(len(draws), -1) / 255.0

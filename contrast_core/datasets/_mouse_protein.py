@@ -16,9 +16,9 @@ __all__ = ["load_mouse_protein"]
 def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     """Protein expression in mice, with and without Down syndrome (trisomy Ts65Dn), real data.
 
-    The foreground are trisomic and control mice that were put into a context and then shocked; the
-    background are control mice that were shocked first and so did not learn. The genotype is what
-    cPCA should bring out: PCA of the foreground shows other variation among mice.
+    The foreground are trisomic and control mice of the shock-context group (class ``*-SC-s``), the
+    background control mice of the context-shock group (``c-CS-s``), all treated with saline. The
+    genotype is what cPCA should bring out: PCA shows other variation among mice.
 
     Parameters
     ----------

@@ -1,0 +1,246 @@
+import sys
+from importlib.resources import files
+from subprocess import run
+
+import numpy as np
+import pytest
+from sklearn.metrics import silhouette_score
+
+from contrast_core import datasets
+from contrast_core.datasets import (
+    ContrastData,
+    digits_on_photos,
+    load_mouse_protein,
+    make_four_groups,
+    make_toy,
+)
+
+LOADERS = [make_four_groups, make_toy, load_mouse_protein, digits_on_photos]
+SEEDED = [make_four_groups, make_toy, lambda **seed: digits_on_photos(200, **seed)]
+
+
+@pytest.fixture(scope="module")
+def mouse() -> ContrastData:
+    return load_mouse_protein()
+
+
+@pytest.fixture(scope="module")
+def digits() -> ContrastData:
+    return digits_on_photos()
+
+
+def plain_scores(data: ContrastData, alpha: float) -> np.ndarray:
+    """Scores (n, 2) of cPCA, written out without the package."""
+    covariance = np.cov(data.foreground.T, bias=True) - alpha * np.cov(data.background.T, bias=True)
+    centred = data.foreground - data.foreground.mean(axis=0)
+    return centred @ np.linalg.eigh(covariance)[1][:, :-3:-1]
+
+
+def test_public_names() -> None:
+    assert set(datasets.__all__) == {"ContrastData", *(loader.__name__ for loader in LOADERS)}
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_parts_fit_together(load) -> None:
+    data = load()
+    n, n_features = data.foreground.shape
+    assert data.background.shape[1] == n_features
+    assert data.foreground.dtype == data.background.dtype == np.float64
+    assert np.isfinite(data.foreground).all() and np.isfinite(data.background).all()
+    assert data.labels.shape == (n,)
+    assert data.feature_names is None or len(set(data.feature_names)) == n_features
+    assert data.groups is None or data.groups.shape == (n,)
+    assert data.background_groups is None or len(data.background_groups) == len(data.background)
+    assert data.frame_shape is None or np.prod(data.frame_shape) == n_features
+    assert data.clean is None or data.clean.shape == data.foreground.shape
+    assert data.description
+
+
+@pytest.mark.parametrize("make", SEEDED)
+def test_a_seed_gives_the_same_data_and_another_seed_others(make) -> None:
+    first, again, other = make(), make(random_state=0), make(random_state=1)
+    np.testing.assert_array_equal(first.foreground, again.foreground)
+    np.testing.assert_array_equal(first.background, again.background)
+    assert not np.array_equal(first.foreground, other.foreground)
+    assert not np.array_equal(first.background, other.background)
+    generator = np.random.default_rng(0)
+    np.testing.assert_array_equal(make(random_state=generator).foreground, first.foreground)
+    assert not np.array_equal(make(random_state=generator).foreground, first.foreground)
+
+
+@pytest.mark.parametrize("make", SEEDED)
+@pytest.mark.parametrize(("seed", "error"), [(-1, ValueError), ("monday", TypeError)])
+def test_a_bad_seed_is_named(make, seed, error) -> None:
+    with pytest.raises(error, match=f"random_state is {seed!r}; give a non-negative integer"):
+        make(random_state=seed)
+
+
+def test_four_groups_have_the_papers_means_and_standard_deviations() -> None:
+    data = make_four_groups()
+    blocks = data.foreground.reshape(4, 100, 3, 10)
+    np.testing.assert_array_equal(data.labels, np.repeat([0, 1, 2, 3], 100))
+    # 1,000 draws in each block: five standard errors.
+    means = [[0, 0, 0], [0, 3, 0], [6, 0, 0], [6, 3, 0]]
+    assert (np.abs(blocks.mean(axis=(1, 3)) - means) < [0.16, 0.16, 1.6]).all()
+    np.testing.assert_allclose(blocks.std(axis=(1, 3)), [[1, 1, 10]] * 4, rtol=0.12)
+    background = data.background.reshape(400, 3, 10)
+    np.testing.assert_allclose(background.std(axis=(0, 2)), [3, 1, 10], rtol=0.06)
+    assert (np.abs(background.mean(axis=(0, 2))) < [0.24, 0.08, 0.8]).all()
+
+
+def test_four_groups_are_hidden_from_pca_and_split_by_contrast() -> None:
+    data = make_four_groups()
+    assert abs(silhouette_score(plain_scores(data, 0), data.labels)) < 0.1
+    assert silhouette_score(plain_scores(data, 3), data.labels) > 0.5
+    assert silhouette_score(plain_scores(data, 1)[:, :1], data.labels >= 2) > 0.5
+    assert silhouette_score(plain_scores(data, 100)[:, :1], data.labels % 2) > 0.5
+
+
+def test_toy_has_the_papers_means_and_covariance() -> None:
+    data = make_toy(40_001, 40_000)
+    covariance = [[2.7, 2.6], [2.6, 2.7]]
+    assert np.bincount(data.labels).tolist() == [20_001, 20_000]
+    for label, mean in enumerate([(-1, 1), (1, -1)]):
+        group = data.foreground[data.labels == label]
+        np.testing.assert_allclose(group.mean(axis=0), mean, atol=0.06)
+        np.testing.assert_allclose(np.cov(group.T), covariance, atol=0.15)
+    np.testing.assert_allclose(data.background.mean(axis=0), 0, atol=0.05)
+    np.testing.assert_allclose(np.cov(data.background.T), covariance, atol=0.1)
+
+
+def test_toy_sizes() -> None:
+    assert make_toy().foreground.shape == make_toy().background.shape == (200, 2)
+    assert make_toy(2, 3).background.shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["n_foreground", "n_background"])
+def test_toy_refuses_bad_sizes(name) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 1; give an integer at least 2"):
+        make_toy(**{name: 1})
+    with pytest.raises(TypeError, match=f"{name} is 2.5 of type float; give an integer at least 2"):
+        make_toy(**{name: 2.5})
+
+
+def test_mouse_split(mouse) -> None:
+    assert mouse.foreground.shape == (270, 77)
+    assert mouse.background.shape == (135, 77)
+    names, counts = np.unique(mouse.labels, return_counts=True)
+    assert dict(zip(names, counts, strict=True)) == {"Control": 135, "Ts65Dn": 135}
+    assert mouse.feature_names[:2] == ("DYRK1A_N", "ITSN1_N")
+
+
+def test_mouse_groups_are_animals_of_fifteen_rows(mouse) -> None:
+    animals, counts = np.unique(mouse.groups, return_counts=True)
+    assert len(animals) == 18 and set(counts) == {15}
+    others, counts = np.unique(mouse.background_groups, return_counts=True)
+    assert len(others) == 9 and set(counts) == {15}
+    assert not set(animals) & set(others)
+    for animal in animals:
+        assert len(set(mouse.labels[mouse.groups == animal])) == 1
+
+
+def test_mouse_sets_are_standardised_each_on_its_own(mouse) -> None:
+    for part in (mouse.foreground, mouse.background):
+        np.testing.assert_allclose(part.mean(axis=0), 0, atol=1e-13)
+        np.testing.assert_allclose(part.std(axis=0), 1, rtol=1e-13)
+
+
+def test_mouse_raw_keeps_units_and_missing_values(mouse) -> None:
+    raw = load_mouse_protein(raw=True)
+    assert np.isnan(raw.foreground).sum() == 120 + 204
+    assert np.isnan(raw.background).sum() == 199
+    filled = np.nan_to_num(raw.foreground)
+    scaled = (filled - filled.mean(axis=0)) / filled.std(axis=0)
+    np.testing.assert_allclose(scaled, mouse.foreground, rtol=1e-12, atol=1e-12)
+
+
+def test_mouse_reference_silhouettes(mouse) -> None:
+    def silhouette(alpha: float) -> float:
+        scores = plain_scores(mouse, alpha)
+        return silhouette_score(scores / scores.std(axis=0), mouse.labels)
+
+    assert silhouette(0) == pytest.approx(0.07, abs=0.005)
+    assert silhouette(1) == pytest.approx(0.45, abs=0.005)
+
+
+def test_digits_shapes_and_labels(digits) -> None:
+    assert digits.foreground.shape == digits.background.shape == (5000, 784)
+    assert digits.frame_shape == (28, 28)
+    assert np.bincount(digits.labels).tolist() == [2331, 2669]
+    # A one has no ink at the left and right of its centre row; a zero has none in the centre.
+    centre = digits.clean.reshape(-1, 28, 28)[:, 12:16, 12:16].mean(axis=(1, 2))
+    assert centre[digits.labels == 1].mean() > 5 * centre[digits.labels == 0].mean()
+
+
+def test_frames_are_a_quarter_digit_on_a_crop(digits) -> None:
+    assert digits.clean.min() == 0 and digits.clean.max() == 0.25
+    crops = 255 * (digits.foreground - digits.clean)
+    np.testing.assert_allclose(crops, np.round(crops), atol=1e-10)
+    assert crops.min() >= -1e-10 and np.round(crops.max()) <= 255
+    assert digits.background.min() >= 0 and digits.background.max() <= 1
+
+
+def test_no_digit_occurs_twice_but_some_crops_do(digits) -> None:
+    assert len(np.unique(digits.clean, axis=0)) == 5000
+    assert 4000 < len(np.unique(digits.background, axis=0)) < 5000
+
+
+def test_foreground_and_background_photographs_are_disjoint(digits) -> None:
+    even = ["camera", "chelsea", "grass", "clock", "astronaut", "china"]
+    odd = ["coffee", "hubble", "gravel", "coins", "brick", "flower"]
+    assert set(digits.groups) == set(even)
+    assert set(digits.background_groups) == set(odd)
+    foreground = {crop.tobytes() for crop in np.round(255 * (digits.foreground - digits.clean))}
+    assert not foreground & {crop.tobytes() for crop in np.round(255 * digits.background)}
+
+
+def test_fewer_digits_are_the_beginning_of_more(digits) -> None:
+    few = digits_on_photos(37)
+    assert few.foreground.shape == few.background.shape == (37, 784)
+    for part in ("foreground", "background", "clean", "labels", "groups", "background_groups"):
+        np.testing.assert_array_equal(getattr(few, part), getattr(digits, part)[:37])
+
+
+def test_digits_reference_silhouettes(digits) -> None:
+    # Every second frame: a quarter of the time, within 0.02 of all 5,000 (0.008, 0.524 and 0.623).
+    half = slice(None, None, 2)
+
+    def silhouette(alpha: float) -> float:
+        return silhouette_score(plain_scores(digits, alpha)[half], digits.labels[half])
+
+    assert abs(silhouette(0)) < 0.03
+    assert silhouette(4) == pytest.approx(0.52, abs=0.02)
+    assert silhouette(10) == pytest.approx(0.62, abs=0.02)
+
+
+@pytest.mark.parametrize("n_samples", [0, 5001])
+def test_digits_refuse_a_number_that_is_not_there(n_samples) -> None:
+    with pytest.raises(ValueError, match=f"n_samples is {n_samples}; give .* between 1 and 5000"):
+        digits_on_photos(n_samples)
+
+
+def test_digits_refuse_what_is_no_integer() -> None:
+    with pytest.raises(TypeError, match=r"n_samples is 10\.0 of type float; give an integer"):
+        digits_on_photos(10.0)
+
+
+def test_bundled_files_are_small_and_every_one_has_its_licence() -> None:
+    entries = {entry.name: entry for entry in (files(datasets) / "data").iterdir()}
+    assert sum(len(entry.read_bytes()) for entry in entries.values()) < 1_500_000
+    readme = entries["README.md"].read_text()
+    for name in entries:
+        assert name == "README.md" or f"`{name}`" in readme
+    licences = entries["LICENSE-photographs.txt"].read_text().splitlines()
+    with np.load(entries["photographs.npz"]) as photographs:
+        for name in photographs["names"]:
+            assert any(line.startswith(f"{name} ") for line in licences), name
+
+
+def test_loading_needs_numpy_only() -> None:
+    code = (
+        "import sys; from contrast_core import datasets as d; d.make_toy(); d.load_mouse_protein();"
+        "d.digits_on_photos(2); d.make_four_groups();"
+        "print(*{'PIL', 'pandas', 'scipy', 'skimage', 'sklearn'} & set(sys.modules))"
+    )
+    done = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
