@@ -1,0 +1,23 @@
+"""What all tests share: bounded BLAS threads, no plotting window, and the larger real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# A small eigenproblem is many times slower with more BLAS threads than cores. The variables reach
+# what is imported from now on, and the processes that tests start.
+for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "2")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(scope="session")
+def contrast_data() -> Path:
+    """The folder of larger real data sets that `CONTRAST_DATA` names; skips where there is none."""
+    folder = os.environ.get("CONTRAST_DATA")
+    if not folder:
+        pytest.skip("CONTRAST_DATA does not name the folder of the larger real data sets")
+    return Path(folder)

@@ -1,0 +1,128 @@
+"""The project as a whole: public names, import cost, import rules, what is in the wheel."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PUBLIC_NAMES = {
+    "contrast_core": {
+        "CPCA",
+        "ContrastByLabel",
+        "ContrastPath",
+        "ContrastWarning",
+        "SecondMoments",
+        "contrast_path",
+        "datasets",
+        "images",
+        "principal_angles",
+        "subspace_error",
+    },
+    "contrast_core.datasets": {
+        "ContrastData",
+        "digits_on_photos",
+        "load_mouse_protein",
+        "make_four_groups",
+        "make_toy",
+    },
+    "scanpy_ext": {"pl", "tl"},
+    "scanpy_ext.tl": {"cpca", "cpca_path"},
+    "scanpy_ext.pl": {"loadings", "path"},
+}
+
+
+def _python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("module", PUBLIC_NAMES)
+def test_all_is_exact_and_every_name_is_there(module: str) -> None:
+    if module.startswith("scanpy_ext"):
+        pytest.importorskip("scanpy")
+    package = importlib.import_module(module)
+    assert sorted(package.__all__) == sorted(PUBLIC_NAMES[module])
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = package.no_such_name
+
+
+def test_type_checkers_see_the_lazy_names() -> None:
+    """Names loaded on first use are also imported under TYPE_CHECKING."""
+    tree = ast.parse((ROOT / "contrast_core" / "__init__.py").read_text(encoding="utf-8"))
+    imported = {
+        alias.asname or alias.name
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in ast.walk(block)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert PUBLIC_NAMES["contrast_core"] <= imported
+
+
+HEAVY = ("anndata", "dask", "matplotlib", "napari", "pandas", "qtpy", "scanpy", "sklearn", "torch")
+
+
+def test_importing_the_core_loads_nothing_heavy() -> None:
+    loaded = _python("import contrast_core, sys; print(*sys.modules)").split()
+    assert set(HEAVY).isdisjoint(loaded)
+
+
+def _seconds(code: str, before: str = "") -> float:
+    """The best of three fresh interpreters: the import, and not what else the machine does."""
+    timed = (
+        f"{before}\nimport time; t = time.perf_counter()\n{code}\nprint(time.perf_counter() - t)"
+    )
+    return min(float(_python(timed)) for _ in range(3))
+
+
+def test_importing_the_core_is_quick() -> None:
+    assert _seconds("import contrast_core", before="import numpy") < 0.3
+
+
+def test_importing_an_estimator_costs_little_more_than_scikit_learn() -> None:
+    assert _seconds("from contrast_core import CPCA", before="import sklearn.base") < 0.2
+
+
+def test_import_contracts_hold() -> None:
+    pytest.importorskip("importlinter")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as c; c()",
+            "--no-cache",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_manifest_is_named_as_the_distribution() -> None:
+    npe2 = pytest.importorskip("npe2")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    manifest = npe2.PluginManifest.from_distribution(project["name"])
+    assert manifest.name == project["name"]
+    assert manifest.package_version == project["version"]
