@@ -58,7 +58,7 @@ def paired_moments(
         pair.append(moments)
     x, y = pair
     check_same_features(x.n_features, x.feature_names, y.n_features, y.feature_names)
-    total_x, total_y = np.trace(x.covariance), np.trace(y.covariance)
+    total_x, total_y = x.total_variance, y.total_variance
     if total_x > 0 and total_y > 0 and not 1 / _SCALE_RATIO < total_x / total_y < _SCALE_RATIO:
         warnings.warn(
             f"the total variance of X is {total_x:.3g}, that of the background {total_y:.3g}; were "
@@ -70,19 +70,196 @@ def paired_moments(
     return x, y
 
 
-class LinearContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LinearEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the linear methods: what every fitted one can do with rows.
+
+    A subclass sets ``components_`` (k, D) with orthonormal rows and ``mean_`` through
+    `_set_fitted`, last thing in its fit. One whose scores are not projections on the components
+    overrides `_projection` and `_reconstruction`.
+    """
+
+    components_: FloatArray
+    mean_: FloatArray
+    n_features_in_: int
+
+    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
+        """Set all fitted attributes at once; a failed fit leaves the estimator as it was."""
+        if feature_names is not None:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.n_features_in_ = len(attributes["mean_"])
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    @property
+    def _projection(self) -> FloatArray:
+        """Map from centred rows to scores, (n_features, k)."""
+        return self.components_.T
+
+    @property
+    def _reconstruction(self) -> FloatArray:
+        """Map from scores to centred rows, (k, n_features)."""
+        return self.components_
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Scores of rows on the components.
+
+        Every row is centred by the foreground mean, so that foreground and background can share a
+        plot.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere; sparse input stays sparse.
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+            ``(X - mean_) @ components_.T``, unless the class says otherwise.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        return _project(self._check_rows(X), self.mean_, self._projection)
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        """Rows in feature space from their scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_components)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            ``X @ components_ + mean_``, unless the class says otherwise.
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of components.
+        """
+        check_is_fitted(self)
+        scores = np.asarray(X, dtype=np.float64)
+        if scores.ndim != 2 or scores.shape[1] != len(self.components_):
+            raise ValueError(
+                f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
+                "a column per component, as transform returns them."
+            )
+        return scores @ self._reconstruction + self.mean_
+
+    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
+        r"""Project rows on the components: what is not contrast goes.
+
+        .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows to denoise.
+        offset : {"foreground", "difference", "none"}, default="foreground"
+            What is added back: the foreground mean; the difference of foreground and background
+            means, which removes a static background and uneven illumination too; nothing.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If `offset` is none of the three, the features are not those of the fit, or a value is
+            NaN or infinite.
+
+        References
+        ----------
+        Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
+        """
+        rows = self._check_rows(X)
+        offsets = self._offsets()
+        if offset not in offsets:
+            raise ValueError(f"offset={offset!r} is unknown; expected one of {sorted(offsets)}.")
+        scores = _project(rows, self.mean_, self.components_.T)
+        return scores @ self.components_ + offsets[offset]
+
+    def _offsets(self) -> dict[str, FloatArray]:
+        """What `denoise` can add back."""
+        return {"foreground": self.mean_, "none": np.zeros_like(self.mean_)}
+
+    def remove_components(self, X: MatrixLike) -> FloatArray:
+        r"""Project the components out of rows: the contrast goes, the rest stays.
+
+        .. math:: x - V V^\top (x - \bar x)
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows to clean; the result is dense.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        rows = self._check_rows(X)
+        dense = rows.toarray() if issparse(rows) else rows
+        scores = _project(rows, self.mean_, self.components_.T)
+        return np.asarray(dense - scores @ self.components_)
+
+    def feature_weights(self) -> FloatArray:
+        """How much each feature carries each component.
+
+        Returns
+        -------
+        ndarray of shape (n_components, n_features)
+            Squared loadings, each row rescaled to a maximum of 1.
+
+        References
+        ----------
+        Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
+        """
+        check_is_fitted(self)
+        squared: FloatArray = self.components_**2
+        return np.asarray(squared / squared.max(axis=1, keepdims=True))
+
+    def _check_rows(self, X: MatrixLike) -> Any:
+        """Rows with the features of the fit, finite; sparse stays sparse."""
+        check_is_fitted(self)
+        rows = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
+        )
+        check_finite(rows.data if issparse(rows) else rows, "X")
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+
+class LinearContrast(LinearEmbedding):
     """Base of the linear methods that contrast a foreground with a background.
 
-    A subclass sets ``components_`` (k, D) with orthonormal rows, ``mean_`` and
-    ``background_mean_`` through `_set_fitted`, last thing in its fit.
+    A subclass defines `_fit_moments`, which also sets ``background_mean_``.
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
-    components_: FloatArray
-    mean_: FloatArray
     background_mean_: FloatArray
-    n_features_in_: int
 
     def fit_transform(
         self, X: MatrixLike, y: object = None, *, background: MatrixLike
@@ -145,166 +322,10 @@ class LinearContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
 
-    def _set_fitted(
-        self, foreground: SecondMoments, background: SecondMoments, **attributes: Any
-    ) -> Self:
-        """Set all fitted attributes at once; a failed fit leaves the estimator as it was."""
-        if foreground.feature_names is not None:
-            self.feature_names_in_ = np.array(foreground.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.n_features_in_ = foreground.n_features
-        self.mean_ = foreground.mean
-        self.background_mean_ = background.mean
-        for name, value in attributes.items():
-            setattr(self, name, value)
-        return self
+    def _offsets(self) -> dict[str, FloatArray]:
+        return super()._offsets() | {"difference": self.mean_ - self.background_mean_}
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
 
-    def transform(self, X: MatrixLike) -> FloatArray:
-        """Scores of rows on the components.
-
-        Every row is centred by the foreground mean, so that foreground and background can share a
-        plot.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse.
-
-        Returns
-        -------
-        ndarray of shape (n, n_components)
-            ``(X - mean_) @ components_.T``.
-
-        Raises
-        ------
-        ValueError
-            If the features are not those of the fit, or a value is NaN or infinite.
-        """
-        return self._scores(self._check_rows(X))
-
-    def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Rows in feature space from their scores.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_components)
-            Scores.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-            ``X @ components_ + mean_``.
-
-        Raises
-        ------
-        ValueError
-            If the number of columns is not the number of components.
-        """
-        check_is_fitted(self)
-        scores = np.asarray(X, dtype=np.float64)
-        if scores.ndim != 2 or scores.shape[1] != len(self.components_):
-            raise ValueError(
-                f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
-                "a column per component, as transform returns them."
-            )
-        return scores @ self.components_ + self.mean_
-
-    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
-        r"""Project rows on the components: what is not contrast goes.
-
-        .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows to denoise.
-        offset : {"foreground", "difference", "none"}, default="foreground"
-            What is added back: the foreground mean; the difference of foreground and background
-            means, which removes a static background and uneven illumination too; nothing.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-
-        Raises
-        ------
-        ValueError
-            If `offset` is none of the three, the features are not those of the fit, or a value is
-            NaN or infinite.
-
-        References
-        ----------
-        Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
-        """
-        check_is_fitted(self)
-        offsets = {
-            "foreground": self.mean_,
-            "difference": self.mean_ - self.background_mean_,
-            "none": np.zeros_like(self.mean_),
-        }
-        if offset not in offsets:
-            raise ValueError(f"offset={offset!r} is unknown; expected one of {sorted(offsets)}.")
-        rows = self._check_rows(X)
-        return self._scores(rows) @ self.components_ + offsets[offset]
-
-    def remove_components(self, X: MatrixLike) -> FloatArray:
-        r"""Project the components out of rows: the contrast goes, the rest stays.
-
-        .. math:: x - V V^\top (x - \bar x)
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows to clean; the result is dense.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-
-        Raises
-        ------
-        ValueError
-            If the features are not those of the fit, or a value is NaN or infinite.
-        """
-        rows = self._check_rows(X)
-        dense = rows.toarray() if issparse(rows) else rows
-        return np.asarray(dense - self._scores(rows) @ self.components_)
-
-    def feature_weights(self) -> FloatArray:
-        """How much each feature carries each component.
-
-        Returns
-        -------
-        ndarray of shape (n_components, n_features)
-            Squared loadings, each row rescaled to a maximum of 1.
-
-        References
-        ----------
-        Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
-        """
-        check_is_fitted(self)
-        squared: FloatArray = self.components_**2
-        return np.asarray(squared / squared.max(axis=1, keepdims=True))
-
-    def _scores(self, rows: Any) -> FloatArray:
-        return np.asarray(rows @ self.components_.T - self.mean_ @ self.components_.T)
-
-    def _check_rows(self, X: MatrixLike) -> Any:
-        """Rows with the features of the fit, finite; sparse stays sparse."""
-        check_is_fitted(self)
-        rows = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
-        )
-        check_finite(rows.data if issparse(rows) else rows, "X")
-        return rows
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
+def _project(rows: Any, mean: FloatArray, projection: FloatArray) -> FloatArray:
+    """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
+    return np.asarray(rows @ projection - mean @ projection)

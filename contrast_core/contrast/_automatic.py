@@ -61,7 +61,7 @@ def trace_ratio_alpha(
                 f"{moments.n_samples} rows), so no contrast can be chosen automatically; check "
                 "which rows it holds, or give alpha as a number."
             )
-    ridge = _SHRINKAGE * float(np.trace(background.covariance)) / int((varies_x | varies_y).sum())
+    ridge = _SHRINKAGE * background.total_variance / int((varies_x | varies_y).sum())
     alpha = 0.0
     for _ in range(_MAX_ITERATIONS):
         components = contrastive_eigenpairs(
@@ -103,4 +103,4 @@ def denoising_alpha(foreground: SecondMoments, background: SecondMoments) -> flo
 def _varying(moments: SecondMoments) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Features whose spread exceeds the rounding of their mean."""
     rounding = 32 * np.finfo(np.float64).eps * np.abs(moments.mean)
-    return np.sqrt(moments.covariance.diagonal()) > rounding
+    return np.sqrt(moments.variances) > rounding

@@ -61,6 +61,20 @@ class SecondMoments:
         """Number of features, D."""
         return len(self.mean)
 
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of each feature, shape (n_features,)."""
+        return self.covariance.diagonal()
+
+    @property
+    def total_variance(self) -> float:
+        """Trace of the covariance."""
+        return float(np.trace(self.covariance))
+
+    def lift(self, components: FloatArray) -> FloatArray:
+        """Rows in the coordinates of `covariance` as rows in feature space: here the same."""
+        return components
+
     @classmethod
     def from_data(
         cls, X: MatrixLike, *, feature_names: Sequence[str] | None = None, name: str = "X"

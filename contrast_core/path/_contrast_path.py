@@ -15,7 +15,7 @@ from contrast_core._validation import (
     check_n_components,
 )
 from contrast_core.contrast import representatives, subspace_affinity
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.linalg import contrastive_path, variances_along
 from contrast_core.moments import SecondMoments
 from contrast_core.spectral import CPCA
 
@@ -140,13 +140,13 @@ def contrast_path(
             f"must be from 1 to {len(grid)}."
         )
     c_x, c_y = foreground.covariance, contrast_with.covariance
-    solutions = [contrastive_eigenpairs(c_x, c_y, alpha, k) for alpha in grid]
+    solutions = contrastive_path(c_x, c_y, grid, k)
     components = np.stack([solution.components for solution in solutions])
     affinity = subspace_affinity(components)
     labels, medoids = representatives(affinity, n_representatives, random_state)
     return ContrastPath(
         alphas=grid,
-        components=components,
+        components=np.stack([foreground.lift(v) for v in components]),
         eigenvalues=np.stack([solution.values for solution in solutions]),
         foreground_variances=np.stack([variances_along(v, c_x) for v in components]),
         background_variances=np.stack([variances_along(v, c_y) for v in components]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Literal, Self
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -132,9 +131,10 @@ class CPCA(LinearContrast):
         )
         _warn_of_negative_contrast(values, foreground, alpha)
         return self._set_fitted(
-            foreground,
-            background,
-            components_=components,
+            foreground.feature_names,
+            mean_=foreground.mean,
+            background_mean_=background.mean,
+            components_=foreground.lift(components),
             alpha_=alpha,
             contrastive_eigenvalues_=values,
             foreground_variance_=variances_along(components, foreground.covariance),
@@ -160,7 +160,7 @@ class CPCA(LinearContrast):
 def _warn_of_negative_contrast(
     eigenvalues: FloatArray, foreground: SecondMoments, alpha: float
 ) -> None:
-    rounding = 1e-12 * float(np.trace(foreground.covariance))
+    rounding = 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())
     if n_negative:
         warnings.warn(
