@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The three packages on real data, in one command on a bare machine; pictures in demo-output/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+scripts/setup.sh
+run=(.venv/bin/python scripts/demo.py)
+if [ "$(uname -s)" = Linux ] && [ -z "${DISPLAY:-}" ] && [ -z "${WAYLAND_DISPLAY:-}" ]; then
+    if ! command -v xvfb-run >/dev/null; then
+        echo "demo: the napari window needs a display (DISPLAY) or xvfb-run (Debian: xvfb, xauth)" >&2
+        exit 1
+    fi
+    run=(xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" "${run[@]}")
+fi
+exec "${run[@]}"
