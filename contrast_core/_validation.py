@@ -24,7 +24,7 @@ class ContrastWarning(UserWarning):
     """The result means something, but probably not what was wanted."""
 
 
-def check_rows(X: MatrixLike, name: str, *, min_rows: int = 1) -> Any:
+def check_rows(X: MatrixLike, name: str, *, min_rows: int = 0) -> Any:
     """Return `X` as a 2-D numeric ndarray or CSR matrix, without copying where possible.
 
     Finiteness is checked later, chunk by chunk, while the rows are read.
@@ -42,8 +42,8 @@ def check_rows(X: MatrixLike, name: str, *, min_rows: int = 1) -> Any:
     )
     if rows.shape[0] < min_rows:
         raise ValueError(
-            f"{name} has n_samples={rows.shape[0]} row(s), but a variance needs at least "
-            f"{min_rows}; pass more samples (rows are samples, columns are features)."
+            f"{name} has n_samples={rows.shape[0]}, but at least {min_rows} is needed (rows are "
+            "samples, columns are features)."
         )
     return rows
 
@@ -140,4 +140,14 @@ def check_alpha(alpha: object, *, name: str = "alpha") -> float:
     value = float(alpha)
     if math.isnan(value) or value < 0:
         raise ValueError(f"{name}={value:g} is out of range: it must be from 0 to inf.")
+    return value
+
+
+def check_beta(beta: object) -> float:
+    """A contrast strength of cPCA*: a number from 0 to 1, both included."""
+    if isinstance(beta, bool) or not isinstance(beta, Real):
+        raise TypeError(f"beta must be a number from 0 to 1, got {beta!r} ({type(beta).__name__}).")
+    value = float(beta)
+    if not 0 <= value <= 1:
+        raise ValueError(f"beta={value:g} is out of range: it must be from 0 to 1.")
     return value

@@ -1,0 +1,33 @@
+"""Every linear estimator, for the properties that all of them must have (test_contract.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import contrast_core
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator and what differs from one to the next."""
+
+    name: str
+    make: Callable[..., Any]  # make(n_components) -> estimator, unfitted
+    other: Literal["background", "positive"] = "background"  # what fit needs beside X
+    scale_free: bool = True  # scaling both datasets alike leaves the subspace as it is
+    full_rank_k: bool = True  # n_components may equal the number of features
+    constant_other: bool = True  # a constant background is acceptable
+    moments: bool = True  # SecondMoments are accepted in place of data
+
+    def fit(self, X: Any, other: Any, n_components: int = 2) -> Any:
+        return self.make(n_components).fit(X, **{self.other: other})
+
+
+CASES = [
+    Case("CPCA-auto", lambda k: contrast_core.CPCA(k), constant_other=False),
+    Case("CPCA-denoise", lambda k: contrast_core.CPCA(k, alpha="denoise"), constant_other=False),
+    Case("CPCA-0", lambda k: contrast_core.CPCA(k, alpha=0.0)),
+    Case("CPCA-1", lambda k: contrast_core.CPCA(k, alpha=1.0)),
+]

@@ -1,0 +1,324 @@
+"""What every linear estimator must do, whatever its method."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from contrast_core import ContrastWarning, SecondMoments, subspace_error
+from tests.core.estimators import CASES, Case
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+# Two paths to the same float64 moments differ by rounding; the planted gaps are of order one.
+SAME = 1e-10
+
+
+def cases(wanted: Callable[[Case], bool] = lambda case: True) -> Any:
+    """Parametrise a test over the estimators that it speaks of."""
+    return pytest.mark.parametrize(
+        "case", [case for case in CASES if wanted(case)], ids=lambda case: case.name
+    )
+
+
+def planted(n: int = 160, m: int = 120, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
+    """Shared variation along two directions; two more in X alone; the rows of Y also pair with X's.
+
+    With m == n the second matrix shares the extra signal, so that it serves as a positive view.
+    """
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    extra = rng.normal(size=(n, 2)) * [3.0, 2.0] @ basis[:2]
+    X = rng.normal(size=(n, 2)) * [5.0, 4.0] @ basis[2:4] + extra + 0.7 * rng.normal(size=(n, d))
+    Y = rng.normal(size=(m, 2)) * [5.0, 4.0] @ basis[2:4] + 0.7 * rng.normal(size=(m, d))
+    if n == m:
+        Y = Y + extra
+    return X + 1.0, Y - 1.0
+
+
+def data_for(case: Case, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
+    return planted(160, 160 if case.other == "positive" else 120, d, seed)
+
+
+@cases()
+def test_components_are_orthonormal_with_the_sign_rule(case: Case) -> None:
+    fitted = case.fit(*data_for(case), n_components=3)
+    v = fitted.components_
+    assert v.shape == (3, 12)
+    np.testing.assert_allclose(v @ v.T, np.eye(3), atol=1e-12)
+    assert (v[np.arange(3), np.abs(v).argmax(axis=1)] > 0).all()
+
+
+@cases()
+def test_rotating_the_data_rotates_the_subspace(case: Case) -> None:
+    X, Y = data_for(case)
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(12, 12)))[0]
+    plain, rotated = case.fit(X, Y), case.fit(X @ rotation, Y @ rotation)
+    assert subspace_error(rotated.components_, plain.components_ @ rotation) < SAME
+
+
+@cases(lambda case: case.scale_free)  # others' strength has the data's units: their own tests
+def test_scaling_both_datasets_changes_nothing(case: Case) -> None:
+    X, Y = data_for(case)
+    assert subspace_error(case.fit(8 * X, 8 * Y).components_, case.fit(X, Y).components_) < SAME
+
+
+@cases()
+def test_shifting_the_data_changes_nothing(case: Case) -> None:
+    X, Y = data_for(case)
+    shift = np.arange(12.0)
+    assert subspace_error(
+        case.fit(X + shift, Y + shift).components_, case.fit(X, Y).components_
+    ) < (SAME)
+
+
+@cases()
+def test_duplicated_rows_change_nothing(case: Case) -> None:
+    X, Y = data_for(case)
+    if case.other == "positive":
+        # Twice as many pairs would honestly be more evidence; which is why n_effective exists.
+        doubled = case.make(2).fit(np.tile(X, (2, 1)), positive=np.tile(Y, (2, 1)), n_effective=160)
+    else:
+        doubled = case.fit(np.tile(X, (3, 1)), np.tile(Y, (2, 1)))
+    assert subspace_error(doubled.components_, case.fit(X, Y).components_) < SAME
+
+
+@cases()
+def test_padding_with_constant_features_changes_nothing(case: Case) -> None:
+    X, Y = data_for(case)
+
+    def pad(rows: Any) -> Any:
+        return np.hstack([rows, np.full((len(rows), 3), 0.1)])
+
+    plain, padded = case.fit(X, Y), case.fit(pad(X), pad(Y))
+    assert np.abs(padded.components_[:, 12:]).max() < 1e-10
+    assert subspace_error(padded.components_[:, :12], plain.components_) < SAME
+
+
+@cases()
+def test_the_same_input_gives_the_same_result(case: Case) -> None:
+    X, Y = data_for(case)
+    np.testing.assert_array_equal(case.fit(X, Y).components_, case.fit(X, Y).components_)
+
+
+@pytest.mark.parametrize("form", ["fortran", "strided", "readonly", "csr", "csc", "coo64", "frame"])
+@cases()
+def test_every_form_of_input_agrees_with_the_dense_one(case: Case, form: str) -> None:
+    X, Y = data_for(case)
+    X, Y = (np.where(np.abs(a) < 1.0, 0.0, a) for a in (X, Y))
+
+    def convert(a: Any) -> Any:
+        match form:
+            case "fortran":
+                return np.asfortranarray(a)
+            case "strided":
+                return np.repeat(a, 2, axis=0)[::2]
+            case "readonly":
+                b = a.copy()
+                b.flags.writeable = False
+                return b
+            case "csr":
+                return sp.csr_array(a)
+            case "csc":
+                return sp.csc_matrix(a)
+            case "coo64":
+                b = sp.csr_matrix(a)
+                b.indices, b.indptr = b.indices.astype(np.int64), b.indptr.astype(np.int64)
+                return b
+            case _:
+                return pd.DataFrame(a, columns=[f"g{i}" for i in range(a.shape[1])])
+
+    dense, other = case.fit(X, Y), case.fit(convert(X), convert(Y))
+    assert subspace_error(other.components_, dense.components_) < SAME
+    np.testing.assert_allclose(other.transform(convert(X)), dense.transform(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+@cases()
+def test_other_dtypes_are_computed_in_double_precision(case: Case, dtype: Any) -> None:
+    X, Y = (np.round(a * 5 + 100).astype(dtype) for a in data_for(case))
+    narrow, double = case.fit(X, Y), case.fit(X.astype(np.float64), Y.astype(np.float64))
+    assert narrow.components_.dtype == np.float64
+    assert subspace_error(narrow.components_, double.components_) < SAME
+
+
+@cases()
+def test_input_is_left_as_it_was(case: Case) -> None:
+    X, Y = data_for(case)
+    before = X.copy(), Y.copy()
+    case.fit(X, Y).transform(X)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(Y, before[1])
+
+
+@cases()
+def test_fewer_rows_than_features(case: Case) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 60)) * np.linspace(3, 1, 60)
+    Y = (
+        X + 0.5 * rng.normal(size=(20, 60))
+        if case.other == "positive"
+        else rng.normal(size=(15, 60))
+    )
+    fitted = case.fit(X, Y)
+    np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(2), atol=1e-10)
+    assert np.isfinite(fitted.transform(X)).all()
+
+
+@cases(lambda case: case.full_rank_k)  # others need a residual dimension: their own tests
+def test_one_feature_and_all_components(case: Case) -> None:
+    X, Y = data_for(case)
+    one = case.fit(X[:, :1], Y[:, :1], n_components=1)
+    np.testing.assert_allclose(one.components_, [[1.0]])
+    full = case.fit(X[:, :4], Y[:, :4], n_components=4)
+    np.testing.assert_allclose(full.components_ @ full.components_.T, np.eye(4), atol=1e-10)
+    np.testing.assert_allclose(full.denoise(X[:, :4]), X[:, :4], atol=1e-9)
+
+
+@cases(lambda case: case.other == "background")
+def test_a_rank_deficient_background(case: Case) -> None:
+    X, Y = data_for(case)
+    fitted = case.fit(X, np.repeat(Y[:3], 20, axis=0))
+    assert np.isfinite(fitted.transform(X)).all()
+
+
+@cases()
+def test_projection_and_its_complement_add_up(case: Case) -> None:
+    X, Y = data_for(case)
+    fitted = case.fit(X, Y)
+    projected = fitted.denoise(X)
+    np.testing.assert_allclose(projected + fitted.remove_components(X), X + fitted.mean_, atol=1e-9)
+    np.testing.assert_allclose(fitted.denoise(projected), projected, atol=1e-9)
+    removed = fitted.remove_components(X) - fitted.mean_
+    np.testing.assert_allclose(removed @ fitted.components_.T, 0, atol=1e-9)
+    with pytest.raises(ValueError, match=r"offset='mean' is unknown; expected one of"):
+        fitted.denoise(X, offset="mean")
+
+
+@cases()
+def test_feature_weights_peak_at_one(case: Case) -> None:
+    fitted = case.fit(*data_for(case))
+    weights = fitted.feature_weights()
+    np.testing.assert_allclose(weights.max(axis=1), 1.0)
+    assert weights.min() >= 0
+    np.testing.assert_array_equal(weights.argmax(axis=1), np.abs(fitted.components_).argmax(axis=1))
+
+
+@cases()
+def test_transform_checks_what_it_gets(case: Case) -> None:
+    X, Y = data_for(case)
+    with pytest.raises(NotFittedError):
+        case.make(2).transform(X)
+    fitted = case.fit(X, Y)
+    with pytest.raises(ValueError, match="features"):
+        fitted.transform(X[:, :5])
+    bad = X.copy()
+    bad[3, 4] = np.nan
+    with pytest.raises(ValueError, match=r"NaN first met in feature 4"):
+        fitted.transform(bad)
+    with pytest.raises(ValueError, match=r"scores have shape \(5, 7\); expected \(n, 2\)"):
+        fitted.inverse_transform(np.zeros((5, 7)))
+
+
+@cases()
+def test_frames_keep_names_and_refuse_another_order(case: Case) -> None:
+    X, Y = (pd.DataFrame(a, columns=list("abcdefghijkl")) for a in data_for(case))
+    fitted = case.fit(X, Y)
+    assert list(fitted.feature_names_in_) == list("abcdefghijkl")
+    with pytest.raises(ValueError, match=r"another order \(column 0 is 'b', in X it is 'a'\)"):
+        case.fit(X, Y[list("bacdefghijkl")])
+    with pytest.raises(ValueError, match=r"lacks 1 of X's features \(a\)"):
+        case.fit(X, Y.rename(columns={"a": "z"}))
+    named = fitted.set_output(transform="pandas").transform(X)
+    assert list(named.columns) == list(fitted.get_feature_names_out())
+    assert len(named.columns) == 2
+
+
+@cases()
+def test_bad_input_is_refused_and_leaves_the_estimator_unfitted(case: Case) -> None:
+    X, Y = data_for(case)
+    with_nan, with_inf = X.copy(), Y.copy()
+    with_nan[0, 1] = np.nan
+    with_inf[2, 3] = np.inf
+    for bad_x, bad_y, message in [
+        (
+            X[:, :9],
+            Y,
+            r"has 12 features but X has 9; both need the same features in the same order",
+        ),
+        (with_nan, Y, r"X contains NaN or inf \(NaN first met in feature 1\).*PCPCA"),
+        (X, with_inf, r"contains NaN or inf \(inf first met in feature 3\)"),
+        (X[0], Y, "1D array"),
+        (np.empty((0, 12)), Y, "n_samples=0"),
+        (X[:1], Y[:1], "n_samples=1"),
+    ]:
+        estimator = case.make(2)
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(bad_x, **{case.other: bad_y})
+        assert not [name for name in vars(estimator) if name.endswith("_")]
+    for k, error, message in [
+        (0, ValueError, "n_components=0 is out of range"),
+        (13, ValueError, "n_components=13 is out of range"),
+        (2.5, TypeError, "n_components must be an integer, got 2.5"),
+        (True, TypeError, "n_components must be an integer, got True"),
+    ]:
+        with pytest.raises(error, match=message):
+            case.fit(X, Y, n_components=k)
+
+
+@cases()
+def test_clone_pickle_and_joblib(case: Case) -> None:
+    X, Y = data_for(case)
+    fitted = case.fit(X, Y)
+    assert not hasattr(clone(fitted), "components_")
+    assert clone(fitted).get_params() == fitted.get_params()
+    stream = BytesIO()
+    joblib.dump(fitted, stream)
+    stream.seek(0)
+    for copy in (pickle.loads(pickle.dumps(fitted)), joblib.load(stream)):
+        np.testing.assert_array_equal(copy.transform(X), fitted.transform(X))
+
+
+@cases(lambda case: case.moments)
+def test_moments_in_place_of_data(case: Case) -> None:
+    X, Y = data_for(case)
+    from_data = case.fit(X, Y)
+    x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    from_moments = case.fit(x, y)
+    np.testing.assert_array_equal(from_moments.components_, from_data.components_)
+    with pytest.raises(TypeError, match="SecondMoments for both, or data for both"):
+        case.fit(x, Y)
+    with pytest.raises(TypeError, match="fit_transform got SecondMoments"):
+        case.make(2).fit_transform(x, **{case.other: y})
+
+
+@cases()
+def test_refitting_forgets_the_names_of_the_first_fit(case: Case) -> None:
+    X, Y = data_for(case)
+    estimator = case.make(2).fit(
+        *(pd.DataFrame(X).rename(columns=str),),
+        **{case.other: pd.DataFrame(Y).rename(columns=str)},
+    )
+    estimator.fit(X, **{case.other: Y})
+    assert not hasattr(estimator, "feature_names_in_")
+
+
+def test_warnings_have_their_own_class() -> None:
+    assert issubclass(ContrastWarning, UserWarning)
+
+
+@cases(lambda case: not case.constant_other)
+def test_a_constant_background_is_refused(case: Case) -> None:
+    X, Y = data_for(case)
+    with pytest.raises(ValueError, match="the background is constant"):
+        case.fit(X, np.full_like(Y, 0.1))

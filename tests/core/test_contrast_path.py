@@ -1,0 +1,125 @@
+"""The grid of contrasts and its representatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import silhouette_score
+
+from contrast_core import CPCA, SecondMoments, contrast_path, subspace_error
+from contrast_core.contrast import representatives, subspace_affinity
+from contrast_core.datasets import make_four_groups
+from tests.core.test_contract import planted
+
+
+@pytest.fixture(scope="module")
+def path() -> Any:
+    X, Y = planted()
+    return contrast_path(X, background=Y, n_components=2)
+
+
+def test_the_default_grid(path: Any) -> None:
+    assert len(path.alphas) == 41
+    np.testing.assert_allclose(path.alphas[[0, 1, -1]], [0.0, 0.1, 1000.0])
+    np.testing.assert_allclose(np.diff(np.log(path.alphas[1:])), np.log(1e4) / 39)
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_every_point_is_the_estimator_at_that_contrast(path: Any) -> None:
+    X, Y = planted()
+    for i in (0, 7, 20, 40):
+        fitted = CPCA(alpha=path.alphas[i]).fit(X, background=Y)
+        assert subspace_error(path.components[i], fitted.components_) < 1e-10
+        np.testing.assert_allclose(path.eigenvalues[i], fitted.contrastive_eigenvalues_)
+        np.testing.assert_array_equal(path.at(path.alphas[i]).components_, fitted.components_)
+
+
+def test_variances_trace_the_pareto_front(path: Any) -> None:
+    """Abid et al. 2018, Thm 1: both fall as alpha rises, for the first component and the sum."""
+    for variances in (path.foreground_variances, path.background_variances):
+        for curve in (variances[:, 0], variances.sum(axis=1)):
+            assert (np.diff(curve) <= 1e-10 * curve[0]).all()
+
+
+def test_affinity_is_the_product_of_cosines(path: Any) -> None:
+    u, v = path.components[0], path.components[25]
+    cosines = np.linalg.svd(u @ v.T, compute_uv=False)
+    assert path.affinity[0, 25] == pytest.approx(np.prod(cosines))
+    np.testing.assert_allclose(path.affinity, path.affinity.T)
+    np.testing.assert_array_equal(path.affinity.diagonal(), 1.0)
+
+
+def test_affinity_of_many_components_is_a_geometric_mean() -> None:
+    rng = np.random.default_rng(0)
+    subspaces = np.stack([np.linalg.qr(rng.normal(size=(200, 60)))[0].T for _ in range(3)])
+    affinity = subspace_affinity(subspaces)
+    cosines = np.linalg.svd(subspaces[0] @ subspaces[1].T, compute_uv=False)
+    assert affinity[0, 1] == pytest.approx(np.exp(np.log(cosines).mean()))
+    # Orthogonal subspaces: zero, not NaN.
+    assert subspace_affinity(np.stack([np.eye(4)[:2], np.eye(4)[2:]]))[0, 1] == 0.0
+
+
+def test_representatives_are_medoids_of_clusters(path: Any) -> None:
+    assert len(path.representatives) == 3
+    assert (np.diff(path.representatives) > 0).all()
+    for cluster, medoid in enumerate(path.representatives):
+        members = np.flatnonzero(path.labels == cluster)
+        assert medoid in members
+        summed = path.affinity[np.ix_(members, members)].sum(axis=1)
+        assert summed[members == medoid][0] >= summed.max() * (1 - 1e-9)
+    np.testing.assert_array_equal(path.representative_alphas, path.alphas[path.representatives])
+
+
+def test_equal_subspaces_need_one_representative() -> None:
+    X, Y = planted()
+    whole = contrast_path(X[:, :3], background=Y[:, :3], n_components=3)
+    assert len(whole.representatives) == 1
+    labels, medoids = representatives(np.eye(5), 5, 0)
+    assert sorted(labels) == sorted(medoids) == [0, 1, 2, 3, 4]
+
+
+def test_it_is_the_same_every_time(path: Any) -> None:
+    X, Y = planted()
+    x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    again = contrast_path(x, background=y, n_components=2)
+    np.testing.assert_array_equal(again.components, path.components)
+    np.testing.assert_array_equal(again.labels, path.labels)
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+@pytest.mark.parametrize("seed", range(5))
+def test_four_groups_are_seen_from_three_sides(seed: int) -> None:
+    """Abid et al. 2018, App. A: views that split by the first features, the second, and both."""
+    data = make_four_groups(random_state=seed)
+    path = contrast_path(data.foreground, background=data.background)
+    splits = {"first": data.labels // 2, "second": data.labels % 2, "both": data.labels}
+    low, middle, high = (
+        {
+            name: silhouette_score(path.at(alpha).transform(data.foreground), groups)
+            for name, groups in splits.items()
+        }
+        for alpha in path.representative_alphas
+    )
+    assert low["first"] > 0.1 > low["second"] + 0.05
+    assert middle["both"] > 0.75
+    assert high["second"] > 0.5 > high["first"] + 0.4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alphas": []}, "alphas is empty"),
+        ({"alphas": [1.0, 1.0]}, "alphas repeats 1; each must differ"),
+        ({"alphas": [-1.0, 2.0]}, "alphas=-1 is out of range"),
+        ({"alphas": [1.0, np.nan]}, "alphas=nan is out of range"),
+        ({"n_representatives": 0}, "n_representatives=0 is out of range: with 41 contrasts"),
+        ({"n_representatives": 42}, "it must be from 1 to 41"),
+        ({"n_components": 99}, "n_components=99 is out of range: with 12 features"),
+    ],
+)
+def test_bad_grids_are_refused(arguments: dict[str, Any], message: str) -> None:
+    X, Y = planted()
+    with pytest.raises(ValueError, match=message):
+        contrast_path(X, background=Y, **arguments)

@@ -1,0 +1,234 @@
+"""CPCA: Algorithm 1, its limits, the default contrast, and the papers' effect on real data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+import sklearn
+from sklearn.decomposition import PCA
+from sklearn.metrics import silhouette_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from contrast_core import CPCA, ContrastWarning, SecondMoments, subspace_error
+from contrast_core._validation import check_rows
+from contrast_core.datasets import digits_on_photos, load_mouse_protein
+from tests.core.test_contract import planted
+
+EPS = np.finfo(np.float64).eps
+ALPHAS = [0.0, 0.3, 2.0, 30.0, 1000.0]
+
+
+def reference(X: Any, Y: Any, alpha: float, k: int) -> tuple[Any, float, float]:
+    """Dense subspace, norm of the contrast, and the gap below the k-th eigenvalue."""
+    contrast = np.cov(X.T, bias=True) - alpha * np.cov(Y.T, bias=True)
+    values, vectors = scipy.linalg.eigh(contrast)
+    return vectors[:, -k:].T, float(np.abs(values).max()), float(values[-k] - values[-k - 1])
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("form", ["dense", "float32", "sparse", "chunks"])
+def test_the_subspace_is_that_of_a_dense_decomposition(alpha: float, form: str) -> None:
+    X, Y = planted(700, 600, 40)
+    X, Y = (np.where(np.abs(a) < 0.5, 0.0, a).astype(np.float32) for a in (X, Y))
+    match form:
+        case "dense":
+            x, y = X.astype(np.float64), Y.astype(np.float64)
+        case "float32":
+            x, y = X, Y
+        case "sparse":
+            x, y = sp.csr_matrix(X), sp.csc_matrix(Y)
+        case _:
+            x, y = (SecondMoments.from_chunks(np.array_split(a, 7)) for a in (X, Y))
+    expected, norm, gap = reference(X.astype(np.float64), Y.astype(np.float64), alpha, 2)
+    fitted = CPCA(alpha=alpha).fit(x, background=y)
+    assert subspace_error(fitted.components_, expected) <= max(1e-8, 100 * EPS * norm / gap)
+
+
+def test_alpha_zero_is_pca() -> None:
+    X, Y = planted()
+    ours, pca = CPCA(3, alpha=0).fit(X, background=Y), PCA(3).fit(X)
+    assert subspace_error(ours.components_, pca.components_) < 1e-10
+    n = len(X)
+    np.testing.assert_allclose(ours.foreground_variance_, pca.explained_variance_ * (n - 1) / n)
+    np.testing.assert_allclose(ours.contrastive_eigenvalues_, ours.foreground_variance_)
+
+
+def test_variances_and_eigenvalues_belong_together() -> None:
+    X, Y = planted()
+    fitted = CPCA(3, alpha=1.5).fit(X, background=Y)
+    scores = fitted.transform(X)
+    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scores.var(axis=0), fitted.foreground_variance_)
+    np.testing.assert_allclose(fitted.transform(Y).var(axis=0), fitted.background_variance_)
+    np.testing.assert_allclose(
+        fitted.contrastive_eigenvalues_,
+        fitted.foreground_variance_ - 1.5 * fitted.background_variance_,
+    )
+    np.testing.assert_allclose(fitted.inverse_transform(scores), fitted.denoise(X))
+
+
+def test_infinite_alpha_is_the_limit_of_large_ones() -> None:
+    X, Y = planted()
+    Y = Y - (Y - Y.mean(0))[:, :3] @ np.eye(12)[:3]  # three features without background variance
+    infinite = CPCA(alpha=np.inf).fit(X, background=Y)
+    # The distance falls as 1 / alpha, until rounding, which grows with alpha, takes over.
+    errors = [
+        subspace_error(infinite.components_, CPCA(alpha=a).fit(X, background=Y).components_)
+        for a in (1e3, 1e5, 1e7)
+    ]
+    assert errors[0] > 10 * errors[1] > 100 * errors[2]
+    assert errors[2] < 1e-6
+    np.testing.assert_allclose(infinite.background_variance_, 0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"there are 3 of them.*Use a large finite alpha"):
+        CPCA(4, alpha=np.inf).fit(X, background=Y)
+
+
+def test_denoising_can_remove_a_static_background() -> None:
+    X, Y = planted()
+    fitted = CPCA(alpha=1.0).fit(X, background=Y)
+    plain = fitted.denoise(X, offset="none")
+    np.testing.assert_allclose(fitted.denoise(X) - plain, np.tile(X.mean(0), (160, 1)), atol=1e-12)
+    difference = fitted.denoise(X, offset="difference") - plain
+    np.testing.assert_allclose(difference, np.tile(X.mean(0) - Y.mean(0), (160, 1)), atol=1e-12)
+
+
+def test_at_solves_again_without_the_data() -> None:
+    X, Y = planted()
+    fitted = CPCA(alpha=1.0).fit(X, background=Y)
+    again = fitted.at(4.0)
+    direct = CPCA(alpha=4.0).fit(X, background=Y)
+    np.testing.assert_array_equal(again.components_, direct.components_)
+    assert (fitted.alpha_, again.alpha_) == (1.0, 4.0)
+
+
+def test_the_trace_ratio_is_a_fixed_point() -> None:
+    X, Y = planted()
+    fitted = CPCA(2).fit(X, background=Y)
+    ridge = np.var(Y, axis=0).mean() / 4
+    ratio = fitted.foreground_variance_.sum() / (fitted.background_variance_.sum() + 2 * ridge)
+    assert fitted.alpha_ == pytest.approx(ratio, rel=1e-10)
+    other_ratios = [
+        v.foreground_variance_.sum() / (v.background_variance_.sum() + 2 * ridge)
+        for v in (fitted.at(a) for a in (0.0, fitted.alpha_ / 2, fitted.alpha_ * 2))
+    ]
+    assert max(other_ratios) < ratio
+
+
+def test_the_automatic_contrast_scales_rightly() -> None:
+    X, Y = planted()
+    alpha = CPCA().fit(X, background=Y).alpha_
+    assert CPCA().fit(3 * X, background=Y).alpha_ == pytest.approx(9 * alpha)
+    assert CPCA().fit(3 * X, background=3 * Y).alpha_ == pytest.approx(alpha)
+    padded = [np.hstack([a, np.full((len(a), 30), 0.1)]) for a in (X, Y)]
+    assert CPCA().fit(padded[0], background=padded[1]).alpha_ == pytest.approx(alpha)
+    denoising = CPCA(1, alpha="denoise").fit(X, background=Y)  # half of that for two components
+    assert denoising.alpha_ == pytest.approx(alpha / 2)
+
+
+def test_negative_contrast_is_flagged() -> None:
+    X, Y = planted()
+    with pytest.warns(ContrastWarning, match=r"\d of 6 components have negative contrast"):
+        CPCA(6, alpha=50.0).fit(X, background=Y)
+
+
+def test_a_forgotten_scaler_is_flagged() -> None:
+    X, Y = planted()
+    with pytest.warns(ContrastWarning, match="were both scaled alike"):
+        CPCA(alpha=1.0).fit(X, background=Y / 1000)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "error", "message"),
+    [
+        (-1.0, ValueError, "alpha=-1 is out of range: it must be from 0 to inf"),
+        (np.nan, ValueError, "alpha=nan is out of range"),
+        ("automatic", ValueError, "alpha='automatic' is unknown; expected 'auto', 'denoise'"),
+        (None, TypeError, "alpha must be a number from 0 to inf, got None"),
+        (True, TypeError, "alpha must be a number"),
+    ],
+)
+def test_bad_contrasts_are_refused(alpha: Any, error: type[Exception], message: str) -> None:
+    X, Y = planted()
+    with pytest.raises(error, match=message):
+        CPCA(alpha=alpha).fit(X, background=Y)
+    with pytest.raises(error, match=message):
+        CPCA(alpha=1.0).fit(X, background=Y).at(alpha)
+
+
+def test_constant_data_and_no_background() -> None:
+    X, Y = planted()
+    with pytest.raises(ValueError, match=r"the foreground is constant .* 12 features"):
+        CPCA().fit(np.ones_like(X), background=Y)
+    with pytest.raises(ValueError, match=r"needs background rows.*fit\(X, background=\.\.\.\)"):
+        CPCA().fit(X, background=None)
+
+
+def test_a_pipeline_scales_the_background_too() -> None:
+    X, Y = planted()
+    X, Y = X * np.linspace(1, 100, 12), Y * np.linspace(1, 100, 12)
+    scaler = StandardScaler().fit(X)
+    by_hand = CPCA().fit(scaler.transform(X), background=scaler.transform(Y))
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), CPCA(), transform_input=["background"])
+        scores = pipeline.fit_transform(X, background=Y)
+        np.testing.assert_allclose(pipeline.transform(X), scores)
+    np.testing.assert_allclose(scores, by_hand.transform(scaler.transform(X)), atol=1e-9)
+
+
+class CPCAWithBackground(CPCA):
+    """For scikit-learn's own checks, which know no background: shrunken, reversed rows of X."""
+
+    def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
+        return super().fit(X, background=check_rows(X, "X")[::-1] * 0.5)
+
+    def fit_transform(self, X: Any, y: object = None) -> Any:
+        return self.fit(X).transform(X)
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+@parametrize_with_checks([CPCAWithBackground(1, alpha=1.0)])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def _silhouette(scores: Any, labels: Any, *, unit_sd: bool) -> float:
+    return float(silhouette_score(scores / scores.std(axis=0) if unit_sd else scores, labels))
+
+
+def test_mice_with_down_syndrome_stand_apart() -> None:
+    """Abid et al. 2018, Fig. 2; no labels are used to choose the contrast."""
+    mice = load_mouse_protein()
+    cpca = CPCA().fit(mice.foreground, background=mice.background)
+    assert _silhouette(cpca.transform(mice.foreground), mice.labels, unit_sd=True) >= 0.41
+    pca = cpca.at(0.0)
+    assert _silhouette(pca.transform(mice.foreground), mice.labels, unit_sd=True) < 0.08
+
+
+def _affine_error(estimate: Any, clean: Any) -> float:
+    """Mean squared error after the best affine intensity fit of each frame."""
+    e, c = (a - a.mean(axis=1, keepdims=True) for a in (estimate, clean))
+    slope = (e * c).sum(axis=1, keepdims=True) / (e**2).sum(axis=1, keepdims=True)
+    return float(((c - slope * e) ** 2).mean())
+
+
+def test_digits_come_out_of_photographs() -> None:
+    """Abid et al. 2018, Fig. 1, at its size: 5,000 digits, 5,000 plain crops, 784 pixels."""
+    digits = digits_on_photos(5000, random_state=0)
+    cpca = CPCA().fit(digits.foreground, background=digits.background)
+    scores, pca_scores = (c.transform(digits.foreground) for c in (cpca, cpca.at(0.0)))
+    assert _silhouette(scores, digits.labels, unit_sd=False) >= 0.55
+    assert _silhouette(pca_scores, digits.labels, unit_sd=False) < 0.05
+
+    moments = cpca.foreground_moments_, cpca.background_moments_
+    denoiser = CPCA(10, alpha="denoise").fit(moments[0], background=moments[1])
+    noisy = _affine_error(digits.foreground, digits.clean)
+    assert _affine_error(denoiser.denoise(digits.foreground), digits.clean) <= 0.78 * noisy
+    plain = denoiser.at(0.0).denoise(digits.foreground)
+    assert _affine_error(plain, digits.clean) > noisy

@@ -1,0 +1,89 @@
+"""Eigenpairs, signs and angles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from contrast_core import principal_angles, subspace_error
+from contrast_core.linalg import contrastive_eigenpairs, fix_signs, leading_eigenpairs
+
+EPS = np.finfo(np.float64).eps
+
+
+def symmetric(values: Any, seed: int = 0) -> Any:
+    basis = np.linalg.qr(np.random.default_rng(seed).normal(size=(len(values),) * 2))[0]
+    return (basis * values) @ basis.T
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.linspace(5, -3, 40),
+        np.r_[3.0, 3.0, 3.0, np.zeros(37)],
+        np.r_[2.0, 2.0 - 1e-9, 1.0, -np.ones(37)],
+        -np.linspace(1, 9, 40),
+        np.r_[1e8, 1.0, np.full(38, 1e-8)],
+    ],
+    ids=["spread", "tied", "near-tie", "negative", "wide-range"],
+)
+def test_leading_eigenpairs_solve_the_problem(values: Any) -> None:
+    matrix = symmetric(values)
+    matrix = (matrix + matrix.T) / 2
+    found = leading_eigenpairs(matrix, 3)
+    scale = np.abs(values).max()
+    np.testing.assert_allclose(found.values, np.sort(values)[::-1][:3], atol=100 * EPS * scale)
+    residual = found.components @ matrix - found.values[:, None] * found.components
+    assert np.abs(residual).max() < 200 * EPS * scale
+    np.testing.assert_allclose(found.components @ found.components.T, np.eye(3), atol=1e-13)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 3.0, 1000.0])
+def test_the_contrast_matches_a_full_decomposition(alpha: float) -> None:
+    x, y = symmetric(np.linspace(4, 0, 50) ** 2, 1), symmetric(np.linspace(0, 2, 50) ** 3, 2)
+    before = x.copy(), y.copy()
+    contrast = x - alpha * y
+    values, vectors = scipy.linalg.eigh((contrast + contrast.T) / 2)
+    found = contrastive_eigenpairs(x, y, alpha, 3)
+    gap = values[-3] - values[-4]
+    bound = max(1e-8, 100 * EPS * np.abs(values).max() / gap)
+    assert subspace_error(found.components, vectors[:, -3:].T) <= bound
+    np.testing.assert_array_equal(x, before[0])
+    np.testing.assert_array_equal(y, before[1])
+
+
+def test_infinite_contrast_is_pca_in_the_null_space() -> None:
+    rng = np.random.default_rng(0)
+    y = np.diag(np.r_[np.zeros(4), rng.uniform(1, 2, 6)])
+    x = symmetric(np.linspace(3, 1, 10))
+    found = contrastive_eigenpairs(x, y, np.inf, 2)
+    expected = leading_eigenpairs(x[:4, :4], 2)
+    np.testing.assert_allclose(found.values, expected.values)
+    assert subspace_error(found.components[:, :4], expected.components) < 1e-12
+    assert np.abs(found.components[:, 4:]).max() < 1e-12
+    with pytest.raises(ValueError, match=r"there are 4 of them among 10 features.*n_components=5"):
+        contrastive_eigenpairs(x, y, np.inf, 5)
+
+
+def test_the_sign_rule_does_not_hang_on_the_last_bit() -> None:
+    v = np.array([[0.5, -0.5, 0.5, -0.5]])
+    for wobble in (0.0, 1e-15, -1e-15):
+        shaken = v.copy()
+        shaken[0, 1] += wobble
+        assert fix_signs(shaken)[0, 0] > 0
+        assert fix_signs(-shaken)[0, 0] > 0
+
+
+def test_angles_between_known_subspaces() -> None:
+    eye = np.eye(5)
+    turned = np.cos(0.3) * eye[1] + np.sin(0.3) * eye[4]
+    np.testing.assert_allclose(principal_angles(eye[:2], [eye[0], turned]), [0.3, 0.0], atol=1e-12)
+    assert subspace_error(eye[:2], [eye[0], turned]) == pytest.approx(np.sin(0.3))
+    assert subspace_error(eye[:2], 7 * eye[1::-1]) < 1e-15
+    # Tiny angles keep their digits.
+    assert subspace_error(eye[:1], [eye[0] + 1e-11 * eye[2]]) == pytest.approx(1e-11, rel=1e-6)
+    with pytest.raises(ValueError, match="same number of features"):
+        principal_angles(np.ones((2, 3)), np.ones((2, 4)))
