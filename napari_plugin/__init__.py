@@ -1,0 +1,4 @@
+"""Contrastive PCA in the napari window: sample data and a denoising widget.
+
+napari reads ``napari.yaml`` and imports the rest when it is needed.
+"""
