@@ -53,8 +53,8 @@ def scanpy() -> None:
         ),
         var=pd.DataFrame(index=list(data.feature_names)),
     )
-    # pS6 repeats ARC number for number; their difference, all zeros, would be a component of its own
-    # where alpha is so large that every other direction has more background than foreground.
+    # pS6 repeats ARC number for number: their difference, all zeros, would be a component by itself
+    # where alpha is so large that every other direction has negative contrast.
     adata = adata[:, adata.var_names != "pS6_N"].copy()
     design = {"groupby": "learning", "reference": "context-shock", "include_reference": False}
     cx.tl.cpca(adata, **design)
@@ -72,33 +72,35 @@ def napari() -> None:
     from napari import Viewer
     from napari.qt import get_qapp
 
-    events = get_qapp()
+    application = get_qapp()
     viewer = Viewer()
-    viewer.window.resize(1400, 850)
+    viewer.window.resize(1500, 900)
     viewer.open_sample("contrast-suite", "digits-on-photographs")
-    noisy = viewer.layers["digits on photographs"]
     _, widget = viewer.window.add_plugin_dock_widget("contrast-suite", "Contrastive denoising")
-    widget.foreground.value = noisy
+    foreground = viewer.layers["digits on photographs"]
+    widget.foreground.value = foreground
     widget.background.value = viewer.layers["photographs"]
     widget.run.native.click()
     deadline = time.monotonic() + 90
     while not widget.run.enabled and time.monotonic() < deadline:
-        events.processEvents()
+        application.processEvents()
         time.sleep(0.01)
     print(f"   {widget.status.value}")
     denoised = viewer.layers["digits on photographs denoised"]
 
-    # One frame of each, side by side.
+    # The first eight frames, four and four: as they were above, denoised below.
     for layer in list(viewer.layers):
-        if layer not in (noisy, denoised):
-            viewer.layers.remove(layer)
-    viewer.grid.enabled = True
-    viewer.dims.set_point(0, 3)
+        layer.visible = False
+    for first in (0, 4):
+        for name, layer in (("noisy", foreground), ("denoised", denoised)):
+            for frame in range(first, first + 4):
+                viewer.add_image(np.asarray(layer.data[frame]), name=f"frame {frame} {name}")
+    grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid  # napari before 0.9
+    grid.shape = (4, 4)
+    grid.enabled = True
     viewer.reset_view()
-    for layer in (noisy, denoised):
-        layer.reset_contrast_limits("slice")
-    for _ in range(10):
-        events.processEvents()
+    for _ in range(20):
+        application.processEvents()
     picture = OUTPUT / "napari-denoised.png"
     viewer.screenshot(picture, canvas_only=False, flash=False)
     viewer.close()
