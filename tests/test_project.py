@@ -88,7 +88,7 @@ def test_importing_the_core_loads_nothing_heavy() -> None:
 
 
 def _seconds(code: str, before: str) -> float:
-    """Processor time, best of three interpreters: the import, and not what else the machine does."""
+    """Processor time, best of three: the import, and not what else the machine does."""
     timed = f"{before}\nfrom time import process_time as now; t = now()\n{code}\nprint(now() - t)"
     return min(float(_python(timed)) for _ in range(3))
 
