@@ -15,7 +15,9 @@ from contrast_core._validation import (
     FloatArray,
     MatrixLike,
     check_finite,
+    check_rows,
     check_same_features,
+    feature_names_of,
 )
 from contrast_core.moments import SecondMoments
 
@@ -36,11 +38,7 @@ def paired_moments(
     ValueError
         If features differ, a dataset has fewer than two rows, or data are not finite.
     """
-    if background is None:
-        raise ValueError(
-            "background=None was given; a contrastive method needs background rows with the "
-            "features of X: fit(X, background=...)."
-        )
+    _check_background_is_given(background)
     if isinstance(X, SecondMoments) != isinstance(background, SecondMoments):
         raise TypeError(
             f"X is {type(X).__name__} and background is {type(background).__name__}; give "
@@ -70,7 +68,71 @@ def paired_moments(
     return x, y
 
 
-class LinearEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+def paired_rows(X: MatrixLike, background: MatrixLike) -> tuple[Any, Any]:
+    """Rows of foreground and background, checked to belong together; sparse ones become CSR.
+
+    For what needs rows, where moments do not do.
+
+    Raises
+    ------
+    TypeError
+        If moments are given.
+    ValueError
+        If features differ, a dataset has fewer than two rows, or data are not finite.
+    """
+    _check_background_is_given(background)
+    pair = []
+    for data, name in ((X, "X"), (background, "background")):
+        if isinstance(data, SecondMoments):
+            raise TypeError(f"{name} is SecondMoments, but rows are needed here; give the data.")
+        rows = check_rows(data, name, min_rows=2)
+        check_finite(rows.data if issparse(rows) else rows, name)
+        pair.append(rows)
+    x, y = pair
+    check_same_features(x.shape[1], feature_names_of(X), y.shape[1], feature_names_of(background))
+    return x, y
+
+
+def _check_background_is_given(background: object) -> None:
+    if background is None:
+        raise ValueError(
+            "background=None was given; a contrastive method needs background rows with the "
+            "features of X: fit(X, background=...)."
+        )
+
+
+class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of all methods: fitted attributes set at once, the rows that `transform` accepts."""
+
+    n_features_in_: int
+
+    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
+        """Set all fitted attributes at once; a failed fit leaves the estimator as it was."""
+        if feature_names is not None:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        return self
+
+    def _check_rows(self, X: MatrixLike) -> Any:
+        """Rows with the features of the fit, finite; sparse stays sparse."""
+        check_is_fitted(self)
+        rows = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
+        )
+        check_finite(rows.data if issparse(rows) else rows, "X")
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+
+class LinearEmbedding(Embedding):
     """Base of the linear methods: what every fitted one can do with rows.
 
     A subclass sets ``components_`` (k, D) with orthonormal rows and ``mean_`` through
@@ -80,18 +142,10 @@ class LinearEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     components_: FloatArray
     mean_: FloatArray
-    n_features_in_: int
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        """Set all fitted attributes at once; a failed fit leaves the estimator as it was."""
-        if feature_names is not None:
-            self.feature_names_in_ = np.array(feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.n_features_in_ = len(attributes["mean_"])
-        for name, value in attributes.items():
-            setattr(self, name, value)
-        return self
+        n_features = len(attributes["mean_"])
+        return super()._set_fitted(feature_names, n_features_in_=n_features, **attributes)
 
     @property
     def _n_features_out(self) -> int:
@@ -235,31 +289,11 @@ class LinearEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         squared: FloatArray = self.components_**2
         return np.asarray(squared / squared.max(axis=1, keepdims=True))
 
-    def _check_rows(self, X: MatrixLike) -> Any:
-        """Rows with the features of the fit, finite; sparse stays sparse."""
-        check_is_fitted(self)
-        rows = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
-        )
-        check_finite(rows.data if issparse(rows) else rows, "X")
-        return rows
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
-
-
-class LinearContrast(LinearEmbedding):
-    """Base of the linear methods that contrast a foreground with a background.
-
-    A subclass defines `_fit_moments`, which also sets ``background_mean_``.
-    """
+class BackgroundMixin:
+    """The ``background=`` contract: its routing through pipelines, and `fit_transform`."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
-
-    background_mean_: FloatArray
 
     def fit_transform(
         self, X: MatrixLike, y: object = None, *, background: MatrixLike
@@ -286,7 +320,17 @@ class LinearContrast(LinearEmbedding):
                 "fit_transform got SecondMoments, which hold no rows to transform; call fit with "
                 "the moments, then transform with the data."
             )
-        return self.fit(X, y, background=background).transform(X)
+        fitted: Any = self.fit(X, y, background=background)  # type: ignore[attr-defined]
+        return np.asarray(fitted.transform(X))
+
+
+class LinearContrast(BackgroundMixin, LinearEmbedding):
+    """Base of the linear methods that contrast a foreground with a background.
+
+    A subclass defines `_fit_moments`, which also sets ``background_mean_``.
+    """
+
+    background_mean_: FloatArray
 
     def fit(
         self,
