@@ -1,0 +1,92 @@
+"""AnnData with a known answer, real cells, and a check that nothing was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+import scipy.sparse as sp
+from anndata import AnnData
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+KANG = Path(__file__).parents[2] / "tutorials" / "data" / "kang_labelled_2donors.h5ad"
+
+
+def same(a: object, b: object) -> bool:
+    """Deep equality of what an AnnData holds."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if sp.issparse(a) and sp.issparse(b):
+        return type(a) is type(b) and a.dtype == b.dtype and (a != b).nnz == 0
+    if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
+        return a.equals(b)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        nan_matters = a.dtype.kind == "f"
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=nan_matters)
+    return type(a) is type(b) and a == b
+
+
+@pytest.fixture
+def untouched() -> Callable[[AnnData], AbstractContextManager[None]]:
+    """A block after which the AnnData must be what it was before."""
+
+    @contextmanager
+    def check(adata: AnnData) -> Iterator[None]:
+        before = adata.copy()
+        was_view = adata.is_view
+        yield
+        assert adata.is_view == was_view
+        for slot in ("X", "obs", "var"):
+            assert same(getattr(adata, slot), getattr(before, slot)), slot
+        for slot in ("obsm", "varm", "uns", "layers", "obsp", "varp"):
+            assert same(dict(getattr(adata, slot)), dict(getattr(before, slot))), slot
+
+    return check
+
+
+@pytest.fixture
+def cells() -> AnnData:
+    """200 cells × 12 genes: gene 0 varies most, gene 1 tells stim from ctrl, gene 2 varies in stim.
+
+    PCA finds gene 0; the contrast of all cells with ctrl finds gene 1, then gene 2.
+    """
+    rng = np.random.default_rng(0)
+    stim = np.repeat([False, True], 100)
+    values = rng.normal(size=(200, 12)).astype("float32")
+    values[:, 0] *= 10
+    values[stim, 1] += 8
+    values[stim, 2] *= 5
+    adata = AnnData(values)
+    adata.var_names = [f"gene{i}" for i in range(12)]
+    adata.obs_names = [f"cell{i}" for i in range(200)]
+    adata.obs["condition"] = pd.Categorical(np.where(stim, "stim", "ctrl"))
+    adata.obs["is_stim"] = stim
+    adata.obs["is_ctrl"] = ~stim
+    adata.obs["depth"] = np.arange(200.0)
+    return adata
+
+
+@pytest.fixture(scope="session")
+def kang_session() -> AnnData:
+    adata = anndata.read_h5ad(KANG)
+    sc.pp.normalize_total(adata, target_sum=1e4)
+    sc.pp.log1p(adata)
+    _, variance = mean_variance_axis(adata.X, axis=0)
+    adata.var["most_variable"] = variance >= np.sort(variance)[-1000]
+    adata.obs["donor_101"] = (adata.obs["donor"] == "101").to_numpy()
+    adata.obs["control_107"] = (
+        (adata.obs["donor"] == "107") & (adata.obs["condition"] == "ctrl")
+    ).to_numpy()
+    return adata
+
+
+@pytest.fixture
+def kang(kang_session: AnnData) -> AnnData:
+    """Labelled cells of two donors, log1p of counts per 10,000."""
+    return kang_session.copy()

@@ -1,0 +1,151 @@
+"""Plots: what is in them, and that they leave nothing behind."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import scanpy as sc
+from matplotlib import pyplot as plt
+
+import scanpy_ext as cx
+
+# scanpy 1.11 calls Colormap.set_bad, which matplotlib 3.11 will deprecate.
+pytestmark = pytest.mark.filterwarnings("ignore:The set_bad function:PendingDeprecationWarning")
+
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind():
+    """No open figure, no changed setting: before the test closes what it was handed."""
+    settings = dict(mpl.rcParams)
+    assert not plt.get_fignums()
+    yield
+    assert not plt.get_fignums()
+    assert dict(mpl.rcParams) == settings
+
+
+@pytest.fixture
+def done(cells):
+    cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) < 8)
+    cx.tl.cpca_path(cells, **REFERENCE)
+    return cells
+
+
+def close(axes):
+    plt.close(axes[0].figure)
+
+
+def test_path_has_a_panel_per_representative(done):
+    axes = cx.pl.path(done, color="condition", show=False)
+    alphas = done.uns["cpca_path"]["alphas"][done.uns["cpca_path"]["representatives"]]
+    assert [ax.get_title() for ax in axes] == [f"alpha = {alpha:.3g}" for alpha in alphas]
+    for i, ax in enumerate(axes):
+        drawn = np.concatenate(
+            [dots.get_offsets() for dots in ax.collections if dots.get_offsets().size]
+        )
+        expected = done.obsm[f"X_cpca_path_{i}"]
+        for cell in expected[:5]:
+            assert np.isclose(drawn, cell, rtol=1e-5).all(axis=1).any()
+    assert [ax.get_legend() is not None for ax in axes] == [False, False, True]
+    close(axes)
+
+
+def test_path_has_a_row_per_colour(done):
+    axes = cx.pl.path(done, color=["condition", "depth", "gene1"], show=False, size=20)
+    assert len(axes) == 9
+    assert axes[0].get_title().startswith("condition, alpha = ")
+    assert axes[-1].get_title().startswith("gene1, alpha = ")
+    axes[0].figure.canvas.draw()
+    close(axes)
+    close(cx.pl.path(done, show=False))
+
+
+def test_path_reads_what_key_added_named(done):
+    cx.tl.cpca_path(done, **REFERENCE, key_added="mine", n_representatives=2)
+    axes = cx.pl.path(done, color="condition", key="mine", show=False)
+    assert len(axes) == 2
+    close(axes)
+
+
+def test_saving_writes_the_file_and_closes(done, tmp_path):
+    assert cx.pl.path(done, color="condition", save=tmp_path / "path.png") is None
+    assert cx.pl.loadings(done, save=str(tmp_path / "loadings.pdf")) is None
+    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "loadings.pdf").read_bytes().startswith(b"%PDF")
+    axes = cx.pl.loadings(done, save=tmp_path / "again.png", show=False)
+    assert (tmp_path / "again.png").exists()
+    close(axes)
+
+
+@pytest.fixture
+def autoshow():
+    before = sc.settings.autoshow
+    yield
+    sc.settings.autoshow = before
+
+
+@pytest.mark.usefixtures("autoshow")
+def test_showing_follows_scanpys_setting(done, monkeypatch):
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())))
+    sc.settings.autoshow = True
+    assert cx.pl.path(done) is None
+    assert cx.pl.loadings(done, show=True) is None
+    assert shown == [1, 2]
+    sc.settings.autoshow = False
+    cx.pl.path(done)
+    assert shown == [1, 2]
+    plt.close("all")
+
+
+def test_loadings_are_the_largest_with_their_signs(done):
+    axes = cx.pl.loadings(done, n_points=5, show=False)
+    assert [ax.get_title() for ax in axes] == ["component 1", "component 2"]
+    for i, ax in enumerate(axes):
+        loading = done.varm["cPCs"][:, i]
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        drawn = [bar.get_width() for bar in ax.patches]
+        assert set(names) == set(done.var_names[np.argsort(-np.abs(loading))[:5]])
+        assert drawn == sorted(drawn)
+        np.testing.assert_allclose(drawn, loading[done.var_names.get_indexer(names)])
+    close(axes)
+
+
+def test_genes_without_a_part_are_not_drawn(done):
+    axes = cx.pl.loadings(done, components=[2], n_points=12, show=False)
+    assert len(axes) == 1
+    assert len(axes[0].patches) == 8
+    close(axes)
+
+
+def test_scanpy_plots_the_embedding(done):
+    ax = sc.pl.embedding(done, basis="cpca", color="condition", show=False)
+    assert ax.get_xlabel() == "cpca1"
+    plt.close(ax.figure)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: cx.pl.path(a, key="other"), "no path 'other': run scanpy_ext.tl.cpca_path"),
+        (lambda a: cx.pl.path(a, color="nope"), "'nope' is neither a gene nor a column"),
+        (lambda a: cx.pl.path(a, color=[]), "color is an empty list"),
+        (lambda a: cx.pl.loadings(a, key="PCs"), "no loadings 'PCs'; it has 'cPCs'"),
+        (lambda a: cx.pl.loadings(a, components=[3]), r"components=\[3\].*from 1 to 2"),
+        (lambda a: cx.pl.loadings(a, components=[0]), "from 1 to 2"),
+        (lambda a: cx.pl.loadings(a, components=[]), "from 1 to 2"),
+        (lambda a: cx.pl.loadings(a, n_points=0), "n_points=0"),
+    ],
+)
+def test_bad_choices_are_named(done, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(done)
+
+
+def test_a_failing_plot_closes_its_figure(done, tmp_path):
+    with pytest.raises(ValueError, match="palette"):
+        cx.pl.path(done, color="condition", palette="nope")
+    with pytest.raises(FileNotFoundError):
+        cx.pl.loadings(done, save=tmp_path / "no" / "such" / "folder.png")

@@ -1,0 +1,266 @@
+"""What `tl` computes and where it goes."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import anndata
+import numpy as np
+import pytest
+import scanpy as sc
+import scipy.sparse as sp
+from anndata import AnnData, ImplicitModificationWarning
+from sklearn.metrics import silhouette_score
+
+import scanpy_ext as cx
+from contrast_core import CPCA, ContrastWarning, subspace_error
+
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
+
+
+def silhouette(adata, key, cells=slice(None)):
+    return silhouette_score(adata.obsm[key][cells], adata.obs["condition"][cells])
+
+
+def test_the_contrast_finds_the_gene_that_pca_misses(cells):
+    cx.tl.cpca(cells, **REFERENCE)
+    cx.tl.cpca(cells, **REFERENCE, alpha=0, key_added="pca")
+    assert abs(cells.varm["pca"][0, 0]) > 0.99
+    # Genes 1 and 2 vary together (in stim only), so the components are a rotation of the two.
+    plane = np.eye(12)[[1, 2]]
+    assert subspace_error(cells.varm["cPCs"].T, plane) < 0.1
+
+
+def test_slots_hold_what_the_core_computed(cells):
+    assert cx.tl.cpca(cells, **REFERENCE, n_comps=3, alpha=0.5) is None
+    stim = cells.obs["is_stim"].to_numpy()
+    model = CPCA(3, alpha=0.5).fit(cells.X, background=cells.X[~stim])
+    np.testing.assert_allclose(cells.obsm["X_cpca"], model.transform(cells.X))
+    np.testing.assert_allclose(cells.varm["cPCs"], model.components_.T)
+    result = cells.uns["cpca"]
+    assert (result["alpha"], result["n_foreground"], result["n_background"]) == (0.5, 200, 100)
+    np.testing.assert_allclose(result["contrastive_eigenvalues"], model.contrastive_eigenvalues_)
+    np.testing.assert_allclose(result["foreground_variance"], model.foreground_variance_)
+    np.testing.assert_allclose(result["background_variance"], model.background_variance_)
+    assert result["params"]["alpha"] == 0.5
+    assert result["params"]["n_comps"] == 3
+    assert not {"layer", "mask_var"} & result["params"].keys()
+
+
+def test_cells_in_neither_set_are_embedded(cells):
+    half = np.arange(200) % 2 == 0
+    stim = cells.obs["is_stim"].to_numpy()
+    cx.tl.cpca(cells, foreground=half, background=half & ~stim)
+    separate = cells[half].copy()
+    cx.tl.cpca(separate, **REFERENCE)
+    assert np.isfinite(cells.obsm["X_cpca"]).all()
+    np.testing.assert_allclose(cells.obsm["X_cpca"][half], separate.obsm["X_cpca"])
+    assert silhouette(cells, "X_cpca", ~half) > 0.5
+
+
+def test_without_contrast_it_is_scanpys_pca(cells):
+    cx.tl.cpca(cells, foreground=np.ones(200, bool), background="is_ctrl", alpha=0, n_comps=3)
+    sc.pp.pca(cells, n_comps=3)
+    # scanpy computes in float32.
+    assert subspace_error(cells.varm["cPCs"].T, cells.varm["PCs"].T.astype(float)) < 1e-3
+
+
+FORMATS = {
+    "float32": np.asarray,
+    "int64": lambda x: x.astype("int64"),
+    "Fortran order": np.asfortranarray,
+    "csr_matrix": sp.csr_matrix,
+    "csc_matrix": sp.csc_matrix,
+    "csr_array": sp.csr_array,
+    "csc_array": sp.csc_array,
+    "integer csr_matrix": lambda x: sp.csr_matrix(x.astype("int32")),
+}
+
+
+@pytest.mark.parametrize("mask_var", [None, np.arange(12) > 0], ids=["all genes", "masked"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats_agree_and_the_matrix_stays_as_it_is(cells, kind, mask_var):
+    counts = np.maximum(np.rint(cells.X * 3), 0)
+    cells.X = counts.astype("float64")
+    arguments = {**REFERENCE, "mask_var": mask_var, "n_comps": 1}
+    cx.tl.cpca(cells, **arguments)
+    cx.tl.cpca_path(cells, **arguments)
+
+    matrix = FORMATS[kind](counts)
+    other = AnnData(matrix, obs=cells.obs, var=cells.var)
+    before = other.X
+    cx.tl.cpca(other, **arguments)
+    cx.tl.cpca_path(other, **arguments)
+    assert other.X is before
+    assert type(other.X) is type(matrix)
+    assert other.X.dtype == matrix.dtype
+    after = other.X.toarray() if sp.issparse(other.X) else other.X
+    np.testing.assert_array_equal(after, counts)
+    # Everything is accumulated in float64 whatever comes in.
+    for slot in ("obsm", "varm"):
+        assert list(getattr(other, slot)) == list(getattr(cells, slot))
+        for key, value in getattr(cells, slot).items():
+            np.testing.assert_allclose(getattr(other, slot)[key], value, atol=1e-8)
+    assert other.uns["cpca"]["alpha"] == pytest.approx(cells.uns["cpca"]["alpha"], rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix"])
+def test_memory_stays_below_the_dense_matrix(kind):
+    n_obs, n_vars = 60_000, 500
+    rng = np.random.default_rng(0)
+    matrix = sp.random(n_obs, n_vars, 0.01, format="csr", dtype="float32", rng=rng)
+    adata = AnnData(FORMATS[kind](matrix))
+    adata.obs["condition"] = np.where(np.arange(n_obs) % 2, "stim", "ctrl")
+    tracemalloc.start()
+    cx.tl.cpca(adata, **REFERENCE, alpha=1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * n_obs * n_vars * 8
+
+
+@pytest.mark.parametrize("function", [cx.tl.cpca, cx.tl.cpca_path])
+def test_a_view_becomes_an_anndata_of_its_own(cells, function, untouched):
+    whole = cells.copy()
+    whole.X = sp.csr_matrix(whole.X)
+    view = whole[whole.obs["depth"] >= 20, :10]
+    expected = view.copy()
+    function(expected, **REFERENCE)
+    with untouched(whole), pytest.warns(ImplicitModificationWarning, match="of view"):
+        function(view, **REFERENCE)
+    assert not view.is_view
+    assert list(view.obsm) == list(expected.obsm)
+    for key in expected.obsm:
+        np.testing.assert_array_equal(view.obsm[key], expected.obsm[key])
+
+
+@pytest.mark.parametrize("function", [cx.tl.cpca, cx.tl.cpca_path])
+def test_copy_returns_the_result_and_leaves_the_original(cells, function, untouched):
+    for original in (cells, cells[20:]):
+        with untouched(original):
+            copied = function(original, **REFERENCE, copy=True)
+        assert not copied.is_view
+        assert copied.obsm
+        assert copied.X is not original.X
+
+
+def test_key_added_names_all_slots(cells):
+    cx.tl.cpca(cells, **REFERENCE, key_added="mine")
+    cx.tl.cpca_path(cells, **REFERENCE, key_added="all", n_representatives=2)
+    assert list(cells.obsm) == list(cells.varm) == ["mine", "all_0", "all_1"]
+    assert list(cells.uns) == ["mine", "all"]
+
+
+def test_the_same_call_gives_the_same_numbers(cells):
+    for function in (cx.tl.cpca, cx.tl.cpca_path):
+        first, second = (function(cells, **REFERENCE, copy=True) for _ in range(2))
+        for key in first.obsm:
+            np.testing.assert_array_equal(first.obsm[key], second.obsm[key])
+
+
+# anndata announces its next defaults: https://github.com/scverse/anndata/releases
+@pytest.mark.filterwarnings("ignore:Writing zarr v2:UserWarning")
+@pytest.mark.filterwarnings("ignore:zarr v3 autosharding:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:The set_bad function:PendingDeprecationWarning"
+)  # as in test_pl
+def test_results_survive_h5ad_and_zarr(cells, tmp_path):
+    cells.var["use"] = np.arange(12) > 1
+    cells.layers["log"] = cells.X
+    more = {"groups": ["stim"], "layer": "log", "mask_var": "use"}
+    cx.tl.cpca(cells, **REFERENCE, **more, n_comps=1)
+    cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", alpha=2, key_added="masks")
+    cx.tl.cpca_path(cells, **REFERENCE, **more, random_state=None)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    cells.write_zarr(tmp_path / "cells.zarr")
+    for read, name in ((anndata.read_h5ad, "cells.h5ad"), (anndata.read_zarr, "cells.zarr")):
+        again = read(tmp_path / name)
+        for slot in ("obsm", "varm"):
+            assert getattr(again, slot).keys() == getattr(cells, slot).keys()
+            for key, value in getattr(cells, slot).items():
+                np.testing.assert_array_equal(getattr(again, slot)[key], value)
+        for key, result in cells.uns.items():
+            read_result = again.uns[key]
+            assert read_result.keys() == result.keys()
+            for name, value in result.items():
+                np.testing.assert_equal(
+                    {name: np.asarray(v) for name, v in read_result[name].items()}
+                    if isinstance(value, dict)
+                    else np.asarray(read_result[name]),
+                    {name: np.asarray(v) for name, v in value.items()}
+                    if isinstance(value, dict)
+                    else np.asarray(value),
+                )
+        axes = cx.pl.path(again, color="condition", show=False)
+        assert len(axes) == 3
+
+
+def test_negative_contrast_is_flagged(cells):
+    with pytest.warns(ContrastWarning, match="negative contrast"):
+        cx.tl.cpca(cells, **REFERENCE, alpha=50.0, n_comps=12)
+
+
+def test_path_slots_fit_together(cells):
+    cx.tl.cpca_path(cells, **REFERENCE, alphas=[0, 0.1, 0.5, 1, 2])
+    result = cells.uns["cpca_path"]
+    np.testing.assert_array_equal(result["alphas"], [0, 0.1, 0.5, 1, 2])
+    assert result["affinity"].shape == (5, 5)
+    assert result["labels"].shape == (5,)
+    for name in ("contrastive_eigenvalues", "foreground_variance", "background_variance"):
+        assert result[name].shape == (5, 2)
+    chosen = result["representatives"]
+    assert np.unique(result["labels"][chosen]).size == chosen.size == 3
+    for i, index in enumerate(chosen):
+        alpha = result["alphas"][index]
+        single = CPCA(2, alpha=alpha).fit(cells.X, background=cells.X[cells.obs["is_ctrl"]])
+        assert subspace_error(single.components_, cells.varm[f"cPCs_path_{i}"].T) < 1e-6
+        assert cells.obsm[f"X_cpca_path_{i}"].shape == (200, 2)
+        np.testing.assert_allclose(
+            result["contrastive_eigenvalues"][index], single.contrastive_eigenvalues_
+        )
+
+
+def test_a_shorter_path_leaves_nothing_of_a_longer_one(cells):
+    cx.tl.cpca_path(cells, **REFERENCE, n_representatives=4)
+    assert "X_cpca_path_3" in cells.obsm
+    cx.tl.cpca_path(cells, **REFERENCE, n_representatives=2)
+    assert list(cells.obsm) == ["X_cpca_path_0", "X_cpca_path_1"]
+    assert list(cells.varm) == ["cPCs_path_0", "cPCs_path_1"]
+
+
+def test_interferon_response_of_blood_cells_is_found(kang):
+    """Unscaled silhouette by condition, donor 101: PCA 0.29, best over the grid 0.56."""
+    cx.tl.cpca(kang, **DONORS)
+    cx.tl.cpca(kang, **DONORS, alpha=0.0, key_added="pca")
+    foreground = kang.obs["donor_101"].to_numpy()
+    assert silhouette(kang, "pca", foreground) == pytest.approx(0.29, abs=0.01)
+    assert silhouette(kang, "X_cpca", foreground) >= 0.50
+    top = kang.var_names[np.argsort(-np.abs(kang.varm["cPCs"][:, 0]))[:10]]
+    assert {"ISG15", "IFIT3", "IFI6", "ISG20"} & set(top)
+
+
+def test_including_the_reference_is_what_shows_the_shift_between_conditions(kang):
+    for include in (True, False):
+        key = f"include_{include}"
+        cx.tl.cpca(
+            kang,
+            groupby="condition",
+            reference="ctrl",
+            include_reference=include,
+            mask_var="most_variable",
+            key_added=key,
+        )
+    assert silhouette(kang, "include_True") == pytest.approx(0.62, abs=0.02)
+    assert silhouette(kang, "include_False") == pytest.approx(0.43, abs=0.02)
+
+
+def test_a_representative_of_the_path_shows_the_response(kang):
+    cx.tl.cpca_path(kang, **DONORS)
+    foreground = kang.obs["donor_101"].to_numpy()
+    assert max(silhouette(kang, f"X_cpca_path_{i}", foreground) for i in range(3)) >= 0.50
+
+
+def test_neighbours_run_on_the_embedding(kang):
+    cx.tl.cpca(kang, **DONORS, n_comps=5)
+    sc.pp.neighbors(kang, use_rep="X_cpca")
+    assert kang.obsp["connectivities"].shape == (kang.n_obs, kang.n_obs)
