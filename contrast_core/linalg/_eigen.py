@@ -50,13 +50,6 @@ def contrastive_eigenpairs(
     return leading_eigenpairs(contrast, k, overwrite=True)
 
 
-def contrastive_path(
-    foreground: FloatArray, background: FloatArray, alphas: FloatArray, k: int
-) -> list[Eigenpairs]:
-    """`contrastive_eigenpairs` at each of several contrasts."""
-    return [contrastive_eigenpairs(foreground, background, float(a), k) for a in alphas]
-
-
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:
     """Top-k eigenpairs of the foreground projected on the background's null space.
 

@@ -140,14 +140,14 @@ def contrast_path(
             f"must be from 1 to {len(grid)}."
         )
     c_x, c_y = foreground.covariance, contrast_with.covariance
-    solutions = contrastive_path(c_x, c_y, grid, k)
-    components = np.stack([solution.components for solution in solutions])
+    solution = contrastive_path(c_x, c_y, grid, k)
+    components = solution.components
     affinity = subspace_affinity(components)
     labels, medoids = representatives(affinity, n_representatives, random_state)
     return ContrastPath(
         alphas=grid,
         components=np.stack([foreground.lift(v) for v in components]),
-        eigenvalues=np.stack([solution.values for solution in solutions]),
+        eigenvalues=solution.values,
         foreground_variances=np.stack([variances_along(v, c_x) for v in components]),
         background_variances=np.stack([variances_along(v, c_y) for v in components]),
         affinity=affinity,

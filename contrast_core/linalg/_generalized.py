@@ -1,0 +1,58 @@
+"""Leading generalised eigenpairs of a foreground against a regularised background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._eigen import leading_eigenpairs
+from contrast_core.linalg._signs import fix_signs
+
+
+class GeneralizedEigenpairs(NamedTuple):
+    """Generalised eigenvalues, descending (k,), and directions as rows (k, D), B-orthonormal."""
+
+    values: FloatArray
+    directions: FloatArray
+
+
+class RidgeWeights(NamedTuple):
+    """The two weights of ``B = identity * I + background * C_Y``, both at least 0."""
+
+    identity: float
+    background: float
+
+
+def regularised_path(
+    foreground: FloatArray, background: FloatArray, weights: Sequence[RidgeWeights], k: int
+) -> list[GeneralizedEigenpairs]:
+    """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
+
+    Every B shares the eigenvectors of the background, so the background is decomposed once, the
+    foreground rotated once, and each B is whitened by a diagonal matrix.
+
+    Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
+    """
+    spectrum, basis = scipy.linalg.eigh(background, driver="evd", check_finite=False)
+    spectrum = np.maximum(spectrum, 0.0)
+    rotated = basis.T @ foreground @ basis
+    rounding = len(spectrum) * np.finfo(np.float64).eps
+    pairs = []
+    for weight in weights:
+        diagonal = weight.identity + weight.background * spectrum
+        singular = int((diagonal <= rounding * diagonal.max()).sum())
+        if singular:
+            raise ValueError(
+                f"(1 - beta) I + beta C_Y is singular to working precision at beta = "
+                f"{weight.background:.17g}: the background does not vary in {singular} of "
+                f"{len(spectrum)} directions, so it is not positive definite. Use a beta < 1 "
+                "(beta='auto' chooses one), more background rows, or fewer features."
+            )
+        whitening = 1 / np.sqrt(diagonal)
+        values, inner = leading_eigenpairs(rotated * whitening * whitening[:, None], k)
+        pairs.append(GeneralizedEigenpairs(values, fix_signs((inner * whitening) @ basis.T)))
+    return pairs

@@ -1,0 +1,142 @@
+"""The proved path solver against LAPACK, on spectra made to mislead it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from contrast_core import subspace_error
+from contrast_core.linalg import _davidson, _path, contrastive_path
+
+EPS = np.finfo(np.float64).eps
+ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 12)])
+
+
+def covariances(d: int, kind: str, seed: int = 0) -> tuple[Any, Any]:
+    """Two covariances of dimension d with spectra of a kind."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(3 * d, d)), rng.normal(size=(3 * d, d))
+    if kind == "power-law":
+        scale = np.maximum(3 * np.arange(1, d + 1) ** -0.5, 0.15)
+        x, y = x * scale, y * scale * (1 + 0.2 * np.sin(np.arange(d)))
+    signal = np.linalg.qr(rng.normal(size=(d, 6)))[0]
+    x += rng.normal(size=(3 * d, 6)) * np.linspace(6, 2, 6) @ signal.T
+    if kind == "clustered":
+        x += rng.normal(size=(3 * d, 6)) * 5.0 @ signal.T
+    if kind == "rank-deficient":
+        y[:, d // 2 :] = 0
+        y = y[: d // 4]
+    cov_x, cov_y = x.T @ x / len(x), y.T @ y / len(y)
+    return cov_x, cov_y
+
+
+def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> float:
+    """The largest angle's sine relative to what is allowed, over the path."""
+    worst = 0.0
+    for alpha, found in zip(alphas, components, strict=True):
+        values, vectors = scipy.linalg.eigh(x - alpha * y)
+        norm, gap = np.abs(values).max(), values[-k] - values[-k - 1]
+        allowed = max(1e-8, 100 * EPS * norm / gap)
+        worst = max(worst, subspace_error(found, vectors[:, -k:].T) / allowed)
+    return worst
+
+
+@pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_it_is_as_exact_as_lapack(kind: str, k: int) -> None:
+    x, y = covariances(100, kind)
+    solution = contrastive_path(x, y, ALPHAS, k, solver="davidson")
+    assert largest_excess(x, y, ALPHAS, k, solution.components) <= 1.0
+    exact = contrastive_path(x, y, ALPHAS, k, solver="eigh")
+    scale = np.abs(exact.values).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(solution.values / scale, exact.values / scale, atol=1e-12)
+
+
+def test_most_of_a_path_comes_from_the_iteration() -> None:
+    """The proof must not be had by solving everything twice."""
+    x, y = covariances(300, "power-law")
+    path = _path._ProvedPath(x, y, ALPHAS, 2)
+    assert len(path.proved) >= len(ALPHAS) - 2
+    assert path.n_factorisations <= len(ALPHAS) * 2 / 3
+
+
+def test_a_decoupled_eigenvector_is_found() -> None:
+    """A direction that no residual of the others points to becomes the leading one."""
+    d = 200
+    x, y = covariances(d, "noise", 1)
+    # The last coordinate decouples from the rest, and wins only where alpha is large.
+    for matrix in (x, y):
+        matrix[-1, :] = matrix[:, -1] = 0
+    x[-1, -1] = 20.0
+    solution = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
+    assert abs(solution.components[-1, 0, -1]) > 0.999
+    assert abs(solution.components[0, :, -1]).max() < 1e-6
+
+
+def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact eigenpairs, but not the leading ones: zero residual, and yet refused."""
+    x, y = covariances(120, "power-law", 2)
+
+    def second_and_third(
+        foreground: Any, background: Any, alphas: Any, k: int, start: Any, tolerance: Any
+    ) -> Any:
+        pairs = []
+        for alpha in alphas:
+            values, vectors = scipy.linalg.eigh(foreground - alpha * background)
+            order = np.arange(len(values))[::-1][1 : k + 2]
+            chosen = vectors[:, order[:k]]
+            pairs.append(_davidson.RitzPairs(values[order], chosen, 1e-14))
+        return pairs, start
+
+    monkeypatch.setattr(_path, "neighbouring_pairs", second_and_third)
+    solution = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    assert set(solution.solvers) == {"eigh"}
+    assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-7])
+def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
+    d = 150
+    basis = np.linalg.qr(np.random.default_rng(3).normal(size=(d, d)))[0]
+    values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, d - 3)]
+    x = (basis * values) @ basis.T
+    y = 0.01 * np.eye(d)
+    solution = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    for alpha, found, eigenvalues in zip(ALPHAS, solution.components, solution.values, strict=True):
+        np.testing.assert_allclose(eigenvalues, values[:2] - 0.01 * alpha, atol=1e-11)
+        residual = found @ x - 0.01 * alpha * found - eigenvalues[:, None] * found
+        assert np.abs(residual).max() < 1e-7
+        assert subspace_error(found[:1], basis[:, :1].T) < 1e-8
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_units_do_not_matter(scale: float) -> None:
+    """Single precision within must neither overflow nor underflow."""
+    x, y = covariances(100, "power-law")
+    plain = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    scaled = contrastive_path(scale * x, scale * y, ALPHAS, 2, solver="davidson")
+    assert scaled.solvers == plain.solvers
+    for a, b in zip(plain.components, scaled.components, strict=True):
+        assert subspace_error(a, b) < 2e-8
+
+
+def test_the_choice_of_solver() -> None:
+    x, y = covariances(60, "noise")
+    grid = np.r_[ALPHAS, np.inf]
+    y[:5] = y[:, :5] = 0
+    assert set(contrastive_path(x, y, grid, 2).solvers) == {"eigh"}  # too small to iterate
+    forced = contrastive_path(x, y, grid, 2, solver="davidson").solvers
+    assert forced[-1] == "eigh"  # infinity has its own problem
+    assert "davidson" in forced
+    few = contrastive_path(np.eye(5), np.eye(5), np.array([1.0]), 4, solver="davidson")
+    assert few.solvers == ("eigh",)  # no room for a search space
+
+
+def test_zero_matrices() -> None:
+    nothing = np.zeros((50, 50))
+    solution = contrastive_path(nothing, nothing, ALPHAS, 2, solver="davidson")
+    np.testing.assert_array_equal(solution.values, 0.0)
