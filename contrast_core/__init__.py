@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from contrast_core.linalg import principal_angles, subspace_error
     from contrast_core.moments import SecondMoments
     from contrast_core.path import ContrastPath, contrast_path
-    from contrast_core.spectral import CPCA
+    from contrast_core.spectral import CPCA, CPCAStar, OnlineCPCAStar
 
 _HOME = {
     "CPCA": "contrast_core.spectral",
+    "CPCAStar": "contrast_core.spectral",
     "ContrastByLabel": "contrast_core._by_label",
     "ContrastPath": "contrast_core.path",
     "ContrastWarning": "contrast_core._validation",
+    "OnlineCPCAStar": "contrast_core.spectral",
     "SecondMoments": "contrast_core.moments",
     "contrast_path": "contrast_core.path",
     "principal_angles": "contrast_core.linalg",
@@ -31,9 +33,11 @@ _SUBPACKAGES = ("datasets", "images")
 
 __all__ = [
     "CPCA",
+    "CPCAStar",
     "ContrastByLabel",
     "ContrastPath",
     "ContrastWarning",
+    "OnlineCPCAStar",
     "SecondMoments",
     "contrast_path",
     "datasets",

@@ -16,9 +16,11 @@ ROOT = Path(__file__).parents[1]
 PUBLIC_NAMES = {
     "contrast_core": {
         "CPCA",
+        "CPCAStar",
         "ContrastByLabel",
         "ContrastPath",
         "ContrastWarning",
+        "OnlineCPCAStar",
         "SecondMoments",
         "contrast_path",
         "datasets",

@@ -23,9 +23,9 @@ def trace_ratio_alpha(
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
         \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
-    until it stops rising. D' counts the features that vary at all. The ridge tau (the background
-    shrunk by 0.2 towards a multiple of the identity) keeps directions that the background happens
-    not to cover from winning outright.
+    until it stops rising. D' counts the features that vary at all. The ridge tau (see
+    `background_ridge`) keeps directions that the background happens not to cover from winning
+    outright.
 
     Parameters
     ----------
@@ -50,18 +50,7 @@ def trace_ratio_alpha(
     Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
     Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56; with linear covariance shrinkage.
     """
-    varies_x, varies_y = _varying(foreground), _varying(background)
-    for moments, varies, name in (
-        (foreground, varies_x, "foreground"),
-        (background, varies_y, "background"),
-    ):
-        if not varies.any():
-            raise ValueError(
-                f"the {name} is constant (none of its {moments.n_features} features varies over "
-                f"{moments.n_samples} rows), so no contrast can be chosen automatically; check "
-                "which rows it holds, or give alpha as a number."
-            )
-    ridge = _SHRINKAGE * background.total_variance / int((varies_x | varies_y).sum())
+    ridge = background_ridge(foreground, background)
     alpha = 0.0
     for _ in range(_MAX_ITERATIONS):
         components = contrastive_eigenpairs(
@@ -74,6 +63,45 @@ def trace_ratio_alpha(
             break
         alpha = risen
     return alpha
+
+
+def background_ridge(foreground: SecondMoments, background: SecondMoments) -> float:
+    r"""Ridge tau for the background covariance that the default contrasts share.
+
+    .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
+
+    with D' the number of features that vary at all: the background shrunk by 0.2 towards a
+    multiple of the identity. cPCA's default alpha counts it in the trace ratio; that of cPCA* is
+    :math:`\beta = 1 / (1 + \tau)`, at which :math:`B_\beta` is proportional to
+    :math:`C_Y + \tau I`.
+
+    Parameters
+    ----------
+    foreground, background : SecondMoments
+        Moments of the two datasets, same features.
+
+    Returns
+    -------
+    float
+        The ridge, finite and positive, in squared units of the data.
+
+    Raises
+    ------
+    ValueError
+        If one of the datasets is constant.
+    """
+    varies_x, varies_y = _varying(foreground), _varying(background)
+    for moments, varies, name in (
+        (foreground, varies_x, "foreground"),
+        (background, varies_y, "background"),
+    ):
+        if not varies.any():
+            raise ValueError(
+                f"the {name} is constant (none of its {moments.n_features} features varies over "
+                f"{moments.n_samples} rows), so no contrast can be chosen automatically; check "
+                "which rows it holds, or give the contrast strength as a number."
+            )
+    return _SHRINKAGE * background.total_variance / int((varies_x | varies_y).sum())
 
 
 def denoising_alpha(foreground: SecondMoments, background: SecondMoments) -> float:

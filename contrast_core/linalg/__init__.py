@@ -14,11 +14,18 @@ from contrast_core.linalg._generalized import (
     regularised_path,
 )
 from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
+from contrast_core.linalg._generalized import (
+    GeneralizedEigenpairs,
+    RidgeWeights,
+    regularised_path,
+)
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._spectrum import Spectrum
 
 __all__ = [
     "Eigenpairs",
+    "GeneralizedEigenpairs",
+    "RidgeWeights",
     "GeneralizedEigenpairs",
     "PathSolution",
     "PathSolver",
@@ -30,6 +37,7 @@ __all__ = [
     "leading_eigenpairs",
     "null_space_eigenpairs",
     "principal_angles",
+    "regularised_path",
     "regularised_path",
     "subspace_error",
     "variances_along",

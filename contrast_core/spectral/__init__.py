@@ -1,5 +1,7 @@
 """Methods that solve one eigenproblem of second moments."""
 
 from contrast_core.spectral._cpca import CPCA
+from contrast_core.spectral._cpca_star import CPCAStar
+from contrast_core.spectral._online_cpca_star import OnlineCPCAStar
 
-__all__ = ["CPCA"]
+__all__ = ["CPCA", "CPCAStar", "OnlineCPCAStar"]

@@ -30,4 +30,6 @@ CASES = [
     Case("CPCA-denoise", lambda k: contrast_core.CPCA(k, alpha="denoise"), constant_other=False),
     Case("CPCA-0", lambda k: contrast_core.CPCA(k, alpha=0.0)),
     Case("CPCA-1", lambda k: contrast_core.CPCA(k, alpha=1.0)),
+    Case("CPCAStar-auto", lambda k: contrast_core.CPCAStar(k), constant_other=False),
+    Case("CPCAStar-0.5", lambda k: contrast_core.CPCAStar(k, beta=0.5), scale_free=False),
 ]

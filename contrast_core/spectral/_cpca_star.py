@@ -1,0 +1,222 @@
+"""Contrastive PCA* (cPCA*): the ratio of variances instead of their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from contrast_core._base import LinearContrast
+from contrast_core._validation import FloatArray, check_beta, check_n_components
+from contrast_core.contrast import background_ridge
+from contrast_core.linalg import (
+    GeneralizedEigenpairs,
+    RidgeWeights,
+    fix_signs,
+    regularised_path,
+    variances_along,
+)
+from contrast_core.moments import SecondMoments
+
+
+class CPCAStar(LinearContrast):
+    r"""Contrastive PCA*: directions with the largest ratio of foreground to background variance.
+
+    The directions solve the symmetric generalised eigenproblem
+
+    .. math:: C_X v = \lambda\, B_\beta v, \qquad
+        B_\beta = (1 - \beta) I + \beta\, C_Y, \qquad \beta \in [0, 1],
+
+    with each covariance about its own mean and divided by its own number of rows. ``beta = 0`` is
+    PCA of the foreground; ``beta = 1`` maximises the ratio of the two variances (the
+    signal-to-noise ratio, plus one); between them the background is conditioned by isotropic noise
+    of variance ``(1 - beta) / beta``.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, k, from 1 to the number of features.
+    beta : "auto" or float from 0 to 1, default="auto"
+        Contrast strength. "auto" takes :math:`1 / (1 + \tau)` with
+        :math:`\tau = \tfrac14 \operatorname{tr}(C_Y) / D'`, D' the number of features that vary
+        at all (see `contrast_core.contrast.background_ridge`): deterministic, without labels,
+        whatever k is. A number is in the units of the data: beta on rows X means the same as
+        :math:`\beta / (\beta + (1 - \beta) c^2)` on rows c X; "auto" follows the units by itself.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (k, n_features)
+        Orthonormal rows with the span of `directions_`: the first is the leading direction at unit
+        length, each further one what the next direction adds (QR, in the order of the
+        eigenvalues). The entry of largest magnitude in each is positive.
+    directions_ : ndarray of shape (k, n_features)
+        The generalised eigenvectors v as rows, with :math:`v_i^\top B_\beta v_j` 1 if i = j, else
+        0; not orthogonal to one another.
+    generalized_eigenvalues_ : ndarray of shape (k,)
+        Eigenvalues lambda, descending, never negative.
+    beta_ : float
+        The contrast strength used.
+    foreground_variance_, background_variance_ : ndarray of shape (k,)
+        Variance of foreground and background along each row of `components_`.
+    mean_, background_mean_ : ndarray of shape (n_features,)
+        Means of foreground and background.
+    foreground_moments_, background_moments_ : SecondMoments
+        What the data were reduced to; `at` and `path` work from them.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where the data had them.
+
+    Raises
+    ------
+    ValueError
+        On `fit`: if beta is out of range, or :math:`B_\beta` is singular to working precision;
+        ``beta = 1`` needs a positive definite background covariance, so more background rows than
+        features.
+
+    Warns
+    -----
+    ContrastWarning
+        If the two datasets' scales differ by orders of magnitude.
+
+    See Also
+    --------
+    CPCA : The difference of variances.
+    OnlineCPCAStar : The same subspace from a stream of rows.
+
+    Notes
+    -----
+    The data are not scaled. Where features have different units, standardise both datasets first.
+    Where eigenvalues tie, the directions are some B-orthonormal basis of the tied space; beyond
+    the rank of the foreground the eigenvalues are 0.
+
+    References
+    ----------
+    "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
+    equations 3 and 4.
+
+    Examples
+    --------
+    >>> from contrast_core import CPCAStar
+    >>> from contrast_core.datasets import load_mouse_protein
+    >>> mice = load_mouse_protein()
+    >>> star = CPCAStar().fit(mice.foreground, background=mice.background)
+    >>> round(star.beta_, 3)
+    0.8
+    >>> star.transform(mice.foreground).shape
+    (270, 2)
+    >>> weaker, stronger = star.path([0.1, 0.99])  # the background is decomposed once for both
+    """
+
+    beta_: float
+    directions_: FloatArray
+    generalized_eigenvalues_: FloatArray
+    foreground_variance_: FloatArray
+    background_variance_: FloatArray
+    foreground_moments_: SecondMoments
+    background_moments_: SecondMoments
+
+    def __init__(self, n_components: int = 2, *, beta: float | Literal["auto"] = "auto") -> None:
+        self.n_components = n_components
+        self.beta = beta
+
+    def at(self, beta: float | Literal["auto"]) -> Self:
+        """The same method at another contrast, from the same moments.
+
+        Parameters
+        ----------
+        beta : "auto" or float from 0 to 1
+            Contrast strength.
+
+        Returns
+        -------
+        CPCAStar
+            A new, fitted estimator; this one does not change.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `beta` is out of range or not a number.
+        """
+        return self.path([beta])[0]
+
+    def path(self, betas: Sequence[float | Literal["auto"]]) -> list[Self]:
+        """The same method at several contrasts, at the cost of one background decomposition.
+
+        Parameters
+        ----------
+        betas : sequence of floats from 0 to 1, or "auto"
+            Contrast strengths.
+
+        Returns
+        -------
+        list of CPCAStar
+            A new, fitted estimator for each, in the order given; this one does not change.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a beta is out of range or not a number.
+        """
+        check_is_fitted(self)
+        foreground, background = self.foreground_moments_, self.background_moments_
+        others: list[Self] = [clone(self).set_params(beta=beta) for beta in betas]
+        weights = [other._weights(foreground, background) for other in others]
+        solutions = regularised_path(
+            foreground.covariance, background.covariance, weights, len(self.components_)
+        )
+        return [
+            other._set_solution(foreground, background, weight, solution)
+            for other, weight, solution in zip(others, weights, solutions, strict=True)
+        ]
+
+    def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
+        k = check_n_components(self.n_components, foreground.n_features)
+        weights = self._weights(foreground, background)
+        [solution] = regularised_path(foreground.covariance, background.covariance, [weights], k)
+        return self._set_solution(foreground, background, weights, solution)
+
+    def _weights(self, foreground: SecondMoments, background: SecondMoments) -> RidgeWeights:
+        match self.beta:
+            case "auto":
+                # Not 1 - beta: a small ridge would be lost in its rounding.
+                ridge = background_ridge(foreground, background)
+                return RidgeWeights(ridge / (1 + ridge), 1 / (1 + ridge))
+            case str():
+                raise ValueError(
+                    f"beta={self.beta!r} is unknown; expected 'auto' or a number from 0 to 1."
+                )
+        beta = check_beta(self.beta)
+        return RidgeWeights(1 - beta, beta)
+
+    def _set_solution(
+        self,
+        foreground: SecondMoments,
+        background: SecondMoments,
+        weights: RidgeWeights,
+        solution: GeneralizedEigenpairs,
+    ) -> Self:
+        components = orthonormal_rows(solution.directions)
+        return self._set_fitted(
+            foreground.feature_names,
+            mean_=foreground.mean,
+            background_mean_=background.mean,
+            components_=foreground.lift(components),
+            directions_=foreground.lift(solution.directions),
+            beta_=weights.background,
+            generalized_eigenvalues_=solution.values,
+            foreground_variance_=variances_along(components, foreground.covariance),
+            background_variance_=variances_along(components, background.covariance),
+            foreground_moments_=foreground,
+            background_moments_=background,
+        )
+
+
+def orthonormal_rows(directions: FloatArray) -> FloatArray:
+    """Orthonormal rows, the first j of which span the first j directions (QR)."""
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    unit = directions / np.maximum(lengths, np.finfo(np.float64).tiny)
+    return fix_signs(np.linalg.qr(unit.T)[0].T)

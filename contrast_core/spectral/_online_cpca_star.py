@@ -1,0 +1,437 @@
+"""Online cPCA*: the subspace of cPCA* from a stream of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core._base import LinearContrast, paired_rows
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_beta,
+    check_finite,
+    check_n_components,
+    check_rows,
+    check_same_features,
+    feature_names_of,
+    iter_chunks,
+)
+from contrast_core.linalg import fix_signs
+from contrast_core.spectral._cpca_star import orthonormal_rows
+from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
+
+_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
+_LOST = 1e100  # weights beyond which nothing is left to save
+_ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is held against their scale
+
+
+class _Centre(NamedTuple):
+    """Rows of one kind seen so far: how many, their mean, and sums of |x|^2 and |x|^4 about it."""
+
+    n_rows: int
+    mean: FloatArray
+    squares: float = 0.0
+    fourths: float = 0.0
+
+
+class OnlineCPCAStar(LinearContrast):
+    r"""Contrastive PCA* from a stream: memory for k rows, no covariance matrix.
+
+    For each centred row x, with :math:`\delta = 1` if it is foreground and 0 if background, and p
+    the share of background rows so far,
+
+    .. math::
+        c &= W x, \qquad z = \delta\, M^{-1} c, \\
+        W &\leftarrow W + 2\eta \left(z - \beta \tfrac{1-\delta}{p}\, c\right) x^\top
+            - 2\eta (1-\beta) W, \\
+        M &\leftarrow M + \tfrac{\eta}{\tau} \left(z z^\top - M\right).
+
+    The rows of W converge to the span of the k leading solutions of
+    :math:`C_X v = \lambda B_\beta v`, the components of `CPCAStar`.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, k; no more than the directions in which the foreground varies.
+    beta : float from 0 to 1, default=0.5
+        Contrast strength, in the units of the data, as in `CPCAStar`; ``CPCAStar().fit(...).beta_``
+        on a first part of the data is a choice.
+    learning_rate : float, default=0.003
+        Step size eta, above 0 and below `tau`.
+    decay_steps : float, optional
+        If given, the step size falls as ``learning_rate / (1 + s / decay_steps)`` with the number
+        s of steps done: the noise that a constant step size leaves goes away. A tenth of all the
+        steps is a good value. None keeps the step size: the components follow a stream that
+        changes.
+    tau : float, default=1.0
+        Ratio of the step sizes of W and M.
+    batch_size : int, default=1
+        1: the exact iteration, compiled where numba is installed, and the same to rounding where
+        it is not. More: another iteration, which takes one step per batch with the average over
+        its rows, and stands a larger learning rate.
+    n_passes : int, default=20
+        Passes of `fit` over the data. In each, foreground and background rows alternate, both
+        shuffled, and the smaller set is repeated until the larger one is used up.
+    random_state : int, Generator or None, default=0
+        Seed of the initial weights and of the shuffling.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (k, n_features)
+        Orthonormal rows with the span of W, in the order of the eigenvalues, as in `CPCAStar`.
+    directions_ : ndarray of shape (k, n_features)
+        Estimates of the generalised eigenvectors.
+    generalized_eigenvalues_ : ndarray of shape (k,)
+        Estimates of the generalised eigenvalues, descending: those of M over the foreground's
+        share.
+    feedforward_weights_ : ndarray of shape (k, n_features)
+        W.
+    lateral_weights_ : ndarray of shape (k, k)
+        M.
+    mean_, background_mean_ : ndarray of shape (n_features,)
+        Means of the foreground and background rows seen; zeros before the first.
+    n_steps_ : int
+        Steps done.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where the data had them.
+
+    See Also
+    --------
+    CPCAStar : The batch solution, for data whose covariances fit into memory.
+
+    Notes
+    -----
+    *Centring.* The paper takes rows as centred. `fit` centres foreground and background, each by
+    its own mean. `partial_fit` centres each row by the running mean of its kind, that row
+    included, times :math:`\sqrt{t/(t-1)}` for the t-th row of the kind: the outer products of
+    rows so centred add up exactly to the scatter about the mean so far (Welford). Rows already
+    centred are hardly changed by it.
+
+    *Streams.* Interleave the two kinds: a run of one kind makes the iteration forget the other.
+    A first background row after t foreground rows would count t times; no single
+    row counts for more than :math:`1 / (\eta\beta|x|^2)`, beyond which its step would overshoot.
+
+    *Scale.* A step must not overshoot: :math:`\eta(\beta |x|^2 / p + 1 - \beta)` must stay below 1,
+    with |x|^2 the background's mean squared length (weighted by itself, for heavy tails). It is
+    checked, from 20 background rows on.
+
+    *Accuracy.* On the mouse data of the paper (beta = 0.5, 60 passes) the alignment with the batch
+    solution, the trace of the product of the two projectors over k, is 0.98 at the constant
+    default step size and above 0.999 with ``decay_steps=3000``.
+
+    References
+    ----------
+    Golkar, Lipshutz, Tesileanu and Chklovskii, "An online algorithm for contrastive principal
+    component analysis", arXiv:2211.07723, Sec. 3, equations 9 to 11.
+
+    Examples
+    --------
+    >>> from contrast_core import CPCAStar, OnlineCPCAStar, principal_angles
+    >>> from contrast_core.datasets import load_mouse_protein
+    >>> mice = load_mouse_protein()
+    >>> online = OnlineCPCAStar(beta=0.5, decay_steps=1000)
+    >>> online = online.fit(mice.foreground, background=mice.background)
+    >>> batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
+    >>> bool(principal_angles(online.components_, batch.components_).max() < 0.1)
+    True
+    """
+
+    directions_: FloatArray
+    generalized_eigenvalues_: FloatArray
+    feedforward_weights_: FloatArray
+    lateral_weights_: FloatArray
+    n_steps_: int
+    _state: OnlineState
+    _foreground: _Centre
+    _background: _Centre
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        beta: float = 0.5,
+        learning_rate: float = 0.003,
+        decay_steps: float | None = None,
+        tau: float = 1.0,
+        batch_size: int = 1,
+        n_passes: int = 20,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.beta = beta
+        self.learning_rate = learning_rate
+        self.decay_steps = decay_steps
+        self.tau = tau
+        self.batch_size = batch_size
+        self.n_passes = n_passes
+        self.random_state = random_state
+
+    def fit(self, X: MatrixLike, y: object = None, *, background: MatrixLike) -> Self:
+        """Fit by several passes over data in memory.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Foreground; sparse rows are made dense block by block.
+        y : ignored
+        background : the same kinds, of shape (m, n_features)
+            Background, with the same features in the same order.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            If the features differ, a dataset has fewer than two rows or is not finite, a parameter
+            is out of range, or the learning rate is too large for the data.
+        TypeError
+            If moments are given, which hold no rows, or a parameter has the wrong type.
+        """
+        rows = paired_rows(X, background)
+        sizes = self._step_sizes()
+        n_passes = _check_count(self.n_passes, "n_passes")
+        centres = _centre_of(rows[0], "X"), _centre_of(rows[1], "background")
+        rng = np.random.default_rng(self.random_state)
+        state = self._start(rows[0].shape[1], rng)
+        self._check_learning_rate(sizes, state, centres[1], share=0.5)
+        for _ in range(n_passes):
+            for block, is_foreground in _alternating(rows, centres, rng):
+                state = self._advance(state, block, is_foreground, sizes)
+        names = feature_names_of(X) or feature_names_of(background)
+        return self._set_state(names, state, *centres)
+
+    def partial_fit(self, X: MatrixLike, is_foreground: ArrayLike) -> Self:
+        """Go on with the next rows of a stream, each once, in the order given.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows of both kinds, interleaved. The first call fixes the features. One row per call
+            or many per call is the same to rounding if ``batch_size=1``; a larger one cuts
+            the rows of each call into batches of nearly equal size.
+        is_foreground : array-like of bool (or 0 and 1) of shape (n,)
+            True for foreground rows, False for background rows.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the first call, a value is NaN or infinite, a parameter
+            is out of range, or the learning rate is too large for the data; the estimator stays
+            as it was.
+        TypeError
+            If a parameter has the wrong type.
+        """
+        sizes = self._step_sizes()
+        rows, names = check_rows(X, "X"), feature_names_of(X)
+        rows = rows.toarray() if hasattr(rows, "toarray") else rows
+        check_finite(rows, "X")
+        flags = _check_flags(is_foreground, len(rows))
+        if hasattr(self, "components_"):
+            known = getattr(self, "feature_names_in_", None)
+            known = None if known is None else tuple(known)
+            check_same_features(
+                rows.shape[1], names, self.n_features_in_, known, background_name="the fitted data"
+            )
+            if self.n_components != len(self.components_):
+                raise ValueError(
+                    f"n_components={self.n_components}, but the stream began with "
+                    f"{len(self.components_)}; it cannot change on the way: clone the estimator "
+                    "and begin again."
+                )
+            state, foreground, background = self._state, self._foreground, self._background
+            names = known or names
+        else:
+            state = self._start(rows.shape[1], np.random.default_rng(self.random_state))
+            foreground = background = _Centre(0, np.zeros(rows.shape[1]))
+        if len(rows):
+            centred = np.empty(rows.shape)
+            centred[flags], foreground = _centre_running(rows[flags], foreground)
+            centred[~flags], background = _centre_running(rows[~flags], background)
+            n_background = state.n_background + int((~flags).sum())
+            share = n_background / (state.n_seen + len(rows))
+            if background.n_rows >= _ENOUGH_TO_JUDGE:
+                self._check_learning_rate(sizes, state, background, share)
+            state = self._advance(state, centred, flags, sizes)
+        return self._set_state(names, state, foreground, background)
+
+    def _start(self, n_features: int, rng: np.random.Generator) -> OnlineState:
+        """Orthonormal random weights, M = I."""
+        k = check_n_components(self.n_components, n_features)
+        weights = np.linalg.qr(rng.standard_normal((n_features, k)))[0].T
+        return OnlineState(np.ascontiguousarray(weights), np.eye(k), 0, 0, 0)
+
+    def _step_sizes(self) -> StepSizes:
+        beta = check_beta(self.beta)
+        tau = _check_positive(self.tau, "tau")
+        learning_rate = _check_positive(self.learning_rate, "learning_rate")
+        if learning_rate >= tau:
+            raise ValueError(
+                f"learning_rate={learning_rate:g} must be below tau={tau:g}, or M does not stay "
+                "positive definite."
+            )
+        decay = np.inf if self.decay_steps is None else self.decay_steps
+        return StepSizes(learning_rate, _check_positive(decay, "decay_steps"), tau, beta)
+
+    def _check_learning_rate(
+        self, sizes: StepSizes, state: OnlineState, background: _Centre, share: float
+    ) -> None:
+        """Raise if the average step along a background row would overshoot."""
+        length = background.fourths / background.squares if background.squares else 0.0
+        per_batch = share * _check_count(self.batch_size, "batch_size")
+        load = sizes.beta * length / per_batch + 1 - sizes.beta
+        eta = sizes.learning_rate / (1 + state.n_steps / sizes.decay_steps)
+        if eta * load >= 1:
+            raise ValueError(
+                f"a learning rate of {eta:.3g} is too large for background rows of this scale: "
+                f"learning rate * (beta * |x|^2 / p + 1 - beta) is {eta * load:.3g} and must stay "
+                f"below 1 (|x|^2 = {length:.3g}, p = {share:.3g}). Use learning_rate="
+                f"{0.3 / load:.1g} or less."
+            )
+
+    def _advance(
+        self,
+        state: OnlineState,
+        rows: FloatArray,
+        is_foreground: NDArray[np.bool_],
+        sizes: StepSizes,
+    ) -> OnlineState:
+        batch_size = _check_count(self.batch_size, "batch_size")
+        try:
+            new = advance(state, rows, is_foreground, sizes, batch_size)
+            lost = not 0 < np.abs(new.feedforward).max() < _LOST  # NaN is lost too
+        except np.linalg.LinAlgError:
+            lost = True
+        if lost:
+            raise ValueError(
+                f"the iteration diverged or died out after step {state.n_steps}: use a smaller "
+                f"learning_rate than {self.learning_rate:g}, and interleave foreground and "
+                "background rows."
+            )
+        return new
+
+    def _set_state(
+        self,
+        feature_names: tuple[str, ...] | None,
+        state: OnlineState,
+        foreground: _Centre,
+        background: _Centre,
+    ) -> Self:
+        # Where the iteration rests, M^2 = W B W^T and the eigenvalues of M are lambda times the
+        # foreground's share: the eigenvectors of M turn W into the generalised eigenvectors.
+        values, rotation = np.linalg.eigh(state.lateral)
+        values = np.maximum(values[::-1], np.finfo(np.float64).eps * values[-1])
+        directions = rotation[:, ::-1].T @ state.feedforward
+        n_foreground = max(state.n_seen - state.n_background, 1)
+        return self._set_fitted(
+            feature_names,
+            mean_=foreground.mean,
+            background_mean_=background.mean,
+            components_=orthonormal_rows(directions),
+            directions_=fix_signs(directions / values[:, None]),
+            generalized_eigenvalues_=values * state.n_seen / n_foreground,
+            feedforward_weights_=state.feedforward,
+            lateral_weights_=state.lateral,
+            n_steps_=state.n_steps,
+            _state=state,
+            _foreground=foreground,
+            _background=background,
+        )
+
+
+def _centre_of(rows: Any, name: str) -> _Centre:
+    """Count, mean and scatter of rows in memory, dense or sparse, block by block."""
+    total = sum(np.sum(chunk, axis=0, dtype=np.float64) for chunk in iter_chunks(rows, name))
+    mean = total / rows.shape[0]
+    centre = _Centre(rows.shape[0], mean)
+    for chunk in iter_chunks(rows, name):
+        centre = _with_lengths(centre, chunk - mean)
+    return centre
+
+
+def _centre_running(rows: NDArray[Any], seen: _Centre) -> tuple[FloatArray, _Centre]:
+    """Each row about the running mean that includes it, scaled as Welford's sum asks."""
+    if not len(rows):
+        return np.empty(rows.shape), seen
+    t = seen.n_rows + np.arange(1.0, len(rows) + 1)[:, None]
+    origin = seen.mean if seen.n_rows else rows[0].astype(np.float64)
+    shifted = rows - origin
+    drift = np.cumsum(shifted, axis=0) / t
+    centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))
+    after = seen._replace(n_rows=seen.n_rows + len(rows), mean=origin + drift[-1])
+    return centred, _with_lengths(after, centred)
+
+
+def _with_lengths(centre: _Centre, centred: FloatArray) -> _Centre:
+    lengths = np.einsum("nd,nd->n", centred, centred)
+    return centre._replace(
+        squares=centre.squares + float(lengths.sum()),
+        fourths=centre.fourths + float(lengths @ lengths),
+    )
+
+
+def _alternating(
+    rows: tuple[Any, Any], centres: tuple[_Centre, _Centre], rng: np.random.Generator
+) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
+    """One pass, in blocks: foreground and background rows in turn, centred, both in random order.
+
+    Taking turns keeps p at one half, where a background row weighs least: the noise that is left
+    at a constant learning rate is smaller than with all rows shuffled together.
+    """
+    length, n_features = max(part.shape[0] for part in rows), rows[0].shape[1]
+    order = [
+        np.concatenate([rng.permutation(n) for _ in range(-(-length // n))])
+        for n in (part.shape[0] for part in rows)
+    ]
+    step = max(128, _BLOCK_ELEMENTS // (2 * n_features))
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        block = np.empty((2 * (stop - start), n_features))
+        for i in (0, 1):
+            part = rows[i][order[i][start:stop]]
+            block[i::2] = part.toarray() if hasattr(part, "toarray") else part
+            block[i::2] -= centres[i].mean
+        yield block, np.arange(len(block)) % 2 == 0
+
+
+def _check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
+    flags = np.asarray(is_foreground)
+    if flags.shape != (n_rows,):
+        raise ValueError(
+            f"is_foreground has shape {flags.shape}, but X has {n_rows} rows; expected "
+            f"({n_rows},), True for each foreground row and False for each background row."
+        )
+    if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
+        raise ValueError(
+            "is_foreground holds values other than True and False (1 and 0); compare your labels "
+            "first, as in labels == 'stimulated'."
+        )
+    return flags.astype(np.bool_)
+
+
+def _check_positive(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number above 0, got {value!r} ({type(value).__name__}).")
+    if not float(value) > 0:
+        raise ValueError(f"{name}={float(value):g} is out of range: it must be above 0.")
+    return float(value)
+
+
+def _check_count(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}).")
+    if value < 1:
+        raise ValueError(f"{name}={value} is out of range: it must be at least 1.")
+    return int(value)

@@ -1,0 +1,162 @@
+"""The iteration of online cPCA*, one row at a time (compiled where numba is) or in minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+
+# Rows after which the inverse of M is computed anew, so that rounding cannot pile up.
+_REFRESH = 256
+
+
+class OnlineState(NamedTuple):
+    """What the iteration carries from row to row."""
+
+    feedforward: FloatArray  # W, (k, D)
+    lateral: FloatArray  # M, (k, k), symmetric positive definite
+    n_steps: int
+    n_seen: int
+    n_background: int
+
+
+class StepSizes(NamedTuple):
+    """eta at step s is ``learning_rate / (1 + s / decay_steps)``; M moves with eta / tau."""
+
+    learning_rate: float
+    decay_steps: float  # inf: constant
+    tau: float
+    beta: float
+
+
+def advance(
+    state: OnlineState,
+    rows: FloatArray,
+    is_foreground: NDArray[np.bool_],
+    sizes: StepSizes,
+    batch_size: int = 1,
+    *,
+    compiled: bool = True,
+) -> OnlineState:
+    """The state after the centred `rows` (n, D); the state given does not change.
+
+    Where the iteration diverges, the result is not finite or a LinAlgError is raised.
+    """
+    state = state._replace(feedforward=state.feedforward.copy(), lateral=state.lateral.copy())
+    rows = np.ascontiguousarray(rows, dtype=np.float64)
+    parameters = [float(size) for size in sizes]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if batch_size > 1:
+            n_batches = -(-len(rows) // batch_size)
+            for batch, flags in zip(
+                np.array_split(rows, n_batches),
+                np.array_split(is_foreground, n_batches),
+                strict=True,
+            ):
+                state = _minibatch_step(state, batch, flags, *parameters)
+        else:
+            steps = _steps(compiled)
+            for start in range(0, len(rows), _REFRESH):
+                part = slice(start, start + _REFRESH)
+                inverse = np.linalg.inv(_full_rank(state.lateral))
+                state = OnlineState(
+                    *steps(*state, inverse, rows[part], is_foreground[part], *parameters)
+                )
+    return state
+
+
+def _full_rank(M: FloatArray) -> FloatArray:
+    """M with a ridge that matters only where M loses rank: k above the rank of the foreground."""
+    return np.asarray(M + (1e-12 * np.trace(M) / len(M)) * np.eye(len(M)))
+
+
+def _single_steps(
+    W: FloatArray,
+    M: FloatArray,
+    n_steps: int,
+    n_seen: int,
+    n_background: int,
+    inverse: FloatArray,
+    rows: FloatArray,
+    is_foreground: NDArray[np.bool_],
+    learning_rate: float,
+    decay_steps: float,
+    tau: float,
+    beta: float,
+) -> Any:
+    """Equations 9-11 for each row in turn, exactly; written so that numba can compile it.
+
+    The inverse of M follows M by Sherman-Morrison, and the decay of W is kept in one number
+    (W = scale * W here), which saves a pass over W per row. W, M and inverse are overwritten.
+    """
+    k = len(M)
+    scale = 1.0
+    for i in range(len(rows)):
+        x = rows[i]
+        eta = learning_rate / (1.0 + n_steps / decay_steps)
+        rate = eta / tau
+        n_steps += 1
+        n_seen += 1
+        coefficient = scale * np.dot(W, x)
+        M *= 1.0 - rate
+        if is_foreground[i]:
+            coefficient = np.dot(inverse, coefficient)
+            u = np.dot(inverse, coefficient)
+            shrink = rate / (1.0 - rate + rate * np.dot(u, coefficient))
+            for j in range(k):
+                M[j] += (rate * coefficient[j]) * coefficient
+                inverse[j] -= (shrink * u[j]) * u
+        else:
+            n_background += 1
+            # Where p is still small, 1/p would throw W across the row and beyond: stop short of it.
+            coefficient *= -beta / max(n_background / n_seen, eta * beta * np.dot(x, x))
+        inverse /= 1.0 - rate
+        scale *= 1.0 - 2.0 * eta * (1.0 - beta)
+        if abs(scale) < 1e-6:
+            W *= scale
+            scale = 1.0
+        for j in range(k):
+            W[j] += (2.0 * eta / scale * coefficient[j]) * x
+    W *= scale
+    return W, M, n_steps, n_seen, n_background
+
+
+def _minibatch_step(
+    state: OnlineState,
+    batch: FloatArray,
+    is_foreground: NDArray[np.bool_],
+    learning_rate: float,
+    decay_steps: float,
+    tau: float,
+    beta: float,
+) -> OnlineState:
+    """One step of equations 10-11 with averages over the rows of the batch."""
+    W, M, n_steps, n_seen, n_background = state
+    eta = learning_rate / (1 + n_steps / decay_steps)
+    n_seen += len(batch)
+    n_background += int((~is_foreground).sum())
+    projected = batch @ W.T
+    outputs = np.linalg.solve(_full_rank(M), projected[is_foreground].T).T
+    projected[is_foreground] = outputs
+    projected[~is_foreground] *= -beta * n_seen / max(n_background, 1)
+    W = W + 2 * eta * (projected.T @ batch / len(batch) - (1 - beta) * W)
+    M = M + eta / tau * (outputs.T @ outputs / len(batch) - M)
+    return OnlineState(W, M, n_steps + 1, n_seen, n_background)
+
+
+@cache
+def _steps(compiled: bool) -> Callable[..., Any]:
+    """`_single_steps`, as machine code if asked for and numba is installed."""
+    if not compiled:
+        return _single_steps
+    try:
+        from numba import njit
+    except ImportError:
+        return _single_steps
+    compile_: Callable[..., Any] = njit(cache=True, error_model="numpy")
+    return compile_(_single_steps)  # type: ignore[no-any-return]

@@ -1,0 +1,215 @@
+"""cPCA*: the generalised eigenproblem, its limits, its path and the automatic contrast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from sklearn.decomposition import PCA
+from sklearn.metrics import silhouette_score
+
+from contrast_core import CPCA, CPCAStar, SecondMoments, subspace_error
+from contrast_core.contrast import background_ridge, trace_ratio_alpha
+from contrast_core.datasets import load_mouse_protein
+
+
+def normal_pair(n: int = 200, m: int = 150, d: int = 15, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    mixing = rng.normal(size=(d, d))
+    scales = np.linspace(3, 1, d)
+    return (rng.normal(size=(n, d)) * scales) @ mixing, rng.normal(size=(m, d)) @ mixing
+
+
+def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
+    return np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 0.9, 1.0])
+def test_directions_solve_the_generalised_problem(beta: float) -> None:
+    X, Y = normal_pair()
+    c_x, c_y = covariances(X, Y)
+    b = (1 - beta) * np.eye(15) + beta * c_y
+    star = CPCAStar(4, beta=beta).fit(X, background=Y)
+    v, values = star.directions_, star.generalized_eigenvalues_
+    np.testing.assert_allclose(c_x @ v.T, b @ v.T * values, atol=1e-10 * np.abs(c_x).max())
+    np.testing.assert_allclose(v @ b @ v.T, np.eye(4), atol=1e-10)
+    reference = scipy.linalg.eigh(c_x, b, eigvals_only=True, subset_by_index=[11, 14])[::-1]
+    np.testing.assert_allclose(values, reference, rtol=1e-10)
+
+
+def test_components_span_the_leading_directions_in_order() -> None:
+    X, Y = normal_pair()
+    star = CPCAStar(4, beta=0.7).fit(X, background=Y)
+    for j in range(1, 5):
+        assert subspace_error(star.components_[:j], star.directions_[:j]) < 1e-12
+    c_x, c_y = covariances(X, Y)
+    for component, x, y in zip(
+        star.components_, star.foreground_variance_, star.background_variance_, strict=True
+    ):
+        np.testing.assert_allclose(
+            [component @ c_x @ component, component @ c_y @ component], [x, y]
+        )
+
+
+def test_beta_zero_is_pca() -> None:
+    X, Y = normal_pair()
+    star = CPCAStar(3, beta=0).fit(X, background=Y)
+    pca = PCA(3).fit(X)
+    np.testing.assert_allclose(np.abs(star.components_), np.abs(pca.components_), atol=1e-10)
+    np.testing.assert_allclose(star.generalized_eigenvalues_, pca.explained_variance_ * 199 / 200)
+
+
+def test_beta_one_is_the_largest_ratio_of_variances_and_knows_no_units() -> None:
+    X, Y = normal_pair()
+    star = CPCAStar(1, beta=1).fit(X, background=Y)
+    best = star.foreground_variance_[0] / star.background_variance_[0]
+    np.testing.assert_allclose(best, star.generalized_eigenvalues_[0])
+    others = np.random.default_rng(1).normal(size=(1000, 15))
+    c_x, c_y = covariances(X, Y)
+    ratios = np.einsum("nd,nd->n", others @ c_x, others) / np.einsum(
+        "nd,nd->n", others @ c_y, others
+    )
+    assert (ratios <= best).all()
+    # Any invertible map of both datasets maps the scores along.
+    mixing = np.random.default_rng(2).normal(size=(15, 15))
+    mapped = CPCAStar(1, beta=1).fit(X @ mixing, background=Y @ mixing)
+    np.testing.assert_allclose(mapped.generalized_eigenvalues_, best)
+
+
+@pytest.mark.parametrize(("n_rows", "n_singular"), [(10, 6), (15, 1)])
+def test_beta_one_needs_a_positive_definite_background(n_rows: int, n_singular: int) -> None:
+    X, Y = normal_pair(m=n_rows)
+    message = rf"singular to working precision.*in {n_singular} of 15 directions.*beta < 1"
+    with pytest.raises(ValueError, match=message):
+        CPCAStar(beta=1.0).fit(X, background=Y)
+    fitted = CPCAStar(beta=0.99).fit(X, background=Y)
+    with pytest.raises(ValueError, match=message):
+        fitted.at(1.0)
+
+
+def test_one_component_per_noise_level_is_ridge_shrinkage() -> None:
+    """Between the ends, B is the background plus isotropic noise of variance (1 - beta) / beta."""
+    X, Y = normal_pair()
+    _, c_y = covariances(X, Y)
+    noisy = SecondMoments(len(Y), Y.mean(axis=0), c_y + 0.25 * np.eye(15))
+    ratio = CPCAStar(2, beta=1.0).fit(SecondMoments.from_data(X), background=noisy)
+    star = CPCAStar(2, beta=0.8).fit(X, background=Y)
+    assert subspace_error(star.components_, ratio.components_) < 1e-10
+
+
+@pytest.mark.parametrize("scale", [0.1, 7.0])
+def test_beta_has_the_units_that_its_docstring_says(scale: float) -> None:
+    X, Y = normal_pair()
+    beta = 0.6
+    plain = CPCAStar(2, beta=beta).fit(X, background=Y)
+    converted = beta / (beta + (1 - beta) * scale**2)
+    scaled = CPCAStar(2, beta=converted).fit(scale * X, background=scale * Y)
+    assert subspace_error(scaled.components_, plain.components_) < 1e-10
+
+
+def test_scaling_the_foreground_alone_changes_only_the_eigenvalues() -> None:
+    X, Y = normal_pair()
+    plain, scaled = (CPCAStar(2, beta=0.6).fit(c * X, background=Y) for c in (1.0, 5.0))
+    assert subspace_error(scaled.components_, plain.components_) < 1e-10
+    np.testing.assert_allclose(scaled.generalized_eigenvalues_, 25 * plain.generalized_eigenvalues_)
+
+
+def test_the_path_is_a_fit_at_each_beta() -> None:
+    X, Y = normal_pair()
+    fitted = CPCAStar(3).fit(X, background=Y)
+    betas = [0.0, 0.2, "auto", 1.0]
+    for beta, one in zip(betas, fitted.path(betas), strict=True):
+        alone = CPCAStar(3, beta=beta).fit(X, background=Y)
+        np.testing.assert_allclose(one.components_, alone.components_, atol=1e-10)
+        np.testing.assert_allclose(
+            one.generalized_eigenvalues_, alone.generalized_eigenvalues_, rtol=1e-10
+        )
+        assert one.beta_ == alone.beta_
+        assert one.beta == beta
+    assert fitted.beta == "auto"
+    np.testing.assert_array_equal(fitted.at(0.2).components_, fitted.path([0.2])[0].components_)
+
+
+def test_automatic_beta_shares_the_ridge_of_automatic_alpha() -> None:
+    X, Y = normal_pair()
+    x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    tau = background_ridge(x, y)
+    np.testing.assert_allclose(tau, y.total_variance / 15 / 4)
+    assert CPCAStar().fit(x, background=y).beta_ == pytest.approx(1 / (1 + tau))
+    # The same ridge in cPCA's rule: its fixed point.
+    alpha = trace_ratio_alpha(x, y, 2)
+    cpca = CPCA(2, alpha=alpha).fit(x, background=y)
+    assert alpha == pytest.approx(
+        cpca.foreground_variance_.sum() / (cpca.background_variance_.sum() + 2 * tau)
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6])
+def test_automatic_beta_follows_the_units(scale: float) -> None:
+    """Also where 1 - beta rounds to 0 or beta to 0, and the background is singular."""
+    X, Y = normal_pair(m=8)
+    plain = CPCAStar(2).fit(X, background=Y)
+    scaled = CPCAStar(2).fit(scale * X, background=scale * Y)
+    assert subspace_error(scaled.components_, plain.components_) < 1e-8
+
+
+@pytest.mark.parametrize("which", ["foreground", "background"])
+def test_automatic_beta_needs_data_that_vary(which: str) -> None:
+    X, Y = normal_pair()
+    constant = np.full((9, 15), 0.1)
+    pair = (constant, Y) if which == "foreground" else (X, constant)
+    with pytest.raises(ValueError, match=f"the {which} is constant"):
+        CPCAStar().fit(pair[0], background=pair[1])
+
+
+@pytest.mark.parametrize(
+    ("beta", "error", "message"),
+    [
+        (-0.1, ValueError, r"beta=-0.1 is out of range: it must be from 0 to 1"),
+        (1.5, ValueError, r"beta=1.5 is out of range"),
+        (float("nan"), ValueError, r"beta=nan is out of range"),
+        ("denoise", ValueError, r"beta='denoise' is unknown; expected 'auto' or a number"),
+        (None, TypeError, r"beta must be a number from 0 to 1, got None"),
+        (True, TypeError, r"beta must be a number"),
+    ],
+)
+def test_bad_beta_is_refused(beta: Any, error: type[Exception], message: str) -> None:
+    X, Y = normal_pair()
+    with pytest.raises(error, match=message):
+        CPCAStar(beta=beta).fit(X, background=Y)
+    with pytest.raises(error, match=message):
+        CPCAStar().fit(X, background=Y).at(beta)
+
+
+def test_a_planted_subspace_is_recovered() -> None:
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    shared, extra = basis[:3], basis[3:5]
+    Y = rng.normal(size=(4000, 3)) * 10 @ shared + rng.normal(size=(4000, 30))
+    X = rng.normal(size=(4000, 3)) * 10 @ shared + rng.normal(size=(4000, 30))
+    X += rng.normal(size=(4000, 2)) * 3 @ extra
+    star = CPCAStar().fit(X, background=Y)
+    assert subspace_error(star.components_, extra) < 0.1
+    assert subspace_error(star.at(0.0).components_, extra) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:1 of 2 components have negative contrast")
+@pytest.mark.parametrize("scaled", [True, False])
+def test_automatic_contrast_is_within_a_tenth_of_the_best_on_mice(scaled: bool) -> None:
+    """For cPCA and cPCA*, over their grids; benchmarks/automatic_contrast.py has the other data."""
+    mice = load_mouse_protein()
+
+    def silhouette(estimator: Any) -> float:
+        scores = estimator.transform(mice.foreground)
+        scores = scores / scores.std(axis=0) if scaled else scores
+        return float(silhouette_score(scores, mice.labels))
+
+    cpca = CPCA().fit(mice.foreground, background=mice.background)
+    best = max(silhouette(cpca.at(alpha)) for alpha in [0, *np.logspace(-1, 3, 20)])
+    assert silhouette(cpca) >= 0.9 * best > 0.36
+    star = CPCAStar().fit(mice.foreground, background=mice.background)
+    ridges = star.background_moments_.total_variance / 77 * np.logspace(-3, 3, 20)
+    best = max(silhouette(other) for other in star.path([0, *1 / (1 + ridges)]))
+    assert silhouette(star) >= 0.9 * best > 0.36

@@ -1,0 +1,418 @@
+"""Online cPCA*: the exact iteration, its streams, its steps, and where it ends up."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from contrast_core import CPCAStar, OnlineCPCAStar, SecondMoments, principal_angles
+from contrast_core.datasets import load_mouse_protein
+from contrast_core.spectral import _online_steps
+from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
+
+
+def alignment(one: Any, other: Any) -> float:
+    """Trace of the product of the two projectors over k: 1 for the same subspace."""
+    return float(np.mean(np.cos(principal_angles(one.components_, other.components_)) ** 2))
+
+
+def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
+    """Rows of both kinds in random order, off centre, and which are foreground."""
+    rng = np.random.default_rng(seed)
+    is_foreground = rng.random(n) < 0.6
+    rows = rng.normal(size=(n, d))
+    rows[is_foreground, :2] *= 3
+    rows[:, 2] *= 4
+    return rows + np.where(is_foreground[:, None], 2.0, -1.0), is_foreground
+
+
+def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tuple[Any, Any]:
+    """Equations 9-11 as printed."""
+    p = 0.5
+    for t, (x, delta) in enumerate(zip(rows, flags, strict=True), start=1):
+        eta = sizes.learning_rate / (1 + (t - 1) / sizes.decay_steps)
+        c = W @ x
+        z = delta * np.linalg.solve(M, c)
+        p += ((1 - delta) - p) / t
+        repel = 0.0 if delta else sizes.beta / p * c
+        W = W + 2 * eta * np.outer(z - repel, x) - 2 * eta * (1 - sizes.beta) * W
+        M = M + eta / sizes.tau * (np.outer(z, z) - M)
+    return W, M
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        StepSizes(0.003, np.inf, 1.0, 0.5),
+        StepSizes(0.02, 300.0, 0.5, 0.9),
+        StepSizes(0.4999, np.inf, 50.0, 0.0),  # the decay of W is folded in at once
+        StepSizes(0.01, np.inf, 1.0, 1.0),
+    ],
+)
+def test_single_steps_are_the_papers(sizes: StepSizes, compiled: bool) -> None:
+    n = 2500 if sizes.learning_rate < 0.1 else 100  # rounding grows along the larger step
+    rows, flags = stream(n)
+    rows = (rows - rows.mean(axis=0)) / 4
+    flags[0] = True
+    W, M = np.random.default_rng(0).normal(size=(3, 8)), np.eye(3)
+    state = advance(OnlineState(W, M, 0, 0, 0), rows, flags, sizes, compiled=compiled)
+    expected_w, expected_m = paper_steps(W, M, rows, flags, sizes)
+    np.testing.assert_allclose(state.feedforward, expected_w, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(state.lateral, expected_m, rtol=1e-9, atol=1e-12)
+    assert (state.n_steps, state.n_seen, state.n_background) == (n, n, int((~flags).sum()))
+
+
+def test_compiled_and_plain_steps_agree_to_rounding() -> None:
+    pytest.importorskip("numba")
+    rows, flags = stream(3000)
+    rows = rows / 4
+    start = OnlineState(np.eye(2, 8), np.eye(2), 0, 0, 0)
+    sizes = StepSizes(0.003, 2000.0, 1.0, 0.7)
+    compiled = advance(start, rows, flags, sizes, compiled=True)
+    plain = advance(start, rows, flags, sizes, compiled=False)
+    np.testing.assert_allclose(compiled.feedforward, plain.feedforward, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(compiled.lateral, plain.lateral, rtol=0, atol=1e-13)
+    assert type(_online_steps._steps(True)).__name__ == "CPUDispatcher"
+
+
+def test_without_numba_the_plain_steps_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    _online_steps._steps.cache_clear()
+    try:
+        assert _online_steps._steps(True) is _online_steps._single_steps
+    finally:
+        _online_steps._steps.cache_clear()
+
+
+def test_steps_leave_what_they_were_given() -> None:
+    rows, flags = stream()
+    start = OnlineState(np.eye(2, 8), np.eye(2), 0, 0, 0)
+    for batch_size in (1, 16):
+        advance(start, rows, flags, StepSizes(0.003, np.inf, 1.0, 0.5), batch_size)
+        np.testing.assert_array_equal(start.feedforward, np.eye(2, 8))
+        np.testing.assert_array_equal(start.lateral, np.eye(2))
+
+
+def test_a_minibatch_step_averages_its_rows() -> None:
+    rows, flags = stream(20)
+    sizes = StepSizes(0.01, np.inf, 0.5, 0.7)
+    W, M = np.random.default_rng(0).normal(size=(3, 8)), 2 * np.eye(3)
+    state = advance(OnlineState(W, M, 0, 0, 0), rows, flags, sizes, batch_size=20)
+    X, Y = rows[flags], rows[~flags]
+    Z = np.linalg.solve(M, W @ X.T)
+    b = 0.3 * np.eye(8) + 0.7 * Y.T @ Y / len(Y)  # p is the batch's own share here
+    np.testing.assert_allclose(state.feedforward, W + 0.02 * (Z @ X / 20 - W @ b))
+    np.testing.assert_allclose(state.lateral, M + 0.02 * (Z @ Z.T / 20 - M))
+    assert (state.n_steps, state.n_seen) == (1, 20)
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({}, 0.97),
+        ({"decay_steps": 3000}, 0.995),
+        ({"learning_rate": 0.03, "batch_size": 32}, 0.99),
+        ({"learning_rate": 0.03, "batch_size": 32, "decay_steps": 100}, 0.999),
+    ],
+)
+def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
+    """The paper's Fig. 4: beta = 0.5, eta = 0.003, tau = 1; 60 passes, mean of 5 seeds."""
+    mice = load_mouse_protein()
+    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
+    online = [
+        OnlineCPCAStar(beta=0.5, n_passes=60, random_state=seed, **options).fit(
+            mice.foreground, background=mice.background
+        )
+        for seed in range(5)
+    ]
+    assert np.mean([alignment(one, batch) for one in online]) >= bound
+    np.testing.assert_allclose(online[0].mean_, batch.mean_, atol=1e-12)
+
+
+def test_eigenvalues_and_directions_are_those_of_the_batch_solution() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (rng.normal(size=(500, 6)) * s for s in ([4, 3, 2, 1, 1, 1], [1, 1, 1, 3, 1, 1]))
+    batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
+    online = OnlineCPCAStar(2, beta=0.5, decay_steps=5000, n_passes=60).fit(X, background=Y)
+    np.testing.assert_allclose(
+        online.generalized_eigenvalues_, batch.generalized_eigenvalues_, rtol=0.05
+    )
+    np.testing.assert_allclose(online.directions_, batch.directions_, atol=0.05)
+    np.testing.assert_allclose(online.components_, batch.components_, atol=0.05)
+
+
+def test_a_stream_converges_too_from_data_off_centre() -> None:
+    mice = load_mouse_protein()
+    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
+    rows = np.vstack([mice.foreground + 3, mice.background - 2])
+    flags = np.arange(len(rows)) < len(mice.foreground)
+    online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        order = rng.permutation(len(rows))
+        online.partial_fit(rows[order], flags[order])
+    assert alignment(online, batch) >= 0.995
+    np.testing.assert_allclose(online.mean_, mice.foreground.mean(axis=0) + 3)
+    np.testing.assert_allclose(online.background_mean_, mice.background.mean(axis=0) - 2)
+
+
+def test_a_stream_is_the_same_however_it_is_cut() -> None:
+    rows, flags = stream()
+    whole = OnlineCPCAStar(3).partial_fit(rows, flags)
+    pieces = OnlineCPCAStar(3)
+    for start, stop in [(0, 1), (1, 2), (2, 7), (7, 7), (7, 300), (300, 400)]:
+        if start < stop:
+            pieces.partial_fit(rows[start:stop], flags[start:stop])
+    np.testing.assert_allclose(pieces.feedforward_weights_, whole.feedforward_weights_, atol=1e-12)
+    np.testing.assert_allclose(pieces.lateral_weights_, whole.lateral_weights_, atol=1e-12)
+    np.testing.assert_allclose(pieces.mean_, rows[flags].mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(pieces.background_mean_, rows[~flags].mean(axis=0), atol=1e-12)
+    assert pieces.n_steps_ == whole.n_steps_ == 400
+
+
+def test_running_centring_adds_up_to_the_scatter() -> None:
+    from contrast_core.spectral._online_cpca_star import _Centre, _centre_running
+
+    rows = np.random.default_rng(0).normal(size=(50, 4)) + 1e6
+    first, seen = _centre_running(rows[:20], _Centre(0, np.zeros(4)))
+    second, seen = _centre_running(rows[20:], seen)
+    centred = np.vstack([first, second])
+    np.testing.assert_allclose(centred.T @ centred, 50 * np.cov(rows.T, bias=True), rtol=1e-8)
+    np.testing.assert_allclose(seen.mean, rows.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(seen.squares, (centred**2).sum())
+
+
+def test_shifting_a_stream_changes_nothing() -> None:
+    rows, flags = stream()
+    plain = OnlineCPCAStar().partial_fit(rows, flags)
+    shifted = OnlineCPCAStar().partial_fit(rows + np.arange(8.0), flags)
+    np.testing.assert_allclose(shifted.components_, plain.components_, atol=1e-10)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
+    """The rule for p gives 0/0 for a first foreground row as the paper prints it."""
+    rows, flags = stream()
+    order = np.argsort(flags != first, kind="stable")[:50]
+    begun = OnlineCPCAStar().partial_fit(rows[order], flags[order])
+    assert np.isfinite(begun.components_).all()
+    assert np.isfinite(begun.transform(rows)).all()
+    unseen = begun.background_mean_ if first else begun.mean_
+    np.testing.assert_array_equal(unseen, 0)
+    begun.partial_fit(rows, flags)
+    assert np.isfinite(begun.components_).all()
+
+
+def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
+    """After t foreground rows a first background row would weigh t times."""
+    mice = load_mouse_protein()
+    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
+    online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
+    online.partial_fit(mice.foreground, np.ones(270, dtype=bool))
+    rows = np.vstack([mice.foreground, mice.background])
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        order = rng.permutation(405)
+        online.partial_fit(rows[order], order < 270)
+    assert alignment(online, batch) >= 0.99
+
+
+def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
+    rows, flags = stream()
+    fitted = OnlineCPCAStar(n_passes=3).fit(rows[flags], background=rows[~flags])
+    other = pickle.loads(pickle.dumps(fitted))
+    before = fitted.n_steps_
+    fitted.partial_fit(rows, flags)
+    other.partial_fit(rows, flags)
+    assert fitted.n_steps_ == before + 400
+    np.testing.assert_array_equal(fitted.components_, other.components_)
+    np.testing.assert_allclose(fitted.mean_, rows[flags].mean(axis=0))  # the same rows again
+
+
+def test_it_is_stable_over_a_million_steps() -> None:
+    """And the inverse of M does not drift: the end is the rest point of the iteration."""
+    pytest.importorskip("numba")
+    rows, flags = stream(1000, d=5)
+    means = np.where(flags[:, None], rows[flags].mean(axis=0), rows[~flags].mean(axis=0))
+    state = OnlineState(np.eye(2, 5), np.eye(2), 0, 0, 0)
+    million = np.random.default_rng(0).integers(0, 1000, 1_000_000)
+    state = advance(state, (rows - means)[million], flags[million], StepSizes(0.003, 1e4, 1.0, 0.5))
+    batch = CPCAStar(beta=0.5).fit(rows[flags], background=rows[~flags])
+    online = clone(batch)
+    online.components_ = np.linalg.qr(state.feedforward.T)[0].T
+    assert alignment(online, batch) > 0.999
+    rates = np.linalg.eigvalsh(state.lateral)[::-1] / flags[million].mean()
+    np.testing.assert_allclose(rates, batch.generalized_eigenvalues_, rtol=0.05)
+
+
+def test_a_faster_decay_leaves_less_noise() -> None:
+    mice = load_mouse_protein()
+    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
+    constant, slow, quick = (
+        OnlineCPCAStar(n_passes=60, decay_steps=decay).fit(
+            mice.foreground, background=mice.background
+        )
+        for decay in (None, 10_000, 1000)
+    )
+    assert alignment(constant, batch) < alignment(slow, batch) < alignment(quick, batch)
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_the_foreground_may_have_any_scale(scale: float) -> None:
+    mice = load_mouse_protein()
+    batch = CPCAStar(beta=0.5).fit(scale * mice.foreground, background=mice.background)
+    online = OnlineCPCAStar(beta=0.5, n_passes=60, decay_steps=3000).fit(
+        scale * mice.foreground, background=mice.background
+    )
+    assert alignment(online, batch) >= 0.995
+
+
+def test_too_large_a_learning_rate_is_refused_with_one_that_works() -> None:
+    mice = load_mouse_protein()
+    X, Y = 10 * mice.foreground, 10 * mice.background
+    with pytest.raises(ValueError, match=r"must stay below 1 .*Use learning_rate=3e-05 or less"):
+        OnlineCPCAStar(beta=0.5).fit(X, background=Y)
+    rows, flags = np.vstack([X, Y]), np.arange(405) < 270
+    order = np.random.default_rng(0).permutation(405)
+    begun = OnlineCPCAStar(beta=0.5)
+    with pytest.raises(ValueError, match="too large for background rows of this scale"):
+        begun.partial_fit(rows[order], flags[order])
+    assert not hasattr(begun, "components_")
+    fitted = OnlineCPCAStar(beta=0.5, learning_rate=3e-5, n_passes=60).fit(X, background=Y)
+    assert np.isfinite(fitted.components_).all()
+
+
+def test_divergence_is_an_error_and_leaves_the_last_good_state() -> None:
+    rows, flags = stream()
+    rows[:, 0] *= 20
+    # Batches of many rows pass the check on the scale of single rows, and overshoot together.
+    online = OnlineCPCAStar(2, learning_rate=0.05, batch_size=400)
+    with pytest.raises(ValueError, match="diverged or died out after step"):
+        for _ in range(1000):
+            online.partial_fit(rows, flags)
+    assert np.isfinite(online.components_).all()
+
+
+def test_a_stream_of_background_alone_dies_out_with_an_error() -> None:
+    rows, _ = stream()
+    online = OnlineCPCAStar(2, learning_rate=0.02)
+    with pytest.raises(ValueError, match=r"died out after step .* interleave"):
+        for _ in range(200):
+            online.partial_fit(rows, np.zeros(400, dtype=bool))
+
+
+def test_more_components_than_the_foreground_has_directions() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 1)) * np.ones(5)
+    Y = rng.normal(size=(100, 5))
+    for n_passes in (20, 400):
+        fitted = OnlineCPCAStar(2, learning_rate=0.05, n_passes=n_passes)
+        fitted.fit(X, background=Y)
+        np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(2), atol=1e-10)
+        assert np.isfinite(fitted.directions_).all()
+
+
+def test_forms_of_input_agree() -> None:
+    rows, flags = stream()
+    rows = np.where(np.abs(rows) < 1, 0.0, rows)
+    dense = OnlineCPCAStar().fit(rows[flags], background=rows[~flags])
+    sparse = OnlineCPCAStar().fit(sp.csr_array(rows[flags]), background=sp.csc_matrix(rows[~flags]))
+    np.testing.assert_allclose(sparse.components_, dense.components_, atol=1e-10)
+    narrow = OnlineCPCAStar().fit(
+        rows[flags].astype(np.float32), background=rows[~flags].astype(np.float32)
+    )
+    np.testing.assert_allclose(narrow.components_, dense.components_, atol=1e-5)
+    names = list("abcdefgh")
+    frame = pd.DataFrame(rows, columns=names)
+    named = OnlineCPCAStar().partial_fit(frame[:200], flags[:200])
+    named.partial_fit(frame[200:], flags[200:].astype(int))
+    assert list(named.feature_names_in_) == names
+    np.testing.assert_allclose(
+        named.components_,
+        OnlineCPCAStar().partial_fit(sp.csr_array(rows), flags).components_,
+        atol=1e-10,
+    )
+    with pytest.raises(ValueError, match="another order"):
+        named.partial_fit(frame[names[::-1]], flags)
+
+
+def test_the_seed_decides() -> None:
+    rows, flags = stream()
+    X, Y = rows[flags], rows[~flags]
+    one, same, other = (
+        OnlineCPCAStar(n_passes=1, random_state=seed).fit(X, background=Y) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one.components_, same.components_)
+    assert not np.array_equal(one.components_, other.components_)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"beta": "auto"}, TypeError, "beta must be a number from 0 to 1, got 'auto'"),
+        ({"beta": 2}, ValueError, "beta=2 is out of range"),
+        ({"learning_rate": 0}, ValueError, "learning_rate=0 is out of range"),
+        ({"learning_rate": 1.0}, ValueError, "learning_rate=1 must be below tau=1"),
+        ({"tau": "1"}, TypeError, "tau must be a number above 0, got '1'"),
+        ({"decay_steps": -1}, ValueError, "decay_steps=-1 is out of range"),
+        ({"batch_size": 0}, ValueError, "batch_size=0 is out of range"),
+        ({"batch_size": 1.5}, TypeError, "batch_size must be an integer, got 1.5"),
+        ({"n_passes": 0}, ValueError, "n_passes=0 is out of range"),
+        ({"n_components": 9}, ValueError, "n_components=9 is out of range"),
+    ],
+)
+def test_bad_parameters_are_refused(options: Any, error: type[Exception], message: str) -> None:
+    rows, flags = stream()
+    with pytest.raises(error, match=message):
+        OnlineCPCAStar(**options).fit(rows[flags], background=rows[~flags])
+    if "n_passes" not in options:
+        with pytest.raises(error, match=message):
+            OnlineCPCAStar(**options).partial_fit(rows, flags)
+
+
+def test_bad_rows_are_refused_and_change_nothing() -> None:
+    rows, flags = stream()
+    online = OnlineCPCAStar().partial_fit(rows, flags)
+    before = online.components_.copy()
+    broken = rows.copy()
+    broken[3, 4] = np.nan
+    for X, kinds, message in [
+        (rows[:, :5], flags, "the fitted data has 8 features but X has 5"),
+        (broken, flags, r"X contains NaN or inf \(NaN first met in feature 4\)"),
+        (rows, flags[:7], r"is_foreground has shape \(7,\), but X has 400 rows"),
+        (rows, np.arange(400), "values other than True and False"),
+        (rows, np.repeat("stim", 400), "values other than True and False"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            online.partial_fit(X, kinds)
+    np.testing.assert_array_equal(online.components_, before)
+    with pytest.raises(ValueError, match="n_components=3, but the stream began with 2"):
+        online.set_params(n_components=3).partial_fit(rows, flags)
+    with pytest.raises(TypeError, match="rows are needed"):
+        moments = SecondMoments.from_data(rows)
+        OnlineCPCAStar().fit(moments, background=moments)
+
+
+def test_one_feature_all_components_and_constant_features() -> None:
+    rows, flags = stream()
+    X, Y = rows[flags], rows[~flags]
+    one = OnlineCPCAStar(1, n_passes=2).fit(X[:, :1], background=Y[:, :1])
+    np.testing.assert_allclose(one.components_, [[1.0]])
+    full = OnlineCPCAStar(8, n_passes=2).fit(X, background=Y)
+    np.testing.assert_allclose(full.components_ @ full.components_.T, np.eye(8), atol=1e-10)
+    padded = OnlineCPCAStar(n_passes=60, decay_steps=2000).fit(
+        np.hstack([X, np.full((len(X), 2), 0.1)]),
+        background=np.hstack([Y, np.full((len(Y), 2), 5.0)]),
+    )
+    assert np.abs(padded.components_[:, 8:]).max() < 1e-4
+    few = OnlineCPCAStar(n_passes=20).fit(X[:6], background=Y[:5])
+    assert np.isfinite(few.components_).all()
