@@ -15,7 +15,24 @@ import scipy.sparse as sp
 from anndata import AnnData
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+# What anndata announces about itself, or does not follow yet.
+THIRD_PARTY_WARNINGS = [
+    # The next default of write_zarr: https://anndata.readthedocs.io/en/stable/release-notes/
+    "ignore:Writing zarr v2 data:UserWarning",
+    # anndata 0.13 reads options that pandas 3.1 deprecates:
+    # https://github.com/pandas-dev/pandas/pull/68436
+    "ignore:The 'future.infer_string' option is deprecated:DeprecationWarning",
+    "ignore:The 'mode.chained_assignment' option is deprecated:DeprecationWarning",
+]
+
 KANG = Path(__file__).parents[2] / "tutorials" / "data" / "kang_labelled_2donors.h5ad"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for ignored in THIRD_PARTY_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(ignored))
 
 
 def same(a: object, b: object) -> bool:

@@ -10,9 +10,6 @@ from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
 
-# scanpy 1.11 calls Colormap.set_bad, which matplotlib 3.11 will deprecate.
-pytestmark = pytest.mark.filterwarnings("ignore:The set_bad function:PendingDeprecationWarning")
-
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 

@@ -158,12 +158,6 @@ def test_the_same_call_gives_the_same_numbers(cells):
             np.testing.assert_array_equal(first.obsm[key], second.obsm[key])
 
 
-# anndata announces its next defaults: https://github.com/scverse/anndata/releases
-@pytest.mark.filterwarnings("ignore:Writing zarr v2:UserWarning")
-@pytest.mark.filterwarnings("ignore:zarr v3 autosharding:UserWarning")
-@pytest.mark.filterwarnings(
-    "ignore:The set_bad function:PendingDeprecationWarning"
-)  # as in test_pl
 def test_results_survive_h5ad_and_zarr(cells, tmp_path):
     cells.var["use"] = np.arange(12) > 1
     cells.layers["log"] = cells.X
