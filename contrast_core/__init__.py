@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contrast_core.linalg import principal_angles, subspace_error
     from contrast_core.moments import SecondMoments
     from contrast_core.path import ContrastPath, contrast_path
+    from contrast_core.probabilistic import PCPCA
     from contrast_core.spectral import CPCA, CPCAStar, OnlineCPCAStar
 
 _HOME = {
@@ -24,6 +25,7 @@ _HOME = {
     "ContrastPath": "contrast_core.path",
     "ContrastWarning": "contrast_core._validation",
     "OnlineCPCAStar": "contrast_core.spectral",
+    "PCPCA": "contrast_core.probabilistic",
     "SecondMoments": "contrast_core.moments",
     "contrast_path": "contrast_core.path",
     "principal_angles": "contrast_core.linalg",
@@ -33,6 +35,7 @@ _SUBPACKAGES = ("datasets", "images")
 
 __all__ = [
     "CPCA",
+    "PCPCA",
     "CPCAStar",
     "ContrastByLabel",
     "ContrastPath",

@@ -21,6 +21,7 @@ PUBLIC_NAMES = {
         "ContrastPath",
         "ContrastWarning",
         "OnlineCPCAStar",
+        "PCPCA",
         "SecondMoments",
         "contrast_path",
         "datasets",

@@ -32,4 +32,6 @@ CASES = [
     Case("CPCA-1", lambda k: contrast_core.CPCA(k, alpha=1.0)),
     Case("CPCAStar-auto", lambda k: contrast_core.CPCAStar(k), constant_other=False),
     Case("CPCAStar-0.5", lambda k: contrast_core.CPCAStar(k, beta=0.5), scale_free=False),
+    Case("PCPCA-auto", lambda k: contrast_core.PCPCA(k), full_rank_k=False),
+    Case("PCPCA-0", lambda k: contrast_core.PCPCA(k, gamma=0.0), full_rank_k=False),
 ]

@@ -1,0 +1,5 @@
+"""Methods with a density: what the data are likely to be, not only where they vary."""
+
+from contrast_core.probabilistic._pcpca import PCPCA
+
+__all__ = ["PCPCA"]

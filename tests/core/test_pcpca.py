@@ -1,0 +1,395 @@
+"""PCPCA: Theorem 3, its limits, the valid contrasts, the density, and the papers' effects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.optimize import brentq, minimize
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA
+from sklearn.metrics import silhouette_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.digits_on_scenes import digits_on_scenes
+from contrast_core import CPCA, PCPCA, SecondMoments, subspace_error
+from contrast_core.datasets import load_mouse_protein, make_toy
+from tests.core.test_contract import planted
+
+
+def fit(X: Any, Y: Any, d: int = 2, gamma: Any = "auto") -> PCPCA:
+    return PCPCA(d, gamma=gamma).fit(X, background=Y)
+
+
+def model_covariance(model: PCPCA) -> Any:
+    return model.loadings_ @ model.loadings_.T + model.noise_variance_ * np.eye(
+        len(model.loadings_)
+    )
+
+
+def eigenvalue_tail(X: Any, Y: Any, gamma: float, d: int) -> float:
+    """Sum of all but the d largest eigenvalues of the contrast, written out."""
+    contrast = np.cov(X.T, bias=True) - gamma * np.cov(Y.T, bias=True)
+    return float(scipy.linalg.eigvalsh(contrast)[:-d].sum())
+
+
+def objective(X: Any, Y: Any, gamma: float, W: Any, noise: float) -> float:
+    """Li et al. 2020, eq. 10, its logarithm per foreground row, without the package's algebra."""
+    covariance = W @ W.T + noise * np.eye(len(W))
+    x, y = (
+        multivariate_normal(rows.mean(axis=0), covariance).logpdf(rows).mean() for rows in (X, Y)
+    )
+    return float(x - gamma * y)
+
+
+def scaled_silhouette(scores: Any, labels: Any) -> float:
+    return float(silhouette_score(scores / scores.std(axis=0), labels))
+
+
+def test_theorem_3_in_the_papers_own_scale_of_sums() -> None:
+    X, Y = planted(150, 110, 9)
+    n, m, d, gamma = 150, 110, 2, 0.3
+    sums_gamma = gamma * n / m
+    x, y = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    values, vectors = scipy.linalg.eigh(x.T @ x - sums_gamma * y.T @ y)
+    weight = n - sums_gamma * m
+    noise = values[:-d].sum() / (weight * (9 - d))
+    W = vectors[:, -d:] * np.sqrt(values[-d:] / weight - noise)
+    model = fit(X, Y, d, gamma)
+    assert model.noise_variance_ == pytest.approx(noise, rel=1e-12)
+    np.testing.assert_allclose(model.loadings_ @ model.loadings_.T, W @ W.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.2, 0.5])
+def test_no_parameters_have_a_larger_relative_likelihood(gamma: float) -> None:
+    X, Y = planted(60, 50, 5)
+    model = fit(X, Y, 2, gamma)
+    best = objective(X, Y, gamma, model.loadings_, model.noise_variance_)
+
+    def loss(parameters: Any) -> float:
+        return -objective(X, Y, gamma, parameters[:-1].reshape(5, 2), np.exp(parameters[-1]))
+
+    start = np.append(model.loadings_.ravel(), np.log(model.noise_variance_))
+    rng = np.random.default_rng(0)
+    for scale in (0.01, 0.3):
+        found = minimize(loss, start + scale * rng.normal(size=start.shape), method="L-BFGS-B")
+        assert -found.fun <= best + 1e-9
+        assert -found.fun == pytest.approx(best, abs=1e-4)
+
+
+def test_gamma_zero_is_probabilistic_pca() -> None:
+    X, Y = planted()
+    model, pca = fit(X, Y, 3, 0.0), PCA(3).fit(X)
+    n = len(X)
+    assert subspace_error(model.components_, pca.components_) < 1e-10
+    # scikit-learn divides by n - 1, the paper by n.
+    assert model.noise_variance_ == pytest.approx(pca.noise_variance_ * (n - 1) / n, rel=1e-12)
+    np.testing.assert_allclose(
+        model_covariance(model), pca.get_covariance() * (n - 1) / n, atol=1e-10
+    )
+    np.testing.assert_allclose(fit(X, Y[::3], 3, 0.0).loadings_, model.loadings_, atol=1e-10)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.1, 0.4])
+def test_the_components_are_those_of_cpca_at_the_same_strength(gamma: float) -> None:
+    X, Y = planted()
+    model, cpca = fit(X, Y, 2, gamma), CPCA(alpha=gamma).fit(X, background=Y)
+    np.testing.assert_allclose(model.components_, cpca.components_, atol=1e-10)
+    for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(cpca, name))
+
+
+def test_without_noise_the_latent_variables_are_cpcas_scores() -> None:
+    X, Y = planted()
+    Y = 2 * Y  # the range ends where the noise does, before gamma reaches 1
+    limit = fit(X, Y).gamma_max_ * (1 - 1e-9)
+    model, cpca = fit(X, Y, 2, limit), CPCA(alpha=limit).fit(X, background=Y)
+    assert 0 < model.noise_variance_ < 1e-7
+    assert np.abs(model.latent_covariance_).max() < 1e-7
+    lengths = np.linalg.norm(model.loadings_, axis=0)
+    np.testing.assert_allclose(model.transform(X) * lengths, cpca.transform(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("background", [0.5, 1.0, 3.0])
+def test_the_end_of_the_valid_range_is_exact(d: int, background: float) -> None:
+    X, Y = planted()
+    Y = background * Y
+    end = fit(X, Y, d).gamma_max_
+    if eigenvalue_tail(X, Y, 1.0, d) > 0:
+        assert end == 1.0
+    else:
+        expected = brentq(lambda gamma: eigenvalue_tail(X, Y, gamma, d), 0, 1, xtol=1e-15)
+        assert end == pytest.approx(expected, rel=1e-9)
+    assert fit(X, Y, d, end * (1 - 1e-6)).noise_variance_ > 0
+    message = rf"n_components={d} it must be from 0 to below {end:.9g} \(gamma_max_\)"
+    for gamma in (end, end * (1 + 1e-9), 2.0, -0.1, np.nan, np.inf):
+        with pytest.raises(ValueError, match=message):
+            fit(X, Y, d, gamma)
+
+
+def test_the_end_of_the_range_takes_a_few_eigenproblems(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contrast_core.probabilistic import _pcpca
+
+    calls = []
+    solve = _pcpca.contrastive_eigenpairs
+    monkeypatch.setattr(
+        _pcpca, "contrastive_eigenpairs", lambda *args: calls.append(1) or solve(*args)
+    )
+    data = load_mouse_protein()
+    fit(data.foreground, data.background)
+    assert len(calls) <= 8  # one for the rank, one for the model, the rest for the end
+
+
+def test_sample_sizes_do_not_enter() -> None:
+    X, Y = planted()
+    plain, repeated = fit(X, Y), fit(X, np.tile(Y, (4, 1)))
+    assert repeated.gamma_max_ == pytest.approx(plain.gamma_max_, rel=1e-10)
+    assert repeated.noise_variance_ == pytest.approx(plain.noise_variance_, rel=1e-9)
+
+
+def test_scaling_both_datasets_scales_the_model() -> None:
+    X, Y = planted()
+    plain, scaled = fit(X, Y), fit(5 * X, 5 * Y)
+    assert scaled.gamma_max_ == pytest.approx(plain.gamma_max_, rel=1e-10)
+    assert scaled.noise_variance_ == pytest.approx(25 * plain.noise_variance_, rel=1e-9)
+    np.testing.assert_allclose(scaled.loadings_, 5 * plain.loadings_, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
+def test_auto_is_a_fraction_of_the_range_and_never_out_of_it() -> None:
+    rng = np.random.default_rng(0)
+    for trial in range(40):
+        features = int(rng.integers(3, 15))
+        X = rng.normal(size=(int(rng.integers(5, 60)), features)) * rng.gamma(1.0, size=features)
+        Y = rng.normal(size=(int(rng.integers(2, 60)), features)) * rng.gamma(1.0, size=features)
+        model = fit(X, 10 ** (trial / 40) * Y, 2)
+        assert model.gamma_ == pytest.approx(0.9 * model.gamma_max_)
+        assert model.noise_variance_ > 0
+        assert (model.contrastive_eigenvalues_ > 0).all()
+
+
+def test_a_constant_background_leaves_probabilistic_pca() -> None:
+    X, _ = planted()
+    model = fit(X, np.zeros((5, 12)))
+    assert model.gamma_max_ == 1.0
+    np.testing.assert_allclose(
+        model.components_,
+        PCA(2).fit(X).components_
+        * np.sign((model.components_ * PCA(2).fit(X).components_).sum(axis=1, keepdims=True)),
+        atol=1e-8,
+    )
+
+
+def test_an_empty_range_is_refused_whatever_gamma() -> None:
+    X, Y = planted()
+    for gamma in ("auto", 0.0, 0.2):
+        with pytest.raises(ValueError, match=r"no more than n_components=2 directions.*fewer comp"):
+            fit(X[:3], Y, 2, gamma)
+        with pytest.raises(ValueError, match="no more than n_components=2 directions"):
+            fit(np.ones_like(X), Y, 2, gamma)
+
+
+def test_a_direction_must_be_left_for_the_noise() -> None:
+    X, Y = planted()
+    with pytest.raises(ValueError, match=r"n_components=12 with 12 feature\(s\) leaves no dir"):
+        fit(X, Y, 12)
+    with pytest.raises(ValueError, match=r"n_components=1 with 1 feature\(s\) leaves no direction"):
+        fit(X[:, :1], Y[:, :1], 1)
+    assert fit(X, Y, 11, 0.0).noise_variance_ > 0
+
+
+@pytest.mark.parametrize(
+    ("gamma", "error", "message"),
+    [
+        ("strong", ValueError, "gamma='strong' is unknown; expected 'auto' or a number"),
+        (None, TypeError, r"gamma must be 'auto' or a number, got None \(NoneType\)"),
+        (True, TypeError, "got True"),
+    ],
+)
+def test_what_gamma_is_not(gamma: Any, error: Any, message: str) -> None:
+    X, Y = planted()
+    estimator = PCPCA(gamma=gamma)
+    with pytest.raises(error, match=message):
+        estimator.fit(X, background=Y)
+    assert not hasattr(estimator, "gamma_max_")
+    with pytest.raises(error, match=message):
+        fit(X, Y).at(gamma)
+
+
+def test_the_density_is_the_models_normal_density() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    expected = multivariate_normal(model.mean_, model_covariance(model)).logpdf(X)
+    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-10)
+    np.testing.assert_allclose(model.score_samples(sp.csr_array(X)), expected, rtol=1e-10)
+    assert model.score(X) == pytest.approx(expected.mean())
+    n = len(X)  # scikit-learn's density at the maximum likelihood, up to its divisor
+    assert model.at(0.0).score(X) == pytest.approx(PCA(2).fit(X).score(X), abs=12 / n)
+    assert model.at(0.0).score(X) > model.score(X)
+    with pytest.raises(ValueError, match="NaN first met in feature 0"):
+        model.score_samples(np.full((2, 12), np.nan))
+
+
+def test_the_density_survives_a_mean_far_from_zero() -> None:
+    X, Y = planted()
+    near, far = fit(X, Y), fit(X + 1e6, Y + 1e6)
+    np.testing.assert_allclose(far.score_samples(X + 1e6), near.score_samples(X), rtol=1e-6)
+
+
+def test_the_posterior_is_that_of_the_joint_normal() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    W = model.loadings_
+    gain = W.T @ np.linalg.inv(model_covariance(model))  # of z and x jointly normal
+    np.testing.assert_allclose(model.transform(X), (X - model.mean_) @ gain.T, atol=1e-10)
+    np.testing.assert_allclose(model.latent_covariance_, np.eye(2) - gain @ W, atol=1e-10)
+
+
+def test_inverse_transform_undoes_transform_within_the_subspace() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    scores = model.transform(X)
+    np.testing.assert_allclose(model.inverse_transform(scores), model.denoise(X), atol=1e-9)
+    np.testing.assert_allclose(model.transform(model.inverse_transform(scores)), scores, atol=1e-9)
+
+
+def test_isotropic_data_have_no_latent_variables() -> None:
+    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction is as strong as the noise
+    model = fit(X, 0.5 * X, 2, 0.5)
+    assert np.abs(model.transform(X)).max() < 1e-6
+    assert np.isfinite(model.inverse_transform(np.ones((1, 2)))).all()
+
+
+def test_samples_have_the_models_mean_and_covariance() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    n = 40_000
+    noisy = model.sample(n, noise=True, random_state=0)
+    scale = np.sqrt(np.diag(model_covariance(model)).max())
+    np.testing.assert_allclose(noisy.mean(axis=0), model.mean_, atol=5 * scale / np.sqrt(n))
+    np.testing.assert_allclose(
+        np.cov(noisy.T), model_covariance(model), atol=8 * scale**2 / np.sqrt(n)
+    )
+    clean = model.sample(50, random_state=0)
+    np.testing.assert_allclose(model.denoise(clean), clean, atol=1e-9)
+    np.testing.assert_array_equal(clean, model.sample(50, random_state=0))
+    assert not np.array_equal(clean, model.sample(50, random_state=1))
+    assert model.sample().shape == (1, 12)
+    with pytest.raises(ValueError, match="n_samples=0 is out of range"):
+        model.sample(0)
+    with pytest.raises(TypeError, match=r"n_samples must be an integer, got 2\.5"):
+        model.sample(2.5)  # type: ignore[arg-type]
+
+
+def test_at_and_path_are_fits_from_the_same_moments() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    path = model.path([0.3, 0.0, 0.1])
+    assert [other.gamma_ for other in path] == [0.0, 0.1, 0.3]
+    for other in path:
+        refitted = fit(X, Y, 2, other.gamma_)
+        for found in (other, model.at(other.gamma_)):
+            np.testing.assert_allclose(found.loadings_, refitted.loadings_, atol=1e-10)
+            assert found.noise_variance_ == pytest.approx(refitted.noise_variance_, rel=1e-10)
+            assert found.gamma_max_ == refitted.gamma_max_
+    assert model.gamma_ == pytest.approx(model.at("auto").gamma_)
+    default = model.path()
+    assert len(default) == 20
+    assert default[0].gamma_ == 0.0
+    assert default[-1].gamma_ == pytest.approx(0.95 * model.gamma_max_)
+    with pytest.raises(ValueError, match="gammas is empty"):
+        model.path([])
+    with pytest.raises(ValueError, match="gamma=3 is out of range"):
+        model.path([0.1, 3.0])
+
+
+def test_the_path_costs_one_eigenproblem_per_contrast(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contrast_core.probabilistic import _pcpca
+
+    X, Y = planted()
+    model = fit(X, Y)
+    monkeypatch.setattr(_pcpca, "contrastive_eigenpairs", None)  # would be called for gamma_max_
+    assert len(model.path()) == 20
+
+
+def test_the_objective_rises_as_the_paper_says() -> None:
+    # Li et al. 2020: noise falls and the first two variances' background share falls with gamma.
+    data = load_mouse_protein()
+    path = fit(data.foreground, data.background).path()
+    noise = [model.noise_variance_ for model in path]
+    assert (np.diff(noise) < 0).all()
+    background = [model.background_variance_.sum() for model in path]
+    assert (np.diff(background) <= 1e-12).all()
+
+
+def test_moments_and_data_agree() -> None:
+    X, Y = planted()
+    moments = PCPCA().fit(
+        SecondMoments.from_chunks(np.array_split(X, 3)), background=SecondMoments.from_data(Y)
+    )
+    np.testing.assert_allclose(moments.loadings_, fit(X, Y).loadings_, atol=1e-10)
+
+
+def test_mouse_silhouette_rises_with_gamma_and_is_high_at_auto() -> None:
+    # Li et al. 2020, Sec. 6.2.1: 0.404 at the best contrast; each dataset standardised on its own.
+    data = load_mouse_protein()
+    X, Y = (StandardScaler().fit_transform(rows) for rows in (data.foreground, data.background))
+    auto = fit(X, Y)
+    silhouettes = [scaled_silhouette(model.transform(X), data.labels) for model in auto.path()]
+    assert (np.diff(silhouettes) > 0).all()
+    assert silhouettes[0] < 0.1
+    assert scaled_silhouette(auto.transform(X), data.labels) >= 0.42
+    assert scaled_silhouette(auto.transform(X), data.labels) >= 0.9 * max(silhouettes)
+
+
+def test_digits_on_scenes_separate_and_clean_digits_are_more_likely(contrast_data: Path) -> None:
+    # Li et al. 2020, Sec. 6.4: silhouette 0.33 at gamma' = 0.8 and 0.007 at 0, standardised pixels.
+    data = digits_on_scenes(contrast_data)
+    X, Y, held_out = (
+        StandardScaler().fit_transform(rows)
+        for rows in (data.foreground, data.background, data.held_out)
+    )
+    model = fit(X, Y, 2, 0.8)
+    ppca, auto = model.at(0.0), model.at("auto")
+    some = slice(0, 2000)
+    silhouettes = [
+        scaled_silhouette(other.transform(X[some]), data.labels[some])
+        for other in (ppca, model, auto)
+    ]
+    assert silhouettes[0] < 0.05
+    assert silhouettes[1] >= 0.36
+    assert silhouettes[2] >= 0.36
+    assert min(model.score(held_out), auto.score(held_out)) > ppca.score(held_out) + 30
+
+
+def test_toy_axis_turns_by_nearly_ninety_degrees() -> None:
+    # Li et al. 2020, Sec. 6.1, Fig. 2: gamma' = 0 along what both share, 0.9 across it.
+    data = make_toy()
+    model = fit(data.foreground, data.background, 1)
+    assert subspace_error(model.at(0.0).components_, [[1.0, 1.0]]) < 0.2
+    assert subspace_error(model.at(0.9).components_, [[1.0, -1.0]]) < 0.2
+    silhouettes = [
+        scaled_silhouette(other.transform(data.foreground), data.labels) for other in model.path()
+    ]
+    assert scaled_silhouette(model.transform(data.foreground), data.labels) >= 0.9 * max(
+        silhouettes
+    )
+
+
+def test_in_a_pipeline_the_background_is_scaled_too() -> None:
+    import sklearn
+
+    X, Y = planted()
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), PCPCA(), transform_input=["background"])
+        pipeline.fit(X, background=Y)
+    scaler = StandardScaler().fit(X)
+    direct = fit(scaler.transform(X), scaler.transform(Y))
+    np.testing.assert_allclose(pipeline[-1].loadings_, direct.loadings_, atol=1e-12)
+    assert pipeline.score(X) == pytest.approx(direct.score(scaler.transform(X)))
