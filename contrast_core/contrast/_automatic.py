@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import (
+    contrastive_eigenpairs,
+    iteration_pays,
+    neighbouring_pairs,
+    starting_block,
+    variances_along,
+)
 from contrast_core.moments import SecondMoments
 
 _SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
@@ -50,18 +57,32 @@ def trace_ratio_alpha(
     Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
     Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56; with linear covariance shrinkage.
     """
+    x, y, k = foreground.covariance, background.covariance, n_components
     ridge = background_ridge(foreground, background)
+
+    def ratio(components: FloatArray) -> float:
+        numerator = float(variances_along(components, x).sum())
+        return numerator / (float(variances_along(components, y).sum()) + k * ridge)
+
     alpha = 0.0
+    if iteration_pays(len(x), k):
+        # The ratio of any subspace is at most the best one, and an approximate subspace is nearly
+        # as good as the exact one: so a cheap iteration may lead up to the exact steps.
+        block = starting_block(x, y, alpha, k)
+        risen = ratio(block[:, :k].T)
+        while risen > alpha * (1 + 1e-9):
+            alpha = risen
+            [pairs], block = neighbouring_pairs(
+                x, y, np.array([alpha]), k, block, lambda alpha, gap: 1e-5
+            )
+            risen = ratio(pairs.vectors.T)
     for _ in range(_MAX_ITERATIONS):
-        components = contrastive_eigenpairs(
-            foreground.covariance, background.covariance, alpha, n_components
-        ).components
-        numerator = float(variances_along(components, foreground.covariance).sum())
-        denominator = float(variances_along(components, background.covariance).sum())
-        risen = numerator / (denominator + n_components * ridge)
-        if risen <= alpha * (1 + 1e-12):
+        risen = ratio(contrastive_eigenpairs(x, y, alpha, k).components)
+        # Newton's steps square the error: after one this small there is none left.
+        converged = risen <= alpha * (1 + 1e-8)
+        alpha = max(alpha, risen)
+        if converged:
             break
-        alpha = risen
     return alpha
 
 

@@ -1,6 +1,7 @@
 """Pure functions on matrices: eigenpairs, signs and angles between subspaces."""
 
 from contrast_core.linalg._angles import principal_angles, subspace_error
+from contrast_core.linalg._davidson import neighbouring_pairs
 from contrast_core.linalg._eigen import (
     Eigenpairs,
     contrastive_eigenpairs,
@@ -13,19 +14,18 @@ from contrast_core.linalg._generalized import (
     RidgeWeights,
     regularised_path,
 )
-from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
-from contrast_core.linalg._generalized import (
-    GeneralizedEigenpairs,
-    RidgeWeights,
-    regularised_path,
+from contrast_core.linalg._path import (
+    PathSolution,
+    PathSolver,
+    contrastive_path,
+    iteration_pays,
+    starting_block,
 )
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._spectrum import Spectrum
 
 __all__ = [
     "Eigenpairs",
-    "GeneralizedEigenpairs",
-    "RidgeWeights",
     "GeneralizedEigenpairs",
     "PathSolution",
     "PathSolver",
@@ -34,11 +34,13 @@ __all__ = [
     "contrastive_eigenpairs",
     "contrastive_path",
     "fix_signs",
+    "iteration_pays",
     "leading_eigenpairs",
+    "neighbouring_pairs",
     "null_space_eigenpairs",
     "principal_angles",
     "regularised_path",
-    "regularised_path",
+    "starting_block",
     "subspace_error",
     "variances_along",
 ]

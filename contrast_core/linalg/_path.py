@@ -36,6 +36,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 4  # neighbouring contrasts that share a search space and a preconditioner
 _EXTRA = 3  # vectors carried beyond the k wanted
 _SMALLEST_D = 700  # below it LAPACK's tridiagonalisation is as fast
+_FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
 
 
 class PathSolution(NamedTuple):
@@ -78,12 +79,9 @@ def contrastive_path(
     n_features = len(foreground)
     finite = np.flatnonzero(np.isfinite(alphas))
     iterate = solver == "davidson" or (
-        solver == "auto"
-        and n_features >= _SMALLEST_D
-        and 200 * k <= n_features
-        and len(finite) >= _GROUP
+        solver == "auto" and iteration_pays(n_features, k) and len(finite) >= _GROUP
     )
-    iterate = iterate and k + 1 + _EXTRA < n_features and len(finite) > 0 and foreground.any()
+    iterate = iterate and k + 1 + _EXTRA < n_features and len(finite) > 0 and bool(foreground.any())
     proved: dict[int, RitzPairs] = {}
     if iterate:
         path = _ProvedPath(foreground, background, alphas[finite], k)
@@ -100,6 +98,29 @@ def contrastive_path(
             components.append(exact.components)
             solvers.append("eigh")
     return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
+
+
+def iteration_pays(n_features: int, k: int) -> bool:
+    """Whether a warm iteration is faster than LAPACK for k of n_features components."""
+    return n_features >= _SMALLEST_D and _FEATURES_PER_COMPONENT * k <= n_features
+
+
+def starting_block(
+    foreground: FloatArray, background: FloatArray, alpha: float, k: int
+) -> FloatArray:
+    """Columns near the k leading eigenvectors and a few more, from single precision.
+
+    Orthonormal in double precision; a start for `neighbouring_pairs`.
+    """
+    n_features = len(foreground)
+    contrast = foreground - alpha * background
+    contrast /= np.abs(contrast).max() or 1.0
+    _, vectors = scipy.linalg.eigh(
+        contrast.astype(np.float32),
+        subset_by_index=[n_features - k - _EXTRA, n_features - 1],
+        check_finite=False,
+    )
+    return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
 
 class _ProvedPath:
@@ -121,23 +142,14 @@ class _ProvedPath:
         self.proved = {i: pairs for i, pairs in enumerate(self.pairs) if self._is_proved(i)}
 
     def _candidates(self) -> list[RitzPairs]:
-        n_features, k = len(self.foreground), self.k
-        first = self.foreground - self.alphas[0] * self.background
-        scale = self.norms[0] + self.alphas[0] * self.norms[1] or 1.0
-        # Single precision is enough to start from.
-        _, vectors = scipy.linalg.eigh(
-            (first / scale).astype(np.float32),
-            subset_by_index=[n_features - k - _EXTRA, n_features - 1],
-            check_finite=False,
-        )
-        vectors = np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
+        vectors = starting_block(self.foreground, self.background, float(self.alphas[0]), self.k)
         found: list[RitzPairs] = []
         for i in range(0, len(self.alphas), _GROUP):
             pairs, vectors = neighbouring_pairs(
                 self.foreground,
                 self.background,
                 self.alphas[i : i + _GROUP],
-                k,
+                self.k,
                 vectors,
                 lambda alpha, gap: 0.2 * self._allowed(alpha, gap),
             )

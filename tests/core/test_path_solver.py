@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from contrast_core import subspace_error
+from contrast_core import SecondMoments, subspace_error
+from contrast_core.contrast import _automatic, trace_ratio_alpha
 from contrast_core.linalg import _davidson, _path, contrastive_path
 
 EPS = np.finfo(np.float64).eps
@@ -134,6 +135,16 @@ def test_the_choice_of_solver() -> None:
     assert "davidson" in forced
     few = contrastive_path(np.eye(5), np.eye(5), np.array([1.0]), 4, solver="davidson")
     assert few.solvers == ("eigh",)  # no room for a search space
+
+
+@pytest.mark.parametrize("kind", ["noise", "power-law", "rank-deficient"])
+def test_the_automatic_contrast_is_the_same_with_the_iteration(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = (SecondMoments(300, np.zeros(100), covariance) for covariance in covariances(100, kind))
+    exact = trace_ratio_alpha(x, y, 2)
+    monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: True)
+    assert trace_ratio_alpha(x, y, 2) == pytest.approx(exact, rel=1e-12)
 
 
 def test_zero_matrices() -> None:
