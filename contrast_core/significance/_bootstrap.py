@@ -1,0 +1,179 @@
+"""How far the components would move with other rows: the bootstrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from contrast_core._base import LinearContrast
+from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.linalg import principal_angles
+from contrast_core.significance._estimators import (
+    components_of,
+    fitted_on,
+    held,
+    quiet_contrast,
+)
+from contrast_core.significance._progress import Progress, with_progress
+from contrast_core.significance._units import TwoSamples, two_samples
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapStability:
+    """Stability of components under resampling; made by `bootstrap_stability`.
+
+    All are squared cosines, from 0 to 1. Unrelated directions give about 1/D for `matched` and
+    k/D for `retained` and the subspace.
+
+    Parameters
+    ----------
+    matched : ndarray of shape (B, k)
+        Of each component with its counterpart in each resample; the resample's components are
+        matched to ours one to one, as they may change places.
+    retained : ndarray of shape (B, k)
+        Share of each component that lies in the resample's subspace. High where `matched` is low:
+        the component is real, but turns within the subspace (nearly tied eigenvalues).
+    angles : ndarray of shape (B, k)
+        Principal angles between our subspace and the resample's, radians, descending.
+    n_groups, n_background_groups : int or None
+        Number of groups in each dataset; None where rows were drawn one by one.
+    """
+
+    matched: FloatArray
+    retained: FloatArray
+    angles: FloatArray
+    n_groups: int | None
+    n_background_groups: int | None
+
+    @property
+    def component_stability(self) -> FloatArray:
+        """Mean of `matched` over the resamples, shape (k,)."""
+        return np.asarray(self.matched.mean(axis=0))
+
+    @property
+    def component_retention(self) -> FloatArray:
+        """Mean of `retained` over the resamples, shape (k,)."""
+        return np.asarray(self.retained.mean(axis=0))
+
+    @property
+    def subspace_stability(self) -> float:
+        """Mean squared cosine of the principal angles, over angles and resamples."""
+        return float((np.cos(self.angles) ** 2).mean())
+
+
+def bootstrap_stability(
+    estimator: LinearContrast,
+    X: MatrixLike,
+    *,
+    background: MatrixLike,
+    groups: ArrayLike | None = None,
+    background_groups: ArrayLike | None = None,
+    n_resamples: int = 200,
+    random_state: int | np.random.Generator | None = None,
+    progress: Progress = False,
+) -> BootstrapStability:
+    r"""Would other rows give the same components? Resample rows, or groups, with replacement.
+
+    Foreground and background are resampled separately, and the components V* of each resample
+    compared with those of the data, V: per component (matched one to one, and the share
+    :math:`\|V^{*\top} v_j\|^2` that the resampled subspace keeps) and by principal angles.
+
+    Parameters
+    ----------
+    estimator : CPCA, CPCAStar, PCPCA or another `LinearContrast`
+        The method and number of components; it is cloned. An automatic strength is chosen once,
+        for the data as they are, and held. PCPCA is resampled as cPCA at ``alpha = gamma'``, which
+        has its components.
+    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+        Foreground and background rows, not moments.
+    groups, background_groups : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit that each row belongs to; groups are drawn as a whole. A
+        label that occurs in both datasets is one and the same donor, drawn for both at once.
+        Without groups every row is taken as independent: with rows that repeat, components look
+        far more stable than they are.
+    n_resamples : int, default=200
+        Number of bootstrap samples, B.
+    random_state : int, Generator or None, default=None
+        Seed of the resampling.
+    progress : bool or callable, default=False
+        Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+
+    Returns
+    -------
+    BootstrapStability
+
+    Raises
+    ------
+    ValueError
+        If the datasets do not fit together or one is constant, only one has groups, or
+        `n_resamples` is less than 1.
+    TypeError
+        If the estimator is not a linear contrastive method, or moments are given.
+
+    Notes
+    -----
+    Stability is not significance: a component of noise in few features, or one that a single group
+    dominates, can be stable. Groups are reduced to their moments once.
+
+    References
+    ----------
+    Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, Sec. 7.2 (eigenvectors of a
+    covariance). Contrast: see `CPCA`.
+
+    Examples
+    --------
+    >>> from contrast_core import CPCA, bootstrap_stability
+    >>> from contrast_core.datasets import make_four_groups
+    >>> data = make_four_groups(random_state=0)
+    >>> stability = bootstrap_stability(
+    ...     CPCA(2), data.foreground, background=data.background, n_resamples=20, random_state=0
+    ... )
+    >>> stability.component_stability.shape, stability.subspace_stability > 0.9
+    ((2,), True)
+    """
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples={n_resamples} is out of range; at least 1 is needed.")
+    samples = two_samples(X, background, groups, background_groups)
+    fitted = fitted_on(samples, estimator, X, background)
+    ours = components_of(fitted, samples)
+    again = held(fitted, len(ours))
+    rng = np.random.default_rng(random_state)
+    matched, retained, angles = [], [], []
+    with quiet_contrast():
+        for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):
+            times_x, times_y = _draw(samples, rng)
+            again.fit(
+                samples.foreground.moments(times_x), background=samples.background.moments(times_y)
+            )
+            theirs = again.components_
+            squared = (ours @ theirs.T) ** 2
+            matched.append(squared[linear_sum_assignment(squared, maximize=True)])
+            retained.append(squared.sum(axis=1))
+            angles.append(principal_angles(ours, theirs))
+    return BootstrapStability(
+        np.array(matched), np.array(retained), np.array(angles), *samples.n_groups()
+    )
+
+
+def _draw(
+    samples: TwoSamples, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """How often each unit is drawn; shared groups as often in both datasets."""
+    n_shared = len(samples.shared)
+    shared_times = _times(n_shared, rng)
+    times = []
+    for side, units in enumerate((samples.foreground, samples.background)):
+        drawn = np.empty(len(units), dtype=np.intp)
+        drawn[samples.shared[:, side]] = shared_times
+        alone = samples.only(side)
+        drawn[alone] = _times(len(alone), rng)
+        times.append(drawn)
+    return times[0], times[1]
+
+
+def _times(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """How often each of n units comes up in n draws."""
+    return np.bincount(rng.integers(max(n, 1), size=n), minlength=n)

@@ -1,0 +1,90 @@
+"""Estimators as resampling needs them: strength held, number of components free."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sklearn.base import clone
+
+from contrast_core._base import LinearContrast
+from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
+from contrast_core.significance._units import TwoSamples
+from contrast_core.spectral import CPCA
+
+_EIGENVALUES = ("contrastive_eigenvalues_", "generalized_eigenvalues_")
+
+
+def fitted_on(
+    samples: TwoSamples, estimator: LinearContrast, X: MatrixLike, background: MatrixLike
+) -> LinearContrast:
+    """A clone of the estimator, fitted to all of the data.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not a linear one that contrasts by second moments.
+    """
+    if not isinstance(estimator, LinearContrast):
+        raise TypeError(
+            f"estimator is {type(estimator).__name__}; expected a linear contrastive method such "
+            "as CPCA(), CPCAStar() or PCPCA()."
+        )
+    fitted: LinearContrast = clone(estimator)
+    # Whether later components are worth anything is what the caller asks.
+    with quiet_contrast(".*negative contrast"):
+        if samples.basis is None:
+            return fitted.fit(samples.foreground.moments(), background=samples.background.moments())
+        return fitted.fit(X, background=background)
+
+
+def held(fitted: LinearContrast, n_components: int) -> LinearContrast:
+    """The same method with the strength of the fit as a number; PCPCA as cPCA.
+
+    PCPCA's components are those of cPCA at ``alpha = gamma'``, but its noise variance need not
+    exist at that strength for every resample.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no contrast strength that could be held.
+    """
+    if hasattr(fitted, "gamma_"):
+        return CPCA(n_components, alpha=float(fitted.gamma_))
+    for name in ("alpha", "beta"):
+        if hasattr(fitted, f"{name}_"):
+            strength = {name: getattr(fitted, f"{name}_")}
+            other: LinearContrast = clone(fitted).set_params(n_components=n_components, **strength)
+            return other
+    raise TypeError(f"{type(fitted).__name__} has no fitted alpha_, beta_ or gamma_ to hold.")
+
+
+def leading_eigenvalue(fitted: LinearContrast) -> float:
+    """Largest eigenvalue of the method's own problem.
+
+    Raises
+    ------
+    TypeError
+        If the estimator does not report its eigenvalues.
+    """
+    for name in _EIGENVALUES:
+        if hasattr(fitted, name):
+            return float(getattr(fitted, name)[0])
+    raise TypeError(
+        f"{type(fitted).__name__} reports no eigenvalues; expected one of {_EIGENVALUES}."
+    )
+
+
+def components_of(fitted: LinearContrast, samples: TwoSamples) -> FloatArray:
+    """Components in the coordinates of the units, shape (k, D or r)."""
+    components = fitted.components_
+    return components if samples.basis is None else components @ samples.basis.T
+
+
+@contextmanager
+def quiet_contrast(message: str = "") -> Iterator[None]:
+    """What is worth a warning about the data is to be expected of resamples."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message, ContrastWarning)
+        yield

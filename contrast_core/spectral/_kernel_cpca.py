@@ -1,0 +1,429 @@
+"""Contrastive PCA in the feature space of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse import issparse, vstack
+from sklearn.base import clone
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from contrast_core._base import BackgroundMixin, Embedding, paired_rows
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_alpha,
+    check_n_components,
+    feature_names_of,
+)
+from contrast_core.linalg import fix_signs
+from contrast_core.moments import SecondMoments
+from contrast_core.spectral._cpca import CPCA
+
+Kernel: TypeAlias = (
+    Literal[
+        "additive_chi2",
+        "chi2",
+        "cosine",
+        "laplacian",
+        "linear",
+        "poly",
+        "polynomial",
+        "precomputed",
+        "rbf",
+        "sigmoid",
+    ]
+    | Callable[..., float]
+)
+
+_INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is no rounding
+_BATCH_ELEMENTS = 2**22  # of a kernel between new rows and those of the fit: 32 MB
+
+
+class KernelCPCA(BackgroundMixin, Embedding):
+    r"""Kernel contrastive PCA: contrastive PCA of the rows mapped by a kernel's features.
+
+    With :math:`\phi` the feature map of the kernel, the components are the top-k eigenvectors of
+
+    .. math:: C(\alpha) = C_{\phi(X)} - \alpha\, C_{\phi(Y)} ,
+
+    each covariance about its own dataset's mean in feature space and divided by its own number of
+    rows. The kernel matrix of all N = n + m rows, centred block by block accordingly, is
+    factorised once, :math:`K = L L^\top`; the rows of L are the mapped rows in an orthonormal
+    basis of their span, where :math:`L^\top B L` with
+    :math:`B = \operatorname{diag}(1/n, \dots, -\alpha/m, \dots)` is the contrast of two ordinary
+    covariances. Every contrast strength is solved there.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, k, from 1 to the rank of the centred kernel (at most N - 2).
+    alpha : "auto" or float from 0 to inf, default="auto"
+        Contrast strength. "auto" is the rule of `CPCA`, applied in feature space. It finds the
+        groups as well as the best strength does where one linear contrast in feature space shows
+        them against variation of a similar size (radial kernels that are not too narrow), and
+        stays too weak where unwanted variation dominates the kernel (polynomials of data with
+        large shared variance): look at several strengths, see Examples.
+    kernel : str or callable, default="rbf"
+        A kernel of `sklearn.metrics.pairwise.pairwise_kernels`; a callable of two rows that
+        returns a number; or "precomputed": `X` and `background` are then the kernel's rows between
+        the foreground or background and all N rows, foreground first, and `transform` takes the
+        rows between new samples and those N.
+    kernel_gamma : float, optional
+        Coefficient of the rbf, laplacian, polynomial, sigmoid and chi2 kernels; by default
+        scikit-learn's, 1 / n_features (1 for chi2), which suits standardised features.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+
+    Attributes
+    ----------
+    dual_coef_ : ndarray of shape (k, N)
+        Each component as a combination of the mapped rows, of unit length in feature space:
+        ``a @ K @ a == 1`` with the centred K.
+    X_fit_ : ndarray or CSR matrix of shape (N, n_features), or None
+        The rows of the fit, foreground first; None with a precomputed kernel.
+    alpha_ : float
+        The contrast strength used.
+    contrastive_eigenvalues_ : ndarray of shape (k,)
+        Eigenvalues of the contrast, descending.
+    foreground_variance_, background_variance_ : ndarray of shape (k,)
+        Variance of foreground and background along each component.
+    foreground_moments_, background_moments_ : SecondMoments
+        Of the mapped rows, in the coordinates of L; `at` and `contrast_path` work from them.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where the data had them.
+
+    Raises
+    ------
+    ValueError
+        On `fit`: if the kernel is not positive semi-definite on these rows (some sigmoid kernels;
+        the message gives the most negative eigenvalue), not symmetric or not finite, or the data
+        do not fit together.
+
+    Warns
+    -----
+    ContrastWarning
+        If components have negative contrast, or the two total variances in feature space differ by
+        orders of magnitude.
+
+    See Also
+    --------
+    CPCA : The linear method; the same as the linear kernel for components of positive contrast.
+    contrast_core.contrast_path : A grid of contrasts and its representatives.
+
+    Notes
+    -----
+    Time grows with N cubed, memory with N squared. There are no pre-images: rows cannot be
+    reconstructed, and the method does not denoise. The appendix of the paper prints K_YX in the
+    K_XY line and K_X in the K_Y line of the centring: misprints. Its matrix :math:`B K` is not
+    symmetric; :math:`L^\top B L` has the same non-zero eigenvalues. The sign of a component is
+    that which makes the largest entry of ``dual_coef_ @ X_fit_`` positive (of ``dual_coef_`` if
+    the kernel is precomputed): with the linear kernel the sign rule of `CPCA`.
+
+    References
+    ----------
+    Abid, Zhang, Bagaria and Zou, "Contrastive principal component analysis", arXiv:1709.06716,
+    Sec. 5 (equation 5) and Appendix E.
+
+    Examples
+    --------
+    >>> from contrast_core import KernelCPCA, contrast_path
+    >>> from contrast_core.datasets import load_mouse_protein
+    >>> mice = load_mouse_protein()
+    >>> kernel = KernelCPCA().fit(mice.foreground, background=mice.background)
+    >>> kernel.transform(mice.foreground).shape
+    (270, 2)
+
+    A whole path, and views at its representatives, from the one factorisation:
+
+    >>> mapped = kernel.foreground_moments_, kernel.background_moments_
+    >>> path = contrast_path(mapped[0], background=mapped[1], alphas=[0, 1, 10, 100])
+    >>> views = [kernel.at(alpha) for alpha in path.representative_alphas]
+    >>> len(views)
+    3
+    """
+
+    dual_coef_: FloatArray
+    X_fit_: Any
+    alpha_: float
+    contrastive_eigenvalues_: FloatArray
+    foreground_variance_: FloatArray
+    background_variance_: FloatArray
+    foreground_moments_: SecondMoments
+    background_moments_: SecondMoments
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        alpha: float | Literal["auto"] = "auto",
+        kernel: Kernel = "rbf",
+        kernel_gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.kernel = kernel
+        self.kernel_gamma = kernel_gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+
+    def fit(self, X: MatrixLike, y: object = None, *, background: MatrixLike) -> Self:
+        """Fit from foreground and background rows.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Foreground.
+        y : ignored
+        background : the same kinds, of shape (m, n_features)
+            Background, with the same features in the same order.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            If the features differ, a dataset has fewer than two rows or is not finite, the kernel
+            is indefinite, or a parameter is out of range.
+        TypeError
+            If moments are given (a kernel needs rows), or a parameter has the wrong type.
+        """
+        _check_alpha(self.alpha)
+        foreground, contrast_with = paired_rows(X, background)
+        rows = _stack(foreground, contrast_with)
+        n = foreground.shape[0]
+        kernel = self._kernel(rows, rows)
+        _check_kernel(kernel)
+        factor = _factorise(_centre_by_dataset(kernel, n), n, kernel[:n].mean(axis=0))
+        return self._solve(
+            SecondMoments.from_data(factor.coordinates[:n]),
+            SecondMoments.from_data(factor.coordinates[n:]),
+            factor,
+            feature_names_of(X),
+            X_fit_=None if self.kernel == "precomputed" else rows,
+            n_features_in_=rows.shape[1],
+        )
+
+    def at(self, alpha: float | Literal["auto"]) -> Self:
+        """The same method at another contrast, from the same factorisation of the kernel.
+
+        Parameters
+        ----------
+        alpha : "auto" or float from 0 to inf
+            Contrast strength.
+
+        Returns
+        -------
+        KernelCPCA
+            A new, fitted estimator; this one does not change.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `alpha` is out of range or not a number.
+        """
+        check_is_fitted(self)
+        _check_alpha(alpha)
+        other: Self = clone(self).set_params(alpha=alpha)
+        names = getattr(self, "feature_names_in_", None)
+        return other._solve(
+            self.foreground_moments_,
+            self.background_moments_,
+            self._factor,
+            None if names is None else tuple(names),
+            X_fit_=self.X_fit_,
+            n_features_in_=self.n_features_in_,
+        )
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Scores of rows on the components.
+
+        Every row is centred by the foreground mean in feature space, so that foreground and
+        background can share a plot.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (l, n_features)
+            Rows from anywhere; with a precomputed kernel, its rows between them and those of the
+            fit.
+
+        Returns
+        -------
+        ndarray of shape (l, n_components)
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        rows = self._check_rows(X)
+        rows = rows.astype(np.float64, copy=False)
+        step = max(1, _BATCH_ELEMENTS // self.dual_coef_.shape[1])
+        scores = [
+            self._kernel(rows[batch], self.X_fit_) @ self.dual_coef_.T
+            for batch in gen_batches(rows.shape[0], step)
+        ]
+        return np.asarray(np.vstack(scores) - self._factor.foreground_mean @ self.dual_coef_.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.dual_coef_)
+
+    def _kernel(self, rows: Any, others: Any) -> FloatArray:
+        if self.kernel == "precomputed":
+            return np.asarray(rows.toarray() if issparse(rows) else rows)
+        from sklearn.metrics.pairwise import pairwise_kernels
+
+        if callable(self.kernel):
+            params = dict(self.kernel_params or {})
+        else:
+            params = {"degree": self.degree, "coef0": self.coef0}
+            if self.kernel_gamma is not None:  # chi2_kernel refuses None
+                params["gamma"] = self.kernel_gamma
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite kernel is refused by name
+            kernel = pairwise_kernels(
+                rows, others, metric=self.kernel, filter_params=True, **params
+            )
+        return np.asarray(kernel, dtype=np.float64)
+
+    def _solve(
+        self,
+        foreground: SecondMoments,
+        background: SecondMoments,
+        factor: KernelFactor,
+        feature_names: tuple[str, ...] | None,
+        **attributes: Any,
+    ) -> Self:
+        """Contrastive PCA in the coordinates of L, and its components as dual coefficients."""
+        k = check_n_components(self.n_components, foreground.n_features)
+        linear = CPCA(k, alpha=self.alpha).fit(foreground, background=background)
+        dual = factor.dual(linear.components_)
+        rows = attributes["X_fit_"]
+        loadings = dual if rows is None else np.asarray((rows.T @ dual.T).T)
+        flipped = (fix_signs(loadings) * loadings).sum(axis=1) < 0
+        return self._set_fitted(
+            feature_names,
+            dual_coef_=np.where(flipped[:, None], -dual, dual),
+            alpha_=linear.alpha_,
+            contrastive_eigenvalues_=linear.contrastive_eigenvalues_,
+            foreground_variance_=linear.foreground_variance_,
+            background_variance_=linear.background_variance_,
+            foreground_moments_=foreground,
+            background_moments_=background,
+            _factor=factor,
+            **attributes,
+        )
+
+
+class KernelFactor(NamedTuple):
+    """Truncated eigendecomposition of the centred kernel, :math:`K = U S U^T = L L^T`."""
+
+    vectors: FloatArray  # U, (N, r)
+    scales: FloatArray  # square roots of the eigenvalues, (r,)
+    foreground_mean: FloatArray  # mean kernel row of the foreground, not centred, (N,)
+
+    @property
+    def coordinates(self) -> FloatArray:
+        """L, the mapped and centred rows in an orthonormal basis of their span, (N, r)."""
+        return np.asarray(self.vectors * self.scales)
+
+    def dual(self, components: FloatArray) -> FloatArray:
+        """Coefficients of components (k, r) on the N mapped rows: the pseudo-inverse of L^T."""
+        return np.asarray((components / self.scales) @ self.vectors.T)
+
+
+def _stack(foreground: Any, background: Any) -> Any:
+    """All rows in double precision, foreground first; CSR if either is sparse."""
+    if issparse(foreground) or issparse(background):
+        return vstack([foreground, background], format="csr", dtype=np.float64)
+    return np.vstack([foreground, background]).astype(np.float64, copy=False)
+
+
+def _check_alpha(alpha: object) -> None:
+    """Find a bad contrast before the kernel is worked out."""
+    if alpha == "auto":
+        return
+    if isinstance(alpha, str):
+        raise ValueError(
+            f"alpha={alpha!r} is unknown to kernel cPCA; expected 'auto' or a number from 0 to inf."
+        )
+    check_alpha(alpha)
+
+
+def _check_kernel(kernel: FloatArray) -> None:
+    if kernel.shape[0] != kernel.shape[1]:
+        raise ValueError(
+            f"the precomputed kernel has {kernel.shape[0]} rows (X and background together) and "
+            f"{kernel.shape[1]} columns; it needs a column for each row, foreground first."
+        )
+    if not np.isfinite(kernel).all():
+        raise ValueError(
+            "the kernel has values that are NaN or infinite; scale the data, or use a smaller "
+            "degree or kernel_gamma."
+        )
+    asymmetry = float(np.abs(kernel - kernel.T).max())
+    if asymmetry > _INDEFINITE * float(np.abs(kernel).max()):
+        raise ValueError(
+            f"the kernel is not symmetric (largest difference {asymmetry:.3g}); k(a, b) must equal "
+            "k(b, a)."
+        )
+
+
+def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
+    """Centre the mapped rows of each dataset by its own mean: K - 1K - K1 + 1K1 in each block."""
+    centred = kernel.copy()
+    for part in (slice(None, n), slice(n, None)):
+        centred[part] -= centred[part].mean(axis=0)
+    for part in (slice(None, n), slice(n, None)):
+        centred[:, part] -= centred[:, part].mean(axis=1, keepdims=True)
+    return (centred + centred.T) / 2
+
+
+def _factorise(centred: FloatArray, n: int, foreground_mean: FloatArray) -> KernelFactor:
+    """Eigenpairs of the centred kernel above rounding.
+
+    It has at least two null directions, the sums over each dataset. Eigenvalues up to ``N * eps``
+    of the largest, or twice the size of the most negative one, are rounding.
+
+    Raises
+    ------
+    ValueError
+        If an eigenvalue is negative beyond rounding, or all are zero.
+    """
+    values, vectors = scipy.linalg.eigh(centred, driver="evd", overwrite_a=True, check_finite=False)
+    largest, smallest = float(values[-1]), float(values[0])
+    if smallest < -_INDEFINITE * max(largest, 0.0):
+        raise ValueError(
+            f"the kernel is indefinite on these data: the centred kernel has the eigenvalue "
+            f"{smallest:.3g} beside the largest {largest:.3g}. A covariance in feature space needs "
+            "a positive semi-definite kernel: use another one, or other parameters (a sigmoid is "
+            "indefinite for many)."
+        )
+    rounding = max(len(values) * np.finfo(np.float64).eps * largest, -2 * smallest)
+    kept = values > rounding
+    if largest <= len(values) * np.finfo(np.float64).eps * float(np.abs(foreground_mean).max()):
+        raise ValueError(
+            "the kernel does not tell the rows of a dataset apart: after centring it is zero. Are "
+            "all rows equal, or is kernel_gamma far too small?"
+        )
+    vectors = vectors[:, kept]
+    # Coefficients divide by small scales: the sums over each dataset must vanish to rounding still.
+    for part in (slice(None, n), slice(n, None)):
+        vectors[part] -= vectors[part].mean(axis=0)
+    return KernelFactor(vectors, np.sqrt(values[kept]), foreground_mean)

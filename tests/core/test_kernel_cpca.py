@@ -1,0 +1,328 @@
+"""Kernel cPCA: contrastive PCA of the rows mapped by a kernel's features."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.decomposition import PCA, KernelPCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from contrast_core import CPCA, ContrastWarning, KernelCPCA, SecondMoments, contrast_path
+
+SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
+
+
+def planted(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Foreground, background and new rows, none of them centred."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.linspace(3, 1, d) + 1.0
+    Y = rng.normal(size=(m, d)) * np.linspace(1, 2, d) - 2.0
+    return X, Y, rng.normal(size=(20, d))
+
+
+def square_features(Z: np.ndarray) -> np.ndarray:
+    """The feature map of ``(x . y + 1) ** 2``."""
+    i, j = np.triu_indices(Z.shape[1], 1)
+    return np.hstack([Z**2, np.sqrt(2) * Z[:, i] * Z[:, j], np.sqrt(2) * Z, np.ones((len(Z), 1))])
+
+
+def crossed_groups(seed: int, distance: float = 4.0, noise: float = 3.0) -> tuple[Any, Any, Any]:
+    """Two groups, each on both sides of zero along its own axis, under noise in eight others."""
+    rng = np.random.default_rng(seed)
+    n = 300
+    labels = np.arange(n) % 2
+    X, Y = noise * rng.normal(size=(2, n, 10))
+    X[:, :2] = 0.4 * rng.normal(size=(n, 2))
+    X[np.arange(n), labels] += distance * rng.choice([-1, 1], n)
+    Y[:, :2] = rng.normal(size=(n, 2))
+    return X, Y, labels
+
+
+def separability(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Accuracy of a linear separation of the scores."""
+    return float(LinearDiscriminantAnalysis().fit(scores, labels).score(scores, labels))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, "auto"])
+def test_the_linear_kernel_is_cpca(alpha: Any) -> None:
+    X, Y, new = planted()
+    kernel = KernelCPCA(alpha=alpha, kernel="linear").fit(X, background=Y)
+    linear = CPCA(alpha=alpha).fit(X, background=Y)
+    assert (linear.contrastive_eigenvalues_ > 0).all()
+    assert kernel.alpha_ == pytest.approx(linear.alpha_, rel=1e-9)
+    for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):
+        np.testing.assert_allclose(getattr(kernel, name), getattr(linear, name), rtol=1e-9)
+    # In feature space the components are the same vectors, signs included.
+    np.testing.assert_allclose(kernel.dual_coef_ @ kernel.X_fit_, linear.components_, atol=1e-9)
+    for rows in (X, Y, new):
+        np.testing.assert_allclose(kernel.transform(rows), linear.transform(rows), atol=1e-9)
+
+
+def test_more_features_than_rows() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 60)) * np.linspace(3, 1, 60), rng.normal(size=(15, 60))
+    kernel = KernelCPCA(alpha=2.0, kernel="linear").fit(X, background=Y)
+    linear = CPCA(alpha=2.0).fit(X, background=Y)
+    assert kernel.foreground_moments_.n_features == 33  # 35 rows about two means
+    np.testing.assert_allclose(kernel.transform(Y), linear.transform(Y), atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 10.0])
+def test_a_polynomial_kernel_is_cpca_of_its_features(alpha: float) -> None:
+    X, Y, new = planted()
+    kernel = KernelCPCA(3, alpha=alpha, **SQUARES).fit(X, background=Y)
+    linear = CPCA(3, alpha=alpha).fit(square_features(X), background=square_features(Y))
+    np.testing.assert_allclose(
+        kernel.contrastive_eigenvalues_, linear.contrastive_eigenvalues_, rtol=1e-9
+    )
+    for rows in (X, Y, new):
+        ours, theirs = kernel.transform(rows), linear.transform(square_features(rows))
+        np.testing.assert_allclose(
+            ours * np.sign((ours * theirs).sum(axis=0)), theirs, atol=1e-7 * np.abs(theirs).max()
+        )
+
+
+def test_without_contrast_it_is_kernel_pca_of_the_foreground() -> None:
+    X, Y, new = planted()
+    ours = KernelCPCA(alpha=0.0, kernel_gamma=0.1).fit(X, background=Y)
+    theirs = KernelPCA(2, kernel="rbf", gamma=0.1).fit(X)
+    np.testing.assert_allclose(ours.contrastive_eigenvalues_, theirs.eigenvalues_ / len(X))
+    np.testing.assert_allclose(np.abs(ours.transform(new)), np.abs(theirs.transform(new)))
+
+
+def test_scores_have_the_reported_mean_and_variances() -> None:
+    X, Y, _ = planted()
+    fitted = KernelCPCA(3, alpha=1.5, kernel_gamma=0.05).fit(X, background=Y)
+    x, y = fitted.transform(X), fitted.transform(Y)
+    np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-10)
+    np.testing.assert_allclose(x.var(axis=0), fitted.foreground_variance_)
+    np.testing.assert_allclose(y.var(axis=0), fitted.background_variance_)
+    np.testing.assert_allclose(
+        x.var(axis=0) - 1.5 * y.var(axis=0), fitted.contrastive_eigenvalues_, atol=1e-12
+    )
+
+
+def test_components_have_unit_length_in_feature_space() -> None:
+    X, Y, _ = planted()
+    fitted = KernelCPCA(3, alpha=1.0, kernel_gamma=0.05).fit(X, background=Y)
+    Z = np.vstack([X, Y])
+    # The coefficients sum to zero over each dataset, so the kernel need not be centred.
+    gram = fitted.dual_coef_ @ rbf_kernel(Z, gamma=0.05) @ fitted.dual_coef_.T
+    np.testing.assert_allclose(gram, np.eye(3), atol=1e-8)
+    np.testing.assert_allclose(fitted.dual_coef_[:, :60].sum(axis=1), 0, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*negative contrast")  # of cPCA, at high alpha
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_only_kernel_cpca_separates_groups_that_differ_in_squares(seed: int) -> None:
+    """Abid et al., Example 2 (Fig. 8 and 9)."""
+    X, Y, labels = crossed_groups(seed)
+    kernel_pca = KernelPCA(2, kernel="poly", degree=2, gamma=1, coef0=1).fit_transform(X)
+    assert separability(PCA(2).fit_transform(X), labels) < 0.6
+    for alpha in (1.0, 50.0, "auto"):
+        scores = CPCA(alpha=alpha).fit_transform(X, background=Y)
+        assert separability(scores, labels) < 0.6
+    assert separability(kernel_pca, labels) < 0.7
+    scores = KernelCPCA(alpha=50.0, **SQUARES).fit_transform(X, background=Y)
+    assert separability(scores, labels) > 0.99
+
+
+def test_the_automatic_contrast_separates_them_under_a_little_less_noise() -> None:
+    X, Y, labels = crossed_groups(1, noise=2.5)
+    scores = KernelCPCA(**SQUARES).fit_transform(X, background=Y)
+    assert separability(scores, labels) > 0.99
+
+
+def test_other_contrasts_and_the_path_reuse_the_factorisation() -> None:
+    X, Y, new = planted(15, 12)
+    calls = []
+
+    def counting(a: np.ndarray, b: np.ndarray, scale: float) -> float:
+        calls.append(1)
+        return float(np.exp(-scale * ((a - b) ** 2).sum()))
+
+    def make(alpha: Any) -> KernelCPCA:
+        return KernelCPCA(alpha=alpha, kernel=counting, kernel_params={"scale": 0.1})
+
+    fitted = make(0.5).fit(X, background=Y)
+    n_calls = len(calls)
+    path = contrast_path(
+        fitted.foreground_moments_, background=fitted.background_moments_, alphas=[0.0, 1.0, 3.0]
+    )
+    others = [fitted.at(alpha) for alpha in path.alphas]
+    assert len(calls) == n_calls
+    assert fitted.alpha_ == 0.5
+    for other, eigenvalues in zip(others, path.eigenvalues, strict=True):
+        again = make(other.alpha_).fit(X, background=Y)
+        np.testing.assert_array_equal(other.transform(new), again.transform(new))
+        np.testing.assert_allclose(other.contrastive_eigenvalues_, eigenvalues)
+    named = KernelCPCA(kernel="rbf", kernel_gamma=0.1, alpha=0.5).fit(X, background=Y)
+    np.testing.assert_allclose(fitted.transform(new), named.transform(new), atol=1e-10)
+
+
+def test_infinite_contrast_leaves_no_background_variance() -> None:
+    X, Y, _ = planted()
+    fitted = KernelCPCA(alpha=np.inf, kernel_gamma=0.1).fit(X, background=Y)
+    assert fitted.transform(Y).var(axis=0).max() < 1e-8 * fitted.transform(X).var(axis=0).min()
+
+
+KERNELS = ["additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf"]
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_of_scikit_learn(kernel: Any) -> None:
+    X, Y, new = (np.abs(part) for part in planted())
+    fitted = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
+    assert fitted.transform(new).shape == (20, 2)
+    np.testing.assert_allclose(fitted.transform(X).mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(
+        fitted.transform(X).var(axis=0), fitted.foreground_variance_, rtol=1e-6
+    )
+
+
+def test_a_precomputed_kernel() -> None:
+    X, Y, new = planted()
+    Z = np.vstack([X, Y])
+    named = KernelCPCA(alpha=1.0, kernel_gamma=0.1).fit(X, background=Y)
+    given = KernelCPCA(alpha=1.0, kernel="precomputed").fit(
+        rbf_kernel(X, Z, gamma=0.1), background=rbf_kernel(Y, Z, gamma=0.1)
+    )
+    ours, theirs = given.transform(rbf_kernel(new, Z, gamma=0.1)), named.transform(new)
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-9)
+    with pytest.raises(ValueError, match=r"has 110 rows .* and 60 columns"):
+        KernelCPCA(kernel="precomputed").fit(rbf_kernel(X, X), background=rbf_kernel(Y, X))
+
+
+def test_what_is_no_kernel_is_refused() -> None:
+    X, Y, _ = planted()
+
+    def fit(**parameters: Any) -> None:
+        KernelCPCA(alpha=1.0, **parameters).fit(X, background=Y)
+
+    with pytest.raises(ValueError, match=r"indefinite .* eigenvalue -\d.* beside the largest"):
+        fit(kernel="sigmoid", kernel_gamma=1.0)
+    with pytest.raises(ValueError, match="not symmetric"):
+        KernelCPCA(kernel="precomputed").fit(np.eye(4)[:2] + 0.1, background=np.eye(4)[[3, 2]])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        fit(kernel="poly", degree=1000, kernel_gamma=1.0)
+    with pytest.raises(ValueError, match="does not tell the rows of a dataset apart"):
+        fit(kernel=lambda a, b: 1.0)
+
+
+def test_a_sigmoid_kernel_that_is_definite_on_the_data_is_taken() -> None:
+    X, Y, new = planted()
+    # Small arguments: tanh is nearly linear. Odd powers with alternating signs make it indefinite
+    # in general.
+    fitted = KernelCPCA(alpha=1.0, kernel="sigmoid", kernel_gamma=1e-6, coef0=0.0)
+    linear = CPCA(alpha=1.0).fit(X, background=Y).transform(new)
+    np.testing.assert_allclose(fitted.fit(X, background=Y).transform(new) * 1e3, linear, rtol=1e-4)
+
+
+def test_parameters_are_checked_before_the_kernel_is_worked_out() -> None:
+    X, Y, _ = planted()
+
+    def never(a: np.ndarray, b: np.ndarray) -> float:
+        raise AssertionError
+
+    for alpha, error, message in [
+        ("denoise", ValueError, "alpha='denoise' is unknown to kernel cPCA"),
+        (-1.0, ValueError, "alpha=-1 is out of range"),
+        (None, TypeError, "alpha must be a number"),
+    ]:
+        estimator = KernelCPCA(alpha=alpha, kernel=never)  # type: ignore[arg-type]
+        with pytest.raises(error, match=message):
+            estimator.fit(X, background=Y)
+        assert not [name for name in vars(estimator) if name.endswith("_")]
+    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
+    with pytest.raises(ValueError, match="alpha=-2 is out of range"):
+        fitted.at(-2.0)
+    with pytest.raises(ValueError, match="n_components=109 is out of range"):
+        KernelCPCA(109, alpha=1.0).fit(X, background=Y)
+
+
+def test_bad_data_is_refused() -> None:
+    X, Y, _ = planted()
+    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
+    bad = X.copy()
+    bad[0, 1] = np.nan
+    with pytest.raises(ValueError, match="background=None was given"):
+        KernelCPCA().fit(X, background=None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="background has 5 features but X has 6"):
+        KernelCPCA().fit(X, background=Y[:, :5])
+    with pytest.raises(ValueError, match="NaN first met in feature 1"):
+        KernelCPCA().fit(bad, background=Y)
+    with pytest.raises(ValueError, match="NaN first met in feature 1"):
+        fitted.transform(bad)
+    with pytest.raises(ValueError, match=r"5 features, .* expecting 6"):
+        fitted.transform(X[:, :5])
+    x = SecondMoments.from_data(X)
+    with pytest.raises(TypeError, match="X is SecondMoments, but rows are needed"):
+        KernelCPCA().fit(x, background=x)
+
+
+def test_components_of_negative_contrast_are_named() -> None:
+    X, Y, _ = planted()
+    with pytest.warns(ContrastWarning, match="negative contrast"):
+        KernelCPCA(5, alpha=30.0, kernel="linear").fit(X, background=Y)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
+def test_sparse_rows(kernel: Any) -> None:
+    X, Y, new = (np.where(np.abs(part) < 1, 0.0, part) for part in planted())
+    dense = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
+    mixed = KernelCPCA(alpha=1.0, kernel=kernel).fit(sp.csc_array(X), background=Y)
+    for rows in (new, sp.csr_matrix(new)):
+        np.testing.assert_allclose(mixed.transform(rows), dense.transform(new), atol=1e-8)
+
+
+def test_integers_and_single_precision_are_computed_in_double() -> None:
+    X, Y, _ = (np.round(4 * part) for part in planted())
+    double = KernelCPCA(alpha=1.0).fit(X, background=Y).transform(X)
+    for dtype in (np.int32, np.float32):
+        x, y = X.astype(dtype), Y.astype(dtype)
+        np.testing.assert_array_equal(
+            KernelCPCA(alpha=1.0).fit(x, background=y).transform(x), double
+        )
+
+
+def test_the_scikit_learn_contract() -> None:
+    X, Y, new = planted()
+    frame, other = (pd.DataFrame(part, columns=list("abcdef")) for part in (X, Y))
+    fitted = KernelCPCA(alpha=1.0).fit(frame, background=other)
+    assert list(fitted.feature_names_in_) == list("abcdef")
+    assert fitted.n_features_in_ == 6
+    assert list(fitted.get_feature_names_out()) == ["kernelcpca0", "kernelcpca1"]
+    assert list(fitted.at(2.0).feature_names_in_) == list("abcdef")
+    np.testing.assert_array_equal(
+        KernelCPCA(alpha=1.0).fit_transform(frame, background=other), fitted.transform(frame)
+    )
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copy.transform(frame), fitted.transform(frame))
+    assert not hasattr(clone(fitted), "dual_coef_")
+    assert not hasattr(fitted, "inverse_transform")  # there are no pre-images
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(
+            StandardScaler(), KernelCPCA(alpha=1.0), transform_input=["background"]
+        ).fit(X, background=Y)
+    scaler = StandardScaler().fit(X)
+    by_hand = KernelCPCA(alpha=1.0).fit(scaler.transform(X), background=scaler.transform(Y))
+    np.testing.assert_allclose(pipeline.transform(new), by_hand.transform(scaler.transform(new)))
+
+
+def test_new_rows_are_taken_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, new = planted()
+    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
+    whole = fitted.transform(new)
+    monkeypatch.setattr("contrast_core.spectral._kernel_cpca._BATCH_ELEMENTS", 7 * 110)
+    np.testing.assert_allclose(fitted.transform(new), whole, atol=1e-13)
