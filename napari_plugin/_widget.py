@@ -43,7 +43,8 @@ class ContrastiveDenoising(Container[Widget]):
 
     def __init__(self, napari_viewer: napari.Viewer) -> None:
         self._viewer = napari_viewer
-        self._worker: Any = None
+        self._n_runs = 0
+        self._running: _Run | None = None
         self.foreground = ComboBox(
             label="Foreground",
             choices=self._image_layers,
@@ -70,13 +71,13 @@ class ContrastiveDenoising(Container[Widget]):
             value=1.0,
             min=0.0,
             max=1e9,
-            step=0.5,
+            step=None,
             enabled=False,
             tooltip="Contrast: 0 is ordinary PCA; the larger, the more background is removed",
         )
         self.run = PushButton(text="Run")
         self.cancel = PushButton(text="Cancel", enabled=False)
-        self.progress = ProgressBar(visible=False, min=0, max=1)
+        self.progress = ProgressBar(value=0, min=0, max=1, visible=False)
         self.status = Label(value="")
         contrast = Container[Widget](
             widgets=[self.automatic, self.alpha], layout="horizontal", labels=False, label="Alpha"
@@ -91,6 +92,7 @@ class ContrastiveDenoising(Container[Widget]):
             row.margins = (0, 0, 0, 0)
         super().__init__(widgets=[choices, buttons, self.progress, self.status], labels=False)
         self.status.native.setWordWrap(True)
+        self.alpha.native.setDecimals(4)  # a background of strong variance makes alpha small
         self.automatic.changed.connect(
             lambda automatic: setattr(self.alpha, "enabled", not automatic)
         )
@@ -100,6 +102,15 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _image_layers(self, _widget: object) -> list[Image]:
         return [layer for layer in self._viewer.layers if isinstance(layer, Image)]
+
+    def reset_choices(self, *_: Any) -> None:
+        """Offer the layers that there are now; napari calls this whenever they change."""
+        boxes = (self.foreground, self.background)
+        chosen = [box.value for box in boxes]
+        super().reset_choices()
+        for box, layer in zip(boxes, chosen, strict=True):
+            if layer in box.choices:  # under a new name, perhaps, by which magicgui loses it
+                box.value = layer
 
     def _start(self) -> None:
         """Check the choices and start a worker; refused choices change nothing."""
@@ -113,53 +124,71 @@ class ContrastiveDenoising(Container[Widget]):
         except InputError as error:
             show_warning(str(error))
             return
+        steps = model.steps(source.foreground, source.background)
+        worker = create_worker(_work, steps)
+        # Signals that are still queued when a run is cancelled must find that it is over; and a
+        # worker lives on after its run, so its slots hold a number, not the stacks.
+        self._n_runs += 1
+        number = self._n_runs
+        worker.yielded.connect(partial(self._on_progress, number))
+        worker.returned.connect(partial(self._on_returned, number))
+        worker.errored.connect(partial(self._on_errored, number))
+        worker.finished.connect(partial(self._on_finished, number))
+        worker.aborted.connect(steps.close)
+        dock = self.native.parent()
+        if dock is not None:  # closing the dock only takes the widget out of it
+            dock.destroyed.connect(worker.quit)
+        self._running = _Run(number, worker, source, model)
         self._set_busy(True)
         self.status.value = "Starting"
-        worker = create_worker(_work, model.steps(source.foreground, source.background))
-        worker.yielded.connect(partial(self._on_progress, worker))
-        worker.returned.connect(partial(self._on_returned, worker, source, model))
-        worker.errored.connect(partial(self._on_errored, worker))
-        worker.finished.connect(partial(self._on_finished, worker))
-        self._worker = worker
         worker.start()
 
-    def _on_progress(self, worker: object, progress: Progress) -> None:
-        if worker is self._worker:
+    def _current(self, number: int) -> _Run | None:
+        run = self._running
+        return run if run is not None and run.number == number else None
+
+    def _on_progress(self, number: int, progress: Progress) -> None:
+        if self._current(number):
             self.progress.max = progress.total
             self.progress.value = progress.done
             self.status.value = progress.next
 
-    def _on_returned(
-        self, worker: object, source: Source, model: DenoisingModel, outcome: Denoised | _Failure
-    ) -> None:
-        if worker is not self._worker:
+    def _on_returned(self, number: int, outcome: Denoised | _Failure) -> None:
+        run = self._current(number)
+        if run is None:
             return
         if isinstance(outcome, _Failure):
-            self._on_errored(worker, outcome.error)
+            self._on_errored(number, outcome.error)
             return
-        for data, keywords, _ in result_layers(source, model, outcome):
-            self._viewer.add_image(data, **keywords)
-        chosen = "automatic" if self.automatic.value else "given"
-        self.status.value = (
-            f"Added {model.n_components} components at alpha {outcome.alpha:.4g} ({chosen})"
-        )
-        if self.automatic.value:
+        try:
+            for data, keywords, _ in result_layers(run.source, run.model, outcome):
+                self._viewer.add_image(data, **keywords)
+        except Exception as error:
+            self._on_errored(number, error)
+            return
+        if run.model.alpha == "denoise":
+            chosen = "automatic"
             self.alpha.value = outcome.alpha  # where to go on from by hand
+        else:
+            chosen = "given"
+        self.status.value = (
+            f"Added {run.model.n_components} components at alpha {outcome.alpha:.4g} ({chosen})"
+        )
         for message in outcome.warnings:
             show_warning(message)
 
-    def _on_errored(self, worker: object, error: Exception) -> None:
-        if worker is not self._worker:
+    def _on_errored(self, number: int, error: Exception) -> None:
+        if self._current(number) is None:
             return
-        self.status.value = "Failed; nothing was added"
+        self.status.value = "The run failed"
         if isinstance(error, ValueError):
             show_warning(str(error))
         else:  # not foreseen: with the traceback
             notification_manager.receive_error(type(error), error, error.__traceback__)
 
-    def _on_finished(self, worker: object) -> None:
-        if worker is self._worker:
-            self._worker = None
+    def _on_finished(self, number: int) -> None:
+        if self._current(number):
+            self._running = None
             self._set_busy(False)
 
     def _cancel(self) -> None:
@@ -169,10 +198,10 @@ class ContrastiveDenoising(Container[Widget]):
         self.status.value = "Cancelled; nothing was added"
 
     def _abandon(self) -> None:
-        """Stop the worker, if any, and hear no more of it."""
-        if self._worker is not None:
-            self._worker.quit()
-            self._worker = None
+        """Stop the run, if any, and hear no more of it."""
+        if self._running is not None:
+            self._running.worker.quit()
+            self._running = None
 
     def _set_busy(self, busy: bool) -> None:
         self.run.enabled = not busy
@@ -181,7 +210,15 @@ class ContrastiveDenoising(Container[Widget]):
         self.progress.visible = busy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class _Run:
+    number: int
+    worker: Any
+    source: Source
+    model: DenoisingModel
+
+
+@dataclass(frozen=True, eq=False)
 class _Failure:
     error: Exception
 
