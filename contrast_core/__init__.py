@@ -12,11 +12,22 @@ if TYPE_CHECKING:
     from contrast_core import datasets, images
     from contrast_core._by_label import ContrastByLabel
     from contrast_core._validation import ContrastWarning
+    from contrast_core.contrast import (
+        detectable_spike,
+        effective_n_pairs,
+        expected_subspace_error,
+    )
     from contrast_core.linalg import principal_angles, subspace_error
-    from contrast_core.moments import SecondMoments
+    from contrast_core.moments import PairMoments, SecondMoments
     from contrast_core.path import ContrastPath, contrast_path
     from contrast_core.probabilistic import PCPCA
-    from contrast_core.spectral import CPCA, CPCAStar, OnlineCPCAStar
+    from contrast_core.spectral import (
+        CPCA,
+        CPCAStar,
+        OnlineCPCAStar,
+        PCAPlus,
+        PCAPlusPlus,
+    )
 
 _HOME = {
     "CPCA": "contrast_core.spectral",
@@ -25,9 +36,15 @@ _HOME = {
     "ContrastPath": "contrast_core.path",
     "ContrastWarning": "contrast_core._validation",
     "OnlineCPCAStar": "contrast_core.spectral",
+    "PCAPlus": "contrast_core.spectral",
+    "PCAPlusPlus": "contrast_core.spectral",
+    "PairMoments": "contrast_core.moments",
     "PCPCA": "contrast_core.probabilistic",
     "SecondMoments": "contrast_core.moments",
     "contrast_path": "contrast_core.path",
+    "detectable_spike": "contrast_core.contrast",
+    "effective_n_pairs": "contrast_core.contrast",
+    "expected_subspace_error": "contrast_core.contrast",
     "principal_angles": "contrast_core.linalg",
     "subspace_error": "contrast_core.linalg",
 }
@@ -41,9 +58,15 @@ __all__ = [
     "ContrastPath",
     "ContrastWarning",
     "OnlineCPCAStar",
+    "PCAPlus",
+    "PCAPlusPlus",
+    "PairMoments",
     "SecondMoments",
     "contrast_path",
     "datasets",
+    "detectable_spike",
+    "effective_n_pairs",
+    "expected_subspace_error",
     "images",
     "principal_angles",
     "subspace_error",

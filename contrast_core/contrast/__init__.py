@@ -6,11 +6,31 @@ from contrast_core.contrast._automatic import (
     denoising_alpha,
     trace_ratio_alpha,
 )
+from contrast_core.contrast._detectability import (
+    detectable_spike,
+    expected_subspace_error,
+    signal_is_detectable,
+)
+from contrast_core.contrast._effective_pairs import effective_n_pairs
+from contrast_core.contrast._truncation import (
+    NoiseBulk,
+    Truncation,
+    noise_bulk,
+    truncated_eigenpairs,
+)
 
 __all__ = [
+    "NoiseBulk",
+    "Truncation",
     "background_ridge",
     "denoising_alpha",
+    "detectable_spike",
+    "effective_n_pairs",
+    "expected_subspace_error",
+    "noise_bulk",
     "representatives",
+    "signal_is_detectable",
     "subspace_affinity",
     "trace_ratio_alpha",
+    "truncated_eigenpairs",
 ]

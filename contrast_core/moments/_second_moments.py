@@ -185,35 +185,49 @@ class SecondMoments:
         return SecondMoments(n, self.mean + weight * shift, covariance, names)
 
 
-def _accumulate(chunks: Iterable[Any], name: str) -> SecondMoments:
-    """Sum shifted rows and their products in float64.
+class Accumulator:
+    """Sums of shifted rows and their products, in float64, one block of rows after another.
 
-    The shift by the first chunk's mean keeps the subtraction of the mean harmless however far
+    The shift by the first block's mean keeps the subtraction of the mean harmless however far
     the data lie from zero. BLAS adds each product into the same matrix, upper triangle only.
     """
-    count = 0
-    shift = total = scatter = None
-    for chunk in chunks:
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._shift = self._total = self._scatter = np.empty(0)
+
+    def add(self, chunk: Any) -> None:
+        """Add a dense block of rows, of any numeric dtype."""
         if not len(chunk):
-            continue
-        if shift is None:
-            shift = chunk.mean(axis=0, dtype=np.float64)
-            total = np.zeros_like(shift)
-            scatter = np.zeros((len(shift), len(shift)), order="F")
-        shifted = np.subtract(chunk, shift, dtype=np.float64, order="C")
-        total += shifted.sum(axis=0)
-        scatter = dsyrk(1.0, shifted.T, beta=1.0, c=scatter, overwrite_c=True)
-        count += len(chunk)
-    if shift is None or total is None or scatter is None:
-        raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
-    offset = total / count
-    covariance = scatter.T  # C order, lower triangle
-    covariance /= count
-    covariance -= np.outer(offset, offset)
-    _mirror_lower(covariance)
-    # A feature without variance may come out a rounding error below zero.
-    np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
-    return SecondMoments(count, shift + offset, covariance)
+            return
+        if not self._count:
+            self._shift = chunk.mean(axis=0, dtype=np.float64)
+            self._total = np.zeros_like(self._shift)
+            self._scatter = np.zeros((len(self._shift),) * 2, order="F")
+        shifted = np.subtract(chunk, self._shift, dtype=np.float64, order="C")
+        self._total += shifted.sum(axis=0)
+        self._scatter = dsyrk(1.0, shifted.T, beta=1.0, c=self._scatter, overwrite_c=True)
+        self._count += len(chunk)
+
+    def moments(self, name: str) -> SecondMoments:
+        """Moments of all rows so far; the accumulator is spent."""
+        if not self._count:
+            raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+        offset = self._total / self._count
+        covariance = self._scatter.T  # C order, lower triangle
+        covariance /= self._count
+        covariance -= np.outer(offset, offset)
+        _mirror_lower(covariance)
+        # A feature without variance may come out a rounding error below zero.
+        np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
+        return SecondMoments(self._count, self._shift + offset, covariance)
+
+
+def _accumulate(chunks: Iterable[Any], name: str) -> SecondMoments:
+    accumulator = Accumulator()
+    for chunk in chunks:
+        accumulator.add(chunk)
+    return accumulator.moments(name)
 
 
 def _mirror_lower(matrix: FloatArray) -> None:

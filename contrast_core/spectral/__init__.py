@@ -3,5 +3,7 @@
 from contrast_core.spectral._cpca import CPCA
 from contrast_core.spectral._cpca_star import CPCAStar
 from contrast_core.spectral._online_cpca_star import OnlineCPCAStar
+from contrast_core.spectral._pca_plus import PCAPlus
+from contrast_core.spectral._pca_pp import PCAPlusPlus
 
-__all__ = ["CPCA", "CPCAStar", "OnlineCPCAStar"]
+__all__ = ["CPCA", "CPCAStar", "OnlineCPCAStar", "PCAPlus", "PCAPlusPlus"]

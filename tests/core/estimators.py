@@ -34,4 +34,18 @@ CASES = [
     Case("CPCAStar-0.5", lambda k: contrast_core.CPCAStar(k, beta=0.5), scale_free=False),
     Case("PCPCA-auto", lambda k: contrast_core.PCPCA(k), full_rank_k=False),
     Case("PCPCA-0", lambda k: contrast_core.PCPCA(k, gamma=0.0), full_rank_k=False),
+    Case("PCAPlus", lambda k: contrast_core.PCAPlus(k), other="positive", moments=False),
+    Case(
+        "PCAPlus-literal",
+        lambda k: contrast_core.PCAPlus(k, exchangeable=False),
+        other="positive",
+        moments=False,
+    ),
+    Case("PCAPlusPlus", lambda k: contrast_core.PCAPlusPlus(k), other="positive", moments=False),
+    Case(
+        "PCAPlusPlus-literal",
+        lambda k: contrast_core.PCAPlusPlus(k, exchangeable=False, weighted=False),
+        other="positive",
+        moments=False,
+    ),
 ]

@@ -1,0 +1,172 @@
+"""Whether positive pairs can carry a signal at all, by random matrix theory."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core._validation import FloatArray
+from contrast_core.contrast._automatic import _varying
+from contrast_core.moments import SecondMoments
+
+
+def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
+    r"""Smallest signal variance that positive pairs can show, in units of the noise variance.
+
+    .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n}
+
+    Weaker signals drown in the noise whatever the method: no principal direction of the sample
+    points towards them. The second form is for two views that are pooled.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features, D.
+    n_pairs : float
+        Number of pairs, n; the effective number where rows repeat (see `effective_n_pairs`).
+    exchangeable : bool, default=True
+        Whether both views estimate the covariance, as in ``PCAPlusPlus(exchangeable=True)``.
+
+    Returns
+    -------
+    float
+        The threshold on the signal's variance along a direction, noise variance 1.
+
+    Raises
+    ------
+    ValueError
+        If `n_features` or `n_pairs` is not positive.
+
+    References
+    ----------
+    "PCA++: How uniformity induces robustness to background noise in contrastive learning",
+    Assumption 4.1; Baik, Ben Arous and Péché, Annals of Probability 33:1643, 2005.
+
+    Examples
+    --------
+    >>> from contrast_core import detectable_spike
+    >>> detectable_spike(2000, 500)
+    1.4142135623730951
+    """
+    return math.sqrt(_aspect_ratio(n_features, n_pairs, exchangeable))
+
+
+def expected_subspace_error(
+    spikes: ArrayLike,
+    n_features: int,
+    n_pairs: float,
+    *,
+    exchangeable: bool = True,
+    regime: Literal["fixed", "growing"] = "fixed",
+) -> float:
+    r"""Subspace error that PCA++ will make, before the data are seen.
+
+    With the weakest spike :math:`\lambda` and the aspect ratio c = D / n (D / 2n when both views
+    are pooled), the sine of the largest principal angle between estimated and true signal tends to
+
+    .. math:: \sin^2\theta = \frac{c(\lambda + 1)}{\lambda(\lambda + c)}
+        \quad\text{(fixed)}, \qquad \sin^2\theta = \frac{c}{\lambda + c} \quad\text{(growing)}.
+
+    Parameters
+    ----------
+    spikes : float or array-like
+        Signal variances in units of the noise variance; the weakest decides. From a generalised
+        eigenvalue l of `PCAPlusPlus`, the spike is ``l / (1 - l)``.
+    n_features : int
+        Number of features, D.
+    n_pairs : float
+        Number of pairs, n; the effective number where rows repeat (see `effective_n_pairs`).
+    exchangeable : bool, default=True
+        Whether both views estimate the covariance, as in ``PCAPlusPlus(exchangeable=True)``.
+    regime : {"fixed", "growing"}, default="fixed"
+        Spikes that stay fixed as n and D grow together, or that grow with them.
+
+    Returns
+    -------
+    float
+        The error, from 0 to 1; 1 where the weakest spike is not detectable.
+
+    Raises
+    ------
+    ValueError
+        If a spike is negative or NaN, a size is not positive, or `regime` is neither of the two.
+
+    References
+    ----------
+    "PCA++: How uniformity induces robustness to background noise in contrastive learning",
+    Theorems 4.2 and 4.4.
+
+    Examples
+    --------
+    >>> from contrast_core import expected_subspace_error
+    >>> round(expected_subspace_error([50, 25, 10], 450, 500, exchangeable=False), 3)
+    0.301
+    """
+    aspect = _aspect_ratio(n_features, n_pairs, exchangeable)
+    values: FloatArray = np.atleast_1d(np.asarray(spikes, dtype=np.float64))
+    if not values.size or not (values >= 0).all():
+        raise ValueError(f"spikes={spikes!r} must be variances: numbers from 0 up, at least one.")
+    weakest = float(values.min())
+    if math.isinf(weakest):
+        return 0.0
+    match regime:
+        case "fixed":
+            if weakest <= math.sqrt(aspect):
+                return 1.0
+            return math.sqrt(aspect * (weakest + 1) / (weakest * (weakest + aspect)))
+        case "growing":
+            return math.sqrt(aspect / (weakest + aspect))
+    raise ValueError(f"regime={regime!r} is unknown; expected 'fixed' or 'growing'.")
+
+
+def signal_is_detectable(
+    eigenvalues: FloatArray,
+    moments: SecondMoments,
+    truncation: int,
+    n_pairs: float,
+    *,
+    exchangeable: bool = True,
+) -> NDArray[np.bool_]:
+    r"""Which generalised eigenvalues of PCA++ stand for a signal that the data can show.
+
+    The spike :math:`l/(1-l)` must exceed `detectable_spike`, and the eigenvalue the largest that
+    two views without anything in common give along s directions,
+
+    .. math:: \sqrt{2s/n}\,(1 + s^{-2/3}),
+
+    the edge of the semicircle law of the symmetrised cross-moment, with its fluctuation at 99%.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (k,)
+        Generalised eigenvalues, l.
+    moments : SecondMoments
+        Mean and covariance that the views were whitened by; features that do not vary do not
+        count.
+    truncation : int
+        Number of directions that were kept, s.
+    n_pairs : float
+        Effective number of pairs.
+    exchangeable : bool, default=True
+        Whether both views estimate the covariance.
+
+    Returns
+    -------
+    ndarray of bool of shape (k,)
+    """
+    n_features = int(_varying(moments).sum())
+    threshold = detectable_spike(n_features, n_pairs, exchangeable=exchangeable)
+    chance = math.sqrt(2 * truncation / n_pairs) * (1 + truncation ** (-2 / 3))
+    # The spike exceeds t where the eigenvalue exceeds t / (1 + t).
+    return np.asarray(eigenvalues > max(threshold / (1 + threshold), chance))
+
+
+def _aspect_ratio(n_features: int, n_pairs: float, exchangeable: bool) -> float:
+    if not (n_features > 0 and n_pairs > 0):
+        raise ValueError(
+            f"n_features={n_features} and n_pairs={n_pairs} must both be greater than 0."
+        )
+    return n_features / (2 * n_pairs if exchangeable else n_pairs)

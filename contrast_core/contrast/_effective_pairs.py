@@ -1,0 +1,58 @@
+"""How many pairs are worth as much as pairs that repeat rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None) -> float:
+    r"""Kish's effective number of pairs when the same row takes part in several of them.
+
+    .. math:: n_X = \frac{(\sum_j m_j)^2}{\sum_j m_j^2}, \qquad
+        n_{\mathit{eff}} = \frac{2}{1/n_X + 1/n_{X^+}}
+
+    with m the number of pairs that each distinct row takes part in. Equal multiplicities give the
+    number of distinct rows. Pass the result as ``n_effective`` to `PCAPlusPlus.fit`, whose
+    truncation depends on how much independent noise the pairs hold.
+
+    Parameters
+    ----------
+    X_rows : array-like of shape (n_pairs,)
+        For each pair, which row (its index or name) is in X.
+    positive_rows : array-like of shape (n_pairs,), optional
+        The same for the positive view; leave it out for the literal form, in which only X
+        estimates the covariance.
+
+    Returns
+    -------
+    float
+        From 1 to n_pairs.
+
+    Raises
+    ------
+    ValueError
+        If there is no pair, or the two differ in length.
+
+    References
+    ----------
+    Kish, Survey Sampling, 1965, Sec. 11.7.
+
+    Examples
+    --------
+    Five pairs: three rows of X, the first of them in three pairs.
+
+    >>> from contrast_core import effective_n_pairs
+    >>> effective_n_pairs([0, 0, 0, 1, 2], [7, 8, 9, 7, 8])
+    2.5
+    """
+    views = [np.asarray(rows) for rows in (X_rows, positive_rows) if rows is not None]
+    shapes = [view.shape for view in views]
+    if len(set(shapes)) != 1 or views[0].ndim != 1 or not views[0].size:
+        raise ValueError(
+            f"the rows of the pairs have shapes {shapes}; expected one row index per pair, "
+            "of shape (n_pairs,), the same for both views, and at least one pair."
+        )
+    counts = [np.unique(view, return_counts=True)[1] for view in views]
+    n_pairs = views[0].size
+    return float(n_pairs**2 / np.mean([np.sum(count.astype(np.float64) ** 2) for count in counts]))

@@ -1,0 +1,333 @@
+"""Means, covariances and cross-moment of positive pairs: all that PCA+ and PCA++ need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_rows,
+    check_same_features,
+    feature_names_of,
+    iter_chunks,
+)
+from contrast_core.moments._second_moments import Accumulator, SecondMoments
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments:
+    r"""Moments of positive pairs: rows of two views that share a signal, row i with row i.
+
+    .. math:: S_{own}^+ = \frac{1}{2n} \sum_i (x_i - \bar x)(x_i^+ - \bar x^+)^\top
+        + (x_i^+ - \bar x^+)(x_i - \bar x)^\top
+
+    Sufficient for PCA+ and PCA++ in either form: read the pairs once, then fit with any number of
+    components and any truncation. Moments of parts merge into those of the whole, and pickle.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Number of pairs, n.
+    mean, positive_mean : ndarray of shape (n_features,)
+        Mean of each view.
+    covariance, positive_covariance : ndarray of shape (n_features, n_features)
+        Covariance of each view about its own mean, divided by n.
+    cross_covariance : ndarray of shape (n_features, n_features)
+        Symmetrised cross-covariance of the views, each about its own mean, divided by n.
+    feature_names : tuple of str, optional
+        Names of the features, where the data had them.
+
+    See Also
+    --------
+    contrast_core.PCAPlusPlus : The method that it serves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import PairMoments
+    >>> rng = np.random.default_rng(0)
+    >>> signal = rng.normal(size=(50, 3))
+    >>> X, positive = (signal + 0.1 * rng.normal(size=(50, 3)) for _ in range(2))
+    >>> parts = [PairMoments.from_data(X[i], positive[i]) for i in (slice(0, 20), slice(20, 50))]
+    >>> whole = PairMoments.from_data(X, positive)
+    >>> bool(np.allclose(parts[0].merge(parts[1]).cross_covariance, whole.cross_covariance))
+    True
+    """
+
+    n_pairs: int
+    mean: FloatArray
+    positive_mean: FloatArray
+    covariance: FloatArray
+    positive_covariance: FloatArray
+    cross_covariance: FloatArray
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return len(self.mean)
+
+    @classmethod
+    def from_data(
+        cls,
+        X: MatrixLike,
+        positive: MatrixLike,
+        *,
+        feature_names: Sequence[str] | None = None,
+    ) -> PairMoments:
+        """Moments of two matrices in memory.
+
+        Parameters
+        ----------
+        X, positive : array-like, DataFrame or scipy sparse matrix of shape (n_pairs, n_features)
+            The two views, row i with row i. Read in blocks of rows and accumulated in float64;
+            sparse input is never made dense as a whole.
+        feature_names : sequence of str, optional
+            Names of the features; those of a DataFrame are taken by default.
+
+        Returns
+        -------
+        PairMoments
+
+        Raises
+        ------
+        ValueError
+            If the views differ in rows or features, are empty, or hold NaN or infinity.
+        """
+        return cls.from_chunks([(X, positive)], feature_names=feature_names)
+
+    @classmethod
+    def from_chunks(
+        cls,
+        chunks: Iterable[tuple[MatrixLike, MatrixLike]],
+        *,
+        feature_names: Sequence[str] | None = None,
+    ) -> PairMoments:
+        """Moments of pairs that arrive in blocks.
+
+        Parameters
+        ----------
+        chunks : iterable of pairs of array-like or sparse matrices of shape (any, n_features)
+            Blocks of the two views; each is read once and may be dropped afterwards.
+        feature_names : sequence of str, optional
+            Names of the features; those of the first DataFrame are taken by default.
+
+        Returns
+        -------
+        PairMoments
+
+        Raises
+        ------
+        ValueError
+            If there is no block, blocks or views differ in their features, the views differ in
+            their rows, or on NaN or infinity.
+        """
+        names = None if feature_names is None else tuple(feature_names)
+        n_features: int | None = None
+        first, second, both = Accumulator(), Accumulator(), Accumulator()
+        for X, positive in chunks:
+            x, p, found = check_pairs(X, positive)
+            names = names or found
+            n_features = x.shape[1] if n_features is None else n_features
+            check_same_features(n_features, names, x.shape[1], found, background_name="a chunk")
+            for a, b in zip(iter_chunks(x, "X"), iter_chunks(p, "positive"), strict=True):
+                first.add(a)
+                second.add(b)
+                both.add(np.add(a, b, dtype=np.float64))
+        if names is not None and n_features is not None and len(names) != n_features:
+            raise ValueError(
+                f"{len(names)} feature_names were given for the {n_features} features of X."
+            )
+        x_moments, p_moments = first.moments("X"), second.moments("positive")
+        # Polarisation: a symmetric product costs half of the general one.
+        cross = both.moments("X").covariance
+        cross -= x_moments.covariance
+        cross -= p_moments.covariance
+        cross /= 2
+        return cls(
+            x_moments.n_samples,
+            x_moments.mean,
+            p_moments.mean,
+            x_moments.covariance,
+            p_moments.covariance,
+            cross,
+            names,
+        )
+
+    def merge(self, other: PairMoments) -> PairMoments:
+        """Moments of the two sets of pairs together.
+
+        Parameters
+        ----------
+        other : PairMoments
+            Moments of other pairs with the same features.
+
+        Returns
+        -------
+        PairMoments
+            The counts add; neither operand changes.
+
+        Raises
+        ------
+        ValueError
+            If the features differ.
+        """
+        check_same_features(
+            self.n_features,
+            self.feature_names,
+            other.n_features,
+            other.feature_names,
+            background_name="the other dataset",
+        )
+        x, p = (
+            SecondMoments(self.n_pairs, *mine).merge(SecondMoments(other.n_pairs, *theirs))
+            for mine, theirs in (
+                ((self.mean, self.covariance), (other.mean, other.covariance)),
+                (
+                    (self.positive_mean, self.positive_covariance),
+                    (other.positive_mean, other.positive_covariance),
+                ),
+            )
+        )
+        weight = other.n_pairs / x.n_samples
+        shift = np.outer(other.mean - self.mean, other.positive_mean - self.positive_mean)
+        cross = (1 - weight) * self.cross_covariance + weight * other.cross_covariance
+        cross += (weight * (1 - weight) / 2) * (shift + shift.T)
+        return PairMoments(
+            x.n_samples,
+            x.mean,
+            p.mean,
+            x.covariance,
+            p.covariance,
+            cross,
+            self.feature_names or other.feature_names,
+        )
+
+    def second_moments(self, *, exchangeable: bool = True) -> SecondMoments:
+        r"""The covariance S that PCA++ whitens by.
+
+        .. math:: S = (S_X + S_{X^+})/2 + \delta\delta^\top/4,
+            \qquad \delta = \bar x - \bar x^+
+
+        Parameters
+        ----------
+        exchangeable : bool, default=True
+            Of the rows of both views about their common mean, as above; else of X alone.
+
+        Returns
+        -------
+        SecondMoments
+            With ``2 * n_pairs`` samples, or `n_pairs`.
+        """
+        x = SecondMoments(self.n_pairs, self.mean, self.covariance, self.feature_names)
+        if not exchangeable:
+            return x
+        return x.merge(SecondMoments(self.n_pairs, self.positive_mean, self.positive_covariance))
+
+    def cross_moment(self, *, exchangeable: bool = True) -> FloatArray:
+        r"""The cross-moment that PCA+ and PCA++ maximise.
+
+        .. math:: S^+ = S_{own}^+ - \delta\delta^\top/4
+
+        Parameters
+        ----------
+        exchangeable : bool, default=True
+            About the views' common mean, as above; else each view about its own mean.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+        """
+        if not exchangeable:
+            return self.cross_covariance
+        shift = (self.mean - self.positive_mean) / 2
+        return np.asarray(self.cross_covariance - np.outer(shift, shift))
+
+    def cross_moment_along(
+        self, directions: FloatArray, *, exchangeable: bool = True
+    ) -> FloatArray:
+        """`cross_moment` between `directions`, rows (s, n_features): shape (s, s)."""
+        cross = self.cross_moment(exchangeable=exchangeable)
+        return np.asarray(directions @ cross @ directions.T)
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """Positive pairs in memory, behind the products that PCA++ takes of `PairMoments`.
+
+    The cross-moment is never formed: only its values between a few directions are computed.
+
+    Parameters
+    ----------
+    X, positive : ndarray or CSR matrix of shape (n_pairs, n_features)
+        The two views, as `check_pairs` returns them.
+    feature_names : tuple of str, optional
+        Names of the features.
+    """
+
+    X: Any
+    positive: Any
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs, n."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return int(self.X.shape[1])
+
+    def second_moments(self, *, exchangeable: bool = True) -> SecondMoments:
+        """As `PairMoments.second_moments`."""
+        x = SecondMoments.from_data(self.X, feature_names=self.feature_names)
+        if not exchangeable:
+            return x
+        return x.merge(SecondMoments.from_data(self.positive, name="positive"))
+
+    def cross_moment_along(
+        self, directions: FloatArray, *, exchangeable: bool = True
+    ) -> FloatArray:
+        """As `PairMoments.cross_moment_along`."""
+        size = len(directions)
+        total, other_total, cross = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        shift = None
+        for x, p in zip(
+            iter_chunks(self.X, "X"), iter_chunks(self.positive, "positive"), strict=True
+        ):
+            if shift is None:  # data far from zero would lose digits
+                shift = x.mean(axis=0, dtype=np.float64)
+            a, b = (np.subtract(rows, shift, dtype=np.float64) @ directions.T for rows in (x, p))
+            total += a.sum(axis=0)
+            other_total += b.sum(axis=0)
+            cross += a.T @ b
+        mean, other_mean = total / self.n_pairs, other_total / self.n_pairs
+        cross = cross / self.n_pairs - np.outer(mean, other_mean)
+        cross = (cross + cross.T) / 2
+        if exchangeable:
+            half = (mean - other_mean) / 2
+            cross -= np.outer(half, half)
+        return np.asarray(cross)
+
+
+def check_pairs(X: MatrixLike, positive: MatrixLike) -> tuple[Any, Any, tuple[str, ...] | None]:
+    """Rows of the two views as ndarrays or CSR matrices, and the features' names.
+
+    Raises ValueError if the views differ in rows or features.
+    """
+    x, p = check_rows(X, "X"), check_rows(positive, "positive")
+    names, positive_names = feature_names_of(X), feature_names_of(positive)
+    check_same_features(x.shape[1], names, p.shape[1], positive_names, background_name="positive")
+    if x.shape[0] != p.shape[0]:
+        raise ValueError(
+            f"positive has n_samples={p.shape[0]} but X has n_samples={x.shape[0]}; row i of one "
+            "is paired with row i of the other, so both need the same number. Repeat rows that "
+            "have several partners, and say how many pairs that is worth by n_effective."
+        )
+    return x, p, names or positive_names

@@ -1,0 +1,114 @@
+"""PCA+: contrastive PCA of positive pairs by alignment alone."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from contrast_core._validation import FloatArray, MatrixLike, check_n_components
+from contrast_core.linalg import leading_eigenpairs
+from contrast_core.moments import PairMoments
+from contrast_core.spectral._positive_pairs import PositivePairEmbedding, positive_pairs
+
+
+class PCAPlus(PositivePairEmbedding):
+    r"""PCA of the cross-moment of positive pairs: what two views of the same rows share.
+
+    The components maximise the alignment of the views,
+
+    .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
+        S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
+
+    In expectation the background and the noise of each view, being independent, cancel. In a
+    sample of high dimension strong background does not: there `PCAPlusPlus` is the method.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, k, from 1 to the number of features.
+    exchangeable : bool, default=True
+        Centre both views by their common mean, so that a shift between them counts against
+        alignment; else each by its own (the paper's form).
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (k, n_features)
+        Orthonormal rows; the entry of largest magnitude in each is positive.
+    alignment_ : ndarray of shape (k,)
+        Eigenvalues of S+, descending: the variance that the views share along each component.
+    mean_ : ndarray of shape (n_features,)
+        The views' common mean; in the paper's form that of X.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where the data had them.
+
+    See Also
+    --------
+    PCAPlusPlus : The same under a constraint that keeps strong background out.
+
+    References
+    ----------
+    "PCA++: How uniformity induces robustness to background noise in contrastive learning",
+    eq. 3.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import PCAPlus
+    >>> rng = np.random.default_rng(0)
+    >>> signal = 3 * rng.normal(size=(200, 1)) * np.eye(5)[0]
+    >>> X, positive = (signal + rng.normal(size=(200, 5)) for _ in range(2))
+    >>> pca_plus = PCAPlus(1).fit(X, positive=positive)
+    >>> bool(abs(pca_plus.components_[0, 0]) > 0.99)
+    True
+    """
+
+    alignment_: FloatArray
+
+    def __init__(self, n_components: int = 2, *, exchangeable: bool = True) -> None:
+        self.n_components = n_components
+        self.exchangeable = exchangeable
+
+    def fit(
+        self,
+        X: MatrixLike | PairMoments,
+        y: object = None,
+        *,
+        positive: MatrixLike | None = None,
+    ) -> Self:
+        """Fit from two views of the same rows, or from their moments.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix of shape (n_pairs, n_features) or PairMoments
+            The first view; or the moments of both, `positive` then being left out.
+        y : ignored
+        positive : array-like, DataFrame or sparse matrix of shape (n_pairs, n_features)
+            The second view, row i with row i of X, the same features in the same order.
+
+        Returns
+        -------
+        PCAPlus
+
+        Raises
+        ------
+        ValueError
+            If the views differ in rows or features, there are fewer than two pairs, data are not
+            finite, or `n_components` is out of range.
+        TypeError
+            If `positive` is given beside moments, or a parameter has the wrong type.
+        """
+        pairs = positive_pairs(X, positive)
+        k = check_n_components(self.n_components, pairs.n_features)
+        if not isinstance(pairs, PairMoments):
+            pairs = PairMoments.from_data(
+                pairs.X, pairs.positive, feature_names=pairs.feature_names
+            )
+        cross = pairs.cross_moment(exchangeable=self.exchangeable)
+        values, components = leading_eigenpairs(cross, k)
+        return self._set_fitted(
+            pairs.feature_names,
+            mean_=(pairs.mean + pairs.positive_mean) / 2 if self.exchangeable else pairs.mean,
+            components_=components,
+            alignment_=values,
+        )

@@ -1,0 +1,305 @@
+"""PCA++: contrastive PCA of positive pairs under hard uniformity."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import (
+    ContrastWarning,
+    FloatArray,
+    MatrixLike,
+    check_n_components,
+)
+from contrast_core.contrast import (
+    Truncation,
+    signal_is_detectable,
+    truncated_eigenpairs,
+)
+from contrast_core.linalg import fix_signs, leading_eigenpairs
+from contrast_core.moments import PairMoments
+from contrast_core.spectral._positive_pairs import (
+    PositivePairEmbedding,
+    check_n_effective,
+    positive_pairs,
+)
+
+_GOOD_PAIRS = 0.5  # a leading eigenvalue of good pairs is near 1; random ones give about 0.3
+
+
+class PCAPlusPlus(PositivePairEmbedding):
+    r"""What two views of the same rows share, however strong the background of each.
+
+    The directions maximise the alignment of the views under uniformity of the scores,
+
+    .. math:: \max_{V^\top S V = I} \operatorname{tr} V^\top S^+ V,
+        \qquad\text{so}\qquad S^+ v = \lambda S v,
+
+    with S the covariance of the rows and :math:`S^+ = (X^\top X^+ + X^{+\top} X)/2n` the
+    cross-moment of the pairs. S is replaced by its leading s eigenpairs: the others are noise,
+    which whitening would amplify. cPCA keeps the difference between two conditions; this method
+    removes it.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, k, from 1 to the number of features.
+    truncation : "auto", int, float or None, default="auto"
+        How many eigenpairs of S are kept, s. "auto": those above the Marchenko-Pastur edge
+        :math:`\sigma^2(1+\sqrt{D/n})^2` of a noise level that is estimated robustly (see
+        `contrast_core.contrast.noise_bulk`); an integer: so many; a fraction up to 1: the fewest
+        that hold this part of the total variance; None: all, for data with many more rows than
+        features.
+    exchangeable : bool, default=True
+        Treat (x, x+) and (x+, x) alike: both views estimate S, about their common mean. A shift
+        between the views then counts as disagreement and is suppressed, and rows of either view
+        can be transformed. False is the paper's literal form: each view has its own mean, S is
+        that of X alone.
+    weighted : bool, default=True
+        Scale scores of unit variance by the eigenvalue, so that components count by how far the
+        views agree on them. False leaves unit variance.
+
+    Attributes
+    ----------
+    generalized_eigenvalues_ : ndarray of shape (k,)
+        Eigenvalues, descending: the correlation of the views along each direction, from -1 to 1
+        in the exchangeable form.
+    directions_ : ndarray of shape (k, n_features)
+        Generalised eigenvectors as rows, ``directions_ @ S @ directions_.T = I``: the filters that
+        give the scores.
+    patterns_ : ndarray of shape (k, n_features)
+        ``directions_ @ S``: how a unit of each score shows in the features. Where signal and
+        background overlap, the patterns span the signal and the filters do not.
+    components_ : ndarray of shape (k, n_features)
+        Orthonormal rows; the first j span the same as the first j directions.
+    truncation_ : int
+        Number of eigenpairs of S that were kept, s.
+    detectable_ : ndarray of bool of shape (k,)
+        Whether each component is a signal that random matrix theory lets the data show: its spike
+        :math:`\lambda/(1-\lambda)` exceeds `contrast_core.detectable_spike`, and its eigenvalue
+        what unrelated views would give by chance.
+    mean_ : ndarray of shape (n_features,)
+        The views' common mean; in the literal form that of X.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where the data had them.
+
+    Warns
+    -----
+    ContrastWarning
+        If the truncation leaves no more than k directions, so that the components span what those
+        of PCA do; if the leading eigenvalue is below 0.5, a sign of wrong pairs; if some
+        components are not detectable.
+
+    See Also
+    --------
+    contrast_core.expected_subspace_error : How far the components will be from the truth.
+    contrast_core.effective_n_pairs : For pairs that repeat rows.
+
+    Notes
+    -----
+    The data are not scaled; for counts, features of unit variance are advised. With the
+    truncation given, multiplying all data by a constant changes neither components nor scores.
+
+    References
+    ----------
+    "PCA++: How uniformity induces robustness to background noise in contrastive learning",
+    eq. 4.1 to 4.3 and Appendix B.2; the exchangeable form and the weights are additions.
+
+    Examples
+    --------
+    Two views share a weak signal in feature 0; each has its own strong background in feature 1.
+
+    >>> import numpy as np
+    >>> from contrast_core import PCAPlusPlus
+    >>> rng = np.random.default_rng(0)
+    >>> signal = 3 * rng.normal(size=(300, 1)) * np.eye(40)[0]
+    >>> def view():
+    ...     background = 30 * rng.normal(size=(300, 1)) * np.eye(40)[1]
+    ...     return signal + background + rng.normal(size=(300, 40))
+    >>> X, positive = view(), view()
+    >>> pca_pp = PCAPlusPlus(1).fit(X, positive=positive)
+    >>> int(np.abs(pca_pp.components_[0]).argmax()), pca_pp.truncation_
+    (0, 2)
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"positive": True, "n_effective": True}
+
+    generalized_eigenvalues_: FloatArray
+    directions_: FloatArray
+    patterns_: FloatArray
+    truncation_: int
+    detectable_: NDArray[np.bool_]
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        truncation: Truncation = "auto",
+        exchangeable: bool = True,
+        weighted: bool = True,
+    ) -> None:
+        self.n_components = n_components
+        self.truncation = truncation
+        self.exchangeable = exchangeable
+        self.weighted = weighted
+
+    def fit(
+        self,
+        X: MatrixLike | PairMoments,
+        y: object = None,
+        *,
+        positive: MatrixLike | None = None,
+        n_effective: float | None = None,
+    ) -> Self:
+        """Fit from two views of the same rows, or from their moments.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix of shape (n_pairs, n_features) or PairMoments
+            The first view; or the moments of both, `positive` then being left out.
+        y : ignored
+        positive : array-like, DataFrame or sparse matrix of shape (n_pairs, n_features)
+            The second view, row i with row i of X, the same features in the same order.
+        n_effective : float, optional
+            How many independent pairs the pairs are worth, where rows repeat (see
+            `contrast_core.effective_n_pairs`); by default their number. The automatic truncation
+            and `detectable_` depend on it.
+
+        Returns
+        -------
+        PCAPlusPlus
+
+        Raises
+        ------
+        ValueError
+            If the views differ in rows or features, there are fewer than two pairs, data are not
+            finite, a parameter is out of range, or S has too low a rank for it.
+        TypeError
+            If `positive` is given beside moments, or a parameter has the wrong type.
+        """
+        pairs = positive_pairs(X, positive)
+        k = check_n_components(self.n_components, pairs.n_features)
+        n_pairs = check_n_effective(n_effective, pairs.n_pairs)
+        moments = pairs.second_moments(exchangeable=self.exchangeable)
+        n_rows = 2 * n_pairs if self.exchangeable else n_pairs
+        variances, vectors = truncated_eigenpairs(moments, self.truncation, k, n_rows)
+        spread = np.sqrt(variances)[:, None]
+        vectors = moments.lift(vectors)
+        whitening, root = vectors / spread, vectors * spread  # S truncated is root^T root
+        alignment = pairs.cross_moment_along(whitening, exchangeable=self.exchangeable)
+        eigenvalues, rotation = leading_eigenpairs(alignment, k)
+        directions = fix_signs(rotation @ whitening)
+        detectable = signal_is_detectable(
+            eigenvalues, moments, len(variances), n_pairs, exchangeable=self.exchangeable
+        )
+        _warn_of_weak_results(eigenvalues, detectable, len(variances), pairs.n_features)
+        return self._set_fitted(
+            moments.feature_names,
+            mean_=moments.mean,
+            components_=_orthonormal(directions),
+            generalized_eigenvalues_=eigenvalues,
+            directions_=directions,
+            patterns_=directions @ root.T @ root,
+            truncation_=len(variances),
+            detectable_=detectable,
+        )
+
+    @property
+    def _weights(self) -> FloatArray:
+        if self.weighted:
+            return self.generalized_eigenvalues_
+        return np.ones_like(self.generalized_eigenvalues_)
+
+    @property
+    def _projection(self) -> FloatArray:
+        return (self.directions_ * self._weights[:, None]).T
+
+    @property
+    def _reconstruction(self) -> FloatArray:
+        weights = self._weights[:, None]
+        return np.divide(
+            self.patterns_, weights, out=np.zeros_like(self.patterns_), where=weights != 0
+        )
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Scores of rows of either view.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere; sparse input stays sparse.
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+            ``(X - mean_) @ directions_.T``, of unit variance over the rows that were fitted, times
+            `generalized_eigenvalues_` unless ``weighted=False``.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        return super().transform(X)
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        """Rows in feature space from their scores: the mean and the scores' patterns.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_components)
+            Scores, as `transform` returns them.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            The linear regression of the rows on their scores, ``u @ patterns_ + mean_`` with u the
+            scores of unit variance; transforming it gives the scores again.
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of components.
+        """
+        return super().inverse_transform(X)
+
+
+def _orthonormal(directions: FloatArray) -> FloatArray:
+    """Orthonormal rows, the first j of which span the first j directions."""
+    unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    return fix_signs(np.ascontiguousarray(np.linalg.qr(unit.T).Q.T))
+
+
+def _warn_of_weak_results(
+    eigenvalues: FloatArray, detectable: NDArray[np.bool_], truncation: int, n_features: int
+) -> None:
+    k = len(eigenvalues)
+    if truncation <= k < n_features:
+        warnings.warn(
+            f"S was truncated to {truncation} directions for {k} components, which therefore span "
+            "what those of PCA of S do. Use fewer components, or a larger truncation if you know "
+            "that more directions than that stand out of the noise.",
+            ContrastWarning,
+            stacklevel=3,
+        )
+    if eigenvalues[0] < _GOOD_PAIRS:
+        warnings.warn(
+            f"the leading generalised eigenvalue is {eigenvalues[0]:.2g}; good pairs give one near "
+            "1, unrelated rows one of about 0.3 or less. Check that row i of X and row i of "
+            "positive show the same thing.",
+            ContrastWarning,
+            stacklevel=3,
+        )
+    elif not detectable.all():
+        warnings.warn(
+            f"{k - int(detectable.sum())} of {k} components are too weak to be told from noise "
+            "with this number of pairs and features (detectable_). Use fewer components, more "
+            "pairs or fewer features.",
+            ContrastWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,149 @@
+"""PairMoments: what PCA+ and PCA++ know of the pairs."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import PairMoments, _validation
+from contrast_core.moments import PairRows
+
+FIELDS = ("mean", "positive_mean", "covariance", "positive_covariance", "cross_covariance")
+
+
+@pytest.fixture
+def pair() -> Any:
+    rng = np.random.default_rng(0)
+    signal = rng.normal(size=(600, 7)) @ rng.normal(size=(7, 7))
+    return signal + rng.normal(size=(600, 7)) + 3.0, signal + rng.normal(size=(600, 7)) - 1.0
+
+
+def assert_same(a: PairMoments, b: PairMoments, atol: float = 1e-11) -> None:
+    assert a.n_pairs == b.n_pairs
+    for field in FIELDS:
+        np.testing.assert_allclose(getattr(a, field), getattr(b, field), rtol=0, atol=atol)
+
+
+def test_they_are_what_their_names_say(pair: Any) -> None:
+    X, P = pair
+    moments = PairMoments.from_data(X, P)
+    x, p = X - X.mean(axis=0), P - P.mean(axis=0)
+    assert moments.n_pairs == 600
+    assert moments.n_features == 7
+    np.testing.assert_allclose(moments.mean, X.mean(axis=0))
+    np.testing.assert_allclose(moments.positive_mean, P.mean(axis=0))
+    np.testing.assert_allclose(moments.covariance, x.T @ x / 600, atol=1e-11)
+    np.testing.assert_allclose(moments.positive_covariance, p.T @ p / 600, atol=1e-11)
+    np.testing.assert_allclose(moments.cross_covariance, (x.T @ p + p.T @ x) / 1200, atol=1e-11)
+    np.testing.assert_array_equal(moments.cross_covariance, moments.cross_covariance.T)
+
+
+def test_chunks_and_sparse_blocks_agree_with_the_whole(
+    pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, P = pair
+    whole = PairMoments.from_data(X, P)
+    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)  # the smallest block, 256 rows
+    assert_same(PairMoments.from_data(sp.csr_array(X), sp.csc_matrix(P)), whole)
+    blocks = zip(np.array_split(X, 13), np.array_split(P, 13), strict=True)
+    assert_same(PairMoments.from_chunks(blocks), whole)
+
+
+def test_moments_of_parts_merge(pair: Any) -> None:
+    X, P = pair
+    parts = [PairMoments.from_data(X[i], P[i]) for i in (slice(1), slice(1, 40), slice(40, None))]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    assert_same(merged, PairMoments.from_data(X, P))
+    assert_same(pickle.loads(pickle.dumps(merged)), merged, atol=0)
+
+
+def test_the_exchangeable_form_is_that_of_the_pairs_taken_both_ways(pair: Any) -> None:
+    X, P = pair
+    moments = PairMoments.from_data(X, P)
+    both_ways = PairMoments.from_data(np.vstack([X, P]), np.vstack([P, X]))
+    pooled = moments.second_moments()
+    assert pooled.n_samples == 1200
+    np.testing.assert_allclose(pooled.mean, both_ways.mean)
+    np.testing.assert_allclose(pooled.covariance, both_ways.covariance, atol=1e-11)
+    np.testing.assert_allclose(moments.cross_moment(), both_ways.cross_covariance, atol=1e-11)
+    shift = moments.mean - moments.positive_mean
+    np.testing.assert_allclose(
+        pooled.covariance,
+        (moments.covariance + moments.positive_covariance) / 2 + np.outer(shift, shift) / 4,
+        atol=1e-11,
+    )
+
+
+def test_the_literal_form_is_that_of_the_first_view(pair: Any) -> None:
+    X, P = pair
+    moments = PairMoments.from_data(X, P)
+    first = moments.second_moments(exchangeable=False)
+    assert first.n_samples == 600
+    np.testing.assert_array_equal(first.covariance, moments.covariance)
+    np.testing.assert_array_equal(
+        moments.cross_moment(exchangeable=False), moments.cross_covariance
+    )
+
+
+@pytest.mark.parametrize("exchangeable", [True, False])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
+def test_rows_in_memory_give_the_same_products(
+    pair: Any, convert: Any, exchangeable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)
+    moments, rows = PairMoments.from_data(*pair), PairRows(*map(convert, pair))
+    directions = np.random.default_rng(1).normal(size=(3, 7))
+    np.testing.assert_allclose(
+        rows.cross_moment_along(directions, exchangeable=exchangeable),
+        moments.cross_moment_along(directions, exchangeable=exchangeable),
+        atol=1e-10,
+    )
+    np.testing.assert_allclose(
+        rows.second_moments(exchangeable=exchangeable).covariance,
+        moments.second_moments(exchangeable=exchangeable).covariance,
+        atol=1e-11,
+    )
+
+
+def test_a_mean_far_from_zero_costs_no_precision(pair: Any) -> None:
+    """Mean over sd of 10,000: products without a shift would lose eight digits."""
+    near = PairMoments.from_data(*pair)
+    far = PairMoments.from_data(*(rows + 1e4 for rows in pair))
+    np.testing.assert_allclose(far.cross_covariance, near.cross_covariance, atol=1e-9)
+    rows = PairRows(*(rows + 1e4 for rows in pair))
+    np.testing.assert_allclose(rows.cross_moment_along(np.eye(7)), near.cross_moment(), atol=1e-9)
+
+
+def test_names_travel_and_must_agree(pair: Any) -> None:
+    X, P = (pd.DataFrame(rows, columns=list("abcdefg")) for rows in pair)
+    moments = PairMoments.from_data(X, P)
+    assert moments.feature_names == tuple("abcdefg")
+    assert moments.second_moments().feature_names == tuple("abcdefg")
+    assert PairMoments.from_data(*pair, feature_names="gfedcba").feature_names == tuple("gfedcba")
+    with pytest.raises(ValueError, match=r"positive has X's features in another order"):
+        PairMoments.from_data(X, P[list("bacdefg")])
+    with pytest.raises(ValueError, match=r"the other dataset has .* another order"):
+        moments.merge(PairMoments.from_data(X[list("bacdefg")], P[list("bacdefg")]))
+    with pytest.raises(ValueError, match=r"2 feature_names were given for the 7 features"):
+        PairMoments.from_data(*pair, feature_names=["a", "b"])
+
+
+def test_views_must_match(pair: Any) -> None:
+    X, P = pair
+    with pytest.raises(ValueError, match=r"positive has n_samples=9 but X has n_samples=600;"):
+        PairMoments.from_data(X, P[:9])
+    with pytest.raises(ValueError, match=r"positive has 5 features but X has 7"):
+        PairMoments.from_data(X, P[:, :5])
+    with pytest.raises(ValueError, match=r"a chunk has 5 features but X has 7"):
+        PairMoments.from_chunks([(X, P), (X[:, :5], P[:, :5])])
+    with pytest.raises(ValueError, match=r"X has no rows \(n_samples=0\)"):
+        PairMoments.from_chunks([])
+    with_nan = P.copy()
+    with_nan[3, 2] = np.nan
+    with pytest.raises(ValueError, match=r"positive contains NaN or inf \(NaN first met in fea"):
+        PairMoments.from_data(X, with_nan)

@@ -1,0 +1,295 @@
+"""PCA+ and PCA++: what positive pairs share, however strong the background."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from sklearn import config_context
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from contrast_core import (
+    ContrastWarning,
+    PairMoments,
+    PCAPlus,
+    PCAPlusPlus,
+    effective_n_pairs,
+    expected_subspace_error,
+    subspace_error,
+)
+
+SIGNAL = (50.0, 25.0, 20.0, 15.0, 10.0)
+STRONG = (500.0, 400.0, 300.0, 200.0, 100.0)
+MILD = (50.0, 40.0, 30.0, 20.0, 10.0)
+
+
+def pairs(
+    n: int = 400,
+    d: int = 30,
+    signal: Any = (20.0, 10.0),
+    background: Any = (200.0, 100.0),
+    seed: int = 0,
+) -> tuple[Any, Any]:
+    """Signal in the first features, shared; background in the last, each view's own; noise 1."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=(n, len(signal))) * np.sqrt(signal)
+
+    def view() -> Any:
+        rows = rng.normal(size=(n, d))
+        rows[:, : len(signal)] += shared
+        if len(background):
+            own = rng.normal(size=(n, len(background))) * np.sqrt(background)
+            rows[:, -len(background) :] += own
+        return rows
+
+    return view(), view()
+
+
+def error(fitted: Any, n_signal: int = 2) -> float:
+    return subspace_error(fitted.components_, np.eye(n_signal, fitted.n_features_in_))
+
+
+@pytest.mark.parametrize("background", [STRONG, MILD])
+@pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
+def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
+    """Six runs of the paper's setting; benchmarks/pca_pp_theory.py has all fifty.
+
+    One run's error has a standard deviation of up to 6% of the theory, the mean of six 2.5%; the
+    finite sample adds up to 2%. Hence 10%, at four standard errors.
+    """
+    d = round(500 * ratio)
+    literal, exchangeable = [], []
+    for seed in range(6):
+        X, positive = pairs(500, d, SIGNAL, background, seed)
+        form = PCAPlusPlus(5, exchangeable=False, weighted=False).fit(X, positive=positive)
+        literal.append(error(form, 5))
+        both = PCAPlusPlus(5).fit(X, positive=positive)
+        exchangeable.append(error(both, 5))
+        assert 10 <= form.truncation_ <= 11
+        assert 10 <= both.truncation_ <= 11
+    theory = expected_subspace_error(SIGNAL, d, 500, exchangeable=False)
+    assert np.mean(literal) == pytest.approx(theory, rel=0.1)
+    assert np.mean(exchangeable) == pytest.approx(expected_subspace_error(SIGNAL, d, 500), rel=0.1)
+
+
+def test_strong_background_defeats_pca_and_pca_plus_but_not_pca_plus_plus() -> None:
+    X, positive = pairs(500, 200, SIGNAL, STRONG)
+    truth = np.eye(5, 200)
+    assert subspace_error(PCA(5).fit(X).components_, truth) > 0.99
+    assert error(PCAPlus(5, exchangeable=False).fit(X, positive=positive), 5) > 0.95
+    assert error(PCAPlusPlus(5).fit(X, positive=positive), 5) < 0.2
+
+
+def test_pca_plus_works_without_strong_background() -> None:
+    X, positive = pairs(background=())
+    fitted = PCAPlus().fit(X, positive=positive)
+    assert error(fitted) < 0.15
+    np.testing.assert_allclose(fitted.alignment_, [20, 10], rtol=0.3)
+    moments = PairMoments.from_data(X, positive)
+    v = fitted.components_
+    np.testing.assert_allclose(
+        v @ moments.cross_moment() @ v.T, np.diag(fitted.alignment_), atol=1e-9
+    )
+    np.testing.assert_array_equal(PCAPlus().fit(moments).components_, fitted.components_)
+
+
+@pytest.mark.parametrize("exchangeable", [True, False])
+def test_without_truncation_it_is_the_generalised_eigenproblem(exchangeable: bool) -> None:
+    X, positive = pairs()
+    moments = PairMoments.from_data(X, positive)
+    S = moments.second_moments(exchangeable=exchangeable).covariance
+    plus = moments.cross_moment(exchangeable=exchangeable)
+    values, vectors = scipy.linalg.eigh(plus, S)
+    fitted = PCAPlusPlus(2, truncation=None, exchangeable=exchangeable).fit(X, positive=positive)
+    assert fitted.truncation_ == 30
+    np.testing.assert_allclose(fitted.generalized_eigenvalues_, values[::-1][:2], rtol=1e-10)
+    v = fitted.directions_
+    np.testing.assert_allclose(np.abs(v @ S @ vectors[:, ::-1][:, :2]), np.eye(2), atol=1e-8)
+    np.testing.assert_allclose(
+        v @ plus, fitted.generalized_eigenvalues_[:, None] * v @ S, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("truncation", ["auto", 6, 0.95, None])
+@pytest.mark.parametrize("exchangeable", [True, False])
+def test_directions_whiten_and_components_span_them(truncation: Any, exchangeable: bool) -> None:
+    X, positive = pairs()
+    fitted = PCAPlusPlus(2, truncation=truncation, exchangeable=exchangeable)
+    fitted.fit(X, positive=positive)
+    S = PairMoments.from_data(X, positive).second_moments(exchangeable=exchangeable).covariance
+    v = fitted.directions_
+    np.testing.assert_allclose(v @ S @ v.T, np.eye(2), atol=1e-10)
+    np.testing.assert_allclose(fitted.patterns_, v @ S, atol=1e-9)
+    assert subspace_error(v, fitted.components_) < 1e-10
+    assert subspace_error(v[:1], fitted.components_[:1]) < 1e-10
+
+
+def test_the_patterns_span_the_signal_where_it_overlaps_the_background() -> None:
+    """Signal along e0, background along e0 + e1: the filter turns away, the pattern does not."""
+    rng = np.random.default_rng(0)
+    signal = 3 * rng.normal(size=(20000, 1)) * np.eye(4)[0]
+
+    def view() -> Any:
+        own = 10 * rng.normal(size=(20000, 1)) * (np.eye(4)[0] + np.eye(4)[1])
+        return signal + own + rng.normal(size=(20000, 4))
+
+    fitted = PCAPlusPlus(1, truncation=None).fit(view(), positive=view())
+    assert subspace_error(fitted.patterns_, np.eye(4)[:1]) < 0.05
+    assert subspace_error(fitted.directions_, np.eye(4)[:1]) > 0.6
+
+
+def test_scores_of_unit_variance_weighted_by_the_eigenvalue() -> None:
+    X, positive = pairs()
+    both = np.vstack([X, positive])
+    plain = PCAPlusPlus(2, weighted=False).fit(X, positive=positive)
+    np.testing.assert_allclose(plain.transform(both).std(axis=0), 1.0)
+    np.testing.assert_allclose(plain.transform(both).mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.corrcoef(plain.transform(both).T), np.eye(2), atol=1e-10)
+    weighted = PCAPlusPlus(2).fit(X, positive=positive)
+    np.testing.assert_allclose(
+        weighted.transform(both), plain.transform(both) * plain.generalized_eigenvalues_
+    )
+    literal = PCAPlusPlus(2, exchangeable=False, weighted=False).fit(X, positive=positive)
+    np.testing.assert_allclose(literal.transform(X).std(axis=0), 1.0)
+    np.testing.assert_allclose(literal.mean_, X.mean(axis=0))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_inverse_transform_is_the_regression_on_the_scores(weighted: bool) -> None:
+    X, positive = pairs()
+    fitted = PCAPlusPlus(2, weighted=weighted).fit(X, positive=positive)
+    both = np.vstack([X, positive])
+    scores = fitted.transform(both)
+    rebuilt = fitted.inverse_transform(scores)
+    np.testing.assert_allclose(fitted.transform(rebuilt), scores, atol=1e-10)
+    v = fitted.directions_
+    regression = np.linalg.lstsq(scores, (both - fitted.mean_) @ v.T, rcond=None)[0]
+    np.testing.assert_allclose((rebuilt - fitted.mean_) @ v.T, scores @ regression, atol=1e-9)
+
+
+def test_the_eigenvalue_is_the_correlation_of_the_views() -> None:
+    X, positive = pairs(n=5000, d=10, background=(100.0,))
+    fitted = PCAPlusPlus(2, weighted=False).fit(X, positive=positive)
+    for j, correlation in enumerate(fitted.generalized_eigenvalues_):
+        first, second = (fitted.transform(rows)[:, j] for rows in (X, positive))
+        # Intraclass correlation: both views about one mean, in units of their pooled variance.
+        assert np.mean(first * second) == pytest.approx(correlation)
+    # Spikes of 20 and 10 over unit noise.
+    np.testing.assert_allclose(fitted.generalized_eigenvalues_, [20 / 21, 10 / 11], atol=0.01)
+
+
+def test_the_exchangeable_form_does_not_know_the_views_apart() -> None:
+    X, positive = pairs()
+    swap = np.random.default_rng(1).random(len(X)) < 0.5
+    A, B = np.where(swap[:, None], positive, X), np.where(swap[:, None], X, positive)
+    plain, swapped = PCAPlusPlus().fit(X, positive=positive), PCAPlusPlus().fit(A, positive=B)
+    np.testing.assert_allclose(swapped.components_, plain.components_, atol=1e-9)
+    np.testing.assert_allclose(swapped.mean_, plain.mean_)
+
+
+def test_a_shift_between_the_views_is_removed_by_the_exchangeable_form() -> None:
+    X, positive = pairs(n=2000, background=(30.0,))
+    shift = np.zeros(30)
+    shift[5] = 40.0
+    fitted = PCAPlusPlus().fit(X + shift, positive=positive)
+    gap = fitted.transform(X + shift).mean(axis=0) - fitted.transform(positive).mean(axis=0)
+    assert np.abs(gap).max() < 0.1 * fitted.transform(X).std(axis=0).min()
+    assert error(fitted) < 0.15
+
+
+def test_moments_in_place_of_data() -> None:
+    X, positive = pairs()
+    moments = PairMoments.from_data(X[:100], positive[:100]).merge(
+        PairMoments.from_data(X[100:], positive[100:])
+    )
+    for form in ({}, {"exchangeable": False, "truncation": 6}, {"truncation": None}):
+        from_data = PCAPlusPlus(2, **form).fit(X, positive=positive)
+        from_moments = PCAPlusPlus(2, **form).fit(moments)
+        np.testing.assert_allclose(
+            from_moments.transform(X), from_data.transform(X), rtol=1e-9, atol=1e-9
+        )
+        assert from_moments.truncation_ == from_data.truncation_
+    for estimator in (PCAPlus(), PCAPlusPlus()):
+        with pytest.raises(TypeError, match=r"X is PairMoments, which hold both views already"):
+            estimator.fit(moments, positive=positive)
+        with pytest.raises(TypeError, match="fit_transform got PairMoments"):
+            estimator.fit_transform(moments, positive=None)
+        with pytest.raises(ValueError, match=r"positive=None was given; .* second view"):
+            estimator.fit(X)
+
+
+def test_repeated_rows_change_nothing_when_their_worth_is_told() -> None:
+    X, positive = pairs(n=60, d=80)
+    plain = PCAPlusPlus().fit(X, positive=positive)
+    index = np.repeat(np.arange(60), 5)
+    n = effective_n_pairs(index, index)
+    told = PCAPlusPlus().fit(X[index], positive=positive[index], n_effective=n)
+    assert told.truncation_ == plain.truncation_ == 4
+    assert subspace_error(told.components_, plain.components_) < 1e-9
+    np.testing.assert_array_equal(told.detectable_, plain.detectable_)
+    untold = PCAPlusPlus().fit(X[index], positive=positive[index])
+    assert untold.truncation_ > 10
+    for n_effective, kind, message in [
+        (1, ValueError, r"n_effective=1 is out of range: .* at most the number of pairs, 60"),
+        (61, ValueError, r"n_effective=61 is out of range"),
+        ("all", TypeError, r"n_effective must be a number of pairs or None, got 'all'"),
+    ]:
+        with pytest.raises(kind, match=message):
+            PCAPlusPlus().fit(X, positive=positive, n_effective=n_effective)
+
+
+def test_it_warns_when_the_truncation_leaves_only_pca() -> None:
+    X, positive = pairs()
+    with pytest.warns(ContrastWarning) as caught:
+        fitted = PCAPlusPlus(2, truncation=2, exchangeable=False).fit(X, positive=positive)
+    assert "truncated to 2 directions for 2 components" in str(caught[0].message)
+    assert "leading generalised eigenvalue is 0.0" in str(caught[1].message)
+    assert subspace_error(fitted.components_, PCA(2).fit(X).components_) < 1e-6
+    with pytest.warns(ContrastWarning) as caught:
+        PCAPlusPlus(6).fit(X, positive=positive)
+    assert "truncated to 6 directions for 6 components" in str(caught[0].message)
+    assert "4 of 6 components are too weak" in str(caught[1].message)
+
+
+def test_it_warns_of_bad_pairs() -> None:
+    X, positive = pairs()
+    with pytest.warns(ContrastWarning, match=r"leading generalised eigenvalue is 0\.\d+; good pai"):
+        fitted = PCAPlusPlus(1).fit(X, positive=np.random.default_rng(0).permutation(positive))
+    assert not fitted.detectable_.any()
+
+
+def test_it_tells_what_is_detectable() -> None:
+    X, positive = pairs(n=200, d=300, signal=(30.0, 10.0), background=(300.0, 200.0, 100.0))
+    with pytest.warns(ContrastWarning, match="1 of 3 components are too weak"):
+        fitted = PCAPlusPlus(3).fit(X, positive=positive)
+    np.testing.assert_array_equal(fitted.detectable_, [True, True, False])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert PCAPlusPlus(2).fit(X, positive=positive).detectable_.all()
+
+
+def test_a_pipeline_passes_the_positive_view_through_its_steps() -> None:
+    X, positive = (rows * 3 + 7 for rows in pairs())
+    with config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(
+            StandardScaler(with_std=False),
+            PCAPlusPlus(weighted=False),
+            transform_input=["positive"],
+        )
+        scores = pipeline.fit(X, positive=positive, n_effective=300).transform(X)
+    scaler = StandardScaler(with_std=False).fit(X)
+    by_hand = PCAPlusPlus(weighted=False).fit(
+        scaler.transform(X), positive=scaler.transform(positive), n_effective=300
+    )
+    np.testing.assert_allclose(scores, by_hand.transform(scaler.transform(X)), atol=1e-10)
+
+
+def test_data_without_variation_are_refused() -> None:
+    X = np.ones((20, 4))
+    with pytest.raises(ValueError, match=r"n_components=2 asks for 2 directions .* S has 0 among"):
+        PCAPlusPlus().fit(X, positive=X)

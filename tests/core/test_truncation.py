@@ -1,0 +1,220 @@
+"""Noise level, truncation and detectability: pure rules on spectra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.linalg
+
+from contrast_core import (
+    SecondMoments,
+    detectable_spike,
+    effective_n_pairs,
+    expected_subspace_error,
+)
+from contrast_core.contrast import noise_bulk, signal_is_detectable, truncated_eigenpairs
+from contrast_core.contrast._truncation import marchenko_pastur_median
+from contrast_core.linalg import Spectrum
+
+
+def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:
+    """Moments of noise with some spikes, in units of the noise variance, in a random basis."""
+    rng = np.random.default_rng(seed)
+    scale = np.ones(d)
+    scale[: len(spikes)] = np.sqrt(1 + np.array(spikes))
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return SecondMoments.from_data(sd * rng.normal(size=(n, d)) * scale @ basis + 5.0)
+
+
+def bulk_of(moments: SecondMoments, n: float | None = None) -> Any:
+    values = np.linalg.eigvalsh(moments.covariance)[::-1]
+    return noise_bulk(values, moments.n_features, n or moments.n_samples)
+
+
+@pytest.mark.parametrize("c", [0.01, 0.3, 0.9, 1.0, 1.8, 20.0])
+def test_the_median_halves_the_marchenko_pastur_law(c: float) -> None:
+    low, high = (1 - np.sqrt(c)) ** 2, (1 + np.sqrt(c)) ** 2
+
+    def mass(start: float, end: float) -> float:
+        # x = t^2 takes the singularity at 0 that the density has at c = 1.
+        def density(t: float) -> float:
+            return float(np.sqrt((high - t**2) * (t**2 - low)) / (np.pi * c * max(t, 1e-300)))
+
+        return float(scipy.integrate.quad(density, np.sqrt(start), np.sqrt(end))[0])
+
+    median = marchenko_pastur_median(c)
+    assert mass(low, high) == pytest.approx(min(1.0, 1 / c), rel=1e-6)
+    assert mass(low, median) == pytest.approx(mass(median, high), rel=1e-5)
+
+
+@pytest.mark.parametrize("d", [50, 150, 450, 900])
+@pytest.mark.parametrize("n_spikes", [0, 10])
+def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> None:
+    """Spikes of up to 100 times the noise, D above and below n, a fifth of the spectrum at most."""
+    bulk = bulk_of(sample(500, d, np.geomspace(100, 5, n_spikes), sd=3.0))
+    assert bulk.n_above == n_spikes
+    # Half the spread of the median over such spectra is about 1%.
+    assert bulk.variance == pytest.approx(9.0, rel=0.03)
+
+
+def test_stronger_spikes_do_not_move_the_noise_level() -> None:
+    levels = [bulk_of(sample(500, 100, np.full(8, s))).variance for s in (10.0, 1e3, 1e6)]
+    np.testing.assert_allclose(levels, levels[0], rtol=0.01)
+
+
+def test_pure_noise_rarely_stands_out() -> None:
+    """The edge is the 99% point of the largest noise eigenvalue: 0.6 expected in 60 samples."""
+    found = [bulk_of(sample(200, d, seed=i)).n_above for i in range(20) for d in (40, 150, 300)]
+    assert sum(count > 0 for count in found) <= 3
+    assert max(found) <= 1
+
+
+def test_truncation_has_no_units() -> None:
+    small, large = (bulk_of(sample(300, 60, [20.0, 8.0], sd=sd)) for sd in (1e-4, 1e5))
+    assert small.n_above == large.n_above == 2
+    assert large.variance / small.variance == pytest.approx(1e18)
+
+
+def test_collinear_features_do_not_count_as_dimensions() -> None:
+    """40 features that repeat three times over: noise of 40 dimensions, three times as strong."""
+    once = sample(500, 40, [30.0])
+    tiled = SecondMoments(once.n_samples, np.tile(once.mean, 3), np.tile(once.covariance, (3, 3)))
+    bulk = bulk_of(tiled)
+    assert bulk.n_above == bulk_of(once).n_above == 1
+    assert bulk.variance == pytest.approx(3 * bulk_of(once).variance)
+
+
+def test_repeated_rows_need_the_effective_number() -> None:
+    """Every row five times: with n as if independent, noise passes for structure."""
+    moments = sample(100, 60, [30.0])
+    repeated = SecondMoments(500, moments.mean, moments.covariance)
+    assert bulk_of(repeated).n_above > 1
+    assert bulk_of(repeated, 100.0) == bulk_of(moments)
+
+
+def test_small_and_odd_spectra_have_an_answer() -> None:
+    for values in ([2.0], [3.0, 0.0], [5.0, 1.0], [1.0, 1.0, 1.0], [9.0, 1e-9, 1e-9]):
+        for n in (1.5, 2.0, 3.0, 100.0):
+            bulk = noise_bulk(np.array(values), len(values), n)
+            assert 0 <= bulk.n_above < len(values)
+            assert bulk.variance > 0
+    with pytest.raises(ValueError, match="the data are constant"):
+        noise_bulk(np.zeros(3), 3, 10)
+
+
+def test_each_truncation_keeps_what_it_says() -> None:
+    moments = sample(400, 30, [80.0, 40.0, 10.0])
+    values = np.linalg.eigvalsh(moments.covariance)[::-1]
+    held = np.cumsum(values) / values.sum()
+
+    def kept(truncation: Any, k: int = 1) -> int:
+        pairs = truncated_eigenpairs(moments, truncation, k, 400)
+        np.testing.assert_allclose(pairs.values, values[: len(pairs.values)], rtol=1e-10)
+        v = pairs.components
+        np.testing.assert_allclose(v @ moments.covariance @ v.T, np.diag(pairs.values), atol=1e-9)
+        return len(pairs.values)
+
+    assert kept("auto") == 3
+    assert kept("auto", k=5) == 5  # never fewer than the components asked for
+    assert kept(7) == 7
+    assert kept(np.int64(7)) == 7
+    assert kept(None) == kept(1.0) == 30
+    for fraction in (0.2, 0.7, 0.9):
+        s = kept(fraction)
+        assert held[s - 1] >= fraction
+        assert s == 1 or held[s - 2] < fraction
+
+
+def test_impossible_truncations_are_refused() -> None:
+    moments = sample(400, 30)
+    for truncation, error, message in [
+        ("mp", ValueError, r"truncation='mp' is unknown; expected 'auto', an integer, a fraction"),
+        (True, TypeError, r"truncation=True \(bool\) is unknown"),
+        ([3], TypeError, r"truncation=\[3\] \(list\) is unknown"),
+        (1, ValueError, r"truncation=1 is out of range: it must be from n_components=2 to .*, 30"),
+        (31, ValueError, r"truncation=31 is out of range"),
+        (0.0, ValueError, r"truncation=0 is out of range: as a fraction"),
+        (1.5, ValueError, r"truncation=1.5 is out of range: as a fraction"),
+        (float("nan"), ValueError, r"truncation=nan is out of range: as a fraction"),
+    ]:
+        with pytest.raises(error, match=message):
+            truncated_eigenpairs(moments, truncation, 2, 400)
+    few = sample(10, 30)
+    with pytest.raises(ValueError, match=r"truncation=None asks for 30 .* S has 9 among 30 feat"):
+        truncated_eigenpairs(few, None, 2, 10)
+    with pytest.raises(ValueError, match=r"n_components=12 asks for 12 directions .* S has 9"):
+        truncated_eigenpairs(few, "auto", 12, 10)
+    assert len(truncated_eigenpairs(few, 1.0, 2, 10).values) == 9
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 60])
+def test_one_reduction_gives_all_values_and_the_leading_vectors(n: int) -> None:
+    a = np.random.default_rng(n).normal(size=(n, n))
+    matrix = a + a.T
+    before = matrix.copy()
+    spectrum = Spectrum(matrix)
+    np.testing.assert_allclose(spectrum.values, scipy.linalg.eigvalsh(matrix)[::-1], atol=1e-12)
+    for k in {1, min(2, n), n}:
+        values, vectors = spectrum.leading(k)
+        np.testing.assert_allclose(values, spectrum.values[:k], atol=1e-12)
+        np.testing.assert_allclose(vectors @ vectors.T, np.eye(k), atol=1e-12)
+        np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=1e-12 * n)
+    np.testing.assert_array_equal(matrix, before)
+
+
+def test_the_expected_error_is_the_papers() -> None:
+    """METHODS: theory at n = 500, weakest spike 10."""
+    for ratio, error in [(0.1, 0.104), (0.5, 0.229), (1.1, 0.330), (1.8, 0.410)]:
+        value = expected_subspace_error(
+            [50, 25, 20, 15, 10], round(500 * ratio), 500, exchangeable=False
+        )
+        assert value == pytest.approx(error, abs=5e-4)
+        pooled = expected_subspace_error(10, round(500 * ratio), 250)
+        assert pooled == value  # two views of 250 pairs are worth one of 500
+    growing = expected_subspace_error(10.0, 500, 1000, exchangeable=False, regime="growing")
+    assert growing == pytest.approx(np.sqrt(0.5 / 10.5))
+
+
+def test_the_error_is_one_below_the_detectable_spike_and_falls_above() -> None:
+    threshold = detectable_spike(300, 200)
+    assert threshold == pytest.approx(np.sqrt(300 / 400))
+    assert detectable_spike(300, 200, exchangeable=False) == pytest.approx(np.sqrt(300 / 200))
+    assert expected_subspace_error(0.9 * threshold, 300, 200) == 1.0
+    assert expected_subspace_error(1.0001 * threshold, 300, 200) == pytest.approx(1.0, abs=1e-3)
+    errors = [expected_subspace_error(s, 300, 200) for s in (1, 10, 100, np.inf)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] == 0.0
+
+
+def test_detectability_refuses_nonsense() -> None:
+    with pytest.raises(ValueError, match=r"n_pairs=0 must both be greater than 0"):
+        detectable_spike(3, 0)
+    with pytest.raises(ValueError, match=r"must be variances"):
+        expected_subspace_error([1.0, -1.0], 3, 10)
+    with pytest.raises(ValueError, match=r"regime='fast' is unknown"):
+        expected_subspace_error(1.0, 3, 10, regime="fast")  # type: ignore[arg-type]
+
+
+def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
+    wide, narrow = sample(50, 400), sample(50, 2)
+    # D/2n = 4: the threshold on the spike is 2, on the eigenvalue 2/3.
+    found = signal_is_detectable(np.array([0.7, 0.6]), wide, 1, 50)
+    np.testing.assert_array_equal(found, [True, False])
+    # Two features and 50 pairs: any spike above .14 could be seen, but chance alone gives .46.
+    found = signal_is_detectable(np.array([0.5, 0.3]), narrow, 2, 50)
+    np.testing.assert_array_equal(found, [True, False])
+
+
+def test_kishs_number() -> None:
+    assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
+    assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5  # equal multiplicities: distinct rows
+    assert effective_n_pairs(np.repeat(["a", "b"], 4), np.arange(8)) == pytest.approx(
+        2 / (1 / 2 + 1 / 8)
+    )
+    assert 1 < effective_n_pairs([0, 0, 0, 0, 0, 0, 0, 1]) < 2
+    for rows, others in [([], None), ([[1, 2]], None), ([1, 2], [1, 2, 3])]:
+        with pytest.raises(ValueError, match="one row index per pair"):
+            effective_n_pairs(rows, others)
