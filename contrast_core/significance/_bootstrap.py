@@ -15,7 +15,7 @@ from contrast_core.significance._estimators import (
     components_of,
     fitted_on,
     held,
-    quiet_contrast,
+    resampling,
 )
 from contrast_core.significance._progress import Progress, with_progress
 from contrast_core.significance._units import TwoSamples, two_samples
@@ -142,7 +142,7 @@ def bootstrap_stability(
     again = held(fitted, len(ours))
     rng = np.random.default_rng(random_state)
     matched, retained, angles = [], [], []
-    with quiet_contrast():
+    with resampling(samples):
         for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):
             times_x, times_y = _draw(samples, rng)
             again.fit(

@@ -17,6 +17,7 @@ from contrast_core._validation import (
 from contrast_core.contrast import background_ridge
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import SecondMoments
+from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import TwoSamples, two_samples
 
 _FACTOR = 1.5  # a ratio below this multiple of tr(C_X) / tr(C_Y) is no finding
@@ -149,11 +150,12 @@ def cross_fitted_ratio(
         )
     rng = np.random.default_rng(random_state)
     ratios = []
-    for _ in range(n_splits):
-        half_x, half_y = _halves(samples, rng)
-        first = samples.foreground.moments(half_x), samples.background.moments(half_y)
-        second = samples.foreground.moments(~half_x), samples.background.moments(~half_y)
-        ratios += [_held_out_ratio(first, second, k), _held_out_ratio(second, first, k)]
+    with resampling(samples):
+        for _ in range(n_splits):
+            half_x, half_y = _halves(samples, rng)
+            first = samples.foreground.moments(half_x), samples.background.moments(half_y)
+            second = samples.foreground.moments(~half_x), samples.background.moments(~half_y)
+            ratios += [_held_out_ratio(first, second, k), _held_out_ratio(second, first, k)]
     result = CrossFittedRatio(
         float(np.median(ratios)),
         np.array(ratios),

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from contrast_core._base import LinearContrast
 from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
 from contrast_core.significance._units import TwoSamples
 from contrast_core.spectral import CPCA
 
+_SMALL = 300  # features
 _EIGENVALUES = ("contrastive_eigenvalues_", "generalized_eigenvalues_")
 
 
@@ -84,7 +86,18 @@ def components_of(fitted: LinearContrast, samples: TwoSamples) -> FloatArray:
 
 @contextmanager
 def quiet_contrast(message: str = "") -> Iterator[None]:
-    """What is worth a warning about the data is to be expected of resamples."""
+    """Leave out warnings of the fit that are to be expected here; all of its own by default."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message, ContrastWarning)
+        yield
+
+
+@contextmanager
+def resampling(samples: TwoSamples) -> Iterator[None]:
+    """Many small fits: without warnings about each, and on one BLAS thread where that is faster.
+
+    Threads that wait for each other make small eigenproblems many times slower on a busy machine.
+    """
+    small = samples.foreground.means.shape[1] < _SMALL
+    with quiet_contrast(), threadpool_limits(1 if small else None, user_api="blas"):
         yield

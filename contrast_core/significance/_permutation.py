@@ -19,7 +19,7 @@ from contrast_core.significance._estimators import (
     fitted_on,
     held,
     leading_eigenvalue,
-    quiet_contrast,
+    resampling,
 )
 from contrast_core.significance._progress import Progress, with_progress
 from contrast_core.significance._units import TwoSamples, Units, two_samples
@@ -183,7 +183,7 @@ def permutation_test(
             stacklevel=2,
         )
     labels = _all_labels(samples) if exact else _random_labels(samples, total, random_state)
-    with quiet_contrast():
+    with resampling(samples):
         observed = np.array(statistics(_given(samples)))
         null = np.array(
             [statistics(chosen) for chosen in with_progress(labels, total, "permute", progress)]
