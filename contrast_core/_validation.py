@@ -50,12 +50,17 @@ def check_rows(X: MatrixLike, name: str, *, min_rows: int = 0) -> Any:
 
 def iter_chunks(rows: Any, name: str) -> Iterator[NDArray[Any]]:
     """Yield dense, finite blocks of rows, in the data's own dtype, of bounded size."""
-    step = max(256, _CHUNK_ELEMENTS // max(1, rows.shape[1]))
+    step = rows_per_chunk(rows.shape[1])
     for start in range(0, rows.shape[0], step):
         chunk = rows[start : start + step]
         chunk = chunk.toarray() if hasattr(chunk, "toarray") else chunk
         check_finite(chunk, name)
         yield chunk
+
+
+def rows_per_chunk(n_features: int) -> int:
+    """How many rows `iter_chunks` yields at once."""
+    return max(256, _CHUNK_ELEMENTS // max(1, n_features))
 
 
 def check_finite(chunk: NDArray[Any], name: str) -> None:

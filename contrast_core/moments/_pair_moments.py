@@ -16,7 +16,8 @@ from contrast_core._validation import (
     feature_names_of,
     iter_chunks,
 )
-from contrast_core.moments._second_moments import Accumulator, SecondMoments
+from contrast_core.moments._accumulator import Accumulator
+from contrast_core.moments._second_moments import SecondMoments
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +144,9 @@ class PairMoments:
             raise ValueError(
                 f"{len(names)} feature_names were given for the {n_features} features of X."
             )
-        x_moments, p_moments = first.moments("X"), second.moments("positive")
+        x_moments, p_moments = first.sums("X"), second.sums("positive")
         # Polarisation: a symmetric product costs half of the general one.
-        cross = both.moments("X").covariance
+        cross = both.sums("X").covariance
         cross -= x_moments.covariance
         cross -= p_moments.covariance
         cross /= 2

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._base import LinearContrast
+from contrast_core._progress import Progress, with_progress
 from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
 from contrast_core.moments import SecondMoments
 from contrast_core.significance._estimators import (
@@ -21,7 +22,6 @@ from contrast_core.significance._estimators import (
     leading_eigenvalue,
     resampling,
 )
-from contrast_core.significance._progress import Progress, with_progress
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 
 _LEVEL = 0.05

@@ -10,7 +10,9 @@ T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
 
 
-def with_progress(items: Iterable[T], total: int, label: str, progress: Progress) -> Iterable[T]:
+def with_progress(
+    items: Iterable[T], total: int | None, label: str, progress: Progress
+) -> Iterable[T]:
     """`items`, with a progress bar as they are taken: tqdm's, or one called as tqdm is."""
     if progress is False:
         return items

@@ -1,0 +1,77 @@
+"""Moments of dask arrays: partial moments of blocks, merged in pairs by whatever scheduler runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from contrast_core._sources import check_two_dimensional
+from contrast_core._validation import check_rows, iter_chunks
+from contrast_core.moments._accumulator import Precision, Sums, accumulate, blas_threads
+
+_TASK_ELEMENTS = 2**24  # of neighbouring chunks per task, so that products outweigh the merging
+
+
+def dask_sums(X: Any, name: str, precision: Precision) -> Sums:
+    """Sums over all rows of a dask array of dense or sparse chunks, computed now.
+
+    On threads, processes or a cluster: the scheduler that dask would use for `X`.
+    """
+    from dask.delayed import delayed
+
+    check_two_dimensional(X, name)
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    chunks = X.to_delayed().ravel().tolist()
+    size = _chunks_per_task(X, len(chunks))
+    part = delayed(_partial_sums, pure=True)
+    merge = delayed(_merge, pure=True)
+    parts = [part(chunks[i : i + size], i, name, precision) for i in range(0, len(chunks), size)]
+    while len(parts) > 1:
+        pairs = [merge(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[2 * len(pairs) :]
+    with _one_blas_thread_each(X):
+        sums: Sums | None = parts[0].compute() if parts else None
+    if sums is None:
+        raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+    return sums
+
+
+def _chunks_per_task(X: Any, n_chunks: int) -> int:
+    """Neighbouring chunks that make a task; one where their sizes are not known."""
+    elements = max(X.chunks[0], default=0) * X.shape[1]
+    if not n_chunks or math.isnan(elements) or not elements:
+        return 1
+    return max(1, int(_TASK_ELEMENTS // elements))
+
+
+def _partial_sums(chunks: list[Any], first: int, name: str, precision: Precision) -> Sums | None:
+    """Sums over some chunks; None where they have no rows, as filtered chunks may."""
+
+    def dense() -> Iterator[Any]:
+        for i, chunk in enumerate(chunks, first):
+            label = f"chunk {i} of {name}"
+            yield from iter_chunks(check_rows(chunk, label), label)
+
+    if not any(chunk.shape[0] for chunk in chunks):
+        return None
+    return accumulate(dense(), name, precision=precision, parallel=False)
+
+
+def _merge(a: Sums | None, b: Sums | None) -> Sums | None:
+    return a.merge(b) if a is not None and b is not None else a or b
+
+
+@contextmanager
+def _one_blas_thread_each(X: Any) -> Iterator[None]:
+    """Where tasks run in threads of this process, they share BLAS's threads."""
+    dask: Any = import_module("dask.base")  # not typed
+    threaded = import_module("dask.threaded")
+    if dask.get_scheduler(collections=[X]) is not threaded.get:
+        yield
+        return
+    with blas_threads() as blas, blas.limit(limits=1):
+        yield
