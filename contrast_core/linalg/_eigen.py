@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
 
 
@@ -24,14 +25,8 @@ def leading_eigenpairs(matrix: FloatArray, k: int, *, overwrite: bool = False) -
 
     Where eigenvalues tie, the vectors are some orthonormal basis of the tied space.
     """
-    n = len(matrix)
-    values, vectors = scipy.linalg.eigh(
-        matrix,
-        subset_by_index=[n - k, n - 1],
-        driver="evr",
-        overwrite_a=overwrite,
-        check_finite=False,
-    )
+    in_place = overwrite and matrix.flags.f_contiguous
+    values, vectors = largest_eigenpairs(matrix if in_place else np.array(matrix, order="F"), k)
     return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1])))
 
 

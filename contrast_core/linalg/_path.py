@@ -22,12 +22,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg
 from scipy.linalg.lapack import dpotrf
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._davidson import RitzPairs, neighbouring_pairs
 from contrast_core.linalg._eigen import contrastive_eigenpairs
+from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
 
 PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
@@ -112,14 +112,9 @@ def starting_block(
 
     Orthonormal in double precision; a start for `neighbouring_pairs`.
     """
-    n_features = len(foreground)
     contrast = foreground - alpha * background
     contrast /= np.abs(contrast).max() or 1.0
-    _, vectors = scipy.linalg.eigh(
-        contrast.astype(np.float32),
-        subset_by_index=[n_features - k - _EXTRA, n_features - 1],
-        check_finite=False,
-    )
+    _, vectors = largest_eigenpairs(contrast.astype(np.float32, order="F"), k + _EXTRA)
     return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import scipy.linalg
 
 from contrast_core import principal_angles, subspace_error
 from contrast_core.linalg import contrastive_eigenpairs, fix_signs, leading_eigenpairs
+from contrast_core.linalg._lapack import largest_eigenpairs
 
 EPS = np.finfo(np.float64).eps
 
@@ -39,6 +42,33 @@ def test_leading_eigenpairs_solve_the_problem(values: Any) -> None:
     residual = found.components @ matrix - found.values[:, None] * found.components
     assert np.abs(residual).max() < 200 * EPS * scale
     np.testing.assert_allclose(found.components @ found.components.T, np.eye(3), atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (30, 30), (60, 4)])
+def test_lapack_without_the_lock_is_scipys(dtype: Any, n: int, k: int) -> None:
+    matrix = symmetric(np.linspace(3, -1, n)).astype(dtype)
+    matrix = np.asfortranarray((matrix + matrix.T) / 2)
+    expected, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - k, n - 1], driver="evr")
+    values, found = largest_eigenpairs(matrix.copy(order="F"), k)
+    rounding = 1000 * np.finfo(dtype).eps  # the same routine, but memory may be aligned otherwise
+    np.testing.assert_allclose(values, expected, atol=rounding)
+    np.testing.assert_allclose(np.abs(found), np.abs(vectors), atol=rounding)
+    with pytest.raises(TypeError, match="expected a Fortran-ordered float32 or float64 matrix"):
+        largest_eigenpairs(matrix.astype(np.longdouble), k)
+
+
+def test_another_thread_runs_meanwhile() -> None:
+    """What keeps a window alive: ticks go on while a large problem is being solved."""
+    matrix = np.asfortranarray(symmetric(np.linspace(3, -1, 900)))
+    solver = threading.Thread(target=largest_eigenpairs, args=(matrix, 10))
+    ticks = 0
+    solver.start()
+    while solver.is_alive():
+        time.sleep(0.001)
+        ticks += 1
+    solver.join()
+    assert ticks > 5  # with the lock held there is one, at the end
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 3.0, 1000.0])
