@@ -102,11 +102,11 @@ class PCPCA(LinearContrast):
     The tail :math:`t(\gamma) = \operatorname{tr} C(\gamma) - \operatorname{tr} \Lambda` is concave
     and does not increase, so the valid contrasts form an interval; its end is found exactly, not
     by the paper's Remark 1, which stops at about a third of it. It depends on the scales of the
-    two datasets: standardise them, each on its own, where their scales mean nothing. Groups separate
-    best towards `gamma_max_`, but there sigma^2 goes to zero and the density narrows to a
-    subspace. At 0.9 of it the silhouette is at least 90% of the best on the mouse, toy and
-    digit data, and clean held-out digits are still more likely than under probabilistic PCA; from
-    0.95 on they may be less likely.
+    two datasets: standardise them, each on its own, where their scales mean nothing. Groups
+    separate best towards `gamma_max_`, but there sigma^2 goes to zero and the density narrows to a
+    subspace. At 0.9 of it the silhouette is at least 90% of the best on the mouse, toy and digit
+    data, and clean held-out digits are still more likely than under probabilistic PCA; from 0.95
+    on they may be less likely.
 
     At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n:
     second moments divide by n here, as in the paper.
@@ -273,7 +273,7 @@ class PCPCA(LinearContrast):
         scale = np.divide(
             self._model_variances, lengths, out=np.zeros_like(lengths), where=lengths > 0
         )
-        return self.components_ * scale[:, None]
+        return np.asarray(self.components_ * scale[:, None])
 
     def transform(self, X: MatrixLike) -> FloatArray:
         r"""Posterior means of the latent variables.

@@ -1,0 +1,205 @@
+"""Do the packages of the papers' authors give the same subspaces, once conventions are converted?
+
+    python benchmarks/peers.py
+
+Installs `contrastive` 1.2.0 and `pcpca` 0.4 for the length of the run and compares on three data
+sets. Must reach: every sine of a largest principal angle <= 1e-7, every relative difference <= 1e-8
+(both round in double precision; the gaps are of the order of the eigenvalues). Then it shows where
+the peers depart from the papers or from what a caller would expect. docs/coming_from.md has the
+conversions as a table.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from _peers import peers
+from scipy.linalg import subspace_angles
+from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_limits
+
+from contrast_core import CPCA, PCPCA, ContrastWarning, contrast_path, subspace_error
+from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_four_groups
+
+SINE, DIFFERENCE = 1e-7, 1e-8
+
+
+def datasets() -> dict[str, tuple[Any, Any]]:
+    mouse, groups, digits = load_mouse_protein(), make_four_groups(), digits_on_photos(1500)
+    return {
+        "mouse protein": (mouse.foreground, mouse.background),
+        "four groups": (groups.foreground, groups.background),
+        "digits on photographs": (digits.foreground, digits.background),
+    }
+
+
+def contrastive_components(model: Any, alpha: float) -> Any:
+    """What `contrastive` projects on: its projection of the identity, as rows."""
+    return model.cpca_alpha(np.eye(model.features_d), alpha).T
+
+
+def compare(contrastive: ModuleType, pcpca: ModuleType) -> float:
+    """Print sines and differences; the worst as a multiple of its bound."""
+    worst = 0.0
+
+    def show(text: str, value: float, bound: float) -> None:
+        nonlocal worst
+        worst = max(worst, value / bound)
+        print(f"  {text:<58}{value:9.1e}")
+
+    for name, (X, Y) in datasets().items():
+        n, m = len(X), len(Y)
+        x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T  # pcpca: (D, n), not centred for you
+        print(f"\n{name}: n = {n}, m = {m}, D = {X.shape[1]}")
+        peer = contrastive.CPCA(standardize=False)
+        peer.fit(X, Y)
+        ours = CPCA().fit(X, background=Y)
+        for alpha in (0.0, 0.5, 2.0, 20.0):
+            converted = alpha * (m / (m - 1)) / (n / (n - 1))
+            sine = subspace_error(
+                ours.at(converted).components_, contrastive_components(peer, alpha)
+            )
+            show(f"contrastive.CPCA alpha={alpha:g}: sine", sine, SINE)
+        for alpha in (0.0, 0.5, 2.0):
+            other = pcpca.CPCA(n_components=2, gamma=alpha)
+            other.fit(x, y)
+            show(
+                f"pcpca.CPCA gamma={alpha:g}: sine",
+                subspace_error(ours.at(alpha).components_, other.W.T),
+                SINE,
+            )
+        model = PCPCA().fit(X, background=Y)
+        for fraction in (0.0, 0.3, 0.9):
+            mine = model.at(fraction * model.gamma_max_)
+            other = pcpca.PCPCA(n_components=2, gamma=mine.gamma_ * n / m)
+            scores = other.fit_transform(x, y)[0].T
+            title = f"pcpca.PCPCA gamma={other.gamma:.3f} (gamma'={mine.gamma_:.3f})"
+            show(f"{title}: sine", subspace_error(mine.components_, other.W_mle.T), SINE)
+            show(
+                f"{title}: sigma^2",
+                abs(other.sigma2_mle / mine.noise_variance_ - 1),
+                DIFFERENCE,
+            )
+            difference = mine.loadings_ @ mine.loadings_.T - other.W_mle @ other.W_mle.T
+            show(
+                f"{title}: W W^T",
+                np.abs(difference).max() / np.abs(mine.loadings_ @ mine.loadings_.T).max(),
+                DIFFERENCE,
+            )
+            mine_scores = mine.transform(X)
+            signs = np.sign((scores * mine_scores).sum(axis=0))
+            show(
+                f"{title}: posterior means",
+                np.abs(scores * signs - mine_scores).max() / np.abs(mine_scores).max(),
+                SINE,
+            )
+        pca = PCA(2, svd_solver="full").fit(X)
+        show(
+            "sklearn PCA against CPCA alpha=0: sine",
+            subspace_error(ours.at(0.0).components_, pca.components_),
+            SINE,
+        )
+        show(
+            "sklearn PCA noise_variance_ (n-1)/n against PCPCA gamma=0",
+            abs(pca.noise_variance_ * (n - 1) / n / model.at(0.0).noise_variance_ - 1),
+            DIFFERENCE,
+        )
+    return worst
+
+
+def departures(contrastive: ModuleType, pcpca: ModuleType) -> None:
+    """Where the peers are wrong, or not what the papers say."""
+    X, Y = datasets()["mouse protein"]
+    x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
+    n, m = len(X), len(Y)
+    print("\nwhere they depart")
+
+    def say(text: str) -> None:
+        print(f"  - {text}")
+
+    peer = contrastive.CPCA(standardize=False)
+    np.random.seed(0)  # noqa: NPY002 - its clustering draws from the global generator
+    alphas = peer.fit_transform(X, Y, return_alphas=True)[1]
+    ours = contrast_path(X, background=Y).representative_alphas
+    say(
+        "contrastive, automatic: affinities between spans of the embedded data, not of feature "
+        f"space, and the cluster of alpha=0 is dropped: {np.round(alphas, 3)}; Algorithm 2 gives "
+        f"{np.round(ours, 3)}"
+    )
+    first = contrastive.CPCA(n_components=1, standardize=False)
+    say(f"contrastive, n_components=1: {outcome(lambda: first.fit_transform(X, Y))}")
+    shifted = peer.transform(X + 5.0, alpha_selection="manual", alpha_value=2.0)
+    say(
+        "contrastive, transform does not centre: all features moved by 5 move the scores' mean to "
+        f"{np.round(shifted.mean(axis=0), 1)}"
+    )
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(60, 1100)), rng.normal(size=(1000, 1100))
+    reduced = contrastive.CPCA(standardize=False)
+    reduced.fit(*wide)
+    say(
+        "contrastive, more than 1000 features: reduced to 1000 by PCA of both pooled, after which "
+        "transform takes no new rows: "
+        + outcome(lambda: reduced.transform(wide[0], alpha_selection="manual", alpha_value=1.0))
+    )
+    kernel = contrastive.Kernel_CPCA()
+    say(
+        "contrastive, Kernel_CPCA cannot run: "
+        + outcome(lambda: kernel.fit_transform(X, Y, alpha_selection="manual", alpha_value=1.0))
+    )
+
+    end = PCPCA().fit(X, background=Y).gamma_max_
+    for gamma in (0.9, 1.5):
+        beyond = pcpca.PCPCA(n_components=2, gamma=gamma * n / m)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            beyond.fit(x, y)
+        say(
+            f"pcpca, gamma'={gamma} of at most {end:.3f}: no error; sigma^2 = "
+            f"{beyond.sigma2_mle:.3f}, W is {beyond.W_mle.dtype}"
+        )
+    # Variances 10, 5, 1 against 0, 0, 1: the valid range is gamma' < 1.
+    axes = np.vstack([np.eye(3), -np.eye(3)]) * np.sqrt(3)
+    fg, bg = axes * np.sqrt([10.0, 5.0, 1.0]), axes * [0.0, 0.0, 1.0]
+    bound = pcpca.PCPCA(n_components=2).get_gamma_bound(fg.T, bg.T)
+    exact = PCPCA().fit(fg, background=bg).gamma_max_
+    say(
+        "pcpca, get_gamma_bound starts the sum at d where Remark 1 starts at d + 1, and is on the "
+        f"scale of gamma' while fit takes gamma: {bound:.2f} where the range ends at {exact:.2f}"
+    )
+    uncentred = pcpca.PCPCA(n_components=2, gamma=0.2 * n / m)
+    uncentred.fit(X.T + 5.0, Y.T + 5.0)
+    angle = subspace_angles(uncentred.W_mle, PCPCA(gamma=0.2).fit(X, background=Y).loadings_)[0]
+    say(f"pcpca does not centre: all features moved by 5 give a sine of {np.sin(angle):.2f}")
+    fitted = pcpca.PCPCA(n_components=2, gamma=0.2 * n / m)
+    fitted.fit(x, y)
+    say(f"pcpca, sample() returns {fitted.sample()}")
+
+
+def outcome(call: Any) -> str:
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "runs"
+
+
+def main() -> int:
+    with peers() as (contrastive, pcpca):
+        worst = compare(contrastive, pcpca)
+        departures(contrastive, pcpca)
+    print(
+        f"\nbounds: sines and scores {SINE:g}, the rest {DIFFERENCE:g}: "
+        f"{'all reached' if worst <= 1 else 'NOT REACHED'} (worst at {worst:.2g} of its bound)"
+    )
+    return worst > 1
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", ContrastWarning)
+    with threadpool_limits(2):
+        sys.exit(main())
