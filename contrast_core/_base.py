@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -10,6 +12,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from contrast_core._sources import is_dask_array, is_stored, map_rows
 from contrast_core._validation import (
     ContrastWarning,
     FloatArray,
@@ -151,6 +154,17 @@ class LinearEmbedding(Embedding):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    def _map_rows(self, function: Callable[[Any], FloatArray], X: MatrixLike, width: int) -> Any:
+        """`function` of rows with the features of the fit, in blocks; lazy for dask arrays."""
+        check_is_fitted(self)
+        if is_dask_array(X) or is_stored(X):
+            rows = validate_data(self, X, reset=False, skip_check_array=True)
+        else:
+            rows = validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
+            )
+        return map_rows(function, rows, width)
+
     @property
     def _projection(self) -> FloatArray:
         """Map from centred rows to scores, (n_features, k)."""
@@ -169,20 +183,25 @@ class LinearEmbedding(Embedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse.
+        X : array-like, DataFrame, sparse matrix, stored dataset or dask array of shape \
+                (n, n_features)
+            Rows from anywhere; sparse input stays sparse, stored data are read in blocks of rows.
 
         Returns
         -------
         ndarray of shape (n, n_components)
-            ``(X - mean_) @ components_.T``, unless the class says otherwise.
+            ``(X - mean_) @ components_.T``, unless the class says otherwise. For a dask array, a
+            dask array, not yet computed.
 
         Raises
         ------
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        return _project(self._check_rows(X), self.mean_, self._projection)
+        check_is_fitted(self)
+        function = partial(_project, mean=self.mean_, projection=self._projection)
+        scores: FloatArray = self._map_rows(function, X, self._projection.shape[1])
+        return scores
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
         """Rows in feature space from their scores.
@@ -203,13 +222,14 @@ class LinearEmbedding(Embedding):
             If the number of columns is not the number of components.
         """
         check_is_fitted(self)
-        scores = np.asarray(X, dtype=np.float64)
+        scores: Any = X if is_dask_array(X) else np.asarray(X, dtype=np.float64)
         if scores.ndim != 2 or scores.shape[1] != len(self.components_):
             raise ValueError(
                 f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
                 "a column per component, as transform returns them."
             )
-        return scores @ self._reconstruction + self.mean_
+        rows: FloatArray = scores @ self._reconstruction + self.mean_
+        return rows
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
         r"""Project rows on the components: what is not contrast goes.
@@ -218,7 +238,7 @@ class LinearEmbedding(Embedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+        X : as for `transform`
             Rows to denoise.
         offset : {"foreground", "difference", "none"}, default="foreground"
             What is added back: the foreground mean; the difference of foreground and background
@@ -227,6 +247,7 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
+            For a dask array, a dask array.
 
         Raises
         ------
@@ -238,12 +259,15 @@ class LinearEmbedding(Embedding):
         ----------
         Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
         """
-        rows = self._check_rows(X)
+        check_is_fitted(self)
         offsets = self._offsets()
         if offset not in offsets:
             raise ValueError(f"offset={offset!r} is unknown; expected one of {sorted(offsets)}.")
-        scores = _project(rows, self.mean_, self.components_.T)
-        return scores @ self.components_ + offsets[offset]
+        function = partial(
+            _denoise, mean=self.mean_, components=self.components_, offset=offsets[offset]
+        )
+        denoised: FloatArray = self._map_rows(function, X, len(self.mean_))
+        return denoised
 
     def _offsets(self) -> dict[str, FloatArray]:
         """What `denoise` can add back."""
@@ -256,7 +280,7 @@ class LinearEmbedding(Embedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+        X : as for `transform`
             Rows to clean; the result is dense.
 
         Returns
@@ -268,10 +292,10 @@ class LinearEmbedding(Embedding):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        rows = self._check_rows(X)
-        dense = rows.toarray() if issparse(rows) else rows
-        scores = _project(rows, self.mean_, self.components_.T)
-        return np.asarray(dense - scores @ self.components_)
+        check_is_fitted(self)
+        function = partial(_remove, mean=self.mean_, components=self.components_)
+        rest: FloatArray = self._map_rows(function, X, len(self.mean_))
+        return rest
 
     def feature_weights(self) -> FloatArray:
         """How much each feature carries each component.
@@ -321,7 +345,8 @@ class BackgroundMixin:
                 "the moments, then transform with the data."
             )
         fitted: Any = self.fit(X, y, background=background)  # type: ignore[attr-defined]
-        return np.asarray(fitted.transform(X))
+        scores: FloatArray = fitted.transform(X)
+        return scores
 
 
 class LinearContrast(BackgroundMixin, LinearEmbedding):
@@ -343,8 +368,9 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame, sparse matrix of shape (n, n_features) or SecondMoments
-            Foreground.
+        X : array-like, DataFrame, sparse matrix, stored dataset or dask array of shape \
+                (n, n_features), or SecondMoments
+            Foreground; what `SecondMoments.from_data` reads.
         y : ignored
         background : the same kinds, of shape (m, n_features)
             Background, with the same features in the same order. Moments for both or for neither.
@@ -373,3 +399,12 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
 def _project(rows: Any, mean: FloatArray, projection: FloatArray) -> FloatArray:
     """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
     return np.asarray(rows @ projection - mean @ projection)
+
+
+def _denoise(rows: Any, mean: FloatArray, components: FloatArray, offset: FloatArray) -> FloatArray:
+    return np.asarray(_project(rows, mean, components.T) @ components + offset)
+
+
+def _remove(rows: Any, mean: FloatArray, components: FloatArray) -> FloatArray:
+    dense = rows.toarray() if issparse(rows) else rows
+    return np.asarray(dense - _project(rows, mean, components.T) @ components)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from contrast_core._validation import check_rows, iter_chunks
+from contrast_core._validation import check_finite, check_rows, iter_chunks
 
 _READ_ELEMENTS = 2**22  # what is read at once, where the storage chunks allow it
 
@@ -66,19 +67,61 @@ class StoredRows:
         """Return the number of blocks."""
         return math.ceil(self.shape[0] / self._step)
 
-    def __iter__(self) -> Iterator[Any]:
-        """Yield blocks as ndarrays or CSR matrices, in the dataset's own dtype."""
-        for start, stop in self._bounds():
-            yield check_rows(self._X[start:stop], self._label(start, stop))
-
-    def dense(self) -> Iterator[NDArray[Any]]:
-        """Yield dense, finite blocks; an error names the rows."""
-        for (start, stop), rows in zip(self._bounds(), self, strict=True):
-            yield from iter_chunks(rows, self._label(start, stop))
-
-    def _bounds(self) -> Iterable[tuple[int, int]]:
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Yield dense, finite blocks in the dataset's own dtype; an error names the rows."""
         n = self.shape[0]
-        return ((start, min(start + self._step, n)) for start in range(0, n, self._step))
+        for start in range(0, n, self._step):
+            stop = min(start + self._step, n)
+            label = f"{self._name}[{start}:{stop}]"
+            yield from iter_chunks(check_rows(self._X[start:stop], label), label)
 
-    def _label(self, start: int, stop: int) -> str:
-        return f"{self._name}[{start}:{stop}]"
+
+def map_rows(function: Callable[[Any], NDArray[Any]], X: Any, n_columns: int) -> Any:
+    """`function` of the rows of `X`, block by block: lazy for a dask array, else an ndarray.
+
+    Parameters
+    ----------
+    function : callable
+        From finite rows (b, n_features), dense or CSR, to an ndarray (b, n_columns) of float64.
+    X : ndarray, CSR matrix, stored dataset or dask array of shape (n, n_features)
+        Rows; those of a stored dataset or memory map are never in memory as a whole.
+    n_columns : int
+        Number of columns of the result.
+
+    Returns
+    -------
+    ndarray or dask array of shape (n, n_columns)
+    """
+    if is_dask_array(X):
+        check_two_dimensional(X, "X")
+        rows = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        return rows.map_blocks(
+            _map_chunk,
+            function,
+            n_columns,
+            dtype=np.float64,
+            meta=np.empty((0, 0)),
+            chunks=(rows.chunks[0], (n_columns,)),
+        )
+    if issparse(X):
+        check_finite(X.data, "X")
+        return function(X)
+    blocks = StoredRows(X, "X").blocks() if is_stored(X) else iter_chunks(X, "X")
+    result = np.empty((X.shape[0], n_columns))
+    start = 0
+    for block in blocks:
+        result[start : start + len(block)] = function(block)
+        start += len(block)
+    return result
+
+
+def _map_chunk(
+    chunk: Any,
+    function: Callable[[Any], NDArray[Any]],
+    n_columns: int,
+    block_id: tuple[int, ...] | None = None,
+) -> Any:
+    label = f"chunk {block_id[0]} of X" if block_id else "X"
+    rows = check_rows(chunk, label)
+    check_finite(rows.data if issparse(rows) else rows, label)
+    return map_rows(function, rows, n_columns)

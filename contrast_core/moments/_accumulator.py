@@ -16,6 +16,7 @@ from contrast_core._validation import FloatArray
 Precision: TypeAlias = Literal["double", "single"]
 
 _BLOCK_ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
+_MAX_SINGLE_ROWS = 4096
 _MAX_WORKERS = 4  # each holds a block and a product
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 _controller_in_use = threading.Lock()
@@ -94,7 +95,8 @@ class Accumulator:
             block = self._block = self._block or self._empty_block()
             rows = chunk[start : start + len(block.rows) - self._filled]
             into = block.rows[self._filled : self._filled + len(rows)]
-            np.subtract(rows, shift, out=into, casting="same_kind")
+            with np.errstate(over="ignore"):  # refused in `sums`
+                np.subtract(rows, shift, out=into, casting="same_kind")
             start, self._filled = start + len(rows), self._filled + len(rows)
             if self._filled == len(block.rows):
                 self._flush()
@@ -115,8 +117,8 @@ class Accumulator:
         np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
         if not np.isfinite(covariance.diagonal()).all():
             raise ValueError(
-                f"the variance of {name} overflows {self._dtype.__name__}; bring the features to a "
-                "common scale first."
+                f"the variance of {name} overflows {self._dtype.__name__}; bring the data to a "
+                "smaller scale first, or use precision='double'."
             )
         return Sums(self._count, self._shift + offset, covariance)
 
@@ -126,6 +128,8 @@ class Accumulator:
         n_features = len(self._shift)
         # At least a quarter of the features: fewer rows cost more to add up than to multiply.
         n_rows = max(256, n_features // 4, _BLOCK_ELEMENTS // max(1, n_features))
+        if self._dtype == np.float32:  # rounding grows with what is added up in float32
+            n_rows = min(n_rows, max(_MAX_SINGLE_ROWS, n_features // 4))
         return _Products(
             np.empty((n_rows, n_features), self._dtype),
             np.empty((n_features, n_features), self._dtype),
@@ -166,7 +170,8 @@ class _Products:
     def multiply(self, n_rows: int) -> _Products:
         rows = self.rows[:n_rows]
         self.total = rows.sum(axis=0, dtype=np.float64)
-        np.matmul(rows.T, rows, out=self.product)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused in `sums`
+            np.matmul(rows.T, rows, out=self.product)
         return self
 
 

@@ -1,0 +1,235 @@
+"""Dask arrays: the same moments on every scheduler, and scores that wait to be computed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from threadpoolctl import threadpool_info
+
+from contrast_core import CPCA, PCPCA, SecondMoments, contrast_path
+from contrast_core.moments import _dask
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+N, D = 1000, 8
+
+
+@pytest.fixture(scope="module")
+def rows() -> Any:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(N, D)) * np.linspace(1, 3, D) + rng.normal(size=D) * 20
+    values[rng.random(values.shape) < 0.3] = 0
+    return values
+
+
+@pytest.fixture
+def task_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks are put together by default; here a tree of many tasks is wanted."""
+    monkeypatch.setattr(_dask, "_TASK_ELEMENTS", 1)
+
+
+def assert_same(a: SecondMoments, b: SecondMoments) -> None:
+    assert a.n_samples == b.n_samples
+    scale = np.abs(b.covariance).max()
+    np.testing.assert_allclose(a.covariance, b.covariance, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(a.mean, b.mean, rtol=1e-11)
+
+
+def _lazy(rows: Any) -> Any:
+    return da.from_array(rows, chunks=(90, D))
+
+
+LAZY: dict[str, Callable[[Any], Any]] = {
+    "rows": _lazy,
+    "features in chunks": lambda rows: da.from_array(rows, chunks=(90, 3)),
+    "one chunk": lambda rows: da.from_array(rows, chunks=-1),
+    "sparse": lambda rows: _lazy(rows).map_blocks(sp.csr_matrix),
+    "sparse, features in chunks": lambda rows: da.from_array(rows, chunks=(90, 3)).map_blocks(
+        sp.csr_matrix
+    ),
+    "sparse arrays": lambda rows: _lazy(rows).map_blocks(sp.csr_array),
+    "by columns": lambda rows: _lazy(rows).map_blocks(sp.csc_matrix),
+    # As a filter leaves them: dask does not know how many rows there are, some chunks have none.
+    "of unknown sizes": lambda rows: (both := _lazy(np.concatenate([rows - 1e3, rows])))[
+        both[:, 0] > -500
+    ],
+}
+
+
+@pytest.fixture(params=list(LAZY))
+def lazy(request: pytest.FixtureRequest, rows: Any) -> Any:
+    return LAZY[request.param](rows)
+
+
+@pytest.mark.usefixtures("task_per_chunk")
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+def test_moments_are_those_of_the_rows(lazy: Any, rows: Any, scheduler: str) -> None:
+    with dask.config.set(scheduler=scheduler):
+        assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+
+
+def test_small_chunks_share_a_task(lazy: Any, rows: Any) -> None:
+    assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+
+
+def test_single_precision_reaches_the_tasks(rows: Any) -> None:
+    double, single = (
+        SecondMoments.from_data(_lazy(rows), precision=precision)
+        for precision in ("double", "single")
+    )
+    difference = np.abs(double.covariance - single.covariance).max()
+    assert 0 < difference < 2e-6 * np.abs(double.covariance).max()
+
+
+@pytest.mark.parametrize("estimator", [CPCA(2, alpha=1.5), PCPCA(2, gamma=0.3)], ids=repr)
+def test_transform_is_lazy(lazy: Any, rows: Any, estimator: Any) -> None:
+    background = np.random.default_rng(1).normal(size=(300, D)) * np.linspace(3, 1, D)
+    expected = estimator.fit(rows, background=background)
+    scores, denoised = expected.transform(rows), expected.denoise(rows)
+    cleaned = expected.remove_components(rows)
+    fitted = estimator.fit(lazy, background=background)
+    for result, known in (
+        (fitted.transform(lazy), scores),
+        (fitted.fit_transform(lazy, background=background), scores),
+        (fitted.denoise(lazy), denoised),
+        (fitted.remove_components(lazy), cleaned),
+        (fitted.inverse_transform(fitted.transform(lazy)), expected.inverse_transform(scores)),
+    ):
+        assert isinstance(result, da.Array)
+        assert result.dtype == np.float64
+        assert result.shape[1] == known.shape[1]
+        np.testing.assert_allclose(result.compute(), known, atol=1e-10)
+
+
+def test_nothing_is_computed_before_it_is_asked_for(rows: Any) -> None:
+    fitted = CPCA(alpha=0).fit(rows, background=rows)
+
+    def fails(chunk: Any) -> Any:
+        raise OSError("computed")
+
+    lazy = _lazy(rows).map_blocks(fails, meta=np.empty((0, 0)))
+    scores = fitted.transform(lazy)
+    with pytest.raises(OSError, match="computed"):
+        scores.compute()
+
+
+def test_foreground_and_background_may_differ_in_kind(rows: Any) -> None:
+    lazy, few = _lazy(rows), rows[:200]
+    expected = CPCA(alpha=0.3).fit(rows, background=few).components_
+    for X, background in ((lazy, few), (rows, _lazy(few)), (lazy, lazy[:200])):
+        fitted = CPCA(alpha=0.3).fit(X, background=background)
+        np.testing.assert_allclose(fitted.components_, expected, atol=1e-10)
+    path = contrast_path(lazy, background=_lazy(few), alphas=[0, 0.3])
+    np.testing.assert_allclose(path.components[1], expected, atol=1e-10)
+
+
+def test_blas_threads_are_as_they_were(rows: Any) -> None:
+    before = [library["num_threads"] for library in threadpool_info()]
+    SecondMoments.from_data(_lazy(rows))
+    assert [library["num_threads"] for library in threadpool_info()] == before
+
+
+@pytest.mark.usefixtures("task_per_chunk")
+def test_errors_name_the_chunk(rows: Any) -> None:
+    bad = rows.copy()
+    bad[500, 3] = np.nan
+    with pytest.raises(ValueError, match=r"chunk 5 of X contains NaN or inf .* feature 3"):
+        SecondMoments.from_data(_lazy(bad))
+    fitted = CPCA(alpha=0).fit(rows, background=rows)
+    with pytest.raises(ValueError, match="chunk 5 of X contains NaN or inf"):
+        fitted.transform(_lazy(bad)).compute()
+    with pytest.raises(ValueError, match="X has 7 features, but CPCA is expecting 8 features"):
+        fitted.transform(_lazy(rows[:, :7]))
+    with pytest.raises(ValueError, match="background has 7 features but X has 8"):
+        CPCA().fit(_lazy(rows), background=da.from_array(rows[:, :7]))
+
+
+def test_arrays_that_hold_no_table_are_refused(rows: Any) -> None:
+    lazy = _lazy(rows)
+    for empty in (lazy[:0], lazy[lazy[:, 0] > 1e9]):
+        with pytest.raises(ValueError, match=r"X has no rows \(n_samples=0\)"):
+            SecondMoments.from_data(empty)
+    with pytest.raises(ValueError, match=r"X has shape \(1000,\); two dimensions are expected"):
+        SecondMoments.from_data(lazy[:, 0])
+    with pytest.raises(ValueError, match="2 feature_names were given for the 8 features of X"):
+        SecondMoments.from_data(lazy, feature_names="ab")
+
+
+# --------------------------------------------------------------- two processes
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A cluster of two processes on this machine."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        dask.config.set(
+            {
+                "distributed.comm.timeouts.connect": "60s",
+                "distributed.worker.memory.terminate": False,
+                "distributed.scheduler.allowed-failures": 10,
+            }
+        ),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@pytest.mark.usefixtures("client")
+def test_two_processes_agree_with_one(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_dask, "_TASK_ELEMENTS", 90 * D)
+    lazy = _lazy(rows)
+    assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+    fitted = CPCA(alpha=1).fit(lazy, background=lazy[:300])
+    expected = CPCA(alpha=1).fit(rows, background=rows[:300])
+    np.testing.assert_allclose(
+        fitted.transform(lazy).compute(), expected.transform(rows), atol=1e-10
+    )
+
+
+def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
+    """The process that first comes to a chunk half-way dies, with what it has done so far."""
+    if block_id == (6, 0):
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return chunk
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)  # both workers get something to do
+    return chunk
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
+def test_a_worker_killed_half_way_changes_nothing(
+    rows: Any, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_dask, "_TASK_ELEMENTS", 90 * D)
+    marker = tmp_path / "killed"
+    before = {worker["pid"] for worker in client.run(_identity).values()}
+    lazy = _lazy(rows).map_blocks(_kill_once, str(marker), dtype=rows.dtype, meta=rows[:0])
+    assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+    assert marker.exists()
+    client.wait_for_workers(2, timeout=60)
+    after = {worker["pid"] for worker in client.run(_identity).values()}
+    assert len(before - after) == 1  # one is dead, another has taken its place
+
+
+def _identity() -> dict[str, int]:
+    return {"pid": os.getpid()}
