@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contrast_core import datasets, images
+    from contrast_core import datasets, images, pairing
     from contrast_core._by_label import ContrastByLabel
     from contrast_core._validation import ContrastWarning
     from contrast_core.contrast import (
@@ -64,7 +64,7 @@ _HOME = {
     "principal_angles": "contrast_core.linalg",
     "subspace_error": "contrast_core.linalg",
 }
-_SUBPACKAGES = ("datasets", "images")
+_SUBPACKAGES = ("datasets", "images", "pairing")
 
 __all__ = [
     "CPCA",
@@ -90,6 +90,7 @@ __all__ = [
     "effective_n_pairs",
     "expected_subspace_error",
     "images",
+    "pairing",
     "permutation_test",
     "principal_angles",
     "subspace_error",

@@ -2,10 +2,11 @@
 
 >>> import scanpy_ext as cx
 >>> sorted(cx.__all__)
-['pl', 'tl']
+['get', 'pl', 'pp', 'tl']
 
-`cx.tl` computes and writes into the AnnData, `cx.pl` plots what was written. Both are imported
-when first used: importing the package alone loads neither anndata nor matplotlib.
+`cx.pp` prepares (positive pairs), `cx.tl` computes and writes into the AnnData, `cx.pl` plots what
+was written, `cx.get` makes tables of it. They are imported when first used: importing the package
+alone loads neither anndata nor matplotlib.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from . import pl, tl
+    from . import get, pl, pp, tl
 
-__all__ = ["pl", "tl"]
+__all__ = ["get", "pl", "pp", "tl"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""The parameters that every function of `tl` shares, described once."""
+"""The parameters that functions share, described once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ foreground, background
     Any other design, instead of `groupby` and `reference`: a boolean mask of shape
     `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap.
     A missing value counts as `False`."""
+
+PAIRING = """\
+condition
+    Column of `adata.obs` that tells the conditions apart. Cells without a value are not paired.
+reference
+    The level of `condition` of the control cells. The cells of all other levels are the
+    stimulated ones, pooled.
+donor
+    Column of `adata.obs` with the donor (animal, culture, ...): pairs are formed within donors
+    only. Cells without a value are not paired. `None` takes all cells for one donor's."""
 
 DATA = """\
 layer
@@ -54,10 +64,17 @@ TypeError
 
 
 def documented(function: F) -> F:
-    """Fill `{CELLS}`, `{DATA}`, `{COPY}`, `{EXPECTS}` and `{RAISES}` into a docstring."""
+    """Fill the texts above into a docstring, where it says `{CELLS}` and so on."""
     doc = function.__doc__
     if doc is not None:  # it is None under python -OO
-        texts = {"CELLS": CELLS, "DATA": DATA, "COPY": COPY, "EXPECTS": EXPECTS, "RAISES": RAISES}
+        texts = {
+            "CELLS": CELLS,
+            "PAIRING": PAIRING,
+            "DATA": DATA,
+            "COPY": COPY,
+            "EXPECTS": EXPECTS,
+            "RAISES": RAISES,
+        }
         for name, text in texts.items():
             doc = doc.replace(f"{{{name}}}", text.replace("\n", "\n    "))
         function.__doc__ = doc

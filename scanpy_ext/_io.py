@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from contrast_core import ContrastWarning
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -118,6 +122,14 @@ def read(
             )
         selection = _select_by_mask(adata, foreground, background)
 
+    matrix, features, params = read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
+    return ContrastInput(matrix, selection, features, selection.params | params)
+
+
+def read_matrix(
+    adata: AnnData, *, layer: str | None, mask_var: Mask | Default | None, n_comps: int
+) -> tuple[Any, BoolArray, dict[str, Any]]:
+    """All cells and the genes in use, checked; the mask of the genes; and both fit for `.uns`."""
     features, mask_name = _select_features(adata, mask_var)
     n_features = int(features.sum())
     if isinstance(n_comps, bool) or not isinstance(n_comps, (int, np.integer)):
@@ -133,19 +145,30 @@ def read(
     if sp.issparse(matrix):
         matrix = matrix.tocsr()  # rows are selected next; a no-op for CSR
     _check_finite(matrix, "adata.X" if layer is None else f"adata.layers[{layer!r}]")
+    params = storable(n_comps=int(n_comps), n_features=n_features, layer=layer, mask_var=mask_name)
+    return matrix, features, params
 
-    params = dict(selection.params, n_comps=int(n_comps), n_features=n_features)
-    params |= storable(layer=layer, mask_var=mask_name)
-    return ContrastInput(matrix, selection, features, params)
+
+def warn_of_counts(matrix: Any, *, stacklevel: int) -> None:
+    """Warn if the values are whole numbers, as counts are and their logarithms are not."""
+    values = matrix.data[: 10**6] if sp.issparse(matrix) else matrix[:1000]
+    if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
+        warnings.warn(
+            f"the values look like raw counts (whole numbers, up to {values.max():g}). Give log-"
+            "normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata).",
+            ContrastWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def write(
     adata: AnnData,
     *,
-    obsm: Mapping[str, NDArray[np.floating]],
-    varm: Mapping[str, NDArray[np.floating]],
     uns: Mapping[str, Mapping[str, Any]],
     copy: bool,
+    obsm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
+    varm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
+    obsp: Mapping[str, sp.csr_matrix] = MappingProxyType({}),
     stale: Iterable[Keys] = (),
 ) -> AnnData | None:
     """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
@@ -159,6 +182,8 @@ def write(
         target.obsm[key] = array
     for key, array in varm.items():
         target.varm[key] = array
+    for key, array in obsp.items():
+        target.obsp[key] = array
     for key, entry in uns.items():
         target.uns[key] = dict(entry)
     for keys in stale:
@@ -259,7 +284,7 @@ def _select_by_level(
     if reference is None:
         raise ValueError(
             f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
-            f"Its levels are {listed([_text(level) for level in levels])}."
+            f"Its levels are {listed([text(level) for level in levels])}."
         )
     reference = _find_level(column, levels, reference, "reference")
     if groups is None:
@@ -267,7 +292,7 @@ def _select_by_level(
         if not chosen:
             raise ValueError(
                 f"adata.obs[{groupby!r}] has cells of one level only, the reference "
-                f"{_text(reference)!r}: nothing is left for the foreground."
+                f"{text(reference)!r}: nothing is left for the foreground."
             )
     else:
         asked = [groups] if isinstance(groups, Level) or not _iterable(groups) else list(groups)
@@ -278,7 +303,7 @@ def _select_by_level(
             )
         if reference in chosen and not include_reference:
             raise ValueError(
-                f"groups names the reference {_text(reference)!r}, but include_reference=False "
+                f"groups names the reference {text(reference)!r}, but include_reference=False "
                 "keeps it out of the foreground. Drop one of the two."
             )
 
@@ -287,11 +312,11 @@ def _select_by_level(
     if include_reference:
         foreground = foreground | background
     _check_two(foreground, f"the foreground (adata.obs[{groupby!r}] in groups)")
-    _check_two(background, f"the background (adata.obs[{groupby!r}] == {_text(reference)!r})")
+    _check_two(background, f"the background (adata.obs[{groupby!r}] == {text(reference)!r})")
     params = {
         "groupby": groupby,
-        "reference": _text(reference),
-        "groups": np.array([_text(level) for level in chosen], dtype=object),
+        "reference": text(reference),
+        "groups": np.array([text(level) for level in chosen], dtype=object),
         "include_reference": bool(include_reference),
     }
     return Selection(foreground, background, params)
@@ -299,20 +324,20 @@ def _select_by_level(
 
 def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument: str) -> Any:
     """The level equal to `wanted`, or written like it: 0, 0.0 and "0" find each other."""
-    for same in (lambda level: level == wanted, lambda level: _text(level) == _text(wanted)):
+    for same in (lambda level: level == wanted, lambda level: text(level) == text(wanted)):
         if found := [level for level in levels if same(level)]:
             return found[0]
-    unused = isinstance(column.dtype, pd.CategoricalDtype) and _text(wanted) in map(
-        _text, column.cat.categories
+    unused = isinstance(column.dtype, pd.CategoricalDtype) and text(wanted) in map(
+        text, column.cat.categories
     )
     problem = "is a category without cells" if unused else "is not a level"
     raise ValueError(
-        f"{argument}: {_text(wanted)!r} {problem} of adata.obs[{column.name!r}]. "
-        f"The levels with cells are {listed([_text(level) for level in levels])}."
+        f"{argument}: {text(wanted)!r} {problem} of adata.obs[{column.name!r}]. "
+        f"The levels with cells are {listed([text(level) for level in levels])}."
     )
 
 
-def _text(level: Any) -> str:
+def text(level: Any) -> str:
     # A column of whole numbers turns to floats when it has gaps: 1.0 still stands for "1".
     if isinstance(level, (float, np.floating)) and float(level).is_integer():
         return str(int(level))

@@ -19,11 +19,7 @@ class Keys:
         """These keys, or `key_added` for all three, as `sc.pp.pca` does it."""
         if key_added is None:
             return self
-        if not isinstance(key_added, str) or not key_added or "/" in key_added:
-            raise ValueError(
-                f"key_added={key_added!r}: expected a non-empty string without '/', "
-                "which h5ad and zarr files take for a folder."
-            )
+        _checked(key_added)
         return Keys(key_added, key_added, key_added)
 
     def numbered(self, index: int) -> Keys:
@@ -38,3 +34,34 @@ class Keys:
 
 CPCA = Keys(obsm="X_cpca", varm="cPCs", uns="cpca")
 CPCA_PATH = Keys(obsm="X_cpca_path", varm="cPCs_path", uns="cpca_path")
+PCA_PP = Keys(obsm="X_pca_pp", varm="PCs_pca_pp", uns="pca_pp")
+PCA_PLUS = Keys(obsm="X_pca_plus", varm="PCs_pca_plus", uns="pca_plus")
+
+
+@dataclass(frozen=True)
+class PairKeys:
+    """The slots of positive pairs, in `.obsp` and `.uns`."""
+
+    pairs: str
+    distances: str
+    uns: str
+
+
+def pairs(key: str | None = None) -> PairKeys:
+    """The slots of pairs that are stored as `key`, by default `pairs`."""
+    name = _checked("pairs" if key is None else key)
+    return PairKeys(name, f"{name}_distances", name)
+
+
+def filters(keys: Keys) -> str:
+    """The slot in `.varm` of what turns log counts into scores, beside that of the loadings."""
+    return f"{keys.varm}_filters"
+
+
+def _checked(key: str) -> str:
+    if not isinstance(key, str) or not key or "/" in key:
+        raise ValueError(
+            f"key_added={key!r}: expected a non-empty string without '/', "
+            "which h5ad and zarr files take for a folder."
+        )
+    return key

@@ -38,6 +38,7 @@ PUBLIC_NAMES = {
         "effective_n_pairs",
         "expected_subspace_error",
         "images",
+        "pairing",
         "permutation_test",
         "principal_angles",
         "subspace_error",
@@ -49,9 +50,20 @@ PUBLIC_NAMES = {
         "make_four_groups",
         "make_toy",
     },
-    "scanpy_ext": {"pl", "tl"},
-    "scanpy_ext.tl": {"cpca", "cpca_path"},
-    "scanpy_ext.pl": {"loadings", "path"},
+    "contrast_core.pairing": {
+        "GroupSummary",
+        "PositivePairs",
+        "ScaledFeatures",
+        "match_clusters",
+        "neighbor_pairs",
+        "pairing_basis",
+        "scaled_features",
+    },
+    "scanpy_ext": {"get", "pl", "pp", "tl"},
+    "scanpy_ext.get": {"mixing_report"},
+    "scanpy_ext.pp": {"match_pairs"},
+    "scanpy_ext.tl": {"cpca", "cpca_path", "pca_plus", "pca_pp"},
+    "scanpy_ext.pl": {"loadings", "pairs", "path"},
 }
 
 

@@ -1,0 +1,20 @@
+"""Positive pairs of unpaired rows: the same thing seen under two conditions.
+
+`scaled_features` and `pairing_basis` make rows of both conditions comparable, `neighbor_pairs`
+pairs them; `PositivePairs` then indexes the rows that `contrast_core.PCAPlusPlus` is fitted on.
+"""
+
+from contrast_core.pairing._basis import ScaledFeatures, pairing_basis, scaled_features
+from contrast_core.pairing._clusters import match_clusters
+from contrast_core.pairing._neighbors import neighbor_pairs
+from contrast_core.pairing._pairs import GroupSummary, PositivePairs
+
+__all__ = [
+    "GroupSummary",
+    "PositivePairs",
+    "ScaledFeatures",
+    "match_clusters",
+    "neighbor_pairs",
+    "pairing_basis",
+    "scaled_features",
+]

@@ -1,0 +1,152 @@
+"""A space in which rows of different conditions can be compared."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator, svds
+
+from contrast_core._validation import FloatArray, MatrixLike, check_rows
+from contrast_core.linalg import fix_signs
+from contrast_core.pairing._labels import check_labels
+
+
+class ScaledFeatures(NamedTuple):
+    """Features of unit variance, and what was done to them.
+
+    `matrix` is ``minimum(X, cap) * scale``, sparse if X was; `cap` and `scale` have shape
+    (n_features,).
+    """
+
+    matrix: Any
+    cap: FloatArray
+    scale: FloatArray
+
+
+def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
+    """Divide each feature by its standard deviation, and cut rare extremes off.
+
+    Nothing is centred, so that sparse data stay sparse. Counts are skewed to the right: only
+    values above the mean are cut, and a stored zero is never changed.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+        Log-normalised counts, for example.
+    clip : float, default=10.0
+        Largest distance above the mean, in standard deviations; infinity cuts nothing.
+
+    Returns
+    -------
+    ScaledFeatures
+        Features that do not vary have scale 0.
+
+    Raises
+    ------
+    ValueError
+        If `clip` is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.pairing import scaled_features
+    >>> scaled_features(np.array([[0.0, 2.0], [4.0, 2.0]])).matrix
+    array([[0., 0.],
+           [2., 0.]])
+    """
+    if not clip > 0:
+        raise ValueError(f"clip={clip} is not positive: expected standard deviations, such as 10.")
+    rows = check_rows(X, "X")
+    mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
+    if sp.issparse(rows):
+        centred = rows.data.astype(np.float64) - mean[rows.indices]
+        squares = np.bincount(rows.indices, weights=centred**2, minlength=rows.shape[1])
+        stored = np.bincount(rows.indices, minlength=rows.shape[1])
+        variance = (squares + (rows.shape[0] - stored) * mean**2) / rows.shape[0]
+    else:
+        variance = rows.var(axis=0, dtype=np.float64)
+    sd = np.sqrt(variance)
+    # A constant feature has a variance of rounding errors.
+    varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
+    scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=varies)
+    cap = mean + clip * sd
+    if sp.issparse(rows):
+        data = np.minimum(rows.data, cap[rows.indices]) * scale[rows.indices]
+        matrix: Any = sp.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
+    else:
+        matrix = np.minimum(rows, cap) * scale
+    return ScaledFeatures(matrix, cap, scale)
+
+
+def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -> FloatArray:
+    r"""Scores of one PCA of all rows, after the mean of each group was subtracted.
+
+    With the donors' and conditions' means gone, and one basis for all rows, a row lies near
+    those of its own kind under the other condition. Bases that are fitted to each condition
+    separately are not comparable.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+        Rows of both conditions; features of unit variance are advised (`scaled_features`).
+        Sparse input stays sparse: the means are subtracted implicitly.
+    groups : array-like of shape (n,)
+        Which rows are centred together: a label for each combination of donor and condition.
+    n_components : int, default=20
+        Number of principal components; at most one less than the rows and the features.
+
+    Returns
+    -------
+    ndarray of shape (n, n_components)
+        Deterministic scores, in descending order of variance.
+
+    Raises
+    ------
+    ValueError
+        If `groups` has not one label per row, or `n_components` is less than 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.pairing import pairing_basis
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> condition = np.repeat(["ctrl", "stim"], 30)
+    >>> shifted = X + 5.0 * (condition == "stim")[:, None]
+    >>> same = pairing_basis(X, condition, n_components=3)
+    >>> bool(np.allclose(same, pairing_basis(shifted, condition, n_components=3)))
+    True
+    """
+    rows = check_rows(X, "X", min_rows=2)
+    labels = check_labels(groups, rows.shape[0], "groups")
+    if n_components < 1:
+        raise ValueError(f"n_components={n_components}: expected 1 or more.")
+    n_components = min(n_components, min(rows.shape) - 1)
+    if n_components < 1:
+        raise ValueError(f"X has shape {rows.shape}; expected at least two rows and two features.")
+    index, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    member = sp.csr_matrix(
+        (np.ones(len(index)), (np.arange(len(index)), index)), shape=(len(index), len(counts))
+    )
+    sums = member.T @ rows
+    means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / counts[:, None]
+
+    def times(v: FloatArray) -> FloatArray:
+        return np.asarray(rows @ v - (means @ v)[index])
+
+    def transposed_times(u: FloatArray) -> FloatArray:
+        return np.asarray(rows.T @ u - means.T @ (member.T @ u))
+
+    operator = LinearOperator(
+        rows.shape,
+        matvec=lambda v: times(v.ravel()),
+        rmatvec=lambda u: transposed_times(u.ravel()),
+        dtype=np.float64,
+    )
+    # The starting vector is what makes the iteration deterministic; a constant one may be an
+    # exact singular vector, of a mean that was subtracted.
+    start = np.random.default_rng(0).normal(size=min(rows.shape))
+    vectors = svds(operator, k=n_components, v0=start, return_singular_vectors="vh")[2][::-1]
+    return times(fix_signs(vectors).T)

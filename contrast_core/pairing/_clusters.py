@@ -1,0 +1,67 @@
+"""Which clusters of two sets of rows stand for the same thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
+
+from contrast_core._validation import FloatArray, MatrixLike, check_rows
+from contrast_core.pairing._labels import check_labels
+
+
+def match_clusters(
+    X: MatrixLike, positive: MatrixLike, clusters: ArrayLike, positive_clusters: ArrayLike
+) -> list[tuple[Any, Any]]:
+    """Match clusters one to one, by the cosine of their centroids.
+
+    The assignment is optimal: no other one has a larger sum of cosines. With unequal numbers of
+    clusters, the surplus ones stay unmatched.
+
+    Parameters
+    ----------
+    X, positive : array-like of shape (n, n_features) and (m, n_features)
+        The two sets of rows in one centred space (see `pairing_basis`): the cosine is about its
+        origin.
+    clusters, positive_clusters : array-like of shape (n,) and (m,)
+        The cluster of each row. Equal labels on both sides mean nothing.
+
+    Returns
+    -------
+    list of (label, positive label)
+        In the order of the sorted labels of X.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label per row.
+
+    References
+    ----------
+    "PCA++: How uniformity induces robustness to background noise in contrastive learning",
+    Appendix I.2; the optimal assignment and the common space are additions.
+
+    Examples
+    --------
+    >>> from contrast_core.pairing import match_clusters
+    >>> match_clusters([[1.0, 0.0], [0.0, 1.0]], [[0.1, 2.0], [2.0, 0.1]], [0, 1], ["a", "b"])
+    [(0, 'b'), (1, 'a')]
+    """
+    labels, centroids = _centroids(X, clusters, "clusters")
+    positive_labels, positive_centroids = _centroids(
+        positive, positive_clusters, "positive_clusters"
+    )
+    first, second = linear_sum_assignment(centroids @ positive_centroids.T, maximize=True)
+    return [(labels[i], positive_labels[j]) for i, j in zip(first, second, strict=True)]
+
+
+def _centroids(X: MatrixLike, clusters: ArrayLike, name: str) -> tuple[list[Any], FloatArray]:
+    """Labels, sorted, and the centroids of their rows at unit length."""
+    rows = check_rows(X, "X", min_rows=1)
+    labels = check_labels(clusters, rows.shape[0], name)
+    found = np.unique(labels)
+    means = np.array([np.asarray(rows[labels == c].mean(axis=0)).ravel() for c in found])
+    length = np.linalg.norm(means, axis=1, keepdims=True)
+    return found.tolist(), means / np.where(length > 0, length, 1)

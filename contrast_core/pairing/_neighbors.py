@@ -1,0 +1,217 @@
+"""Pairs of rows that are near each other, within groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core._validation import FloatArray, MatrixLike, check_rows
+from contrast_core.pairing._clusters import match_clusters
+from contrast_core.pairing._labels import check_labels
+from contrast_core.pairing._pairs import GroupSummary, PositivePairs
+
+Search: TypeAlias = Literal["auto", "exact", "approximate"]
+
+_EXACT_DISTANCES = 1e9  # about 20 s of brute force in 20 dimensions, one group at a time
+
+
+def neighbor_pairs(
+    X: MatrixLike,
+    positive: MatrixLike,
+    *,
+    groups: ArrayLike | None = None,
+    positive_groups: ArrayLike | None = None,
+    n_neighbors: int = 10,
+    mutual: bool = True,
+    clusters: ArrayLike | None = None,
+    positive_clusters: ArrayLike | None = None,
+    max_pairs: int | None = None,
+    search: Search = "auto",
+    random_state: int | None = 0,
+) -> PositivePairs:
+    """Pair rows of two sets that are among each other's nearest neighbours, within groups.
+
+    Parameters
+    ----------
+    X, positive : array-like of shape (n, n_features) and (m, n_features)
+        The two sets in one space, a few dimensions (see `pairing_basis`).
+    groups, positive_groups : array-like of shape (n,) and (m,), optional
+        Label of each row, such as the donor: pairs are formed within equal labels only. Groups
+        with rows in one set only get no pairs, and are listed in the result.
+    n_neighbors : int, default=10
+        How many neighbours of each row in the other set count.
+    mutual : bool, default=True
+        Whether both rows of a pair must be among the neighbours of the other. With False one of
+        the two suffices: every row of a group is paired, also where the other set lacks its kind.
+    clusters, positive_clusters : array-like of shape (n,) and (m,), optional
+        Label of each row: pairs are formed within matched clusters only. They are matched within
+        each group, see `match_clusters`.
+    max_pairs : int, optional
+        Keep so many pairs of each two matched clusters (of each group, without clusters), those
+        at the smallest distance.
+    search : {"auto", "exact", "approximate"}, default="auto"
+        How neighbours are found: "exact" through scikit-learn, "approximate" through the package
+        pynndescent, "auto" exact except in groups with more than a billion distances.
+    random_state : int, optional
+        Seed of the approximate search; the exact one is deterministic.
+
+    Returns
+    -------
+    PositivePairs
+
+    Raises
+    ------
+    ValueError
+        If the sets differ in features, labels are not one per row or given for one set only, or
+        a number is less than 1.
+    ImportError
+        If the approximate search is needed and pynndescent is missing.
+
+    References
+    ----------
+    Haghverdi, Lun, Morgan and Marioni, Nature Biotechnology 36:421, 2018 (mutual nearest
+    neighbours).
+
+    Examples
+    --------
+    >>> from contrast_core.pairing import neighbor_pairs
+    >>> pairs = neighbor_pairs([[0.0], [5.0], [9.0]], [[5.1], [0.2]], n_neighbors=1)
+    >>> pairs.rows, pairs.positive_rows, pairs.coverage[1]
+    (array([0, 1]), array([1, 0]), 1.0)
+    """
+    rows, positive_rows = check_rows(X, "X"), check_rows(positive, "positive")
+    if rows.shape[1] != positive_rows.shape[1]:
+        raise ValueError(
+            f"X has {rows.shape[1]} features but positive has {positive_rows.shape[1]}; neighbours "
+            "are found in one space, so both need the same."
+        )
+    for name, value in {"n_neighbors": n_neighbors, "max_pairs": max_pairs}.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}: expected 1 or more.")
+    if search not in ("auto", "exact", "approximate"):
+        raise ValueError(f"search={search!r}: expected 'auto', 'exact' or 'approximate'.")
+    labels, positive_labels = _two_labels(
+        "groups", groups, positive_groups, rows.shape[0], positive_rows.shape[0]
+    )
+    types = None
+    if clusters is not None or positive_clusters is not None:
+        types = _two_labels(
+            "clusters", clusters, positive_clusters, rows.shape[0], positive_rows.shape[0]
+        )
+
+    summaries = []
+    found: list[tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]] = []
+    for label in sorted({*labels.tolist(), *positive_labels.tolist()}):
+        members = np.flatnonzero(labels == label), np.flatnonzero(positive_labels == label)
+        blocks = []
+        for i, j in _blocks(rows, positive_rows, members, types):
+            block = _pairs(rows[i], positive_rows[j], n_neighbors, mutual, search, random_state)
+            first, second, distance = block
+            if max_pairs is not None:
+                nearest = np.lexsort((second, first, distance))[:max_pairs]
+                first, second, distance = first[nearest], second[nearest], distance[nearest]
+            blocks.append((i[first], j[second], distance))
+        in_group = _joined(blocks)
+        found.append(in_group)
+        summaries.append(
+            GroupSummary(
+                label,
+                *map(len, members),
+                len(in_group[0]),
+                len(np.unique(in_group[0])),
+                len(np.unique(in_group[1])),
+                float(np.median(in_group[2])) if len(in_group[2]) else float("nan"),
+            )
+        )
+    first, second, distance = _joined(found)
+    order = np.lexsort((second, first))
+    return PositivePairs(first[order], second[order], distance[order], tuple(summaries))
+
+
+def _two_labels(
+    name: str, labels: ArrayLike | None, positive: ArrayLike | None, n: int, m: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    if (labels is None) != (positive is None):
+        missing = name if labels is None else f"positive_{name}"
+        raise ValueError(f"{missing} is missing: label the rows of both sets, or of neither.")
+    return check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
+
+
+def _blocks(
+    rows: Any,
+    positive: Any,
+    members: tuple[NDArray[np.intp], NDArray[np.intp]],
+    clusters: tuple[NDArray[Any], NDArray[Any]] | None,
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """The rows of a group that may be paired with each other: all, or matched clusters."""
+    i, j = members
+    if not len(i) or not len(j):
+        return
+    if clusters is None:
+        yield i, j
+        return
+    first, second = clusters[0][i], clusters[1][j]
+    for label, positive_label in match_clusters(rows[i], positive[j], first, second):
+        yield i[first == label], j[second == positive_label]
+
+
+def _pairs(
+    rows: Any,
+    positive: Any,
+    n_neighbors: int,
+    mutual: bool,
+    search: Search,
+    random_state: int | None,
+) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
+    there = _neighbors(rows, positive, n_neighbors, search, random_state)
+    back = _neighbors(positive, rows, n_neighbors, search, random_state).T
+    both = (there.multiply(back) if mutual else there + back).tocoo()
+    i, j = both.row.astype(np.intp), both.col.astype(np.intp)
+    difference = rows[i] - positive[j]
+    if sp.issparse(difference):
+        difference = difference.toarray()
+    return i, j, np.linalg.norm(difference, axis=1)
+
+
+def _neighbors(
+    queries: Any, rows: Any, n_neighbors: int, search: Search, random_state: int | None
+) -> sp.csr_matrix:
+    """For each query its nearest rows, as a Boolean matrix (n_queries, n_rows)."""
+    from sklearn.neighbors import NearestNeighbors
+
+    shape = queries.shape[0], rows.shape[0]
+    n_neighbors = min(n_neighbors, shape[1])
+    approximate = search == "approximate" or (
+        search == "auto" and float(shape[0]) * shape[1] > _EXACT_DISTANCES
+    )
+    # pynndescent cannot build its graph on a handful of rows, where exact neighbours cost nothing.
+    if approximate and shape[1] > 100:
+        index = _approximate_index(rows, n_neighbors, random_state).query(queries, k=n_neighbors)[0]
+    else:
+        nearest = NearestNeighbors(n_neighbors=n_neighbors).fit(rows)
+        index = nearest.kneighbors(queries, return_distance=False)
+    start = np.arange(shape[0] + 1) * n_neighbors
+    return sp.csr_matrix((np.ones(index.size, dtype=bool), index.ravel(), start), shape=shape)
+
+
+def _approximate_index(rows: Any, n_neighbors: int, random_state: int | None) -> Any:
+    try:
+        from pynndescent import NNDescent
+    except ImportError as error:
+        raise ImportError(
+            "approximate neighbours need the package pynndescent, which scanpy brings. Install "
+            "it, or choose search='exact'."
+        ) from error
+    return NNDescent(rows, n_neighbors=max(30, n_neighbors), random_state=random_state)
+
+
+def _joined(
+    blocks: list[tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]],
+) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
+    none = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0)
+    parts = list(zip(*[none, *blocks], strict=True))
+    return np.concatenate(parts[0]), np.concatenate(parts[1]), np.concatenate(parts[2])

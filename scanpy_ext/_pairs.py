@@ -1,0 +1,303 @@
+"""Positive pairs of cells: found by `pp.match_pairs`, used by `tl.pca_pp` and `tl.pca_plus`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from contrast_core import ContrastWarning, effective_n_pairs
+from contrast_core.pairing import (
+    PositivePairs,
+    neighbor_pairs,
+    pairing_basis,
+    scaled_features,
+)
+
+from . import _io, _keys
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from contrast_core.pairing import GroupSummary
+
+
+class Pairs(NamedTuple):
+    """Which cell is paired with which, (n_pairs,) each, and what to write into the AnnData."""
+
+    stimulated: NDArray[np.intp]
+    control: NDArray[np.intp]
+    obsp: dict[str, sp.csr_matrix]
+    uns: dict[str, dict[str, Any]]
+
+    @property
+    def n_effective(self) -> float:
+        """Kish's number of pairs, since cells recur in pairs."""
+        return effective_n_pairs(self.stimulated, self.control)
+
+
+class _Design(NamedTuple):
+    """The cells that may be paired, and their labels: all arrays of length n_used."""
+
+    cells: NDArray[np.intp]
+    is_control: NDArray[np.bool_]
+    donor: NDArray[Any]
+    centred: NDArray[np.intp]
+    n_without_donor: int
+
+
+def find(
+    adata: AnnData,
+    condition: str,
+    reference: _io.Level,
+    donor: str | None,
+    *,
+    cell_type: str | None = None,
+    method: Literal["neighbors", "clusters"] = "neighbors",
+    clusters: str | None = None,
+    n_neighbors: int = 10,
+    mutual: bool = True,
+    max_pairs: int | None = None,
+    search: Literal["auto", "exact", "approximate"] = "auto",
+    n_comps: int = 20,
+    layer: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key: str | None = None,
+    random_state: int | None = 0,
+    stacklevel: int = 1,
+) -> Pairs:
+    """Pairs of stimulated and control cells with their summary; nothing is written."""
+    keys = _keys.pairs(key)
+    if method not in ("neighbors", "clusters"):
+        raise ValueError(f"method={method!r}: expected 'neighbors' or 'clusters'.")
+    if clusters is not None and method != "clusters":
+        raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
+    design = _design(adata, condition, reference, donor)
+    types = None if cell_type is None else _column(adata, cell_type, "cell_type")
+    matrix, _, params = _io.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
+    _io.warn_of_counts(matrix, stacklevel=stacklevel + 1)
+
+    basis = pairing_basis(
+        scaled_features(matrix[design.cells]).matrix, design.centred, n_components=n_comps
+    )
+    labels = None
+    if method == "clusters":
+        labels = (
+            _leiden(basis, design.centred, random_state)
+            if clusters is None
+            else _column(adata, clusters, "clusters")[design.cells].to_numpy()
+        )
+    control = design.is_control
+    pairs = neighbor_pairs(
+        basis[~control],
+        basis[control],
+        groups=design.donor[~control],
+        positive_groups=design.donor[control],
+        n_neighbors=n_neighbors,
+        mutual=mutual,
+        clusters=None if labels is None else labels[~control],
+        positive_clusters=None if labels is None else labels[control],
+        max_pairs=max_pairs if method == "clusters" else None,
+        search=search,
+        random_state=random_state,
+    )
+    if not pairs.n_pairs:
+        raise ValueError(
+            f"no pairs were found: no donor has cells of {condition} on both sides that are "
+            "neighbours. Check condition= and donor=, or give a larger n_neighbors."
+        )
+    i, j = design.cells[~control][pairs.rows], design.cells[control][pairs.positive_rows]
+    params |= _io.storable(
+        condition=condition,
+        reference=str(reference),
+        donor=donor,
+        cell_type=cell_type,
+        method=method,
+        clusters=clusters,
+        n_neighbors=n_neighbors,
+        mutual=mutual,
+        max_pairs=max_pairs if method == "clusters" else None,
+        search=search,
+        random_state=random_state,
+    )
+    summary = _summary(pairs, design) | {"params": params}
+    if types is not None:
+        summary |= _by_cell_type(types, design, i, j)
+    _warn(summary, design, stacklevel + 1)
+
+    shape = adata.n_obs, adata.n_obs
+    return Pairs(
+        i,
+        j,
+        {
+            keys.pairs: sp.csr_matrix((np.ones(len(i), np.float32), (i, j)), shape=shape),
+            keys.distances: sp.csr_matrix((pairs.distances, (i, j)), shape=shape),
+        },
+        {keys.uns: summary},
+    )
+
+
+def stored(adata: AnnData, key: str | None) -> Pairs:
+    """The pairs in `adata.obsp`."""
+    keys = _keys.pairs(key)
+    if keys.pairs not in adata.obsp:
+        raise ValueError(
+            f"adata.obsp has no pairs {keys.pairs!r}. Run scanpy_ext.pp.match_pairs first, or give "
+            "condition= and reference= (and donor=) to find pairs now."
+        )
+    matrix = sp.coo_matrix(adata.obsp[keys.pairs])
+    is_pair = matrix.data != 0
+    if is_pair.sum() < 2:
+        raise ValueError(
+            f"adata.obsp[{keys.pairs!r}] has {is_pair.sum()} pair(s) among these cells; at least 2 "
+            "are needed. Was adata subset to one condition? Find pairs before that."
+        )
+    order = np.lexsort((matrix.col[is_pair], matrix.row[is_pair]))
+    row, col = (index[is_pair][order].astype(np.intp) for index in (matrix.row, matrix.col))
+    return Pairs(row, col, {}, {})
+
+
+def _column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
+    """Levels of a column of `adata.obs` as text, with None where there is no value."""
+    if name not in adata.obs.columns:
+        raise ValueError(
+            f"{argument}: adata.obs has no column {name!r}. "
+            f"Its columns are {_io.listed([str(column) for column in adata.obs.columns])}."
+        )
+    column = adata.obs[name]
+    texts = np.array([_io.text(level) for level in column.to_numpy()], dtype=object)
+    texts[column.isna().to_numpy()] = None
+    return pd.Series(texts, dtype=object)
+
+
+def _design(adata: AnnData, condition: str, reference: _io.Level, donor: str | None) -> _Design:
+    levels = _column(adata, condition, "condition")
+    found = sorted(set(levels.dropna()))
+    if _io.text(reference) not in found or len(found) < 2:
+        raise ValueError(
+            f"reference={reference!r}: expected the level of adata.obs[{condition!r}] that is the "
+            f"control, and at least one other level. The levels with cells are "
+            f"{_io.listed(found)}."
+        )
+    donors = (
+        pd.Series(["all cells"] * adata.n_obs, dtype=object)
+        if donor is None
+        else _column(adata, donor, "donor")
+    )
+    has_condition = levels.notna().to_numpy()
+    cells = np.flatnonzero(has_condition & donors.notna().to_numpy())
+    if not len(cells):
+        raise ValueError(f"no cell has a value in both {condition!r} and {donor!r} of adata.obs.")
+    level, owner = levels.to_numpy()[cells], donors.to_numpy()[cells]
+    codes = pd.factorize(level)[0], pd.factorize(owner)[0]
+    return _Design(
+        cells,
+        level == _io.text(reference),
+        owner,
+        codes[1] * len(found) + codes[0],
+        int(has_condition.sum()) - len(cells),
+    )
+
+
+def _leiden(
+    basis: NDArray[np.floating], groups: NDArray[np.intp], random_state: int | None
+) -> NDArray[Any]:
+    """Leiden clusters within each group: donor and condition, as in the paper."""
+    import anndata
+    import scanpy as sc
+
+    labels = np.empty(len(basis), dtype=object)
+    for group in np.unique(groups):
+        inside = np.flatnonzero(groups == group)
+        if len(inside) < 4:  # too few for a graph of neighbours
+            labels[inside] = "0"
+            continue
+        part = anndata.AnnData(obsm={"X": basis[inside]}, shape=(len(inside), 0))
+        sc.pp.neighbors(
+            part, n_neighbors=min(15, len(inside) - 1), use_rep="X", random_state=random_state
+        )
+        sc.tl.leiden(
+            part, flavor="igraph", n_iterations=2, directed=False, random_state=random_state
+        )
+        labels[inside] = part.obs["leiden"].astype(str)
+    return labels
+
+
+def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
+    covered = pairs.coverage
+    donors = pd.DataFrame([_donor(group) for group in pairs.groups])
+    donors.index = pd.Index([group.group for group in pairs.groups], dtype=object)
+    return {
+        "n_pairs": pairs.n_pairs,
+        "n_effective": effective_n_pairs(pairs.rows, pairs.positive_rows),
+        "coverage_stimulated": covered[0],
+        "coverage_control": covered[1],
+        "median_distance": float(np.median(pairs.distances)),
+        "n_without_donor": design.n_without_donor,
+        "donors": donors,
+    }
+
+
+def _donor(group: GroupSummary) -> dict[str, float]:
+    return {
+        "n_stimulated": group.n_rows,
+        "n_control": group.n_positive_rows,
+        "n_pairs": group.n_pairs,
+        "coverage_stimulated": group.n_rows_paired / max(group.n_rows, 1),
+        "coverage_control": group.n_positive_rows_paired / max(group.n_positive_rows, 1),
+        "median_distance": group.median_distance,
+    }
+
+
+def _by_cell_type(
+    types: pd.Series[Any], design: _Design, i: NDArray[np.intp], j: NDArray[np.intp]
+) -> dict[str, Any]:
+    """How many pairs join cells of one type, and how each type fares."""
+    of_pair, of_partner = types.to_numpy()[i], types.to_numpy()[j]
+    known = pd.notna(of_pair) & pd.notna(of_partner)
+    same = known & (of_pair == of_partner)
+    stimulated, control = design.cells[~design.is_control], design.cells[design.is_control]
+    rows = {}
+    for cell_type in sorted(set(types.iloc[design.cells].dropna())):
+        of_type = (types == cell_type).to_numpy()
+        here = of_type[i] & known
+        rows[cell_type] = {
+            "n_stimulated": int(of_type[stimulated].sum()),
+            "n_control": int(of_type[control].sum()),
+            "n_stimulated_paired": len(np.unique(i[of_type[i]])),
+            "n_control_paired": len(np.unique(j[of_type[j]])),
+            "same_cell_type": float(same[here].mean()) if here.any() else float("nan"),
+        }
+    return {
+        "same_cell_type": float(same[known].mean()) if known.any() else float("nan"),
+        "cell_types": pd.DataFrame.from_dict(rows, orient="index"),
+    }
+
+
+def _warn(summary: dict[str, Any], design: _Design, stacklevel: int) -> None:
+    messages = []
+    donors = summary["donors"]
+    one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
+    if len(one_sided):
+        messages.append(
+            f"donors with cells of one condition only have no pairs: {_io.listed(list(one_sided))}"
+        )
+    if design.n_without_donor:
+        messages.append(f"{design.n_without_donor} cells without a donor are not paired")
+    if "cell_types" in summary:
+        types = summary["cell_types"]
+        for side, other in (("n_stimulated", "n_control"), ("n_control", "n_stimulated")):
+            lone = types[types[other] == 0]
+            if len(lone):
+                paired = int(lone[f"{side}_paired"].sum())
+                messages.append(
+                    f"cell types without {'control' if other == 'n_control' else 'stimulated'} "
+                    f"cells: {_io.listed(list(lone.index))}; {paired} of their "
+                    f"{int(lone[side].sum())} cells are in pairs with other types"
+                )
+    if messages:
+        warnings.warn("; ".join(messages) + ".", ContrastWarning, stacklevel=stacklevel + 1)

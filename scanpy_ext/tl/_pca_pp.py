@@ -1,0 +1,398 @@
+"""PCA+ and PCA++ of positive pairs of cells."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
+from contrast_core.pairing import ScaledFeatures, scaled_features
+
+from .. import _io, _keys, _pairs
+from .._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
+
+
+@documented
+def pca_pp(
+    adata: AnnData,
+    *,
+    condition: str | None = None,
+    reference: _io.Level | None = None,
+    donor: str | None = None,
+    pairs: str | None = None,
+    n_comps: int = 20,
+    scale: bool = True,
+    truncation: Literal["auto"] | int | float | None = "auto",
+    exchangeable: bool = True,
+    weighted: bool = True,
+    layer: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+) -> AnnData | None:
+    """PCA++: what cells share with their partners under the other condition.
+
+    PCA++ removes the difference between conditions. Its directions maximise the alignment of the
+    pairs while the scores keep unit variance, `S+ v = lambda S v` [1]_; scores are then weighted by
+    lambda, so that directions on which the partners disagree count little. All cells of `adata`
+    are embedded, also those in no pair.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {PAIRING}
+        Giving `condition` and `reference` finds pairs with the defaults of
+        `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
+    pairs
+        Name of the pairs in `.obsp`, if not `pairs`: the `key_added` of `pp.match_pairs`, or any
+        matrix of shape `(n_obs, n_obs)` of your own with a nonzero entry per pair.
+    n_comps
+        Number of components. The paper takes 50.
+    scale
+        Divide each gene by its standard deviation over all cells, values more than 10 of them
+        above the mean being cut.
+    truncation
+        How many principal directions of the paired cells are kept: see
+        `contrast_core.PCAPlusPlus`.
+    exchangeable
+        Treat the two cells of a pair alike, so that the shift between the conditions counts as
+        disagreement. `False` with `weighted=False` is the paper's literal form: it mixes the
+        conditions less.
+    weighted
+        Weight the scores by lambda; else each has unit variance over the paired cells.
+    {DATA}
+    key_added
+        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_pp`, `PCs_pca_pp` and
+        `pca_pp`.
+    {COPY}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obsm['X_pca_pp' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding.
+    `.varm['PCs_pca_pp' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
+        The loadings (patterns): correlation of each gene with each component over the paired
+        cells, up to the truncation; their covariance with `scale=False`. Zero for genes not in
+        use.
+    `.varm['PCs_pca_pp_filters' | key_added + '_filters']` : `ndarray` \
+(shape `(n_vars, n_comps)`)
+        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters`.
+    `.uns['pca_pp' | key_added]['mean' | 'cap']` : `ndarray` (shape `(n_vars,)`)
+        See above. The cap is infinite where nothing is cut.
+    `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
+        Lambda: the correlation of the partners along each direction.
+    `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
+        Whether theory lets so many pairs show so weak a component. Those that are not do no harm:
+        their weight is small.
+    `.uns['pca_pp' | key_added]['truncation']` : `int`
+        How many principal directions were kept.
+    `.uns['pca_pp' | key_added]['n_pairs']` : `int`
+        Number of pairs.
+    `.uns['pca_pp' | key_added]['n_effective']` : `float`
+        How many independent pairs they are worth, cells being in several (Kish).
+    `.uns['pca_pp' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    With `condition`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
+
+    Raises
+    ------
+    ValueError
+        If there are no pairs, a column, level, layer or gene mask does not exist, or there are NaN
+        or infinite values.
+    TypeError
+        If a mask is not boolean, or the matrix is not in memory.
+
+    Warns
+    -----
+    contrast_core.ContrastWarning
+        If the leading lambda is below 0.5, a sign of bad pairs; if the values look like raw
+        counts; if so few directions stand out of the noise that the components span what those of
+        PCA do.
+
+    References
+    ----------
+    .. [1] PCA++: How uniformity induces robustness to background noise in contrastive learning,
+       eq. 4.1. The exchangeable form and the weights are additions.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> rng = np.random.default_rng(0)
+    >>> values = rng.normal(size=(200, 12))
+    >>> values[:, :3] *= 5
+    >>> adata = anndata.AnnData(values)
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 100
+    >>> cx.tl.pca_pp(adata, condition="condition", reference="ctrl", n_comps=2, scale=False)
+    >>> adata.obsm["X_pca_pp"].shape, adata.varm["PCs_pca_pp"].shape
+    ((200, 2), (12, 2))
+    """
+    keys = _keys.PCA_PP.added(key_added)
+    data = _read(adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var)
+    model = PCAPlusPlus(
+        n_comps, truncation=truncation, exchangeable=exchangeable, weighted=weighted
+    )
+    with warnings.catch_warnings():
+        # Weighted by lambda, weak components are harmless; bad pairs are named below, as pairs.
+        warnings.filterwarnings("ignore", r"\d+ of \d+ components are too weak", ContrastWarning)
+        warnings.filterwarnings("ignore", "the leading generalised eigenv", ContrastWarning)
+        model.fit(data.rows, positive=data.positive, n_effective=data.pairs.n_effective)
+    leading = float(model.generalized_eigenvalues_[0])
+    if leading < _GOOD_PAIRS:
+        warnings.warn(
+            f"the leading lambda is {leading:.2g}: paired cells hardly agree. Good pairs give "
+            "values near 1, random ones about 0.3. Look at scanpy_ext.pl.pairs, and check the "
+            "donors and conditions, and which genes are used.",
+            ContrastWarning,
+            stacklevel=2,
+        )
+    weights = model.generalized_eigenvalues_ if weighted else np.ones(n_comps)
+    return data.write(
+        adata,
+        keys,
+        model,
+        loadings=model.patterns_,
+        filters=model.directions_ * weights[:, None],
+        result={
+            "eigenvalues": model.generalized_eigenvalues_,
+            "detectable": model.detectable_,
+            "truncation": int(model.truncation_),
+        },
+        params=_io.storable(truncation=truncation, exchangeable=exchangeable, weighted=weighted),
+        copy=copy,
+    )
+
+
+@documented
+def pca_plus(
+    adata: AnnData,
+    *,
+    condition: str | None = None,
+    reference: _io.Level | None = None,
+    donor: str | None = None,
+    pairs: str | None = None,
+    n_comps: int = 20,
+    scale: bool = True,
+    exchangeable: bool = True,
+    layer: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+) -> AnnData | None:
+    """PCA+: PCA of what cells share with their partners under the other condition.
+
+    PCA+ removes the difference between conditions where it is not strong. The components are the
+    leading eigenvectors of the pairs' cross-moment `S+` [1]_; `scanpy_ext.tl.pca_pp` is the
+    method for strong differences. All cells of `adata` are embedded, also those in no pair.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {PAIRING}
+        Giving `condition` and `reference` finds pairs with the defaults of
+        `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
+    pairs
+        Name of the pairs in `.obsp`, if not `pairs`.
+    n_comps
+        Number of components. The paper takes 50.
+    scale
+        Divide each gene by its standard deviation over all cells, values more than 10 of them
+        above the mean being cut.
+    exchangeable
+        Treat the two cells of a pair alike, so that the shift between the conditions counts as
+        disagreement. `False` is the paper's literal form.
+    {DATA}
+    key_added
+        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_plus`,
+        `PCs_pca_plus` and `pca_plus`.
+    {COPY}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obsm['X_pca_plus' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding.
+    `.varm['PCs_pca_plus' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
+        The components (loadings): orthonormal columns, zero for genes not in use.
+    `.varm['PCs_pca_plus_filters' | key_added + '_filters']` : `ndarray` \
+(shape `(n_vars, n_comps)`)
+        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters`.
+    `.uns['pca_plus' | key_added]['mean' | 'cap']` : `ndarray` (shape `(n_vars,)`)
+        See above. The cap is infinite where nothing is cut.
+    `.uns['pca_plus' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
+        The variance that partners share along each component.
+    `.uns['pca_plus' | key_added]['n_pairs']` : `int`
+        Number of pairs.
+    `.uns['pca_plus' | key_added]['n_effective']` : `float`
+        How many independent pairs they are worth, cells being in several (Kish).
+    `.uns['pca_plus' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    With `condition`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
+
+    Raises
+    ------
+    ValueError
+        If there are no pairs, a column, level, layer or gene mask does not exist, or there are NaN
+        or infinite values.
+    TypeError
+        If a mask is not boolean, or the matrix is not in memory.
+
+    Warns
+    -----
+    contrast_core.ContrastWarning
+        If the values look like raw counts.
+
+    References
+    ----------
+    .. [1] PCA++: How uniformity induces robustness to background noise in contrastive learning,
+       eq. 3.3. The exchangeable form is an addition.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> adata = anndata.AnnData(np.random.default_rng(0).normal(size=(200, 12)))
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 100
+    >>> cx.tl.pca_plus(adata, condition="condition", reference="ctrl", n_comps=2)
+    >>> adata.obsm["X_pca_plus"].shape
+    (200, 2)
+    """
+    keys = _keys.PCA_PLUS.added(key_added)
+    data = _read(adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var)
+    model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
+    return data.write(
+        adata,
+        keys,
+        model,
+        loadings=model.components_,
+        filters=model.components_,
+        result={"eigenvalues": model.alignment_},
+        params={"exchangeable": exchangeable},
+        copy=copy,
+    )
+
+
+@dataclass(frozen=True)
+class _PairedInput:
+    """All cells at the scale in use, and which of them are pairs."""
+
+    scaled: ScaledFeatures
+    pairs: _pairs.Pairs
+    features: _io.BoolArray
+    params: dict[str, Any]
+
+    @property
+    def rows(self) -> Any:
+        """The stimulated cells of the pairs, (n_pairs, n_features)."""
+        return self.scaled.matrix[self.pairs.stimulated]
+
+    @property
+    def positive(self) -> Any:
+        """Their partners."""
+        return self.scaled.matrix[self.pairs.control]
+
+    def write(
+        self,
+        adata: AnnData,
+        keys: _keys.Keys,
+        model: PCAPlus | PCAPlusPlus,
+        *,
+        loadings: NDArray[np.floating],
+        filters: NDArray[np.floating],
+        result: dict[str, Any],
+        params: dict[str, Any],
+        copy: bool,
+    ) -> AnnData | None:
+        """Embed all cells and write: loadings and filters are rows (k, n_features), as scaled."""
+        scale, cap = self.scaled.scale, self.scaled.cap
+        mean = np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0)
+        return _io.write(
+            adata,
+            obsm={keys.obsm: model.transform(self.scaled.matrix)},
+            varm={
+                keys.varm: self._of_all_genes(loadings.T),
+                _keys.filters(keys): self._of_all_genes((filters * scale).T),
+            },
+            obsp=self.pairs.obsp,
+            uns=self.pairs.uns
+            | {
+                keys.uns: result
+                | {
+                    "mean": self._of_all_genes(mean),
+                    "cap": self._of_all_genes(cap, fill=np.inf),
+                    "n_pairs": len(self.pairs.control),
+                    "n_effective": self.pairs.n_effective,
+                    "params": self.params | params,
+                }
+            },
+            copy=copy,
+        )
+
+    def _of_all_genes(
+        self, values: NDArray[np.floating], fill: float = 0.0
+    ) -> NDArray[np.floating]:
+        """Values of the genes in use, (n_features, ...), as (n_vars, ...)."""
+        whole = np.full((self.features.size, *values.shape[1:]), fill)
+        whole[self.features] = values
+        return whole
+
+
+def _read(
+    adata: AnnData,
+    condition: str | None,
+    reference: _io.Level | None,
+    donor: str | None,
+    key: str | None,
+    n_comps: int,
+    scale: bool,
+    layer: str | None,
+    mask_var: _io.Mask | _io.Default | None,
+) -> _PairedInput:
+    """The cells and their pairs: those stored, or new ones if a condition is given."""
+    matrix, features, params = _io.read_matrix(
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps
+    )
+    if condition is None:
+        if reference is not None or donor is not None:
+            raise ValueError(
+                "condition is missing: give condition= and reference= (and donor=) to find pairs, "
+                "or none of them to use stored pairs."
+            )
+        _io.warn_of_counts(matrix, stacklevel=3)
+        pairs = _pairs.stored(adata, key)
+    else:
+        if reference is None:
+            raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
+        pairs = _pairs.find(
+            adata,
+            condition,
+            reference,
+            donor,
+            n_comps=min(20, matrix.shape[1]),
+            layer=layer,
+            mask_var=mask_var,
+            key=key,
+            stacklevel=3,
+        )
+    if scale:
+        scaled = scaled_features(matrix)
+    else:
+        n_features = matrix.shape[1]
+        scaled = ScaledFeatures(matrix, np.full(n_features, np.inf), np.ones(n_features))
+    return _PairedInput(
+        scaled, pairs, features, params | _io.storable(pairs=key or "pairs", scale=scale)
+    )
