@@ -128,7 +128,7 @@ def test_foreground_and_background_may_differ_in_kind(rows: Any) -> None:
     for X, background in ((lazy, few), (rows, _lazy(few)), (lazy, lazy[:200])):
         fitted = CPCA(alpha=0.3).fit(X, background=background)
         np.testing.assert_allclose(fitted.components_, expected, atol=1e-10)
-    path = contrast_path(lazy, background=_lazy(few), alphas=[0, 0.3])
+    path = contrast_path(lazy, background=_lazy(few), alphas=[0, 0.3, 1])
     np.testing.assert_allclose(path.components[1], expected, atol=1e-10)
 
 

@@ -7,13 +7,14 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from contrast_core import CPCA, PCPCA, SecondMoments, _sources, _validation, contrast_path
 from contrast_core.moments import _accumulator
@@ -226,8 +227,6 @@ def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) 
         yield from (rows, rows)
         raise OSError("the disk is gone")
 
-    from threadpoolctl import threadpool_info
-
     before, threads = threadpool_info(), threading.active_count()
     with pytest.raises(OSError, match="the disk is gone"):
         SecondMoments.from_chunks(reader())
@@ -235,6 +234,16 @@ def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) 
     assert [library["num_threads"] for library in threadpool_info()] == [
         library["num_threads"] for library in before
     ]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_fits_in_several_threads_leave_the_number_of_blas_threads_alone(rows: Any) -> None:
+    expected = SecondMoments.from_data(rows)
+    before = [library["num_threads"] for library in threadpool_info()]
+    with ThreadPoolExecutor(4) as executor:
+        for moments in executor.map(SecondMoments.from_data, [rows] * 20):
+            assert_same(moments, expected)
+    assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 @pytest.mark.usefixtures("small_blocks")
