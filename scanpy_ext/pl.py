@@ -236,7 +236,7 @@ def pairs(
             label = f"{side} ({total:.0%})"
             coverage.barh(spot + offset, values, height=0.4, color=color, label=label)
         coverage.set(xlim=(0, 1), xlabel="fraction of cells in a pair", title="coverage")
-        coverage.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize="small")
+        figure.legend(handles=coverage.containers, loc="outside lower center", ncols=2)
         for ax in (counts, coverage):
             ax.set_yticks(spot, names)
             ax.invert_yaxis()
@@ -244,7 +244,7 @@ def pairs(
         stored = adata.obsp[keys.distances].tocsr()
         owner = _owners(adata, result["params"].get("donor"))
         edges = np.histogram_bin_edges(stored.data, bins=30)
-        for name in dict.fromkeys(owner[np.unique(adata.obsp[keys.pairs].tocoo().row)]):
+        for name in table.index[table["n_pairs"] > 0]:
             values = stored[np.flatnonzero(owner == name)].data
             distances.hist(values, bins=edges, histtype="step", density=True, label=name)
         distances.set(title=f"median distance {result['median_distance']:.3g}")

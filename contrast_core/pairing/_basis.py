@@ -72,7 +72,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     # A constant feature has a variance of rounding errors.
     varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
     scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=varies)
-    cap = mean + clip * sd
+    cap = np.full_like(mean, np.inf)
+    cap[varies] = mean[varies] + clip * sd[varies]
     if sp.issparse(rows):
         data = np.minimum(rows.data, cap[rows.indices]) * scale[rows.indices]
         matrix: Any = sp.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)

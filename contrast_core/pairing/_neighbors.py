@@ -120,7 +120,8 @@ def neighbor_pairs(
         summaries.append(
             GroupSummary(
                 label,
-                *map(len, members),
+                len(members[0]),
+                len(members[1]),
                 len(in_group[0]),
                 len(np.unique(in_group[0])),
                 len(np.unique(in_group[1])),

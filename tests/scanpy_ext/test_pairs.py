@@ -1,0 +1,420 @@
+"""Positive pairs of cells, PCA+ and PCA++ on them, and the mixing report."""
+
+from __future__ import annotations
+
+import warnings
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+import scipy.sparse as sp
+from anndata import AnnData
+from matplotlib import pyplot as plt
+
+import scanpy_ext as cx
+from contrast_core import ContrastWarning, PCAPlusPlus, effective_n_pairs
+from contrast_core.pairing import scaled_features
+
+DESIGN = ("condition", "ctrl", "donor")
+
+
+@pytest.fixture
+def design() -> AnnData:
+    """Two donors, two conditions, three types of 20 cells each; the conditions are far apart."""
+    rng = np.random.default_rng(0)
+    labels = pd.MultiIndex.from_product(
+        [["d1", "d2"], ["ctrl", "stim"], ["A", "B", "C"], range(20)]
+    ).to_frame(index=False)
+    labels.columns = ["donor", "condition", "cell_type", "cell"]
+    values = rng.normal(size=(240, 40)) + 8
+    for i, name in enumerate("ABC"):
+        values[labels["cell_type"] == name, 4 * i : 4 * i + 4] += 4
+    values[labels["condition"] == "stim", 20:30] += 8
+    labels.index = pd.Index([f"cell{i}" for i in range(240)])
+    adata = AnnData(values, obs=labels.drop(columns="cell").astype("category"))
+    adata.var_names = [f"gene{i}" for i in range(40)]
+    return adata
+
+
+@pytest.fixture(scope="module")
+def kang_paired(kang_session: AnnData) -> AnnData:
+    """The labelled cells, all defaults."""
+    adata = kang_session.copy()
+    cx.pp.match_pairs(adata, *DESIGN, cell_type="cell_type")
+    cx.tl.pca_plus(adata)
+    cx.tl.pca_pp(adata)
+    sc.pp.pca(adata, n_comps=20)
+    return adata
+
+
+def partners(adata, key="pairs"):
+    pairs = adata.obsp[key].tocoo()
+    return pairs.row, pairs.col
+
+
+# Real cells, all defaults
+
+
+def test_real_pairs_are_of_one_type_and_cover_both_conditions(kang_paired):
+    summary = kang_paired.uns["pairs"]
+    assert summary["same_cell_type"] >= 0.86
+    assert summary["coverage_stimulated"] >= 0.7
+    assert summary["coverage_control"] >= 0.7
+
+
+def test_pca_pp_mixes_real_conditions_and_keeps_cell_types(kang_paired):
+    report = cx.get.mixing_report(kang_paired, "condition", "cell_type")
+    assert list(report.index) == ["X_pca", "X_pca_plus", "X_pca_pp"]
+    ours, pca = report.loc["X_pca_pp"], report.loc["X_pca"]
+    assert ours["mixing_ari"] <= 0.03 < 0.5 < pca["mixing_ari"]
+    assert ours["silhouette_condition"] <= 0.02
+    assert ours["transfer"] >= 0.92
+    assert report["silhouette_cell_type"].idxmax() == "X_pca_pp"
+    over_resolutions = [
+        cx.get.mixing_report(
+            kang_paired, "condition", "cell_type", reps=["X_pca_pp"], resolution=resolution
+        )["cell_type_ari"].item()
+        for resolution in (0.3, 0.6)
+    ]
+    assert np.mean([*over_resolutions, ours["cell_type_ari"]]) >= 0.65
+
+
+def test_random_pairs_are_noticed(kang):
+    rng = np.random.default_rng(0)
+    donor, stim = kang.obs["donor"].to_numpy(), (kang.obs["condition"] == "stim").to_numpy()
+    rows, columns = [], []
+    for name in np.unique(donor):
+        inside = (np.flatnonzero((donor == name) & side) for side in (stim, ~stim))
+        i, j = (rng.choice(cells, size=800) for cells in inside)
+        rows.append(i)
+        columns.append(j)
+    ends = np.concatenate(rows), np.concatenate(columns)
+    kang.obsp["random"] = sp.csr_matrix((np.ones(1600), ends), shape=(kang.n_obs, kang.n_obs))
+    with pytest.warns(ContrastWarning, match=r"the leading lambda is 0\.[0-4].*hardly agree"):
+        cx.tl.pca_pp(kang, pairs="random")
+
+
+# Pairs
+
+
+def test_pairs_join_stimulated_to_control_within_donors(design):
+    cx.pp.match_pairs(design, *DESIGN, cell_type="cell_type")
+    row, column = partners(design)
+    obs = design.obs
+    assert (obs["condition"].iloc[row] == "stim").all()
+    assert (obs["condition"].iloc[column] == "ctrl").all()
+    assert (obs["donor"].to_numpy()[row] == obs["donor"].to_numpy()[column]).all()
+    same = (obs["cell_type"].to_numpy()[row] == obs["cell_type"].to_numpy()[column]).mean()
+    summary = design.uns["pairs"]
+    assert same == summary["same_cell_type"] > 0.98
+    assert summary["n_pairs"] == len(row) == design.obsp["pairs_distances"].nnz
+    assert summary["n_effective"] == effective_n_pairs(row, column)
+    assert summary["coverage_stimulated"] == len(set(row)) / 120
+    assert summary["coverage_control"] == len(set(column)) / 120
+    assert summary["median_distance"] == np.median(design.obsp["pairs_distances"].data)
+    assert list(summary["donors"].index) == ["d1", "d2"]
+    assert summary["donors"]["n_pairs"].sum() == len(row)
+    assert summary["cell_types"]["n_stimulated"].tolist() == [40, 40, 40]
+    assert summary["params"]["reference"] == "ctrl"
+    assert "layer" not in summary["params"]
+
+
+@pytest.mark.parametrize("as_matrix", [sp.csr_matrix, sp.csc_matrix, sp.csr_array])
+def test_the_same_pairs_and_embedding_sparse_or_dense(design, as_matrix):
+    sparse = design.copy()
+    sparse.X = as_matrix(design.X)
+    for adata in (design, sparse):
+        cx.tl.pca_pp(adata, **dict(zip(("condition", "reference", "donor"), DESIGN, strict=True)))
+    assert (design.obsp["pairs"] != sparse.obsp["pairs"]).nnz == 0
+    np.testing.assert_allclose(sparse.obsm["X_pca_pp"], design.obsm["X_pca_pp"], atol=1e-8)
+    assert isinstance(sparse.X, as_matrix)
+
+
+def test_both_ways_neighbours_cover_every_cell(design):
+    cx.pp.match_pairs(design, *DESIGN, mutual=False, n_neighbors=3)
+    assert design.uns["pairs"]["coverage_stimulated"] == 1
+    assert design.uns["pairs"]["coverage_control"] == 1
+
+
+@pytest.mark.parametrize("clusters", [None, "cell_type"])
+def test_the_papers_matched_clusters(design, clusters):
+    cx.pp.match_pairs(
+        design, *DESIGN, method="clusters", clusters=clusters, max_pairs=7, cell_type="cell_type"
+    )
+    summary = design.uns["pairs"]
+    assert summary["same_cell_type"] > 0.95
+    if clusters:
+        assert (summary["donors"]["n_pairs"] == 3 * 7).all()
+    first = design.obsp["pairs"].copy()
+    cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters, max_pairs=7)
+    assert (first != design.obsp["pairs"]).nnz == 0
+
+
+def test_without_a_donor_all_cells_are_one_donors(design):
+    cx.pp.match_pairs(design, "condition", "ctrl")
+    row, column = partners(design)
+    donor = design.obs["donor"].to_numpy()
+    assert (donor[row] != donor[column]).any()
+    assert list(design.uns["pairs"]["donors"].index) == ["all cells"]
+
+
+def test_a_donor_with_one_condition_is_reported(design):
+    part = design[~((design.obs["donor"] == "d2") & (design.obs["condition"] == "ctrl"))].copy()
+    with pytest.warns(ContrastWarning, match="one condition only have no pairs: 'd2'"):
+        cx.pp.match_pairs(part, *DESIGN)
+    assert part.uns["pairs"]["donors"].loc["d2", "n_pairs"] == 0
+    assert (part.obs["donor"].iloc[partners(part)[0]] == "d1").all()
+    cx.pl.pairs(part, show=False)
+    plt.close("all")
+
+
+def test_missing_donor_labels_are_reported(design):
+    design.obs.loc[design.obs_names[:7], "donor"] = np.nan
+    with pytest.warns(ContrastWarning, match="7 cells without a donor are not paired"):
+        cx.pp.match_pairs(design, *DESIGN)
+    assert design.uns["pairs"]["n_without_donor"] == 7
+    assert min(map(np.min, partners(design))) >= 7
+
+
+def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(kang):
+    lone = (kang.obs["cell_type"] == "B cells") & (kang.obs["condition"] == "ctrl")
+    part = kang[~lone].copy()
+    with pytest.warns(ContrastWarning, match=r"without control cells: 'B cells'; \d+ of their 154"):
+        cx.pp.match_pairs(part, *DESIGN, cell_type="cell_type")
+    table = part.uns["pairs"]["cell_types"]
+    assert table.loc["B cells", "n_control"] == 0
+    assert table.loc["B cells", "n_stimulated_paired"] < 0.25 * 154
+    assert part.uns["pairs"]["coverage_stimulated"] > 0.65
+
+
+def test_raw_counts_are_noticed(design):
+    design.X = np.random.default_rng(0).poisson(5.0, size=design.shape).astype("float32")
+    with pytest.warns(ContrastWarning, match="look like raw counts"):
+        cx.pp.match_pairs(design, *DESIGN)
+    with pytest.warns(ContrastWarning, match="look like raw counts"):
+        cx.tl.pca_plus(design)
+
+
+def test_numeric_labels_and_several_levels(design):
+    design.obs["dose"] = np.where(design.obs["condition"] == "ctrl", 0.0, 1.0)
+    design.obs.loc[design.obs_names[::7], "dose"] *= 2
+    design.obs["mouse"] = design.obs["donor"].map({"d1": 1, "d2": 2}).astype(int)
+    cx.pp.match_pairs(design, "dose", 0, "mouse")
+    row, column = partners(design)
+    assert set(design.obs["dose"].iloc[row]) == {1.0, 2.0}
+    assert set(design.obs["dose"].iloc[column]) == {0.0}
+    assert list(design.uns["pairs"]["donors"].index) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nope", "ctrl"), "condition: adata.obs has no column 'nope'"),
+        (("condition", "nope"), r"reference='nope'.*'ctrl', 'stim'"),
+        (("condition", "ctrl", "nope"), "donor: adata.obs has no column 'nope'"),
+        (("condition", "ctrl", "condition"), "no pairs were found"),
+    ],
+)
+def test_wrong_designs_are_explained_and_leave_adata_untouched(
+    design, untouched, arguments, message
+):
+    with (
+        untouched(design),
+        pytest.raises(ValueError, match=message),
+    ):
+        cx.pp.match_pairs(design, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "fast"}, "method='fast': expected 'neighbors' or 'clusters'"),
+        ({"clusters": "cell_type"}, "needs method='clusters'"),
+        ({"cell_type": "nope"}, "cell_type: adata.obs has no column"),
+        ({"layer": "nope"}, "adata.layers has no 'nope'"),
+        ({"n_comps": 41}, "from 1 to 40"),
+        ({"n_neighbors": 0}, "n_neighbors=0"),
+        ({"key_added": "a/b"}, "without '/'"),
+    ],
+)
+def test_wrong_options_are_explained_and_leave_adata_untouched(design, untouched, options, message):
+    with untouched(design), pytest.raises(ValueError, match=message):
+        cx.pp.match_pairs(design, *DESIGN, **options)
+
+
+def test_a_copy_leaves_adata_untouched(design, untouched):
+    with untouched(design):
+        result = cx.pp.match_pairs(design, *DESIGN, key_added="mine", copy=True)
+    assert {"mine", "mine_distances"} <= set(result.obsp)
+    assert "mine" in result.uns
+
+
+# PCA+ and PCA++
+
+
+def test_pca_pp_is_the_cores_on_the_pairs(design):
+    cx.pp.match_pairs(design, *DESIGN)
+    cx.tl.pca_pp(design, n_comps=2)
+    scaled = scaled_features(design.X).matrix
+    row, column = partners(design)
+    model = PCAPlusPlus(2).fit(
+        scaled[row], positive=scaled[column], n_effective=effective_n_pairs(row, column)
+    )
+    np.testing.assert_allclose(design.obsm["X_pca_pp"], model.transform(scaled), atol=1e-10)
+    np.testing.assert_allclose(design.varm["PCs_pca_pp"], model.patterns_.T, atol=1e-10)
+    result = design.uns["pca_pp"]
+    np.testing.assert_allclose(result["eigenvalues"], model.generalized_eigenvalues_)
+    assert result["truncation"] == model.truncation_
+    assert result["n_pairs"] == len(row)
+    assert result["params"]["pairs"] == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("pca_pp", {}),
+        ("pca_pp", {"weighted": False, "exchangeable": False}),
+        ("pca_pp", {"scale": False}),
+        ("pca_plus", {}),
+        ("pca_plus", {"scale": False, "exchangeable": False}),
+    ],
+)
+def test_the_stored_filters_give_the_scores(design, method, options):
+    design.X[5, 3] = 500.0  # is cut
+    design.var["used"] = np.arange(40) != 7
+    cx.pp.match_pairs(design, *DESIGN)
+    getattr(cx.tl, method)(design, n_comps=2, mask_var="used", **options)
+    result = design.uns[method]
+    cut = np.minimum(design.X, result["cap"])
+    scores = (cut - result["mean"]) @ design.varm[f"PCs_{method}_filters"]
+    np.testing.assert_allclose(scores, design.obsm[f"X_{method}"], atol=1e-9)
+    for slot in (f"PCs_{method}", f"PCs_{method}_filters"):
+        assert design.varm[slot].shape == (40, 2)
+        assert not design.varm[slot][7].any()
+
+
+@pytest.mark.parametrize("method", ["pca_pp", "pca_plus"])
+def test_the_difference_between_conditions_goes_and_the_types_stay(design, method):
+    options = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
+    getattr(cx.tl, method)(design, **options, n_comps=2)
+    assert "pairs" in design.obsp and "pairs" in design.uns
+    report = cx.get.mixing_report(design, "condition", "cell_type").loc[f"X_{method}"]
+    assert report["silhouette_condition"] < 0.05
+    assert report["silhouette_cell_type"] > 0.5
+    assert report["transfer"] > 0.98
+    assert abs(report["mixing_ari"]) < 0.05
+
+
+def test_cells_in_no_pair_are_embedded(design):
+    half = design.obs["donor"].cat.remove_categories("d2")
+    design.obs["known donor"] = half
+    with pytest.warns(ContrastWarning, match="120 cells without a donor"):
+        cx.tl.pca_pp(
+            design, condition="condition", reference="ctrl", donor="known donor", n_comps=2
+        )
+    assert np.isfinite(design.obsm["X_pca_pp"]).all()
+    report = cx.get.mixing_report(design[half.isna()].copy(), "condition", "cell_type")
+    assert report.loc["X_pca_pp", "transfer"] > 0.95
+
+
+def test_key_added_names_all_slots(design):
+    cx.pp.match_pairs(design, *DESIGN, key_added="mine")
+    cx.tl.pca_pp(design, pairs="mine", n_comps=2, key_added="shared")
+    assert "shared" in design.obsm and "shared" in design.uns
+    assert {"shared", "shared_filters"} <= set(design.varm)
+    assert "pairs" not in design.obsp
+
+
+def test_a_subset_keeps_its_own_pairs(design):
+    cx.pp.match_pairs(design, *DESIGN)
+    part = design[design.obs["donor"] == "d1"].copy()
+    cx.tl.pca_pp(part, n_comps=2)
+    assert part.uns["pca_pp"]["n_pairs"] == part.obsp["pairs"].nnz > 0
+    stim = design[design.obs["condition"] == "stim"].copy()
+    with pytest.raises(ValueError, match=r"has 0 pair.*subset to one condition"):
+        cx.tl.pca_pp(stim)
+
+
+def test_missing_pairs_and_half_designs_are_explained(design, untouched):
+    with untouched(design):
+        with pytest.raises(ValueError, match="no pairs 'pairs'"):
+            cx.tl.pca_pp(design)
+        with pytest.raises(ValueError, match="reference is missing"):
+            cx.tl.pca_pp(design, condition="condition")
+        with pytest.raises(ValueError, match="condition is missing"):
+            cx.tl.pca_plus(design, donor="donor")
+        with pytest.raises(ValueError, match="n_comps=41"):
+            cx.tl.pca_pp(design, condition="condition", reference="ctrl", n_comps=41)
+
+
+@pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
+def test_results_survive_a_file(design, tmp_path, file_format):
+    cx.pp.match_pairs(design, *DESIGN, cell_type="cell_type")
+    cx.tl.pca_pp(design, n_comps=2)
+    path = tmp_path / f"cells.{file_format}"
+    getattr(design, f"write_{file_format}")(path)
+    read = getattr(anndata, f"read_{file_format}")(path)
+    assert (read.obsp["pairs"] != design.obsp["pairs"]).nnz == 0
+    pd.testing.assert_frame_equal(
+        read.uns["pairs"]["donors"], design.uns["pairs"]["donors"], check_index_type=False
+    )
+    assert read.uns["pairs"]["params"]["condition"] == "condition"
+    np.testing.assert_array_equal(read.uns["pca_pp"]["cap"], design.uns["pca_pp"]["cap"])
+    cx.tl.pca_pp(read, n_comps=2, key_added="again")
+    np.testing.assert_allclose(read.obsm["again"], design.obsm["X_pca_pp"])
+    axes = cx.pl.pairs(read, show=False)
+    assert len(axes) == 3
+    plt.close("all")
+
+
+# The report and the plot
+
+
+def test_the_report_leaves_adata_untouched_and_skips_unknown_cells(design, untouched):
+    design.obsm["X_pca"] = design.X[:, :12]
+    design.obs.loc[design.obs_names[:5], "cell_type"] = np.nan
+    with untouched(design):
+        report = cx.get.mixing_report(design, "condition", "cell_type")
+    assert list(report.index) == ["X_pca"]
+    known = design[5:].copy()
+    pd.testing.assert_frame_equal(report, cx.get.mixing_report(known, "condition", "cell_type"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"condition": "nope"}, "condition: adata.obs has no column 'nope'"),
+        ({"reps": ["nope"]}, "adata.obsm has no 'nope'"),
+        ({}, "no embedding to report on"),
+        ({"reps": ["X"], "n_seeds": 0}, "n_seeds=0"),
+        ({"reps": ["X"], "cell_type": "one"}, r"adata.obs\['one'\] has 1 level"),
+    ],
+)
+def test_wrong_reports_are_explained(design, arguments, message):
+    if "reps" in arguments and "nope" not in arguments["reps"]:
+        design.obsm["X"] = design.X[:, :3]
+    design.obs["one"] = "same"
+    with pytest.raises(ValueError, match=message):
+        cx.get.mixing_report(
+            design, **({"condition": "condition", "cell_type": "cell_type"} | arguments)
+        )
+
+
+def test_the_plot_shows_what_the_summary_says(design, tmp_path):
+    cx.pp.match_pairs(design, *DESIGN)
+    counts, coverage, distances = cx.pl.pairs(design, show=False)
+    assert [bar.get_width() for bar in counts.patches] == [
+        *design.uns["pairs"]["donors"]["n_pairs"]
+    ]
+    assert len(coverage.patches) == 4
+    assert distances.get_xlabel() == "distance of a pair"
+    plt.close("all")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cx.pl.pairs(design, save=tmp_path / "pairs.png")
+    assert (tmp_path / "pairs.png").exists()
+    assert not plt.get_fignums()
+    with pytest.raises(ValueError, match=r"no pairs 'other'.*key_added='other'"):
+        cx.pl.pairs(design, key="other")
