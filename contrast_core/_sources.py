@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from contrast_core._tensors import is_tensor, map_tensor
 from contrast_core._validation import check_finite, check_rows, iter_chunks
 
 _READ_ELEMENTS = 2**22  # what is read at once, where the storage chunks allow it
@@ -76,22 +78,25 @@ class StoredRows:
             yield from iter_chunks(check_rows(self._X[start:stop], label), label)
 
 
-def map_rows(function: Callable[[Any], NDArray[Any]], X: Any, n_columns: int) -> Any:
+def map_rows(function: partial[Any], X: Any, n_columns: int) -> Any:
     """`function` of the rows of `X`, block by block: lazy for a dask array, else an ndarray.
 
     Parameters
     ----------
-    function : callable
-        From finite rows (b, n_features), dense or CSR, to an ndarray (b, n_columns) of float64.
-    X : ndarray, CSR matrix, stored dataset or dask array of shape (n, n_features)
+    function : partial
+        From finite rows (b, n_features), dense or CSR, to an ndarray (b, n_columns) of float64, or
+        from a tensor to a tensor once its keywords, arrays, are tensors too.
+    X : ndarray, CSR matrix, stored dataset, dask array or tensor of shape (n, n_features)
         Rows; those of a stored dataset or memory map are never in memory as a whole.
     n_columns : int
         Number of columns of the result.
 
     Returns
     -------
-    ndarray or dask array of shape (n, n_columns)
+    ndarray, dask array or tensor of shape (n, n_columns)
     """
+    if is_tensor(X):
+        return map_tensor(function, X)
     if is_dask_array(X):
         check_two_dimensional(X, "X")
         rows = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
@@ -105,7 +110,8 @@ def map_rows(function: Callable[[Any], NDArray[Any]], X: Any, n_columns: int) ->
         )
     if issparse(X):
         check_finite(X.data, "X")
-        return function(X)
+        result: NDArray[Any] = function(X)
+        return result
     blocks = StoredRows(X, "X").blocks() if is_stored(X) else iter_chunks(X, "X")
     result = np.empty((X.shape[0], n_columns))
     start = 0
@@ -117,7 +123,7 @@ def map_rows(function: Callable[[Any], NDArray[Any]], X: Any, n_columns: int) ->
 
 def _map_chunk(
     chunk: Any,
-    function: Callable[[Any], NDArray[Any]],
+    function: partial[Any],
     n_columns: int,
     block_id: tuple[int, ...] | None = None,
 ) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from contrast_core._progress import Progress, with_progress
 from contrast_core._sources import StoredRows, is_dask_array, is_stored
+from contrast_core._tensors import check_tensor, finite_blocks, is_tensor, tensor_blocks
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -87,18 +89,20 @@ class SecondMoments:
         feature_names: Sequence[str] | None = None,
         name: str = "X",
         precision: Precision = "double",
+        device: object = None,
         progress: Progress = False,
     ) -> SecondMoments:
         """Moments of a matrix, in memory or not.
 
         Parameters
         ----------
-        X : array-like, DataFrame, sparse matrix, stored dataset or dask array, of shape \
-                (n_samples, n_features)
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor, of \
+                shape (n_samples, n_features)
             Any real dtype; read in blocks of rows. Sparse input is never made dense as a whole. An
             HDF5 dataset, a zarr array, the sparse dataset of a backed AnnData or a memory map is
             read in blocks of whole storage chunks, a few of them in memory at a time. A dask array
-            is reduced by the active scheduler: threads, processes or a cluster.
+            is reduced by the active scheduler: threads, processes or a cluster. A dense tensor is
+            read on its own device; only the covariance leaves it.
         feature_names : sequence of str, optional
             Names of the features; those of a DataFrame are taken by default.
         name : str, default="X"
@@ -109,6 +113,10 @@ class SecondMoments:
             largest entry, and the contrast multiplies the background's share of that: subspaces
             with a clear gap moved by 1e-8 at alpha up to 30 and by 1e-6 at 1000, those with a small
             gap by up to 1e-3. Good enough for a modest alpha.
+        device : torch.device or str, optional
+            Take the products there with torch: ``device="cuda"`` copies blocks of rows to the GPU
+            while the ones before are multiplied. By default, where the data are. Not for dask
+            arrays.
         progress : bool or callable, default=False
             Show a progress bar of the blocks read: tqdm's, or one that is called as tqdm is. Not
             for dask arrays, which have a progress bar of their own.
@@ -120,9 +128,10 @@ class SecondMoments:
         Raises
         ------
         ValueError
-            If `X` is not two-dimensional, is empty, or holds NaN or infinity.
+            If `X` is not two-dimensional, is empty, or holds NaN or infinity, or the `device` is
+            not there.
         ImportError
-            If ``progress=True`` and tqdm is not installed.
+            If ``progress=True`` and tqdm is not installed, or a `device` is given and torch is not.
 
         Notes
         -----
@@ -137,6 +146,8 @@ class SecondMoments:
         lazy = is_dask_array(X)
         if is_stored(X):
             rows = StoredRows(X, name)
+        elif is_tensor(X):
+            rows = check_tensor(X, name, min_rows=1)
         elif not lazy:
             rows = check_rows(X, name, min_rows=1)
         if names is not None and len(names) != rows.shape[-1]:
@@ -147,15 +158,26 @@ class SecondMoments:
         if lazy:
             from contrast_core.moments._dask import dask_sums
 
+            if device is not None:
+                raise ValueError(
+                    f"device={device!r} was given for a dask array, whose scheduler decides where "
+                    "it is computed; leave device out."
+                )
             return cls(*dask_sums(rows, name, precision), names)
+        checked: Iterable[Any] = ()
         if isinstance(rows, StoredRows):
             blocks: Iterable[Any] = rows.blocks()
             total = len(rows)
+        elif is_tensor(rows):
+            blocks = tensor_blocks(rows)
+            total = len(blocks)
+            checked = finite_blocks(blocks, name)
         else:
-            blocks = iter_chunks(rows, name)
+            blocks = iter_chunks(rows, name, check=device is None)
+            checked = iter_chunks(rows, name)
             total = math.ceil(rows.shape[0] / rows_per_chunk(rows.shape[1]))
         blocks = with_progress(blocks, total, name, progress)
-        return cls(*accumulate(blocks, name, precision=precision), names)
+        return cls(*_sums(blocks, name, precision, device, checked), names)
 
     @classmethod
     def from_chunks(
@@ -165,21 +187,22 @@ class SecondMoments:
         feature_names: Sequence[str] | None = None,
         name: str = "X",
         precision: Precision = "double",
+        device: object = None,
         progress: Progress = False,
     ) -> SecondMoments:
         """Moments of a dataset that arrives in blocks of rows.
 
         Parameters
         ----------
-        chunks : iterable of array-like or sparse matrices of shape (any, n_features)
+        chunks : iterable of array-like, sparse matrices or tensors of shape (any, n_features)
             The blocks; each is read once, before the next is asked for, and may then be dropped or
             overwritten.
         feature_names : sequence of str, optional
             Names of the features; those of the first DataFrame are taken by default.
         name : str, default="X"
             What error messages call the data.
-        precision, progress
-            As for `from_data`.
+        precision, device, progress
+            As for `from_data`; tensors are read on the device of the first one by default.
 
         Returns
         -------
@@ -198,12 +221,16 @@ class SecondMoments:
             total = len(chunks) if isinstance(chunks, Sized) else None
             for i, chunk in enumerate(with_progress(chunks, total, name, progress)):
                 label = f"chunk {i} of {name}"
-                rows, found = check_rows(chunk, label), feature_names_of(chunk)
+                rows = check_tensor(chunk, label) if is_tensor(chunk) else check_rows(chunk, label)
+                found = feature_names_of(chunk)
                 first = first or (rows.shape[1], names or found)
                 check_same_features(*first, rows.shape[1], found, background_name=label)
-                yield from iter_chunks(rows, label)
+                if is_tensor(rows):
+                    yield from finite_blocks(tensor_blocks(rows), label)
+                else:
+                    yield from iter_chunks(rows, label)
 
-        sums = accumulate(blocks(), name, precision=precision)
+        sums = _sums(blocks(), name, precision, device)
         return cls(*sums, first[1] if first else None)
 
     def merge(self, other: SecondMoments) -> SecondMoments:
@@ -235,3 +262,26 @@ class SecondMoments:
         return SecondMoments(
             *next(sums).merge(next(sums)), self.feature_names or other.feature_names
         )
+
+
+def _sums(
+    blocks: Iterable[Any],
+    name: str,
+    precision: Precision,
+    device: object,
+    checked: Iterable[Any] = (),
+) -> Sums:
+    """Sums where the data are, or on the device that is asked for.
+
+    `checked` are the same blocks, checked as they are taken, if `blocks` are not.
+    """
+    remaining = iter(blocks)
+    first: Any = next(remaining, None)
+    if device is None and is_tensor(first):
+        device = first.device
+    everything = chain([] if first is None else [first], remaining)
+    if device is None:
+        return accumulate(everything, name, precision=precision)
+    from contrast_core.moments._torch import device_sums
+
+    return device_sums(everything, name, precision=precision, device=device, checked=checked)
