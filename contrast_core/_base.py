@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -13,6 +12,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrast_core._sources import is_dask_array, is_stored, map_rows
+from contrast_core._tensors import (
+    check_same_place,
+    check_tensor,
+    is_tensor,
+    map_tensor,
+)
 from contrast_core._validation import (
     ContrastWarning,
     FloatArray,
@@ -47,6 +52,8 @@ def paired_moments(
             f"X is {type(X).__name__} and background is {type(background).__name__}; give "
             "SecondMoments for both, or data for both."
         )
+    if not isinstance(X, SecondMoments):
+        check_same_place(X, background, "background")
     pair = []
     for data, name in ((X, "X"), (background, "background")):
         moments = (
@@ -154,10 +161,12 @@ class LinearEmbedding(Embedding):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _map_rows(self, function: Callable[[Any], FloatArray], X: MatrixLike, width: int) -> Any:
+    def _map_rows(self, function: partial[FloatArray], X: MatrixLike, width: int) -> Any:
         """`function` of rows with the features of the fit, in blocks; lazy for dask arrays."""
         check_is_fitted(self)
-        if is_dask_array(X) or is_stored(X):
+        if is_tensor(X):
+            check_tensor(X, "X")
+        if is_dask_array(X) or is_stored(X) or is_tensor(X):
             rows = validate_data(self, X, reset=False, skip_check_array=True)
         else:
             rows = validate_data(
@@ -183,15 +192,16 @@ class LinearEmbedding(Embedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame, sparse matrix, stored dataset or dask array of shape \
-                (n, n_features)
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
+                shape (n, n_features)
             Rows from anywhere; sparse input stays sparse, stored data are read in blocks of rows.
 
         Returns
         -------
         ndarray of shape (n, n_components)
             ``(X - mean_) @ components_.T``, unless the class says otherwise. For a dask array, a
-            dask array, not yet computed.
+            dask array, not yet computed; for a tensor, a tensor of its dtype on its device,
+            computed in float64, through which gradients flow.
 
         Raises
         ------
@@ -222,13 +232,15 @@ class LinearEmbedding(Embedding):
             If the number of columns is not the number of components.
         """
         check_is_fitted(self)
-        scores: Any = X if is_dask_array(X) else np.asarray(X, dtype=np.float64)
+        lazy_or_elsewhere = is_dask_array(X) or is_tensor(X)
+        scores: Any = X if lazy_or_elsewhere else np.asarray(X, dtype=np.float64)
         if scores.ndim != 2 or scores.shape[1] != len(self.components_):
             raise ValueError(
-                f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
+                f"scores have shape {tuple(scores.shape)}; expected (n, {len(self.components_)}), "
                 "a column per component, as transform returns them."
             )
-        rows: FloatArray = scores @ self._reconstruction + self.mean_
+        function = partial(_reconstruct, reconstruction=self._reconstruction, mean=self.mean_)
+        rows: FloatArray = map_tensor(function, scores) if is_tensor(X) else function(scores)
         return rows
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
@@ -247,7 +259,7 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            For a dask array, a dask array.
+            For a dask array or a tensor, the same, as from `transform`.
 
         Raises
         ------
@@ -368,8 +380,8 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame, sparse matrix, stored dataset or dask array of shape \
-                (n, n_features), or SecondMoments
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
+                shape (n, n_features), or SecondMoments
             Foreground; what `SecondMoments.from_data` reads.
         y : ignored
         background : the same kinds, of shape (m, n_features)
@@ -398,13 +410,20 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
 
 def _project(rows: Any, mean: FloatArray, projection: FloatArray) -> FloatArray:
     """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
-    return np.asarray(rows @ projection - mean @ projection)
+    scores: FloatArray = rows @ projection - mean @ projection
+    return scores
+
+
+def _reconstruct(scores: Any, reconstruction: FloatArray, mean: FloatArray) -> FloatArray:
+    rows: FloatArray = scores @ reconstruction + mean
+    return rows
 
 
 def _denoise(rows: Any, mean: FloatArray, components: FloatArray, offset: FloatArray) -> FloatArray:
-    return np.asarray(_project(rows, mean, components.T) @ components + offset)
+    return _project(rows, mean, components.T) @ components + offset
 
 
 def _remove(rows: Any, mean: FloatArray, components: FloatArray) -> FloatArray:
     dense = rows.toarray() if issparse(rows) else rows
-    return np.asarray(dense - _project(rows, mean, components.T) @ components)
+    rest: FloatArray = dense - _project(rows, mean, components.T) @ components
+    return rest

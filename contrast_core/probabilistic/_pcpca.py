@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral, Real
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -348,7 +350,7 @@ class PCPCA(LinearContrast):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        rows = self._check_rows(X)
+        check_is_fitted(self)
         variances, noise = self._model_variances, self.noise_variance_
         n_noise = self.n_features_in_ - len(variances)
         constant = (
@@ -356,14 +358,16 @@ class PCPCA(LinearContrast):
             + np.log(variances).sum()
             + n_noise * np.log(noise)
         )
-        log_density = []
-        for chunk in iter_chunks(rows, "X"):
-            centred = chunk - self.mean_
-            projected = centred @ self.components_.T
-            left = centred - projected @ self.components_
-            distance = (projected**2 / variances).sum(axis=1) + (left**2).sum(axis=1) / noise
-            log_density.append(-0.5 * (constant + distance))
-        return np.concatenate(log_density)
+        function = partial(
+            _log_density,
+            mean=self.mean_,
+            components=self.components_,
+            variances=variances,
+            noise=np.array(noise),
+            constant=np.array(constant),
+        )
+        log_density: FloatArray = self._map_rows(function, X, 1)[:, 0]
+        return log_density
 
     def score(self, X: MatrixLike, y: object = None) -> float:
         """Mean log-density of rows under the model.
@@ -433,6 +437,26 @@ class PCPCA(LinearContrast):
         if noise:
             rows += np.sqrt(self.noise_variance_) * rng.standard_normal(rows.shape)
         return np.asarray(rows)
+
+
+def _log_density(
+    rows: Any,
+    mean: FloatArray,
+    components: FloatArray,
+    variances: FloatArray,
+    noise: FloatArray,
+    constant: FloatArray,
+) -> FloatArray:
+    """Column of log-densities; `constant` is minus twice the part that is the same for all."""
+    if issparse(rows):
+        model = (mean, components, variances, noise, constant)
+        return np.concatenate([_log_density(chunk, *model) for chunk in iter_chunks(rows, "X")])
+    centred = rows - mean
+    projected = centred @ components.T
+    left = centred - projected @ components
+    distance = (projected**2 / variances).sum(axis=1) + (left**2).sum(axis=1) / noise
+    column: FloatArray = -0.5 * (constant + distance)[:, None]
+    return column
 
 
 class _ValidRange(NamedTuple):
