@@ -1,7 +1,7 @@
 """Online cPCA* against the batch solution on the mouse data (Online paper, Fig. 4), and its speed.
 
-Alignment: the trace of the product of the two projectors over k, k = 2, mean of 5 seeds, after each
-of 60 passes; eta = 0.003 and tau = 1 as in the paper, constant and decaying. Then a million steps on
+Alignment: the trace of the product of the two projectors over k, k = 2, mean of 5 seeds, after up to
+60 passes; eta = 0.003 and tau = 1 as in the paper, constant and decaying. Then a million steps on
 one stream, and steps per second with and without numba.
 
     python benchmarks/online_cpca_star.py
@@ -90,7 +90,7 @@ def main() -> int:
         print(
             f"{'compiled' if compiled else 'plain'}: {1e5 / (perf_counter() - begun):,.0f} steps/s"
         )
-    return missed
+    return int(missed)
 
 
 if __name__ == "__main__":
