@@ -69,9 +69,11 @@ def assert_same(found: SecondMoments, expected: SecondMoments, tolerance: float 
 def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtype: Any) -> None:
     rows = torch.as_tensor(pair[0], dtype=dtype, device=device)
     expected = SecondMoments.from_data(pair[0].astype(WIDTH[dtype]))
-    assert_same(SecondMoments.from_data(rows), expected)
-    assert_same(SecondMoments.from_chunks(rows.split(90)), expected)
-    assert_same(SecondMoments.from_data(rows.clone().requires_grad_()), expected)
+    for where in (None, device):  # None: with numpy for a tensor on the processor
+        assert_same(SecondMoments.from_data(rows, device=where), expected)
+        assert_same(SecondMoments.from_chunks(rows.split(90), device=where), expected)
+        with_grad = rows.clone().requires_grad_()
+        assert_same(SecondMoments.from_data(with_grad, device=where), expected)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -125,14 +127,14 @@ def test_any_layout_is_read(pair: Any, layout: Callable[[Any], Any]) -> None:
     np.testing.assert_allclose(scores, plain.transform(pair[0]), atol=1e-10)
 
 
+@pytest.mark.parametrize("device", [None, *DEVICES])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.bool])
-def test_other_dtypes_are_those_numbers(pair: Any, dtype: Any) -> None:
+def test_other_dtypes_are_those_numbers(pair: Any, dtype: Any, device: Any) -> None:
     rows = (torch.as_tensor(pair[0]) * 4).to(dtype)
-    numbers = rows.to(torch.float64).numpy()
-    assert_same(SecondMoments.from_data(rows), SecondMoments.from_data(numbers))
-    wide = rows[:5].T[:4].T  # as host rows, in the dtypes that numpy lacks too
-    expected = SecondMoments.from_data(numbers[:5, :4])
-    assert_same(SecondMoments.from_data(wide, device="cpu"), expected)
+    expected = SecondMoments.from_data(rows.to(torch.float64).numpy())
+    assert_same(SecondMoments.from_data(rows, device=device), expected)
+    if device is not None:
+        assert_same(SecondMoments.from_data(rows.to(device)), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -142,7 +144,8 @@ def test_a_mean_far_from_zero_costs_no_precision(dtype: Any) -> None:
     exact = rows.to(torch.float64).numpy().astype(np.longdouble)
     exact -= exact.mean(axis=0)
     exact = (exact.T @ exact / len(exact)).astype(np.float64)
-    assert np.abs(SecondMoments.from_data(rows).covariance - exact).max() < 1e-12
+    moments = SecondMoments.from_data(rows, device="cpu")
+    assert np.abs(moments.covariance - exact).max() < 1e-12
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -152,14 +155,14 @@ def test_single_precision_is_float32_whatever_the_process_allows(pair: Any, devi
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
-        found = SecondMoments.from_data(rows, precision="single")
+        found = SecondMoments.from_data(rows, precision="single", device=device)
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
     error = np.abs(found.covariance - expected.covariance).max() / expected.covariance.max()
     assert 1e-12 < error < 1e-6
     with pytest.raises(ValueError, match="precision='half' is unknown"):
-        SecondMoments.from_data(rows, precision="half")
+        SecondMoments.from_data(rows, precision="half", device=device)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -248,6 +251,8 @@ def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: s
         CPCA(2).fit(rows, background=Y)
     with pytest.raises(ValueError, match=f"^X {message}"):
         SecondMoments.from_data(X, device=device)
+    with pytest.raises(ValueError, match=f"^X {message}"):
+        SecondMoments.from_data(rows, device=device)
     with pytest.raises(ValueError, match=f"^chunk 4 of cells {message}"):
         SecondMoments.from_chunks(rows.split(100), name="cells")
     with pytest.raises(ValueError, match=f"^chunk 4 of cells {message}"):
@@ -260,7 +265,7 @@ def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: s
 
 def test_sums_that_overflow_are_refused(pair: Any) -> None:
     with pytest.raises(ValueError, match="the variance of X overflows"):
-        SecondMoments.from_data(torch.as_tensor(pair[0]) * 1e200)
+        SecondMoments.from_data(torch.as_tensor(pair[0]) * 1e200, device="cpu")
 
 
 def test_foreground_and_background_belong_together(pair: Any) -> None:
