@@ -1,6 +1,6 @@
 """Online cPCA* against the batch solution on the mouse data (Online paper, Fig. 4), and its speed.
 
-Alignment: the trace of the product of the two projectors over k, k = 2, mean of 5 seeds, after up to
+Alignment (trace of the product of the two projectors over k), k = 2, mean of 5 seeds, after up to
 60 passes; eta = 0.003 and tau = 1 as in the paper, constant and decaying. Then a million steps on
 one stream, and steps per second with and without numba.
 
