@@ -267,7 +267,7 @@ class SecondMoments:
 
 
 def _tensor_rows(X: Any, name: str, device: object, *, min_rows: int = 0) -> Any:
-    """A checked tensor; on the processor an ndarray, as numpy multiplies faster than torch there."""
+    """A checked tensor; on the processor an ndarray, which numpy multiplies faster than torch."""
     rows = check_tensor(X, name, min_rows=min_rows)
     return to_host(rows) if device is None and rows.device.type == "cpu" else rows
 
