@@ -17,6 +17,7 @@ from contrast_core._tensors import (
     check_tensor,
     is_tensor,
     map_tensor,
+    wide_tensors_to_host,
 )
 from contrast_core._validation import (
     ContrastWarning,
@@ -27,7 +28,13 @@ from contrast_core._validation import (
     check_same_features,
     feature_names_of,
 )
-from contrast_core.moments import SecondMoments
+from contrast_core.moments import (
+    Moments,
+    SecondMoments,
+    check_moments_pair,
+    is_moments,
+    wide_moments,
+)
 
 Offset: TypeAlias = Literal["foreground", "difference", "none"]
 
@@ -35,36 +42,57 @@ _SCALE_RATIO = 1e3  # total variances further apart than this are probably an ov
 
 
 def paired_moments(
-    X: MatrixLike | SecondMoments, background: MatrixLike | SecondMoments
-) -> tuple[SecondMoments, SecondMoments]:
+    X: MatrixLike | Moments,
+    background: MatrixLike | Moments,
+    *,
+    n_components: object = 1,
+    solver: str = "auto",
+    **wide: Any,
+) -> tuple[Moments, Moments]:
     """Moments of foreground and background, checked to belong together.
+
+    Parameters
+    ----------
+    X, background : data or moments
+        See `LinearContrast.fit`.
+    n_components : int, default=1
+        Number of components that will be asked for.
+    solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
+        See `contrast_core.CPCA`.
+    **wide
+        What else `contrast_core.moments.wide_moments` is told.
 
     Raises
     ------
     TypeError
         If only one of the two is moments already.
     ValueError
-        If features differ, a dataset has fewer than two rows, or data are not finite.
+        If features differ, a dataset has fewer than two rows, data are not finite, or they are not
+        what `solver` needs.
     """
     _check_background_is_given(background)
-    if isinstance(X, SecondMoments) != isinstance(background, SecondMoments):
+    if is_moments(X) != is_moments(background):
         raise TypeError(
             f"X is {type(X).__name__} and background is {type(background).__name__}; give "
             "SecondMoments for both, or data for both."
         )
-    if not isinstance(X, SecondMoments):
+    x: Any
+    y: Any
+    if is_moments(X):
+        x, y = check_moments_pair(X, background, solver, n_components)
+    else:
         check_same_place(X, background, "background")
-    pair = []
-    for data, name in ((X, "X"), (background, "background")):
-        moments = (
-            data if isinstance(data, SecondMoments) else SecondMoments.from_data(data, name=name)
+        if is_tensor(X):
+            X, background = wide_tensors_to_host(X, background)
+        x, y = wide_moments(X, background, solver=solver, n_components=n_components, **wide) or (
+            SecondMoments.from_data(X, name="X"),
+            SecondMoments.from_data(background, name="background"),
         )
+    for moments, name in ((x, "X"), (y, "background")):
         if moments.n_samples < 2:
             raise ValueError(
                 f"{name} has n_samples={moments.n_samples}, but a variance needs at least 2 rows."
             )
-        pair.append(moments)
-    x, y = pair
     check_same_features(x.n_features, x.feature_names, y.n_features, y.feature_names)
     total_x, total_y = x.total_variance, y.total_variance
     if total_x > 0 and total_y > 0 and not 1 / _SCALE_RATIO < total_x / total_y < _SCALE_RATIO:
@@ -93,8 +121,10 @@ def paired_rows(X: MatrixLike, background: MatrixLike) -> tuple[Any, Any]:
     _check_background_is_given(background)
     pair = []
     for data, name in ((X, "X"), (background, "background")):
-        if isinstance(data, SecondMoments):
-            raise TypeError(f"{name} is SecondMoments, but rows are needed here; give the data.")
+        if is_moments(data):
+            raise TypeError(
+                f"{name} is {type(data).__name__}, but rows are needed here; give the data."
+            )
         rows = check_rows(data, name, min_rows=2)
         check_finite(rows.data if issparse(rows) else rows, name)
         pair.append(rows)
@@ -351,10 +381,10 @@ class BackgroundMixin:
         TypeError
             If `X` is `SecondMoments`.
         """
-        if isinstance(X, SecondMoments):
+        if is_moments(X):
             raise TypeError(
-                "fit_transform got SecondMoments, which hold no rows to transform; call fit with "
-                "the moments, then transform with the data."
+                f"fit_transform got {type(X).__name__}, which hold no rows to transform; call fit "
+                "with the moments, then transform with the data."
             )
         fitted: Any = self.fit(X, y, background=background)  # type: ignore[attr-defined]
         scores: FloatArray = fitted.transform(X)
@@ -367,14 +397,15 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
     A subclass defines `_fit_moments`, which also sets ``background_mean_``.
     """
 
+    n_components: int
     background_mean_: FloatArray
 
     def fit(
         self,
-        X: MatrixLike | SecondMoments,
+        X: MatrixLike | Moments,
         y: object = None,
         *,
-        background: MatrixLike | SecondMoments,
+        background: MatrixLike | Moments,
     ) -> Self:
         """Fit from foreground and background data or their moments.
 
@@ -399,9 +430,14 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
         TypeError
             If only one of the two is `SecondMoments`, or a parameter has the wrong type.
         """
-        return self._fit_moments(*paired_moments(X, background))
+        return self._fit_moments(*self._moments(X, background))
 
-    def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
+    def _moments(
+        self, X: MatrixLike | Moments, background: MatrixLike | Moments
+    ) -> tuple[Moments, Moments]:
+        return paired_moments(X, background, n_components=self.n_components)
+
+    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
 
     def _offsets(self) -> dict[str, FloatArray]:

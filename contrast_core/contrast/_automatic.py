@@ -6,21 +6,20 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import (
+    SymmetricOperator,
     contrastive_eigenpairs,
     iteration_pays,
     neighbouring_pairs,
     starting_block,
     variances_along,
 )
-from contrast_core.moments import SecondMoments
+from contrast_core.moments import Moments
 
 _SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
 _MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
 
 
-def trace_ratio_alpha(
-    foreground: SecondMoments, background: SecondMoments, n_components: int
-) -> float:
+def trace_ratio_alpha(foreground: Moments, background: Moments, n_components: int) -> float:
     r"""Contrast at which the best subspace has the largest ratio of variances.
 
     Iterate from :math:`\alpha = 0`, with V the top-k eigenvectors of
@@ -36,7 +35,7 @@ def trace_ratio_alpha(
 
     Parameters
     ----------
-    foreground, background : SecondMoments
+    foreground, background : moments
         Moments of the two datasets, same features.
     n_components : int
         k, the number of components the contrast is for.
@@ -65,7 +64,7 @@ def trace_ratio_alpha(
         return numerator / (float(variances_along(components, y).sum()) + k * ridge)
 
     alpha = 0.0
-    if iteration_pays(len(x), k):
+    if not isinstance(x, SymmetricOperator) and iteration_pays(len(x), k):
         # The ratio of any subspace is at most the best one, and an approximate subspace is nearly
         # as good as the exact one: so a cheap iteration may lead up to the exact steps.
         block = starting_block(x, y, alpha, k)
@@ -86,7 +85,7 @@ def trace_ratio_alpha(
     return alpha
 
 
-def background_ridge(foreground: SecondMoments, background: SecondMoments) -> float:
+def background_ridge(foreground: Moments, background: Moments) -> float:
     r"""Ridge tau for the background covariance that the default contrasts share.
 
     .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
@@ -98,7 +97,7 @@ def background_ridge(foreground: SecondMoments, background: SecondMoments) -> fl
 
     Parameters
     ----------
-    foreground, background : SecondMoments
+    foreground, background : moments
         Moments of the two datasets, same features.
 
     Returns
@@ -125,7 +124,7 @@ def background_ridge(foreground: SecondMoments, background: SecondMoments) -> fl
     return _SHRINKAGE * background.total_variance / int((varies_x | varies_y).sum())
 
 
-def denoising_alpha(foreground: SecondMoments, background: SecondMoments) -> float:
+def denoising_alpha(foreground: Moments, background: Moments) -> float:
     """Contrast for denoising: half the trace-ratio contrast solved for two components.
 
     Whatever number of components is kept: the denoised rows lie closest to the clean ones at a
@@ -133,7 +132,7 @@ def denoising_alpha(foreground: SecondMoments, background: SecondMoments) -> flo
 
     Parameters
     ----------
-    foreground, background : SecondMoments
+    foreground, background : moments
         Moments of the two datasets, same features.
 
     Returns
@@ -149,7 +148,7 @@ def denoising_alpha(foreground: SecondMoments, background: SecondMoments) -> flo
     return 0.5 * trace_ratio_alpha(foreground, background, min(2, foreground.n_features))
 
 
-def _varying(moments: SecondMoments) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _varying(moments: Moments) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Features whose spread exceeds the rounding of their mean."""
     rounding = 32 * np.finfo(np.float64).eps * np.abs(moments.mean)
     return np.sqrt(moments.variances) > rounding

@@ -14,6 +14,7 @@ from contrast_core.linalg._generalized import (
     RidgeWeights,
     regularised_path,
 )
+from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
 from contrast_core.linalg._path import (
     PathSolution,
     PathSolver,
@@ -27,10 +28,12 @@ from contrast_core.linalg._spectrum import Spectrum
 __all__ = [
     "Eigenpairs",
     "GeneralizedEigenpairs",
+    "NotConvergedError",
     "PathSolution",
     "PathSolver",
     "RidgeWeights",
     "Spectrum",
+    "SymmetricOperator",
     "contrastive_eigenpairs",
     "contrastive_path",
     "fix_signs",

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._lanczos import SymmetricOperator, lanczos_eigenpairs
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
 
@@ -31,12 +32,19 @@ def leading_eigenpairs(matrix: FloatArray, k: int, *, overwrite: bool = False) -
 
 
 def contrastive_eigenpairs(
-    foreground: FloatArray, background: FloatArray, alpha: float, k: int
+    foreground: FloatArray | SymmetricOperator,
+    background: FloatArray | SymmetricOperator,
+    alpha: float,
+    k: int,
 ) -> Eigenpairs:
     """Top-k eigenpairs of ``foreground - alpha * background``, both symmetric (D, D).
 
-    At ``alpha = inf``: of the foreground within the background's null space.
+    At ``alpha = inf``: of the foreground within the background's null space. Of operators, by the
+    Lanczos iteration; NotConvergedError where that does not reach the accuracy of a matrix.
     """
+    if isinstance(foreground, SymmetricOperator) and isinstance(background, SymmetricOperator):
+        values, vectors = lanczos_eigenpairs(foreground, background, alpha, k)
+        return Eigenpairs(values, fix_signs(np.ascontiguousarray(vectors.T)))
     if math.isinf(alpha):
         return null_space_eigenpairs(foreground, background, k)
     # Fortran order lets LAPACK work in place.
@@ -64,6 +72,8 @@ def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int
     return Eigenpairs(inner.values, fix_signs(inner.components @ null.T))
 
 
-def variances_along(components: FloatArray, covariance: FloatArray) -> FloatArray:
+def variances_along(
+    components: FloatArray, covariance: FloatArray | SymmetricOperator
+) -> FloatArray:
     """``v^T C v`` for each row v of `components`, shape (k,)."""
     return np.asarray(np.einsum("kd,kd->k", components @ covariance, components))

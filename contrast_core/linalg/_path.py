@@ -27,6 +27,7 @@ from scipy.linalg.lapack import dpotrf
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._davidson import RitzPairs, neighbouring_pairs
 from contrast_core.linalg._eigen import contrastive_eigenpairs
+from contrast_core.linalg._lanczos import SymmetricOperator
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
 
@@ -60,7 +61,8 @@ def contrastive_path(
     Parameters
     ----------
     foreground, background : ndarray of shape (D, D)
-        Symmetric, the background positive semidefinite.
+        Symmetric, the background positive semidefinite. Operators are solved one contrast after
+        another, by the Lanczos iteration and to its accuracy, which is not proved.
     alphas : ndarray of shape (A,)
         Ascending, from 0 to inf.
     k : int
@@ -76,12 +78,19 @@ def contrastive_path(
         The sine of the largest angle to the exact subspace is at most
         ``max(1e-8, 100 * eps * |C| / gap)``.
     """
-    n_features = len(foreground)
+    n_features = foreground.shape[0]
     finite = np.flatnonzero(np.isfinite(alphas))
     iterate = solver == "davidson" or (
         solver == "auto" and iteration_pays(n_features, k) and len(finite) >= _GROUP
     )
-    iterate = iterate and k + 1 + _EXTRA < n_features and len(finite) > 0 and bool(foreground.any())
+    operators = isinstance(foreground, SymmetricOperator)
+    iterate = (
+        iterate
+        and not operators
+        and k + 1 + _EXTRA < n_features
+        and len(finite) > 0
+        and bool(foreground.any())
+    )
     proved: dict[int, RitzPairs] = {}
     if iterate:
         path = _ProvedPath(foreground, background, alphas[finite], k)
@@ -96,7 +105,7 @@ def contrastive_path(
             exact = contrastive_eigenpairs(foreground, background, alpha, k)
             values.append(exact.values)
             components.append(exact.components)
-            solvers.append("eigh")
+            solvers.append("lanczos" if operators else "eigh")
     return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
 
 

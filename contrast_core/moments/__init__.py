@@ -1,6 +1,33 @@
 """Data read once, into counts, means and second moments."""
 
+from contrast_core.moments._implicit import ImplicitMoments
 from contrast_core.moments._pair_moments import PairMoments, PairRows, check_pairs
+from contrast_core.moments._paired import (
+    SOLVERS,
+    Moments,
+    Solver,
+    check_moments_pair,
+    direct_moments,
+    is_moments,
+    solver_of,
+    wide_moments,
+)
+from contrast_core.moments._row_space import RowSpaceMoments
 from contrast_core.moments._second_moments import SecondMoments
 
-__all__ = ["PairMoments", "PairRows", "SecondMoments", "check_pairs"]
+__all__ = [
+    "SOLVERS",
+    "ImplicitMoments",
+    "Moments",
+    "PairMoments",
+    "PairRows",
+    "RowSpaceMoments",
+    "SecondMoments",
+    "Solver",
+    "check_moments_pair",
+    "check_pairs",
+    "direct_moments",
+    "is_moments",
+    "solver_of",
+    "wide_moments",
+]

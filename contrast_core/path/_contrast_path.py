@@ -16,7 +16,7 @@ from contrast_core._validation import (
 )
 from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.linalg import contrastive_path, variances_along
-from contrast_core.moments import SecondMoments
+from contrast_core.moments import Moments
 from contrast_core.spectral import CPCA
 
 
@@ -53,8 +53,8 @@ class ContrastPath:
     affinity: FloatArray
     labels: NDArray[np.intp]
     representatives: NDArray[np.intp]
-    foreground: SecondMoments
-    background: SecondMoments
+    foreground: Moments
+    background: Moments
 
     @property
     def representative_alphas(self) -> FloatArray:
@@ -79,9 +79,9 @@ class ContrastPath:
 
 
 def contrast_path(
-    X: MatrixLike | SecondMoments,
+    X: MatrixLike | Moments,
     *,
-    background: MatrixLike | SecondMoments,
+    background: MatrixLike | Moments,
     n_components: int = 2,
     alphas: ArrayLike | None = None,
     n_representatives: int = 3,
@@ -131,7 +131,9 @@ def contrast_path(
     >>> path.components.shape, len(path.representative_alphas)
     ((41, 2, 30), 3)
     """
-    foreground, contrast_with = paired_moments(X, background)
+    foreground, contrast_with = paired_moments(
+        X, background, n_components=n_components, operators=True, random_state=random_state
+    )
     k = check_n_components(n_components, foreground.n_features)
     grid = _check_grid(alphas)
     if not 1 <= n_representatives <= len(grid):
@@ -146,7 +148,7 @@ def contrast_path(
     labels, medoids = representatives(affinity, n_representatives, random_state)
     return ContrastPath(
         alphas=grid,
-        components=np.stack([foreground.lift(v) for v in components]),
+        components=foreground.lift(components),
         eigenvalues=solution.values,
         foreground_variances=np.stack([variances_along(v, c_x) for v in components]),
         background_variances=np.stack([variances_along(v, c_y) for v in components]),

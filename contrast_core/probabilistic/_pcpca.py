@@ -25,7 +25,7 @@ from contrast_core.linalg import (
     contrastive_path,
     variances_along,
 )
-from contrast_core.moments import SecondMoments
+from contrast_core.moments import Moments
 
 _AUTO_FRACTION = 0.9  # of gamma_max: benchmarks/pcpca.py measures the choice
 _PATH_FRACTIONS = np.linspace(0.0, 0.95, 20)
@@ -87,8 +87,9 @@ class PCPCA(LinearContrast):
         Variance of foreground and background along each component.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
-    foreground_moments_, background_moments_ : SecondMoments
-        What the data were reduced to; `at` and `path` work from them.
+    foreground_moments_, background_moments_ : SecondMoments or RowSpaceMoments
+        What the data were reduced to; `at` and `path` work from them. The latter, for more features
+        than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -142,8 +143,8 @@ class PCPCA(LinearContrast):
     contrastive_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
-    foreground_moments_: SecondMoments
-    background_moments_: SecondMoments
+    foreground_moments_: Moments
+    background_moments_: Moments
 
     def __init__(self, n_components: int = 2, *, gamma: float | Literal["auto"] = "auto") -> None:
         self.n_components = n_components
@@ -217,7 +218,7 @@ class PCPCA(LinearContrast):
             self.foreground_moments_, self.background_moments_, gamma, valid, pairs
         )
 
-    def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
+    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
         d = _check_latent_dimension(self.n_components, foreground.n_features)
         valid = _ValidRange(_largest_gamma(foreground, background, d), d)
         gamma = _check_gamma(self.gamma, valid)
@@ -226,8 +227,8 @@ class PCPCA(LinearContrast):
 
     def _set_model(
         self,
-        foreground: SecondMoments,
-        background: SecondMoments,
+        foreground: Moments,
+        background: Moments,
         gamma: float,
         valid: _ValidRange,
         pairs: Eigenpairs,
@@ -501,7 +502,7 @@ def _check_latent_dimension(n_components: object, n_features: int) -> int:
     return d
 
 
-def _largest_gamma(foreground: SecondMoments, background: SecondMoments, d: int) -> float:
+def _largest_gamma(foreground: Moments, background: Moments, d: int) -> float:
     r"""Where the tail :math:`t(\gamma)`, the sum of all but the top d eigenvalues, becomes zero.
 
     The tail is concave and does not increase, with derivative minus the background variance

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from numbers import Real
 from typing import Literal, Self
 
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import LinearContrast
-from contrast_core._validation import ContrastWarning, FloatArray, check_alpha, check_n_components
+from contrast_core._base import LinearContrast, paired_moments
+from contrast_core._validation import (
+    ContrastWarning,
+    FloatArray,
+    MatrixLike,
+    check_alpha,
+    check_n_components,
+)
 from contrast_core.contrast import denoising_alpha, trace_ratio_alpha
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
-from contrast_core.moments import SecondMoments
+from contrast_core.linalg import NotConvergedError, contrastive_eigenpairs, variances_along
+from contrast_core.moments import (
+    SOLVERS,
+    Moments,
+    Solver,
+    direct_moments,
+    solver_of,
+)
 
 
 class CPCA(LinearContrast):
@@ -35,6 +49,18 @@ class CPCA(LinearContrast):
         `contrast_core.contrast.trace_ratio_alpha`): deterministic, without labels, from the
         moments alone, at the k in use. "denoise" takes half the automatic contrast solved for two
         components, whatever k is: better for `denoise`, weaker at separating groups.
+    solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
+        "eigh" forms the covariances of the features. "gram", for more features than rows, works in
+        the span of all rows, from their Gram matrix. "lanczos" forms neither: a block iteration on
+        products with the rows, its result accepted where the residual over the gap bounds the
+        sine of the error by 1e-8 (more where rounding does not allow that). Unlike LAPACK on a
+        matrix that is no proof: a direction that the random start happens to be orthogonal to
+        would be missed. "auto" takes "gram" for more features than rows and more than 1500 of
+        them, else "eigh"; and "lanczos" where both rows and features exceed 10,000, and for a
+        single finite contrast where both exceed 5,000 or where wide data are sparse. If the
+        iteration fails, "auto" falls back to the others up to a size of 10,000.
+    random_state : int or None, default=None
+        Seed of the start of "lanczos"; nothing else is random.
 
     Attributes
     ----------
@@ -49,8 +75,11 @@ class CPCA(LinearContrast):
         Variance of foreground and background along each component.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
-    foreground_moments_, background_moments_ : SecondMoments
-        What the data were reduced to; `at` works from them.
+    foreground_moments_, background_moments_ : SecondMoments, RowSpaceMoments or ImplicitMoments
+        What the data were reduced to; `at` works from them. For "gram" and "lanczos" they hold the
+        rows, without copying where possible: leave those unchanged as long as `at` is in use.
+    solver_ : {"eigh", "gram", "lanczos"}
+        The solver used.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -92,14 +121,22 @@ class CPCA(LinearContrast):
     contrastive_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
-    foreground_moments_: SecondMoments
-    background_moments_: SecondMoments
+    foreground_moments_: Moments
+    background_moments_: Moments
+    solver_: str
 
     def __init__(
-        self, n_components: int = 2, *, alpha: float | Literal["auto", "denoise"] = "auto"
+        self,
+        n_components: int = 2,
+        *,
+        alpha: float | Literal["auto", "denoise"] = "auto",
+        solver: Solver = "auto",
+        random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
+        self.solver = solver
+        self.random_state = random_state
 
     def at(self, alpha: float | Literal["auto", "denoise"]) -> Self:
         """The same method at another contrast, from the same moments.
@@ -123,7 +160,31 @@ class CPCA(LinearContrast):
         other: Self = clone(self).set_params(alpha=alpha)
         return other._fit_moments(self.foreground_moments_, self.background_moments_)
 
-    def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
+    def _moments(
+        self, X: MatrixLike | Moments, background: MatrixLike | Moments
+    ) -> tuple[Moments, Moments]:
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver={self.solver!r} is unknown; expected one of {SOLVERS}.")
+        return paired_moments(
+            X,
+            background,
+            n_components=self.n_components,
+            solver=self.solver,
+            one_contrast=isinstance(self.alpha, Real) and math.isfinite(self.alpha),
+            operators=True,
+            random_state=self.random_state,
+        )
+
+    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
+        try:
+            return self._fit_checked(foreground, background)
+        except NotConvergedError:
+            direct = direct_moments(foreground, background, self.n_components)
+            if self.solver != "auto" or direct is None:
+                raise
+        return self._fit_checked(*direct)
+
+    def _fit_checked(self, foreground: Moments, background: Moments) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
         alpha = self._choose_alpha(foreground, background, k)
         values, components = contrastive_eigenpairs(
@@ -141,9 +202,10 @@ class CPCA(LinearContrast):
             background_variance_=variances_along(components, background.covariance),
             foreground_moments_=foreground,
             background_moments_=background,
+            solver_=solver_of(foreground),
         )
 
-    def _choose_alpha(self, foreground: SecondMoments, background: SecondMoments, k: int) -> float:
+    def _choose_alpha(self, foreground: Moments, background: Moments, k: int) -> float:
         match self.alpha:
             case "auto":
                 return trace_ratio_alpha(foreground, background, k)
@@ -157,9 +219,7 @@ class CPCA(LinearContrast):
         return check_alpha(self.alpha)
 
 
-def _warn_of_negative_contrast(
-    eigenvalues: FloatArray, foreground: SecondMoments, alpha: float
-) -> None:
+def _warn_of_negative_contrast(eigenvalues: FloatArray, foreground: Moments, alpha: float) -> None:
     rounding = 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())
     if n_negative:
@@ -168,5 +228,5 @@ def _warn_of_negative_contrast(
             f"alpha={alpha:.4g}: along them alpha times the background variance exceeds the "
             "foreground variance. Use fewer components or a smaller alpha to avoid them.",
             ContrastWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

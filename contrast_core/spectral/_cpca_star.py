@@ -19,7 +19,7 @@ from contrast_core.linalg import (
     regularised_path,
     variances_along,
 )
-from contrast_core.moments import SecondMoments
+from contrast_core.moments import Moments
 
 
 class CPCAStar(LinearContrast):
@@ -63,8 +63,9 @@ class CPCAStar(LinearContrast):
         Variance of foreground and background along each row of `components_`.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
-    foreground_moments_, background_moments_ : SecondMoments
-        What the data were reduced to; `at` and `path` work from them.
+    foreground_moments_, background_moments_ : SecondMoments or RowSpaceMoments
+        What the data were reduced to; `at` and `path` work from them. The latter, for more features
+        than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -116,8 +117,8 @@ class CPCAStar(LinearContrast):
     generalized_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
-    foreground_moments_: SecondMoments
-    background_moments_: SecondMoments
+    foreground_moments_: Moments
+    background_moments_: Moments
 
     def __init__(self, n_components: int = 2, *, beta: float | Literal["auto"] = "auto") -> None:
         self.n_components = n_components
@@ -173,13 +174,13 @@ class CPCAStar(LinearContrast):
             for other, weight, solution in zip(others, weights, solutions, strict=True)
         ]
 
-    def _fit_moments(self, foreground: SecondMoments, background: SecondMoments) -> Self:
+    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
         weights = self._weights(foreground, background)
         [solution] = regularised_path(foreground.covariance, background.covariance, [weights], k)
         return self._set_solution(foreground, background, weights, solution)
 
-    def _weights(self, foreground: SecondMoments, background: SecondMoments) -> RidgeWeights:
+    def _weights(self, foreground: Moments, background: Moments) -> RidgeWeights:
         match self.beta:
             case "auto":
                 # Not 1 - beta: a small ridge would be lost in its rounding.
@@ -194,8 +195,8 @@ class CPCAStar(LinearContrast):
 
     def _set_solution(
         self,
-        foreground: SecondMoments,
-        background: SecondMoments,
+        foreground: Moments,
+        background: Moments,
         weights: RidgeWeights,
         solution: GeneralizedEigenpairs,
     ) -> Self:

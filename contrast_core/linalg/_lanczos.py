@@ -1,0 +1,124 @@
+"""Leading eigenpairs of a contrast that is known only by its products with vectors."""
+
+from __future__ import annotations
+
+import abc
+import math
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import LinearOperator
+
+from contrast_core._validation import FloatArray
+
+_EPS = float(np.finfo(np.float64).eps)
+_LARGEST_BASIS = 320  # vectors held; what is kept at a restart is a third of them
+
+
+class NotConvergedError(ValueError):
+    """The iteration ended before its result was as exact as every result here must be."""
+
+
+class SymmetricOperator(LinearOperator, abc.ABC):
+    """A symmetric matrix behind its products with blocks of columns.
+
+    Parameters
+    ----------
+    size : int
+        Number of rows and columns.
+    random_state : int or None
+        Seed of an iteration's start.
+    max_products : int
+        Columns that an iteration may multiply before it gives up.
+    """
+
+    def __init__(self, size: int, *, random_state: int | None, max_products: int) -> None:
+        super().__init__(np.dtype(np.float64), (size, size))
+        self.random_state = random_state
+        self.max_products = max_products
+
+    @abc.abstractmethod
+    def _matmat(self, columns: FloatArray) -> FloatArray: ...
+
+    def _adjoint(self) -> SymmetricOperator:
+        return self
+
+    _transpose = _adjoint
+
+
+def lanczos_eigenpairs(
+    foreground: SymmetricOperator, background: SymmetricOperator, alpha: float, k: int
+) -> tuple[FloatArray, FloatArray]:
+    """Top-k eigenpairs of ``foreground - alpha * background``: values (k,), vectors (D, k).
+
+    Thick-restarted block Lanczos iteration with full reorthogonalisation, from a random block wider
+    than k: eigenvalues of a multiplicity up to its width are found, where a single vector sees one
+    of each. Accepted are vectors whose residual over the gap bounds the sine to
+    ``max(1e-8, 50 * eps * |C| / gap)``. Unlike an inertia check that is no proof: an eigenvector to
+    which the whole random block is orthogonal, to the accuracy reached, would be missed.
+
+    Raises
+    ------
+    NotConvergedError
+        If the products run out first, as when eigenvalues k and k + 1 tie.
+    """
+    if math.isinf(alpha):
+        raise NotConvergedError(
+            "alpha=inf needs the null space of the background, which products do not show; use "
+            "solver='gram' or 'eigh', or a large finite alpha."
+        )
+    size = foreground.shape[0]
+    width = min(k + 2, size)
+    rng = np.random.default_rng(foreground.random_state)
+    basis = np.empty((size, min(size, max(_LARGEST_BASIS, 4 * width)) + width), order="F")
+    projected = np.zeros((basis.shape[1],) * 2)
+    block = np.linalg.qr(rng.standard_normal((size, width)))[0]
+    used = n_products = n_checked = 0
+    while True:
+        first, used = used, used + block.shape[1]
+        basis[:, first:used] = block
+        product = foreground @ block
+        if alpha:
+            product -= alpha * (background @ block)
+        n_products += block.shape[1]
+        held = basis[:, :used]
+        along = held.T @ product
+        projected[:used, first:used] = along
+        projected[first:used, :used] = along.T
+        product -= held @ along
+        product -= held @ (held.T @ product)
+        block, coupling = np.linalg.qr(product)
+        # Where the space is exhausted, the block holds rounding errors of any direction.
+        block -= held @ (held.T @ block)
+        block = np.linalg.qr(block)[0]
+        whole = used + block.shape[1] > size
+        full = used + block.shape[1] > basis.shape[1] - width
+        spent = n_products >= foreground.max_products
+        # Solving the projected problem at every block would cost more than the products.
+        if not (whole or full or spent or used - n_checked >= 4 * width):
+            continue
+        n_checked = used
+        values, vectors = scipy.linalg.eigh(projected[:used, :used], check_finite=False)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        residuals = np.linalg.norm(coupling @ vectors[first:used, : k + 1], axis=0)
+        norm = float(np.abs(values[[0, -1]]).max())
+        gap = float(values[k - 1] - values[k]) if used > k else 0.0
+        wanted = float(np.linalg.norm(residuals[:k]))
+        exact = gap > 0 and wanted <= max(1e-8 * gap, 50 * _EPS * norm)
+        settled = residuals[-1] <= 0.1 * gap and gap > 50 * _EPS * norm
+        if whole or (exact and settled):
+            return values[:k].copy(), held @ vectors[:, :k]
+        if spent:
+            raise NotConvergedError(
+                f"the iteration for alpha={alpha:.6g} used {n_products} products without reaching "
+                f"the accuracy (residual over gap {wanted / max(gap, _EPS * norm or 1.0):.1e}): "
+                f"eigenvalues {k} and {k + 1} are close, or alpha is large. "
+                "Use solver='gram' where the rows of both datasets are few, solver='eigh' where "
+                "the features are, or another number of components."
+            )
+        if full:
+            keep = max((basis.shape[1] - width) // 3, 2 * width)
+            basis[:, :keep] = held @ vectors[:, :keep]
+            projected[:] = 0.0
+            projected.flat[: keep * len(projected) : len(projected) + 1] = values[:keep]
+            used = n_checked = keep

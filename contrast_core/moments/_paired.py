@@ -1,0 +1,179 @@
+"""Which moments two datasets are reduced to: by their shape, or as asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array
+
+from contrast_core._validation import (
+    MatrixLike,
+    check_same_features,
+    feature_names_of,
+)
+from contrast_core.moments._implicit import MAX_PRODUCTS, ImplicitMoments
+from contrast_core.moments._row_space import RowSpaceMoments, row_space_moments, with_room_for
+from contrast_core.moments._second_moments import SecondMoments
+
+Moments: TypeAlias = SecondMoments | RowSpaceMoments | ImplicitMoments
+Solver: TypeAlias = Literal["auto", "eigh", "gram", "lanczos"]
+
+SOLVERS = ("auto", "eigh", "gram", "lanczos")
+_NARROW = 1500  # features up to which the covariance itself is cheap, however few the rows
+_SMALL = 5000  # covariance or Gram matrix that one decomposition is worth
+_LARGE = 10_000  # that a whole path, or the lack of convergence otherwise, is worth
+_PRODUCTS_BEFORE_GRAM = 160  # about what the Gram matrix costs
+
+
+def is_moments(data: object) -> bool:
+    """Whether data have been reduced to moments already."""
+    return isinstance(data, SecondMoments | RowSpaceMoments | ImplicitMoments)
+
+
+def solver_of(moments: Moments) -> str:
+    """The solver that moments are for."""
+    match moments:
+        case RowSpaceMoments():
+            return "gram"
+        case ImplicitMoments():
+            return "lanczos"
+    return "eigh"
+
+
+def check_moments_pair(
+    x: Any, y: Any, solver: str, n_components: object
+) -> tuple[Moments, Moments]:
+    """Moments of two datasets that fit together and the solver.
+
+    Raises
+    ------
+    ValueError
+        If they are of two kinds, of another kind than `solver` needs, or in different coordinates.
+    """
+    if type(x) is not type(y):
+        raise ValueError(
+            f"X is {type(x).__name__} and background is {type(y).__name__}; both must be moments "
+            "of the same kind. Give the data of both."
+        )
+    if solver not in ("auto", solver_of(x)):
+        raise ValueError(
+            f"solver={solver!r} was asked for, but X and background are {type(x).__name__}, which "
+            f"serve solver={solver_of(x)!r} only; give the data, or solver='auto'."
+        )
+    if isinstance(x, RowSpaceMoments):
+        return with_room_for(x, y, n_components)
+    return x, y
+
+
+def wide_moments(
+    X: MatrixLike,
+    background: MatrixLike,
+    *,
+    solver: str = "auto",
+    n_components: object = 1,
+    one_contrast: bool = False,
+    operators: bool = False,
+    random_state: int | None = 0,
+) -> tuple[Moments, Moments] | None:
+    """Moments of two datasets for which the covariance in feature space is too large, else None.
+
+    Parameters
+    ----------
+    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+        Foreground and background. Data outside memory are left to `SecondMoments`.
+    solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
+        As for `contrast_core.CPCA`.
+    n_components : int, default=1
+        Number of components that will be asked for.
+    one_contrast : bool, default=False
+        Whether a single contrast is wanted, so that decomposing a large matrix may not pay.
+    operators : bool, default=False
+        Whether the method can work from products with the covariances alone.
+    random_state : int or None, default=0
+        Seed of iterations.
+
+    Raises
+    ------
+    ValueError
+        If `solver` needs rows in memory and there are none, the features differ, a dataset has
+        fewer than two rows or is not finite.
+    """
+    if solver == "eigh":
+        return None
+    if not (_in_memory(X) and _in_memory(background)):
+        if solver == "auto":
+            return None
+        raise ValueError(
+            f"solver={solver!r} needs rows in memory, but X is {type(X).__name__} and background "
+            f"is {type(background).__name__}; use solver='eigh', which reads them once."
+        )
+    shapes = np.shape(X), np.shape(background)
+    if any(len(shape) != 2 for shape in shapes) or min(shapes[0][0], shapes[1][0]) < 2:
+        return None  # refused by name where moments are taken
+    (n_x, n_features), (n_y, _) = shapes
+    chosen, fallback = solver, False
+    if solver == "auto":
+        sparse = issparse(X) and issparse(background)
+        chosen, fallback = _choose(n_x + n_y, n_features, sparse, one_contrast, operators)
+        if chosen == "eigh":
+            return None
+    names = feature_names_of(X), feature_names_of(background)
+    check_same_features(shapes[0][1], names[0], shapes[1][1], names[1])
+    rows = _rows(X, "X"), _rows(background, "background")
+    if chosen == "gram":
+        return row_space_moments(rows, names, n_components=n_components)
+    max_products = _PRODUCTS_BEFORE_GRAM if fallback else MAX_PRODUCTS
+    x, y = (
+        ImplicitMoments.from_rows(
+            data, label, found, random_state=random_state, max_products=max_products
+        )
+        for data, label, found in zip(rows, ("X", "background"), names, strict=True)
+    )
+    return x, y
+
+
+def direct_moments(x: Moments, y: Moments, n_components: object) -> tuple[Moments, Moments] | None:
+    """Moments with matrices, for when the iteration fails; None where those are too large."""
+    if not (isinstance(x, ImplicitMoments) and isinstance(y, ImplicitMoments)):
+        return None
+    rows = x.covariance.rows, y.covariance.rows
+    n_rows = x.n_samples + y.n_samples
+    if min(n_rows, x.n_features) > _LARGE:
+        return None
+    if x.n_features > n_rows:
+        names = x.feature_names, y.feature_names
+        return row_space_moments(rows, names, n_components=n_components)
+    return (
+        SecondMoments.from_data(rows[0], feature_names=x.feature_names),
+        SecondMoments.from_data(rows[1], feature_names=y.feature_names, name="background"),
+    )
+
+
+def _choose(
+    n_rows: int, n_features: int, sparse: bool, one_contrast: bool, operators: bool
+) -> tuple[str, bool]:
+    """The solver, and whether another would be tried if it fails."""
+    size = min(n_rows, n_features)
+    direct = "gram" if n_features > max(n_rows, _NARROW) else "eigh"
+    if operators and (
+        size > _LARGE or (one_contrast and (size > _SMALL or (sparse and direct == "gram")))
+    ):
+        return "lanczos", size <= _LARGE
+    return direct, False
+
+
+def _in_memory(data: Any) -> bool:
+    return issparse(data) or isinstance(data, np.ndarray | list | tuple) or hasattr(data, "columns")
+
+
+def _rows(data: MatrixLike, name: str) -> Any:
+    return check_array(
+        data,
+        accept_sparse=["csr", "csc"],
+        accept_large_sparse=True,
+        dtype="numeric",
+        ensure_all_finite=False,
+        input_name=name,
+    )

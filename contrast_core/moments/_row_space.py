@@ -1,0 +1,277 @@
+"""Moments of two wide datasets in the few dimensions that their rows span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpstrf
+from scipy.sparse import issparse
+
+from contrast_core._validation import FloatArray, check_finite
+from contrast_core.linalg import fix_signs
+
+_BLOCK_ELEMENTS = 2**22  # 32 MB of centred columns at a time
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpace:
+    r"""An orthonormal basis of the span of the centred rows Z of two datasets.
+
+    With the pivoted Cholesky factor of the Gram matrix, :math:`Z_p Z_p^\top = L L^\top`, the rows
+    of :math:`L^{-1} Z_p` are orthonormal, p being as many pivot rows as the rank. The basis is
+    never formed: vectors in its coordinates are lifted by a product with the rows.
+
+    Parameters
+    ----------
+    rows : pair of ndarrays or sparse matrices of shape (n or m, n_features)
+        The data, held as they were given.
+    means : pair of ndarrays of shape (n_features,)
+        Their means.
+    pivots : ndarray of shape (rank,)
+        Indices into the stacked rows.
+    factor : ndarray of shape (rank, rank)
+        :math:`L^\top`, upper triangular.
+    n_spare : int
+        Coordinates beyond the rank: directions orthogonal to every row, where neither dataset
+        varies. Their eigenvalue 0 is among the leading ones where others are negative.
+    """
+
+    rows: tuple[Any, Any]
+    means: tuple[FloatArray, FloatArray]
+    pivots: NDArray[np.intp]
+    factor: FloatArray
+    n_spare: int
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return len(self.means[0])
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that the centred rows span."""
+        return len(self.pivots)
+
+    def lift(self, coordinates: FloatArray) -> FloatArray:
+        """Vectors (..., k, rank + n_spare) in feature space, (..., k, n_features).
+
+        All with one pass over the rows. Each k of them keep their inner products.
+        """
+        flat = coordinates.reshape(-1, coordinates.shape[-1])
+        lifted = self._from_span(flat[:, : self.rank])
+        spare = flat[:, self.rank :]
+        if (np.abs(spare) > 1e-12).any():  # less is rounding
+            lifted += spare @ self._complement()
+        k = coordinates.shape[-2]
+        for start in range(0, len(flat), k):
+            _restore_products(lifted[start : start + k], flat[start : start + k])
+        return lifted.reshape(*coordinates.shape[:-1], self.n_features)
+
+    def _from_span(self, coordinates: FloatArray) -> FloatArray:
+        n = self.rows[0].shape[0]
+        weights = np.zeros((n + self.rows[1].shape[0], len(coordinates)))
+        weights[self.pivots] = scipy.linalg.solve_triangular(
+            self.factor, coordinates.T, check_finite=False
+        )
+        lifted = np.zeros((len(coordinates), self.n_features))
+        if any(issparse(rows) for rows in self.rows):
+            for rows, mean, w in zip(
+                self.rows, self.means, (weights[:n], weights[n:]), strict=True
+            ):
+                lifted += (rows.T @ w).T - np.outer(w.sum(axis=0), mean)
+        else:
+            for columns, block in _columns(self.rows):
+                for part, mean in zip((block[:n], block[n:]), self.means, strict=True):
+                    part -= mean[columns]
+                lifted[:, columns] = weights.T @ block
+        return lifted
+
+    def _complement(self) -> FloatArray:
+        """Orthonormal directions that no row has a part in, (n_spare, n_features)."""
+        directions = np.random.default_rng(0).standard_normal((self.n_spare, self.n_features))
+        for _ in range(2):
+            products = np.hstack(
+                [
+                    (rows @ directions.T - mean @ directions.T).T
+                    for rows, mean in zip(self.rows, self.means, strict=True)
+                ]
+            )
+            inside = scipy.linalg.solve_triangular(
+                self.factor, products[:, self.pivots].T, trans="T", check_finite=False
+            )
+            directions -= self._from_span(inside.T)
+            directions = np.linalg.qr(directions.T)[0].T
+        return directions
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpaceMoments:
+    """Mean, variances and covariance of one of two wide datasets, in a basis of their rows' span.
+
+    For far more features than rows: the covariance has as many rows as the data, not as the
+    features. Made in pairs by `row_space_moments`, for both datasets share the basis. They hold
+    the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge nor are
+    small.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of rows, n.
+    mean, variances : ndarray of shape (n_features,)
+        Mean and variance of each feature.
+    covariance : ndarray of shape (r, r)
+        Second moments about the mean, divided by n, in the coordinates of `space`.
+    space : RowSpace
+        The basis.
+    feature_names : tuple of str, optional
+        Names of the features, where the data had them.
+    """
+
+    n_samples: int
+    mean: FloatArray
+    variances: FloatArray
+    covariance: FloatArray
+    space: RowSpace
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return len(self.mean)
+
+    @property
+    def total_variance(self) -> float:
+        """Trace of the covariance."""
+        return float(self.variances.sum())
+
+    def lift(self, components: FloatArray) -> FloatArray:
+        """Rows in the coordinates of `covariance` as rows in feature space, signs fixed."""
+        lifted = self.space.lift(components)
+        return fix_signs(lifted.reshape(-1, self.n_features)).reshape(lifted.shape)
+
+
+def row_space_moments(
+    rows: tuple[Any, Any],
+    feature_names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None),
+    *,
+    n_components: object = 1,
+) -> tuple[RowSpaceMoments, RowSpaceMoments]:
+    """Moments of two datasets with more features than rows, from the Gram matrix of their rows.
+
+    The Gram matrix is summed over blocks of columns, centred exactly, so data far from zero lose
+    nothing and sparse data are never dense as a whole. (CSR data are held in CSC form too while
+    it is summed.) Directions of less than ``n eps`` of the largest row's squared length count as
+    none.
+
+    Parameters
+    ----------
+    rows : pair of ndarrays or CSR or CSC matrices of shape (n or m, n_features)
+        Foreground and background.
+    feature_names : pair of tuples of str, optional
+        Names of the features.
+    n_components : int, default=1
+        Number of components that will be asked for.
+
+    Returns
+    -------
+    pair of RowSpaceMoments
+
+    Raises
+    ------
+    ValueError
+        On NaN or infinity.
+    """
+    n_x = rows[0].shape[0]
+    n_rows, n_features = n_x + rows[1].shape[0], rows[0].shape[1]
+    means = (np.empty(n_features), np.empty(n_features))
+    variances = (np.empty(n_features), np.empty(n_features))
+    gram = np.zeros((n_rows, n_rows), order="F")
+    for columns, block in _columns((_by_column(rows[0]), _by_column(rows[1]))):
+        check_finite(block[:n_x], "X")
+        check_finite(block[n_x:], "background")
+        for part, mean, variance in zip((block[:n_x], block[n_x:]), means, variances, strict=True):
+            mean[columns] = part.mean(axis=0)
+            part -= mean[columns]
+            variance[columns] = np.einsum("ij,ij->j", part, part) / len(part)
+        gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=True)
+    factor, order, rank, _ = dpstrf(gram, overwrite_a=True)  # a warning flag where rank < n_rows
+    pivots = order[:rank].astype(np.intp) - 1
+    coordinates = np.empty((n_rows, rank))
+    coordinates[order - 1] = np.triu(factor[:rank]).T
+    n_spare = _n_spare(n_components, n_features - rank)
+    space = RowSpace(rows, means, pivots, np.triu(factor[:rank, :rank]), n_spare)
+    x, y = (
+        RowSpaceMoments(
+            len(part), mean, variance, _padded(part.T @ part / len(part), n_spare), space, names
+        )
+        for part, mean, variance, names in zip(
+            (coordinates[:n_x], coordinates[n_x:]), means, variances, feature_names, strict=True
+        )
+    )
+    return x, y
+
+
+def with_room_for(
+    x: RowSpaceMoments, y: RowSpaceMoments, n_components: object
+) -> tuple[RowSpaceMoments, RowSpaceMoments]:
+    """The same moments, with as many spare coordinates as that many components can need."""
+    if x.space is not y.space:
+        raise ValueError(
+            "X and background are RowSpaceMoments that were not made together, so their "
+            "coordinates differ; take both from one fit, or give the data."
+        )
+    missing = _n_spare(n_components, x.n_features - x.space.rank) - x.space.n_spare
+    if missing <= 0:
+        return x, y
+    space = replace(x.space, n_spare=x.space.n_spare + missing)
+    x, y = (replace(m, covariance=_padded(m.covariance, missing), space=space) for m in (x, y))
+    return x, y
+
+
+def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
+    """Give `lifted` rows the inner products of `wanted`, of which rounding has cost a little."""
+    lengths = np.linalg.norm(wanted, axis=1)
+    products = wanted @ wanted.T / np.outer(lengths, lengths)
+    found = lifted @ lifted.T / np.outer(lengths, lengths)
+    if np.linalg.eigvalsh(products)[0] < 0.1 or np.linalg.eigvalsh(found)[0] < 0.1:
+        return  # nearly dependent: dividing by their factor would do harm
+    correction = scipy.linalg.solve_triangular(
+        np.linalg.cholesky(found), np.eye(len(found)), lower=True
+    )
+    correction = np.linalg.cholesky(products) @ correction
+    lifted[:] = (correction * lengths[:, None] / lengths) @ lifted
+
+
+def _n_spare(n_components: object, available: int) -> int:
+    # Anything but a number is refused later, where the features are known.
+    wanted = int(n_components) if isinstance(n_components, Integral) else 1
+    return max(min(wanted, available), 0)
+
+
+def _padded(covariance: FloatArray, n_spare: int) -> FloatArray:
+    return np.pad(covariance, (0, n_spare))
+
+
+def _by_column(rows: Any) -> Any:
+    return rows.tocsc() if issparse(rows) else rows
+
+
+def _columns(rows: tuple[Any, Any]) -> Iterator[tuple[slice, FloatArray]]:
+    """Blocks of columns of the stacked rows, dense; each is overwritten by the next."""
+    n_x, n_features = rows[0].shape
+    n_rows = n_x + rows[1].shape[0]
+    step = max(64, _BLOCK_ELEMENTS // n_rows)
+    buffer = np.empty(n_rows * min(step, n_features))
+    for start in range(0, n_features, step):
+        columns = slice(start, min(start + step, n_features))
+        block = buffer[: n_rows * (columns.stop - start)].reshape(n_rows, -1)
+        for data, part in ((rows[0], block[:n_x]), (rows[1], block[n_x:])):
+            part[:] = data[:, columns].toarray() if issparse(data) else data[:, columns]
+        yield columns, block
