@@ -17,9 +17,9 @@ from scipy.linalg.lapack import spotrf, spotrs
 
 from contrast_core._validation import FloatArray
 
-_MAX_ITERATIONS = 25
 _PATIENCE = 5  # iterations between which the worst error must fall by _PROGRESS
-_PROGRESS = 0.4
+_PROGRESS = 0.1
+_MAX_FACTORS = 3  # where progress stops, the factor is made anew from what is known by then
 
 
 class RitzPairs(NamedTuple):
@@ -75,9 +75,10 @@ def neighbouring_pairs(
     largest_basis = max(120, 4 * len(alphas) * block)
     basis, x, y = start, foreground @ start, background @ start
     worst: list[float] = []
+    n_factors = 1
     while True:
         x_small, y_small = basis.T @ x, basis.T @ y
-        pairs, rotations, residuals, errors = [], [], [], [0.0]
+        pairs, rotations, residuals, errors, unsolved = [], [], [], [0.0], []
         for alpha in alphas.tolist():
             values, vectors = np.linalg.eigh(x_small - alpha * y_small)
             values, vectors = values[::-1], vectors[:, ::-1][:, :block]
@@ -93,10 +94,16 @@ def neighbouring_pairs(
                 open_columns = norms > 0.02 * limit
                 residuals.append(residual[:, open_columns] / norms[open_columns])
                 errors.append(found.residual / max(found.gap, np.finfo(np.float64).tiny))
+                unsolved.append((alpha, vectors))
         worst.append(max(errors))
         stalled = len(worst) > _PATIENCE and worst[-1] > _PROGRESS * worst[-1 - _PATIENCE]
-        if not residuals or stalled or len(worst) > _MAX_ITERATIONS:
+        if not unsolved or (stalled and n_factors == _MAX_FACTORS):
             return pairs, basis @ rotations[-1]
+        if stalled:
+            alpha, vectors = unsolved[len(unsolved) // 2]
+            solve = _preconditioner(foreground, background, alpha, k, basis @ vectors)
+            n_factors += 1
+            worst.clear()
         new = solve(np.hstack(residuals))
         if basis.shape[1] + new.shape[1] > min(largest_basis, len(foreground)):
             basis = _independent(np.hstack([basis @ rotation for rotation in rotations]), 1e-6)

@@ -34,7 +34,7 @@ from contrast_core.linalg._signs import fix_signs
 PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 
 _EPS = float(np.finfo(np.float64).eps)
-_GROUP = 4  # neighbouring contrasts that share a search space and a preconditioner
+_GROUP = 8  # neighbouring contrasts that share a search space and a preconditioner
 _EXTRA = 3  # vectors carried beyond the k wanted
 _SMALLEST_D = 700  # below it LAPACK's tridiagonalisation is as fast
 _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
@@ -70,7 +70,7 @@ def contrastive_path(
     solver : {"auto", "eigh", "davidson"}, default="auto"
         LAPACK at every contrast, or an iteration warm-started from contrast to contrast with every
         result proved and LAPACK where the proof fails. "auto" iterates where that is faster: at
-        least 700 features, at most one component per 200 features, at least 4 contrasts.
+        least 700 features, at most one component per 200 features, at least 8 contrasts.
 
     Returns
     -------
