@@ -12,7 +12,7 @@ groupby
     Column of `adata.obs` that tells the groups apart, as in `sc.tl.rank_genes_groups`. Cells
     without a value (NaN) are in neither the foreground nor the background.
 reference
-    The level of `groupby` whose cells are the background.
+    The level or levels of `groupby` whose cells are the background, pooled.
 groups
     The level or levels of `groupby` that are pooled into the foreground. All levels but
     the reference by default.
@@ -23,7 +23,9 @@ include_reference
 foreground, background
     Any other design, instead of `groupby` and `reference`: a boolean mask of shape
     `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap.
-    A missing value counts as `False`."""
+    A missing value counts as `False`. The background may also be all cells of another AnnData
+    with the genes of `adata` in the same order; the foreground is then the mask, or every cell.
+    A layer or embedding that is asked for must be in both."""
 
 PAIRING = """\
 condition
@@ -43,6 +45,31 @@ mask_var
     `adata.var`, or `None` for all genes. By default `"highly_variable"` if `adata.var` has
     that column, else all, as in `sc.pp.pca`."""
 
+OBSM = """\
+obsm
+    Use the embedding `adata.obsm[obsm]` instead of genes: the contrast is then taken among its
+    dimensions. There are no loadings on genes; those on the dimensions go to `.uns`."""
+
+PROGRESS = """\
+progress
+    Show a progress bar while the cells are read: `True` for tqdm's, or a callable such as tqdm."""
+
+KEPT = """\
+`.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
+(shape `(n_comps,)`)
+    Variance of the foreground and of the background cells along each component.
+`.uns['<NAME>' | key_added]['n_foreground' | 'n_background']` : `int`
+    Number of cells.
+`.uns['<NAME>' | key_added]['params']` : `dict`
+    The arguments that were given."""
+
+MEANS = """\
+`.uns['<NAME>' | key_added]['mean' | 'background_mean']` : `ndarray` (shape `(n_vars,)`)
+    Means of the foreground and of the background cells, zero for genes not in use. With them
+    `scanpy_ext.tl.project` embeds new cells and `scanpy_ext.tl.denoise` reconstructs these.
+`.uns['<NAME>' | key_added]['loadings']` : `ndarray` (shape `(n_dimensions, n_comps)`)
+    With `obsm` only, instead of those in `.varm`: loadings on the dimensions of the embedding."""
+
 COPY = """\
 copy
     Return an updated copy and leave `adata` as it is."""
@@ -53,14 +80,15 @@ matters more than the method. Selecting genes by their plain variance keeps a di
 conditions that scanpy's highly variable genes (variance corrected for the mean) often drop.
 
 Dense, CSR and CSC matrices and views are read as they are: nothing is densified, and `adata.X`
-never changes. If anything fails, `adata` is left untouched."""
+never changes. The matrix of a backed AnnData is read in blocks of rows, a dask array by its own
+scheduler, chunk by chunk. If anything fails, `adata` is left untouched."""
 
 RAISES = """\
 ValueError
     If a column, group, layer or gene mask does not exist, selects nothing, or has the wrong
     length; if both calling styles are given, or neither; if there are NaN or infinite values.
 TypeError
-    If a mask is not boolean, or the matrix is not in memory."""
+    If a mask is not boolean, or the matrix is of an unknown kind."""
 
 
 def documented(function: F) -> F:
@@ -71,11 +99,16 @@ def documented(function: F) -> F:
             "CELLS": CELLS,
             "PAIRING": PAIRING,
             "DATA": DATA,
+            "OBSM": OBSM,
+            "PROGRESS": PROGRESS,
+            "KEPT": KEPT,
+            "MEANS": MEANS,
             "COPY": COPY,
             "EXPECTS": EXPECTS,
             "RAISES": RAISES,
         }
         for name, text in texts.items():
             doc = doc.replace(f"{{{name}}}", text.replace("\n", "\n    "))
+        doc = doc.replace("<NAME>", function.__name__)
         function.__doc__ = doc
     return function

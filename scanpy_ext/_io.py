@@ -7,21 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeGuard
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core import ContrastWarning
+from contrast_core import ContrastWarning, SecondMoments
+
+from . import _keys, _matrix
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
+
     from ._keys import Keys
 
 Level: TypeAlias = str | float | bool
+Levels: TypeAlias = Level | Iterable[Level]
 Mask: TypeAlias = "str | Sequence[bool] | NDArray[np.bool_] | pd.Series[bool]"
 BoolArray: TypeAlias = NDArray[np.bool_]
 
@@ -46,6 +51,14 @@ class Selection(NamedTuple):
     params: dict[str, Any]
 
 
+class Slots(TypedDict):
+    """What `write` is given, beside the AnnData."""
+
+    obsm: dict[str, NDArray[np.floating]]
+    varm: dict[str, NDArray[np.floating]]
+    uns: dict[str, dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class ContrastInput:
     """What a method needs from an AnnData, read and checked.
@@ -53,59 +66,150 @@ class ContrastInput:
     Attributes
     ----------
     matrix
-        All cells and the genes in use, (n_obs, n_features): dense or CSR, as it was.
+        All cells and the genes in use, (n_obs, n_features): dense or CSR, as it was, or rows in a
+        file or in dask.
     selection
         The foreground and background cells.
     features
-        The genes in use, a mask of shape (n_vars,).
+        The genes in use, a mask of shape (n_vars,); None for an embedding.
     params
         How the input was asked for, fit for `.uns`.
+    other
+        The matrix of another AnnData whose cells are the background, if one was given.
     """
 
     matrix: Any
     selection: Selection
-    features: BoolArray
+    features: BoolArray | None
     params: dict[str, Any]
+    other: Any = None
 
     @property
     def foreground(self) -> Any:
         """The foreground cells, (n, n_features)."""
-        return self.matrix[self.selection.foreground]
+        return _matrix.with_rows(self.matrix, self.selection.foreground)
 
     @property
     def background(self) -> Any:
         """The background cells, (m, n_features)."""
-        return self.matrix[self.selection.background]
+        if self.other is not None:
+            return self.other
+        return _matrix.with_rows(self.matrix, self.selection.background)
 
     @property
     def sizes(self) -> dict[str, int]:
         """How many cells the two sets have, fit for `.uns`."""
+        n_other = 0 if self.other is None else int(self.other.shape[0])
         return {
             "n_foreground": int(self.selection.foreground.sum()),
-            "n_background": int(self.selection.background.sum()),
+            "n_background": n_other or int(self.selection.background.sum()),
         }
 
-    def loadings(self, components: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Components (k, n_features) as loadings (n_vars, k), zero for genes not in use."""
-        loadings = np.zeros((self.features.size, components.shape[0]), components.dtype)
-        loadings[self.features] = components.T
-        return loadings
+    def pair(self, progress: Progress = False) -> tuple[Any, Any]:
+        """Foreground and background as the linear methods take them: moments, or rows.
+
+        Cells in both sets are read once.
+        """
+        n_rows = sum(self.sizes.values())
+        if not _matrix.takes_moments(self.matrix, n_rows):
+            return self.foreground, self.background
+        inside, behind = self.selection.foreground, self.selection.background
+        if self.other is not None:
+            [x] = _matrix.moments(self.matrix, [inside], progress)
+            [y] = _matrix.moments(self.other, [np.ones(self.other.shape[0], bool)], progress)
+            return x, y
+        disjoint = {"x": inside & ~behind, "both": inside & behind, "y": behind & ~inside}
+        parts = {name: part for name, part in disjoint.items() if part.any()}
+        found = dict(
+            zip(parts, _matrix.moments(self.matrix, list(parts.values()), progress), strict=True)
+        )
+        shared = found.get("both")
+        return _merged(found.get("x"), shared), _merged(found.get("y"), shared)
+
+    def rows(self, what: str) -> tuple[Any, Any]:
+        """Foreground and background in memory, for `what` needs rows."""
+        for matrix in (self.matrix, self.other):
+            if matrix is not None and not _matrix.is_in_memory(matrix):
+                raise TypeError(
+                    f"{what} needs the cells in memory, but the matrix is in a file or in dask. "
+                    "Load it first with adata.to_memory()."
+                )
+        return self.foreground, self.background
+
+    def embed(self, model: Any) -> NDArray[np.floating]:
+        """Scores of all cells, (n_obs, n_comps)."""
+        k = len(getattr(model, "components_", getattr(model, "dual_coef_", ())))
+        return _matrix.apply(model.transform, self.matrix, k)
+
+    def of_all_genes(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Values of the genes in use, (n_features, ...), as (n_vars, ...), zero for the others."""
+        if self.features is None:
+            return values
+        whole = np.zeros((self.features.size, *values.shape[1:]), values.dtype)
+        whole[self.features] = values
+        return whole
+
+    def slots(
+        self,
+        keys: Keys,
+        model: Any,
+        result: Mapping[str, Any],
+        *,
+        loadings: NDArray[np.floating] | None = None,
+        filters: NDArray[np.floating] | None = None,
+    ) -> Slots:
+        """What a linear method writes, for `write`: every one of them the same slots.
+
+        Parameters
+        ----------
+        keys
+            Names of the slots.
+        model
+            A fitted linear method.
+        result
+            What else goes to `.uns`.
+        loadings
+            (n_features, n_comps), the components by default.
+        filters
+            (n_features, n_comps), where scores are not projections on the loadings.
+        """
+        tables = {keys.varm: model.components_.T if loadings is None else loadings}
+        if filters is not None:
+            tables[_keys.filters(keys)] = filters
+        tables = {name: self.of_all_genes(table) for name, table in tables.items()}
+        entry = dict(result) | {
+            "mean": self.of_all_genes(model.mean_),
+            "background_mean": self.of_all_genes(model.background_mean_),
+        }
+        if self.features is None:  # no genes: loadings on the dimensions of the embedding
+            entry["loadings"] = tables[keys.varm]
+            if filters is not None:
+                entry["filters"] = tables[_keys.filters(keys)]
+            tables = {}
+        return {
+            "obsm": {keys.obsm: self.embed(model)},
+            "varm": tables,
+            "uns": {keys.uns: entry | self.sizes},
+        }
 
 
 def read(
     adata: AnnData,
     *,
     groupby: str | None,
-    reference: Level | None,
-    groups: Level | Iterable[Level] | None,
+    reference: Levels | None,
+    groups: Levels | None,
     include_reference: bool,
     foreground: Mask | None,
-    background: Mask | None,
+    background: Mask | AnnData | None,
     n_comps: int,
     layer: str | None,
     mask_var: Mask | Default | None,
+    obsm: str | None = None,
+    copy: bool = False,
 ) -> ContrastInput:
-    """Select cells and genes, check them, and read the matrix once."""
+    """Select cells and genes, and check them; a matrix in memory is read once."""
+    _check_writable(adata, copy)
     if foreground is None and background is None:
         selection = _select_by_level(adata, groupby, reference, groups, include_reference)
     else:
@@ -122,39 +226,74 @@ def read(
             )
         selection = _select_by_mask(adata, foreground, background)
 
-    matrix, features, params = read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
-    return ContrastInput(matrix, selection, features, selection.params | params)
+    matrix, features, params = read_matrix(
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, lazy=True
+    )
+    other = None
+    if is_anndata(background):
+        other = _read_other(adata, background, layer, obsm, features, matrix)
+    return ContrastInput(matrix, selection, features, selection.params | params, other)
 
 
 def read_matrix(
-    adata: AnnData, *, layer: str | None, mask_var: Mask | Default | None, n_comps: int
-) -> tuple[Any, BoolArray, dict[str, Any]]:
-    """All cells and the genes in use, checked; the mask of the genes; and both fit for `.uns`."""
-    features, mask_name = _select_features(adata, mask_var)
-    n_features = int(features.sum())
+    adata: AnnData,
+    *,
+    layer: str | None,
+    mask_var: Mask | Default | None,
+    n_comps: int,
+    obsm: str | None = None,
+    lazy: bool = False,
+) -> tuple[Any, Any, dict[str, Any]]:
+    """All cells and the genes in use, checked; the mask of the genes; and both fit for `.uns`.
+
+    Of an embedding, all dimensions, and None for the mask. With `lazy`, a matrix that is not in
+    memory is left where it is.
+    """
+    if obsm is not None:
+        if layer is not None or not (mask_var is DEFAULT or mask_var is None):
+            given = "layer" if layer is not None else "mask_var"
+            raise ValueError(f"got obsm= together with {given}=, which is about genes. Drop one.")
+        features, mask_name = None, None
+        matrix = embedding(adata, obsm)
+        n_features = int(matrix.shape[1])
+    else:
+        features, mask_name = _select_features(adata, mask_var)
+        matrix = None
+        n_features = int(features.sum())
     if isinstance(n_comps, bool) or not isinstance(n_comps, (int, np.integer)):
         raise TypeError(f"n_comps={n_comps!r}: expected a whole number.")
     if not 1 <= n_comps <= n_features:
-        raise ValueError(
-            f"n_comps={n_comps}, but it must be from 1 to {n_features} (genes in use)."
-        )
+        in_use = "genes in use" if obsm is None else f"columns of adata.obsm[{obsm!r}]"
+        raise ValueError(f"n_comps={n_comps}, but it must be from 1 to {n_features} ({in_use}).")
 
-    matrix = _matrix(adata, layer)
-    if n_features < features.size:
-        matrix = matrix[:, features]
-    if sp.issparse(matrix):
-        matrix = matrix.tocsr()  # rows are selected next; a no-op for CSR
-    _check_finite(matrix, "adata.X" if layer is None else f"adata.layers[{layer!r}]")
-    params = storable(n_comps=int(n_comps), n_features=n_features, layer=layer, mask_var=mask_name)
+    name = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+    if features is None:
+        name = f"adata.obsm[{obsm!r}]"
+    else:
+        matrix = _matrix.with_columns(whole_matrix(adata, layer, lazy=lazy), features)
+    if _matrix.is_in_memory(matrix):
+        _check_finite(matrix, name)
+    params = storable(
+        n_comps=int(n_comps), n_features=n_features, layer=layer, mask_var=mask_name, obsm=obsm
+    )
     return matrix, features, params
+
+
+def looks_like_counts(matrix: Any) -> float:
+    """The largest of the first values if all are whole numbers, as counts are; else 0."""
+    if not _matrix.is_in_memory(matrix):
+        return 0.0
+    values = matrix.data[: 10**6] if sp.issparse(matrix) else matrix[:1000]
+    if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
+        return float(values.max())
+    return 0.0
 
 
 def warn_of_counts(matrix: Any, *, stacklevel: int) -> None:
     """Warn if the values are whole numbers, as counts are and their logarithms are not."""
-    values = matrix.data[: 10**6] if sp.issparse(matrix) else matrix[:1000]
-    if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
+    if largest := looks_like_counts(matrix):
         warnings.warn(
-            f"the values look like raw counts (whole numbers, up to {values.max():g}). Give log-"
+            f"the values look like raw counts (whole numbers, up to {largest:g}). Give log-"
             "normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata).",
             ContrastWarning,
             stacklevel=stacklevel + 1,
@@ -169,6 +308,7 @@ def write(
     obsm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
     varm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
     obsp: Mapping[str, sp.csr_matrix] = MappingProxyType({}),
+    layers: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
     stale: Iterable[Keys] = (),
 ) -> AnnData | None:
     """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
@@ -176,6 +316,7 @@ def write(
     A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`.
     The `stale` slots of an earlier call are removed.
     """
+    _check_writable(adata, copy)
     target = adata.copy() if copy else adata
     # Looked up anew for each entry: the first one written turns a view into a new object.
     for key, array in obsm.items():
@@ -184,6 +325,8 @@ def write(
         target.varm[key] = array
     for key, array in obsp.items():
         target.obsp[key] = array
+    for key, array in layers.items():
+        target.layers[key] = array
     for key, entry in uns.items():
         target.uns[key] = dict(entry)
     for keys in stale:
@@ -237,6 +380,19 @@ def boolean_mask(
     return selected
 
 
+def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
+    """Levels of a column of `adata.obs` as text, with None where there is no value."""
+    if name not in adata.obs.columns:
+        raise ValueError(
+            f"{argument}: adata.obs has no column {name!r}. "
+            f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
+        )
+    column = adata.obs[name]
+    texts = np.array([text(level) for level in column.to_numpy()], dtype=object)
+    texts[column.isna().to_numpy()] = None
+    return pd.Series(texts, dtype=object)
+
+
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Names for an error message, cut short when there are many."""
     if not names:
@@ -245,11 +401,20 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(repr(name) for name in names[:most]) + more
 
 
-def _select_by_mask(adata: AnnData, foreground: Mask | None, background: Mask | None) -> Selection:
+def _select_by_mask(
+    adata: AnnData, foreground: Mask | None, background: Mask | AnnData | None
+) -> Selection:
+    if is_anndata(background):
+        inside = np.ones(adata.n_obs, dtype=bool)
+        if foreground is not None:
+            inside = boolean_mask(adata, foreground, axis="obs", argument="foreground")
+        _check_two(inside, "foreground")
+        named = {"foreground": foreground} if isinstance(foreground, str) else {}
+        return Selection(inside, np.zeros(adata.n_obs, dtype=bool), named)
     if foreground is None or background is None:
         missing = "foreground" if foreground is None else "background"
         raise ValueError(f"{missing} is missing: give both masks, foreground and background.")
-    given = {"foreground": foreground, "background": background}
+    given: dict[str, Any] = {"foreground": foreground, "background": background}
     masks = {
         name: boolean_mask(adata, mask, axis="obs", argument=name) for name, mask in given.items()
     }
@@ -262,8 +427,8 @@ def _select_by_mask(adata: AnnData, foreground: Mask | None, background: Mask | 
 def _select_by_level(
     adata: AnnData,
     groupby: str | None,
-    reference: Level | None,
-    groups: Level | Iterable[Level] | None,
+    reference: Levels | None,
+    groups: Levels | None,
     include_reference: bool,
 ) -> Selection:
     if groupby is None:
@@ -286,40 +451,54 @@ def _select_by_level(
             f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
             f"Its levels are {listed([text(level) for level in levels])}."
         )
-    reference = _find_level(column, levels, reference, "reference")
+    references = _find_levels(column, levels, reference, "reference")
     if groups is None:
-        chosen = [level for level in levels if level != reference]
+        chosen = [level for level in levels if level not in references]
         if not chosen:
             raise ValueError(
                 f"adata.obs[{groupby!r}] has cells of one level only, the reference "
-                f"{text(reference)!r}: nothing is left for the foreground."
+                f"{_named(references)}: nothing is left for the foreground."
             )
     else:
-        asked = [groups] if isinstance(groups, Level) or not _iterable(groups) else list(groups)
-        chosen = list(dict.fromkeys(_find_level(column, levels, g, "groups") for g in asked))
-        if not chosen:
+        chosen = _find_levels(column, levels, groups, "groups")
+        in_both = [level for level in chosen if level in references]
+        if in_both and not include_reference:
             raise ValueError(
-                f"groups is empty: name levels of adata.obs[{groupby!r}], or leave it out."
-            )
-        if reference in chosen and not include_reference:
-            raise ValueError(
-                f"groups names the reference {text(reference)!r}, but include_reference=False "
+                f"groups names the reference {_named(in_both)}, but include_reference=False "
                 "keeps it out of the foreground. Drop one of the two."
             )
 
-    background = (column == reference).to_numpy(dtype=bool, na_value=False)
-    foreground = column.isin(chosen).to_numpy(dtype=bool)
+    behind = column.isin(references).to_numpy(dtype=bool)
+    inside = column.isin(chosen).to_numpy(dtype=bool)
     if include_reference:
-        foreground = foreground | background
-    _check_two(foreground, f"the foreground (adata.obs[{groupby!r}] in groups)")
-    _check_two(background, f"the background (adata.obs[{groupby!r}] == {text(reference)!r})")
+        inside = inside | behind
+    _check_two(inside, f"the foreground (adata.obs[{groupby!r}] in groups)")
+    _check_two(behind, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
+    texts = np.array([text(level) for level in references], dtype=object)
     params = {
         "groupby": groupby,
-        "reference": text(reference),
+        "reference": texts if len(texts) > 1 else texts[0],
         "groups": np.array([text(level) for level in chosen], dtype=object),
         "include_reference": bool(include_reference),
     }
-    return Selection(foreground, background, params)
+    return Selection(inside, behind, params)
+
+
+def _find_levels(
+    column: pd.Series[Any], levels: list[Any], wanted: Levels, argument: str
+) -> list[Any]:
+    """The levels that are named, each once; one or several."""
+    asked = [wanted] if isinstance(wanted, Level) or not _iterable(wanted) else list(wanted)
+    found = list(dict.fromkeys(_find_level(column, levels, level, argument) for level in asked))
+    if not found:
+        raise ValueError(
+            f"{argument} is empty: name levels of adata.obs[{column.name!r}], or leave it out."
+        )
+    return found
+
+
+def _named(levels: list[Any]) -> str:
+    return ", ".join(repr(text(level)) for level in levels)
 
 
 def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument: str) -> Any:
@@ -364,7 +543,26 @@ def _select_features(
     return features, mask_var if isinstance(mask_var, str) else None
 
 
-def _matrix(adata: AnnData, layer: str | None) -> Any:
+def linear_result(adata: AnnData, key: str) -> tuple[Keys, Mapping[str, Any]]:
+    """The slots and the `.uns` entry of a linear method's result, checked to be there."""
+    keys = _keys.linear(key)
+    result = adata.uns.get(keys.uns)
+    if not isinstance(result, Mapping):
+        raise ValueError(
+            f"adata.uns has no result {key!r}; it has {listed([str(name) for name in adata.uns])}."
+            " Run scanpy_ext.tl.cpca first, or name the result with key=."
+        )
+    if "mean" not in result or not (keys.varm in adata.varm or "loadings" in result):
+        raise ValueError(
+            f"adata.uns[{key!r}] holds no linear method with its components: expected a result of "
+            "scanpy_ext.tl.cpca, cpca_star, pcpca, pca_plus or pca_pp. A kernel has none: run "
+            "scanpy_ext.tl.kernel_cpca on old and new cells together, which embeds all."
+        )
+    return keys, result
+
+
+def whole_matrix(adata: AnnData, layer: str | None, *, lazy: bool) -> Any:
+    """`adata.X` or a layer; with `lazy`, one that is not in memory is accepted as it is."""
     if layer is not None and layer not in adata.layers:
         raise ValueError(
             f"layer: adata.layers has no {layer!r}. Its layers are {listed(list(adata.layers))}."
@@ -372,15 +570,98 @@ def _matrix(adata: AnnData, layer: str | None) -> Any:
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
         raise ValueError("adata.X is None: name the layer to use, layer=...")
-    if sp.issparse(matrix) and matrix.format in ("csr", "csc"):
+    if _matrix.is_in_memory(matrix):
+        return np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix
+    if lazy and _matrix.is_elsewhere(matrix):
         return matrix
-    if isinstance(matrix, np.ndarray):
-        return np.asarray(matrix)
     kind = type(matrix)
     raise TypeError(
         f"the matrix is a {kind.__module__}.{kind.__qualname__}; expected a numpy array or a CSR "
         "or CSC matrix in memory. Load a backed or lazy AnnData first with adata.to_memory()."
     )
+
+
+def embedding(adata: AnnData, obsm: str) -> Any:
+    """An entry of `adata.obsm`: an array or a CSR matrix."""
+    if obsm not in adata.obsm:
+        raise ValueError(f"adata.obsm has no {obsm!r}; it has {listed(list(adata.obsm))}.")
+    matrix = adata.obsm[obsm]
+    if isinstance(matrix, pd.DataFrame):
+        matrix = matrix.to_numpy()
+    if not _matrix.is_in_memory(matrix) or matrix.ndim != 2:
+        raise TypeError(
+            f"adata.obsm[{obsm!r}] is {type(matrix).__name__} of shape {np.shape(matrix)}; "
+            "expected a table in memory, a row for each cell."
+        )
+    return matrix.tocsr() if sp.issparse(matrix) else np.asarray(matrix)
+
+
+def is_anndata(value: object) -> TypeGuard[AnnData]:
+    """Whether it is an AnnData; anndata is not imported for it."""
+    return hasattr(value, "obs_names") and hasattr(value, "var_names")
+
+
+def _read_other(
+    adata: AnnData,
+    other: AnnData,
+    layer: str | None,
+    obsm: str | None,
+    features: BoolArray | None,
+    matrix: Any,
+) -> Any:
+    """The matrix of another AnnData whose cells are the background."""
+    if other.n_obs < 2:
+        raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
+    try:
+        if features is None:
+            found = embedding(other, str(obsm))
+        else:
+            _check_same_genes(adata, other)
+            found = _matrix.with_columns(whole_matrix(other, layer, lazy=True), features)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"background, another AnnData: {error}") from None
+    if found.shape[1] != matrix.shape[1]:
+        raise ValueError(
+            f"background.obsm[{obsm!r}] has {found.shape[1]} columns, but adata.obsm[{obsm!r}] "
+            f"has {matrix.shape[1]}: both must be one embedding, fitted to the cells of both."
+        )
+    if _matrix.is_in_memory(found):
+        _check_finite(found, "background")
+    return found
+
+
+def _check_same_genes(adata: AnnData, other: AnnData) -> None:
+    if other.var_names.equals(adata.var_names):
+        return
+    missing = adata.var_names.difference(other.var_names)
+    if len(missing):
+        raise ValueError(
+            f"it lacks {len(missing)} of adata's genes ({listed(list(missing), most=5)}). "
+            "Restrict both to the genes they share."
+        )
+    raise ValueError(
+        "it has other genes as well, or adata's in another order. Give "
+        "background[:, adata.var_names]."
+    )
+
+
+def _check_writable(adata: AnnData, copy: bool) -> None:
+    if not adata.isbacked:
+        return
+    if copy:
+        raise ValueError(
+            "copy=True: a backed AnnData cannot be copied in memory. Leave copy out: results are "
+            "kept in memory beside the file, which stays as it is."
+        )
+    if adata.is_view:
+        raise ValueError(
+            "adata is a view of a backed AnnData, which takes no results. Choose the cells by "
+            "masks instead, or load the view first with adata.to_memory()."
+        )
+
+
+def _merged(a: SecondMoments | None, b: SecondMoments | None) -> SecondMoments | None:
+    return a.merge(b) if a is not None and b is not None else a or b
 
 
 def _check_finite(matrix: Any, what: str) -> None:

@@ -19,7 +19,7 @@ class Keys:
         """These keys, or `key_added` for all three, as `sc.pp.pca` does it."""
         if key_added is None:
             return self
-        _checked(key_added)
+        checked(key_added)
         return Keys(key_added, key_added, key_added)
 
     def numbered(self, index: int) -> Keys:
@@ -33,9 +33,19 @@ class Keys:
 
 
 CPCA = Keys(obsm="X_cpca", varm="cPCs", uns="cpca")
+PCPCA = Keys(obsm="X_pcpca", varm="PCs_pcpca", uns="pcpca")
+CPCA_STAR = Keys(obsm="X_cpca_star", varm="PCs_cpca_star", uns="cpca_star")
+KERNEL_CPCA = Keys(obsm="X_kernel_cpca", varm="PCs_kernel_cpca", uns="kernel_cpca")
 CPCA_PATH = Keys(obsm="X_cpca_path", varm="cPCs_path", uns="cpca_path")
 PCA_PP = Keys(obsm="X_pca_pp", varm="PCs_pca_pp", uns="pca_pp")
 PCA_PLUS = Keys(obsm="X_pca_plus", varm="PCs_pca_plus", uns="pca_plus")
+
+LINEAR = (CPCA, PCPCA, CPCA_STAR, PCA_PP, PCA_PLUS)
+
+
+def linear(key: str) -> Keys:
+    """The slots of a linear method's result, by its name in `.uns`: the default one or added."""
+    return next((keys for keys in LINEAR if keys.uns == key), Keys(key, key, key))
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class PairKeys:
 
 def pairs(key: str | None = None) -> PairKeys:
     """The slots of pairs that are stored as `key`, by default `pairs`."""
-    name = _checked("pairs" if key is None else key)
+    name = checked("pairs" if key is None else key)
     return PairKeys(name, f"{name}_distances", name)
 
 
@@ -58,7 +68,8 @@ def filters(keys: Keys) -> str:
     return f"{keys.varm}_filters"
 
 
-def _checked(key: str) -> str:
+def checked(key: str) -> str:
+    """A name that h5ad and zarr files can hold."""
     if not isinstance(key, str) or not key or "/" in key:
         raise ValueError(
             f"key_added={key!r}: expected a non-empty string without '/', "

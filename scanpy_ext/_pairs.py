@@ -77,7 +77,7 @@ def find(
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
     design = _design(adata, condition, reference, donor)
-    types = None if cell_type is None else _column(adata, cell_type, "cell_type")
+    types = None if cell_type is None else _io.column(adata, cell_type, "cell_type")
     matrix, _, params = _io.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
     _io.warn_of_counts(matrix, stacklevel=stacklevel + 1)
 
@@ -89,7 +89,7 @@ def find(
         labels = (
             _leiden(basis, design.centred, random_state)
             if clusters is None
-            else _column(adata, clusters, "clusters")[design.cells].to_numpy()
+            else _io.column(adata, clusters, "clusters")[design.cells].to_numpy()
         )
     control = design.is_control
     pairs = neighbor_pairs(
@@ -161,21 +161,8 @@ def stored(adata: AnnData, key: str | None) -> Pairs:
     return Pairs(row, col, {}, {})
 
 
-def _column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
-    """Levels of a column of `adata.obs` as text, with None where there is no value."""
-    if name not in adata.obs.columns:
-        raise ValueError(
-            f"{argument}: adata.obs has no column {name!r}. "
-            f"Its columns are {_io.listed([str(column) for column in adata.obs.columns])}."
-        )
-    column = adata.obs[name]
-    texts = np.array([_io.text(level) for level in column.to_numpy()], dtype=object)
-    texts[column.isna().to_numpy()] = None
-    return pd.Series(texts, dtype=object)
-
-
 def _design(adata: AnnData, condition: str, reference: _io.Level, donor: str | None) -> _Design:
-    levels = _column(adata, condition, "condition")
+    levels = _io.column(adata, condition, "condition")
     found = sorted(set(levels.dropna()))
     if _io.text(reference) not in found or len(found) < 2:
         raise ValueError(
@@ -186,7 +173,7 @@ def _design(adata: AnnData, condition: str, reference: _io.Level, donor: str | N
     donors = (
         pd.Series(["all cells"] * adata.n_obs, dtype=object)
         if donor is None
-        else _column(adata, donor, "donor")
+        else _io.column(adata, donor, "donor")
     )
     has_condition = levels.notna().to_numpy()
     cells = np.flatnonzero(has_condition & donors.notna().to_numpy())

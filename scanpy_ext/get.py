@@ -9,12 +9,78 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from . import _keys
 from ._io import listed
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["mixing_report"]
+__all__ = ["mixing_report", "top_genes"]
+
+
+def top_genes(
+    adata: AnnData, component: int = 1, n: int | None = 20, *, key: str = _keys.CPCA.varm
+) -> pd.DataFrame:
+    """The genes with the largest loadings of a component, with their signs.
+
+    Of cPCA, cPCA* and PCPCA, which keep and sharpen the difference between conditions, these are
+    the genes that make it. Genes of one sign are higher in the cells at that end of the component;
+    which end is positive has no meaning.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix with loadings in `.varm`.
+    component
+        The component, counted from 1 as in `scanpy_ext.pl.loadings`.
+    n
+        Number of genes, or `None` for all. Genes with a loading of zero are left out.
+    key
+        Where the loadings are in `.varm`: `"cPCs"`, `"PCs_pcpca"`, a `key_added`, ...
+
+    Returns
+    -------
+    A DataFrame with a row per gene, named by it, in descending order of the absolute loading, and
+    these columns:
+
+    `loading`
+        The loading, with its sign.
+    `weight`
+        The squared loading, relative to the largest.
+    `rank`
+        From 1, within the genes of the same sign.
+
+    Raises
+    ------
+    ValueError
+        If there are no loadings under `key`, or no such component.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> adata = anndata.AnnData(np.zeros((2, 3)))
+    >>> adata.var_names = ["a", "b", "c"]
+    >>> adata.varm["cPCs"] = np.array([[0.6], [0.0], [-0.8]])
+    >>> cx.get.top_genes(adata)["loading"].to_dict()
+    {'c': -0.8, 'a': 0.6}
+    """
+    if key not in adata.varm:
+        raise ValueError(
+            f"adata.varm has no loadings {key!r}; it has {listed(list(adata.varm))}. "
+            "Run scanpy_ext.tl.cpca first, or name them with key=."
+        )
+    table = np.asarray(adata.varm[key])
+    if not 1 <= component <= table.shape[1]:
+        raise ValueError(f"component={component}: expected a number from 1 to {table.shape[1]}.")
+    if n is not None and n < 1:
+        raise ValueError(f"n={n}: expected 1 or more, or None for all genes.")
+    loading = table[:, component - 1]
+    order = np.argsort(-np.abs(loading), kind="stable")
+    order = order[loading[order] != 0]
+    genes = pd.DataFrame({"loading": loading[order]}, index=adata.var_names[order])
+    genes["weight"] = (genes["loading"] / genes["loading"].abs().max()) ** 2
+    genes["rank"] = genes.groupby(genes["loading"] > 0).cumcount() + 1
+    return genes.iloc[:n]
 
 
 def mixing_report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["loadings", "pairs", "path"]
+__all__ = ["contrast_check", "contrast_curve", "loadings", "pairs", "path", "scree"]
+
+_FLOOR = 1e-3  # of the widest axis: what varies less is drawn as not varying
 
 
 def path(
@@ -36,7 +38,8 @@ def path(
 
     One panel per representative of `scanpy_ext.tl.cpca_path`, titled with its alpha; alpha = 0
     is PCA of the foreground. cPCA keeps and sharpens the difference between conditions: look for
-    the strength at which the groups that PCA mixes come apart.
+    the strength at which the groups that PCA mixes come apart. Panels have scales of their own,
+    but an axis is not stretched to show what hardly varies at all.
 
     Parameters
     ----------
@@ -83,6 +86,8 @@ def path(
                 f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
             )
 
+    spans = [np.ptp(adata.obsm[keys.numbered(i).obsm], axis=0).max() for i in range(len(alphas))]
+    floor = _FLOOR * float(max(spans))
     with _figure(len(colors), len(alphas), size=(3.4, 3.2)) as (figure, axes):
         for row, name in zip(axes, colors, strict=True):
             for i, (ax, alpha) in enumerate(zip(row, alphas, strict=True)):
@@ -102,6 +107,7 @@ def path(
                     **(kwargs | keep),
                 )
                 ax.set(xlabel="cPC1", ylabel="cPC2" if i == 0 else "")
+                _widen(ax, floor)
         return _finish(figure, list(axes.flat), show=show, save=save)
 
 
@@ -262,6 +268,241 @@ def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:
     if donor is None or donor not in adata.obs.columns:
         return np.full(adata.n_obs, "all cells", dtype=object)
     return np.array([text(value) for value in adata.obs[donor].to_numpy()], dtype=object)
+
+
+def contrast_curve(
+    adata: AnnData,
+    *,
+    component: int | None = None,
+    key: str | None = None,
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """What each contrast strength gains and costs: variance kept against variance avoided.
+
+    A dot per strength of `scanpy_ext.tl.cpca_path`; the representatives are named. From PCA of
+    the foreground (top right) on, a stronger contrast gives up foreground variance for less
+    background variance. cPCA keeps and sharpens the difference between conditions: a strength
+    after the background's share has fallen, before the foreground's does, shows it best.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
+    component
+        A component, counted from 1. By default the sum over all.
+    key
+        The `key_added` of `scanpy_ext.tl.cpca_path`, if one was given.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    A list of the one axes, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such component.
+    """
+    keys = _keys.CPCA_PATH.added(key)
+    result = _stored(adata, keys.uns, "alphas", "scanpy_ext.tl.cpca_path", key)
+    n_components = np.shape(result["foreground_variance"])[1]
+    if component is not None and not 1 <= component <= n_components:
+        raise ValueError(f"component={component}: expected a number from 1 to {n_components}.")
+    columns = slice(None) if component is None else slice(component - 1, component)
+    foreground, background = (
+        np.asarray(result[f"{side}_variance"])[:, columns].sum(axis=1)
+        for side in ("foreground", "background")
+    )
+    # The same floor as an axis has: rounding has a logarithm too, but it says nothing.
+    background = np.maximum(background, _FLOOR**2 * background.max())
+    with _figure(1, 1, size=(4.2, 3.4)) as (figure, axes):
+        ax = axes[0, 0]
+        ax.plot(background, foreground, ".-", color="0.6", zorder=1)
+        for i in np.asarray(result["representatives"]):
+            ax.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
+            ax.annotate(
+                f"alpha = {np.asarray(result['alphas'])[i]:.3g}",
+                (background[i], foreground[i]),
+                xytext=(6, -3),
+                textcoords="offset points",
+                va="top",
+                fontsize="small",
+            )
+        what = "all components" if component is None else f"component {component}"
+        ax.set(
+            xscale="log",
+            xlabel="variance of the background",
+            ylabel="variance of the foreground",
+            title=what,
+        )
+        ax.margins(x=0.2, y=0.1)
+        ax.grid(visible=False)
+        ax.spines[["top", "right"]].set_visible(False)
+        return _finish(figure, [ax], show=show, save=save)
+
+
+def scree(
+    adata: AnnData,
+    *,
+    key: str = "significance",
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """The eigenvalue of each component against chance, and how stable the component is.
+
+    From `scanpy_ext.tl.significance`. Left: the eigenvalues, and what 95% of the relabelled data
+    stay below; the p-values are written beside them, as exploratory where cells were permuted and
+    not donors. Right: how well a component is met again when donors are drawn with replacement.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.significance` was run.
+    key
+        Name of its result in `.uns`.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    The two axes, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result.
+    """
+    result = _stored(adata, key, "components", "scanpy_ext.tl.significance", None)
+    table = result["components"]
+    exploratory = bool(result["exploratory"])
+    p_values = table["exploratory_p_value" if exploratory else "p_value"]
+    spot = np.arange(1, len(table) + 1)
+    with _figure(1, 2, size=(3.6, 3.2)) as (figure, axes):
+        left, right = axes[0]
+        left.plot(spot, table["null_95"], "_", color="0.5", markersize=22, label="95% of chance")
+        left.plot(spot, table["statistic"], "o", color="tab:red", label="eigenvalue")
+        for x, y, p in zip(spot, table["statistic"], p_values, strict=True):
+            left.annotate(
+                f"p = {p:.2g}",
+                (x, y),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize="small",
+            )
+        by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
+        left.set(title=f"significance, {by}", ylabel="leading eigenvalue")
+        left.legend(fontsize="small")
+        right.bar(spot - 0.2, table["stability"], width=0.4, label="same component")
+        right.bar(spot + 0.2, table["retention"], width=0.4, label="same subspace")
+        right.set(ylim=(0, 1.3), title=f"stability, {by}", ylabel="mean squared cosine")
+        right.set_yticks(np.linspace(0, 1, 6))
+        right.legend(fontsize="small", loc="upper left", ncols=2)
+        for ax in (left, right):
+            ax.set(xticks=spot, xlabel="component")
+            ax.set_xlim(0.4, len(table) + 0.9)
+            ax.grid(visible=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        left.margins(y=0.15)
+        return _finish(figure, [left, right], show=show, save=save)
+
+
+def contrast_check(
+    adata: AnnData,
+    *,
+    key: str = "contrast_check",
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """What a contrast stands on: its cells, and its ratio beside that of donors alone.
+
+    From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
+    that the background lacks fakes an effect. Right: the cross-fitted ratio (red) and those of one
+    donor's controls against another's (grey), which a real contrast exceeds.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.pp.contrast_check` was run.
+    key
+        Name of its result in `.uns`.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    The two axes, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result.
+    """
+    result = _stored(adata, key, "counts", "scanpy_ext.pp.contrast_check", None)
+    counts, ratios = result["counts"], result["ratios"]
+    by = [name for name in ("donor", "cell_type") if name in counts]
+    names = counts[by].astype(str).agg(", ".join, axis=1) if by else ["all cells"]
+    sides = ["foreground", "background"]
+    shares = counts[sides] / counts[sides].sum()
+    spot = np.arange(len(counts))
+    height = max(2.6, 0.8 + 0.28 * max(len(counts), len(ratios)))
+    with _figure(1, 2, size=(4.6, height)) as (figure, axes):
+        cells, ratio = axes[0]
+        for side, shift, color in zip(sides, (-0.2, 0.2), ("tab:red", "0.6"), strict=True):
+            cells.barh(spot + shift, shares[side], height=0.4, color=color, label=side)
+            for y, share, n in zip(spot + shift, shares[side], counts[side], strict=True):
+                cells.annotate(
+                    f" {int(n)}", (share, y), va="center", fontsize="x-small", color="0.3"
+                )
+        cells.set_yticks(spot, names)
+        cells.invert_yaxis()
+        cells.set(xlabel="share of the cells (number)", title="foreground and background")
+        cells.margins(x=0.15)
+        figure.legend(handles=cells.containers, loc="outside lower left", ncols=2)
+        place = np.arange(len(ratios))
+        null = ratios["null"].astype(bool).to_numpy() if len(ratios) else place.astype(bool)
+        relative = ratios["relative"].to_numpy(dtype=float)
+        ratio.barh(place, relative, color=np.where(null, "0.6", "tab:red").tolist())
+        ratio.axvline(1, color="black", linewidth=0.8)
+        labels = [
+            f"{'null: ' if is_null else ''}{name}" + (" (by cell)" if unit == "cell" else "")
+            for name, is_null, unit in zip(ratios.index, null, ratios["unit"], strict=True)
+        ]
+        ratio.set_yticks(place, labels)
+        ratio.invert_yaxis()
+        ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
+        for ax in (cells, ratio):
+            ax.grid(visible=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        return _finish(figure, [cells, ratio], show=show, save=save)
+
+
+def _stored(adata: AnnData, name: str, entry: str, function: str, key: str | None) -> Any:
+    """An entry of `adata.uns`, checked to be what `function` wrote."""
+    result = adata.uns.get(name)
+    if not isinstance(result, Mapping) or entry not in result:
+        raise ValueError(
+            f"adata.uns has no result {name!r} of {function}: run it first"
+            f"{'' if key is None else f' with key_added={key!r}'}."
+        )
+    return result
+
+
+def _widen(ax: Axes, floor: float) -> None:
+    """Let neither axis be shorter than `floor`: rounding is not to fill a panel."""
+    for get, put in ((ax.get_xlim, ax.set_xlim), (ax.get_ylim, ax.set_ylim)):
+        low, high = get()
+        if high - low < floor:
+            middle = (low + high) / 2
+            put(middle - floor / 2, middle + floor / 2)
 
 
 @contextmanager

@@ -1,16 +1,17 @@
-"""Preprocessing: positive pairs of cells."""
+"""Preprocessing: positive pairs of cells, and whether a contrast is sound."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
 from . import _io, _pairs
+from ._check import contrast_check
 from ._docs import documented
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["match_pairs"]
+__all__ = ["contrast_check", "match_pairs"]
 
 
 @documented

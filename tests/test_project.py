@@ -60,10 +60,28 @@ PUBLIC_NAMES = {
         "scaled_features",
     },
     "scanpy_ext": {"get", "pl", "pp", "tl"},
-    "scanpy_ext.get": {"mixing_report"},
-    "scanpy_ext.pp": {"match_pairs"},
-    "scanpy_ext.tl": {"cpca", "cpca_path", "pca_plus", "pca_pp"},
-    "scanpy_ext.pl": {"loadings", "pairs", "path"},
+    "scanpy_ext.get": {"mixing_report", "top_genes"},
+    "scanpy_ext.pp": {"contrast_check", "match_pairs"},
+    "scanpy_ext.tl": {
+        "cpca",
+        "cpca_path",
+        "cpca_star",
+        "denoise",
+        "kernel_cpca",
+        "pca_plus",
+        "pca_pp",
+        "pcpca",
+        "project",
+        "significance",
+    },
+    "scanpy_ext.pl": {
+        "contrast_check",
+        "contrast_curve",
+        "loadings",
+        "pairs",
+        "path",
+        "scree",
+    },
 }
 
 

@@ -2,6 +2,23 @@
 
 from ._cpca import cpca
 from ._cpca_path import cpca_path
+from ._cpca_star import cpca_star
+from ._denoise import denoise
+from ._kernel_cpca import kernel_cpca
 from ._pca_pp import pca_plus, pca_pp
+from ._pcpca import pcpca
+from ._project import project
+from ._significance import significance
 
-__all__ = ["cpca", "cpca_path", "pca_plus", "pca_pp"]
+__all__ = [
+    "cpca",
+    "cpca_path",
+    "cpca_star",
+    "denoise",
+    "kernel_cpca",
+    "pca_plus",
+    "pca_pp",
+    "pcpca",
+    "project",
+    "significance",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from contrast_core import CPCA
@@ -13,24 +12,28 @@ from .._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
+
 
 @documented
 def cpca(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Level | None = None,
-    groups: _io.Level | Iterable[_io.Level] | None = None,
+    reference: _io.Levels | None = None,
+    groups: _io.Levels | None = None,
     include_reference: bool = True,
     foreground: _io.Mask | None = None,
-    background: _io.Mask | None = None,
+    background: _io.Mask | AnnData | None = None,
     n_comps: int = 2,
     alpha: float | Literal["auto", "denoise"] = "auto",
     layer: str | None = None,
+    obsm: str | None = None,
     mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
+    progress: Progress = False,
 ) -> AnnData | None:
     """Contrastive PCA: directions that vary in the foreground cells, not in the background.
 
@@ -50,6 +53,7 @@ def cpca(
         (chosen without labels from the two covariances), or `"denoise"` (milder, for
         reconstructions); see `contrast_core.CPCA`.
     {DATA}
+    {OBSM}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_cpca`, `cPCs` and
         `cpca`.
@@ -57,6 +61,7 @@ def cpca(
     random_state
         Here for the calling style that all functions share. Nothing is random at one alpha: the
         result is the same for every seed.
+    {PROGRESS}
 
     Returns
     -------
@@ -70,14 +75,8 @@ def cpca(
         The contrast strength in use.
     `.uns['cpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus alpha times background variance, per component.
-    `.uns['cpca' | key_added]['foreground_variance']` : `ndarray` (shape `(n_comps,)`)
-        Variance of the foreground cells along each component.
-    `.uns['cpca' | key_added]['background_variance']` : `ndarray` (shape `(n_comps,)`)
-        Variance of the background cells along each component.
-    `.uns['cpca' | key_added]['n_foreground' | 'n_background']` : `int`
-        Number of cells.
-    `.uns['cpca' | key_added]['params']` : `dict`
-        The arguments that were given.
+    {KEPT}
+    {MEANS}
 
     Raises
     ------
@@ -119,8 +118,12 @@ def cpca(
         n_comps=n_comps,
         layer=layer,
         mask_var=mask_var,
+        obsm=obsm,
+        copy=copy,
     )
-    model = CPCA(n_comps, alpha=alpha).fit(data.foreground, background=data.background)
+    model = CPCA(n_comps, alpha=alpha)
+    inside, behind = data.pair(progress)
+    model.fit(inside, background=behind)
     result = {
         "params": data.params | _io.storable(alpha=alpha, random_state=random_state),
         "alpha": float(model.alpha_),
@@ -128,10 +131,4 @@ def cpca(
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _io.write(
-        adata,
-        obsm={keys.obsm: model.transform(data.matrix)},
-        varm={keys.varm: data.loadings(model.components_)},
-        uns={keys.uns: result | data.sizes},
-        copy=copy,
-    )
+    return _io.write(adata, **data.slots(keys, model, result), copy=copy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,25 +17,29 @@ from .._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
+
 
 @documented
 def cpca_path(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Level | None = None,
-    groups: _io.Level | Iterable[_io.Level] | None = None,
+    reference: _io.Levels | None = None,
+    groups: _io.Levels | None = None,
     include_reference: bool = True,
     foreground: _io.Mask | None = None,
-    background: _io.Mask | None = None,
+    background: _io.Mask | AnnData | None = None,
     n_comps: int = 2,
     alphas: Sequence[float] | NDArray[np.floating] | None = None,
     n_representatives: int = 3,
     layer: str | None = None,
+    obsm: str | None = None,
     mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
+    progress: Progress = False,
 ) -> AnnData | None:
     """Contrastive PCA at every contrast strength of a grid, and the few views worth a look.
 
@@ -57,12 +61,14 @@ def cpca_path(
     n_representatives
         Number of clusters of strengths, each with one representative.
     {DATA}
+    {OBSM}
     key_added
         Name of the results instead of `cpca_path`: `key_added` in `.uns`, and
         `key_added + '_<i>'` in `.obsm` and `.varm`.
     {COPY}
     random_state
         Seed of the clustering.
+    {PROGRESS}
 
     Returns
     -------
@@ -91,6 +97,9 @@ def cpca_path(
     `.uns['cpca_path' | key_added]['background_variance']` : `ndarray` \
 (shape `(n_alphas, n_comps)`)
         Variance of the background cells along each component.
+    `.uns['cpca_path' | key_added]['loadings']` : `ndarray` \
+(shape `(n_representatives, n_dimensions, n_comps)`)
+        With `obsm` only, instead of those in `.varm`.
     `.uns['cpca_path' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cpca_path' | key_added]['params']` : `dict`
@@ -131,10 +140,13 @@ def cpca_path(
         n_comps=n_comps,
         layer=layer,
         mask_var=mask_var,
+        obsm=obsm,
+        copy=copy,
     )
+    inside, behind = data.pair(progress)
     path = contrast_path(
-        data.foreground,
-        background=data.background,
+        inside,
+        background=behind,
         n_components=n_comps,
         alphas=alphas,
         n_representatives=n_representatives,
@@ -156,17 +168,15 @@ def cpca_path(
         "background_variance": path.background_variances,
     }
     slots = [keys.numbered(i) for i in range(len(models))]
+    written = [data.slots(slot, model, result) for slot, model in zip(slots, models, strict=True)]
+    entry = result | data.sizes
+    if data.features is None:
+        entry["loadings"] = np.stack([slot["uns"][keys.uns]["loadings"] for slot in written])
     return _io.write(
         adata,
-        obsm={
-            slot.obsm: model.transform(data.matrix)
-            for slot, model in zip(slots, models, strict=True)
-        },
-        varm={
-            slot.varm: data.loadings(model.components_)
-            for slot, model in zip(slots, models, strict=True)
-        },
-        uns={keys.uns: result | data.sizes},
+        obsm={key: table for slot in written for key, table in slot["obsm"].items()},
+        varm={key: table for slot in written for key, table in slot["varm"].items()},
+        uns={keys.uns: entry},
         copy=copy,
         stale=keys.numbered_in(adata.obsm, start=len(slots)),
     )

@@ -12,6 +12,17 @@ import scipy.sparse as sp
 import scanpy_ext as cx
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+OTHERS = [
+    cx.tl.cpca_path,
+    cx.tl.cpca_star,
+    cx.tl.kernel_cpca,
+    cx.tl.pcpca,
+    cx.pp.contrast_check,
+]
+
+
+def significance(adata, **kwargs):
+    cx.tl.significance(adata, donor=None, **kwargs)
 
 
 def loadings(adata, **kwargs):
@@ -208,7 +219,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("function", [cx.tl.cpca, cx.tl.cpca_path])
+@pytest.mark.parametrize("function", [cx.tl.cpca, *OTHERS, significance])
 @pytest.mark.parametrize(
     ("arguments", "error", "message"), BAD, ids=[message[:40] for _, _, message in BAD]
 )
@@ -250,18 +261,87 @@ def test_values_too_large_to_sum_are_not_taken_for_infinite(cells):
     assert "adata.X has" not in str(raised.value)
 
 
-def test_a_matrix_on_disk_is_refused_with_the_way_out(cells, tmp_path, untouched):
-    import anndata
+def test_several_references_are_pooled(three):
+    level = three.obs["group"]
+    for reference in (["a", "b"], ("b", "a", "b"), np.array(["a", "b"])):
+        for include in (True, False):
+            np.testing.assert_allclose(
+                loadings(three, groupby="group", reference=reference, include_reference=include),
+                loadings(
+                    three,
+                    foreground=level.isin(["a", "b", "c"] if include else ["c"]).to_numpy(),
+                    background=level.isin(["a", "b"]).to_numpy(),
+                ),
+                atol=1e-12,
+            )
+    cx.tl.cpca(three, groupby="group", reference=["a", "b"])
+    assert list(three.uns["cpca"]["params"]["reference"]) == ["a", "b"]
+    with pytest.raises(ValueError, match="one level only, the reference 'a', 'b', 'c'"):
+        cx.tl.cpca(three, groupby="group", reference=["a", "b", "c"])
+    with pytest.raises(ValueError, match="reference is empty"):
+        cx.tl.cpca(three, groupby="group", reference=[])
 
-    for name, matrix in (("dense", cells.X), ("sparse", sp.csr_matrix(cells.X))):
-        cells.X = matrix
-        cells.write_h5ad(tmp_path / f"{name}.h5ad")
-        backed = anndata.read_h5ad(tmp_path / f"{name}.h5ad", backed="r")
-        with pytest.raises(TypeError, match=r"in memory.*adata.to_memory\(\)"):
-            cx.tl.cpca(backed, **REFERENCE)
-        assert not backed.obsm
-        cx.tl.cpca(backed.to_memory(), **REFERENCE)
-        backed.file.close()
+
+@pytest.mark.parametrize(
+    "function", [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca]
+)
+def test_another_anndata_as_the_background(cells, function):
+    control = cells[cells.obs["is_ctrl"]].copy()
+    stimulated = cells[cells.obs["is_stim"]].copy()
+    cells.X = sp.csr_matrix(cells.X)
+    function(cells, foreground="is_stim", background="is_ctrl", n_comps=1)
+    function(stimulated, background=control, n_comps=1)
+    sizes = next(iter(stimulated.uns.values()))
+    assert (sizes["n_foreground"], sizes["n_background"]) == (100, 100)
+    for key, embedding in stimulated.obsm.items():
+        expected = cells.obsm[key][cells.obs["is_stim"]]
+        np.testing.assert_allclose(embedding, expected, atol=1e-6 * np.abs(expected).max())
+    # Some of the cells, and genes in use.
+    use = np.arange(12) < 6
+    some = stimulated.obs["depth"].to_numpy() < 180
+    np.testing.assert_allclose(
+        loadings(stimulated, foreground=some, background=control, mask_var=use),
+        loadings(
+            cells,
+            foreground=cells.obs["is_stim"].to_numpy() & (cells.obs["depth"] < 180).to_numpy(),
+            background="is_ctrl",
+            mask_var=use,
+        ),
+        atol=1e-7,
+    )
+
+
+def test_a_background_that_does_not_fit_is_named(cells, untouched):
+    for other, message in (
+        (cells[:, :10], "lacks 2 of adata's genes ('gene10', 'gene11')"),
+        (cells[:, ::-1], "background[:, adata.var_names]"),
+        (cells[:1], "background has 1 cell"),
+    ):
+        with untouched(cells), pytest.raises(ValueError, match=re.escape(message)):
+            cx.tl.cpca(cells, background=other.copy())
+    cells.layers["log"] = cells.X
+    other = cells.copy()
+    del other.layers["log"]
+    with pytest.raises(ValueError, match=r"another AnnData: layer: adata\.layers has no"):
+        cx.tl.cpca(cells, background=other, layer="log")
+    with pytest.raises(TypeError, match="background is another AnnData; the check needs one"):
+        cx.pp.contrast_check(cells, background=other)
+
+
+def test_an_embedding_of_another_size_is_named(cells):
+    cells.obsm["X_pca"] = cells.X[:, :5]
+    other = cells.copy()
+    other.obsm["X_pca"] = cells.X[:, :4]
+    with pytest.raises(ValueError, match=r"has 4 columns, but .* has 5"):
+        cx.tl.cpca(cells, background=other, obsm="X_pca")
+    for arguments, message in (
+        ({"obsm": "nope"}, "adata.obsm has no 'nope'; it has 'X_pca'"),
+        ({"obsm": "X_pca", "layer": "x"}, "obsm= together with layer="),
+        ({"obsm": "X_pca", "mask_var": np.ones(12, bool)}, "obsm= together with mask_var="),
+        ({"obsm": "X_pca", "n_comps": 6}, r"from 1 to 5 \(columns of adata.obsm\['X_pca'\]\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cx.tl.cpca(cells, **REFERENCE, **arguments)
 
 
 def test_an_anndata_without_a_matrix_asks_for_a_layer(cells):

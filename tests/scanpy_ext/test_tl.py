@@ -16,6 +16,7 @@ import scanpy_ext as cx
 from contrast_core import CPCA, ContrastWarning, subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+FUNCTIONS = [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca]
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
 
 
@@ -119,7 +120,7 @@ def test_memory_stays_below_the_dense_matrix(kind):
     assert peak < 0.5 * n_obs * n_vars * 8
 
 
-@pytest.mark.parametrize("function", [cx.tl.cpca, cx.tl.cpca_path])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_view_becomes_an_anndata_of_its_own(cells, function, untouched):
     whole = cells.copy()
     whole.X = sp.csr_matrix(whole.X)
@@ -134,7 +135,7 @@ def test_a_view_becomes_an_anndata_of_its_own(cells, function, untouched):
         np.testing.assert_array_equal(view.obsm[key], expected.obsm[key])
 
 
-@pytest.mark.parametrize("function", [cx.tl.cpca, cx.tl.cpca_path])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_copy_returns_the_result_and_leaves_the_original(cells, function, untouched):
     for original in (cells, cells[20:]):
         with untouched(original):
@@ -152,7 +153,7 @@ def test_key_added_names_all_slots(cells):
 
 
 def test_the_same_call_gives_the_same_numbers(cells):
-    for function in (cx.tl.cpca, cx.tl.cpca_path):
+    for function in FUNCTIONS:
         first, second = (function(cells, **REFERENCE, copy=True) for _ in range(2))
         for key in first.obsm:
             np.testing.assert_array_equal(first.obsm[key], second.obsm[key])
@@ -165,6 +166,9 @@ def test_results_survive_h5ad_and_zarr(cells, tmp_path):
     cx.tl.cpca(cells, **REFERENCE, **more, n_comps=1)
     cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", alpha=2, key_added="masks")
     cx.tl.cpca_path(cells, **REFERENCE, **more, random_state=None)
+    cx.tl.pcpca(cells, **REFERENCE, **more)
+    cx.tl.cpca_star(cells, **REFERENCE, obsm="X_cpca_path_0")
+    cx.tl.kernel_cpca(cells, groupby="is_stim", reference=[False])
     cells.write_h5ad(tmp_path / "cells.h5ad")
     cells.write_zarr(tmp_path / "cells.zarr")
     for read, name in ((anndata.read_h5ad, "cells.h5ad"), (anndata.read_zarr, "cells.zarr")):

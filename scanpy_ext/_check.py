@@ -1,0 +1,419 @@
+"""Whether a contrast is sound: its cells, genes and values, and how donors differ anyway."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from contrast_core import ContrastWarning, cross_fitted_ratio
+
+from . import _io, _keys, _matrix
+from ._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_COMMON = 0.01  # share of the foreground from which on a cell type counts
+_RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
+_FEW_CELLS = 10
+_LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
+_LEFT_OUT = 0.3  # of the genes of largest variance
+_ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
+_MAX_NULLS = 12  # ordered pairs of donors
+_RATIO_GENES = 300  # the ratio hardly depends on more, its time does
+
+
+class _Finding(NamedTuple):
+    check: str
+    sound: bool
+    message: str
+
+
+@documented
+def contrast_check(
+    adata: AnnData,
+    *,
+    groupby: str | None = None,
+    reference: _io.Levels | None = None,
+    groups: _io.Levels | None = None,
+    include_reference: bool = True,
+    foreground: _io.Mask | None = None,
+    background: _io.Mask | None = None,
+    donor: str | None = None,
+    cell_type: str | None = None,
+    batch: str | None = None,
+    controls: _io.Mask | None = None,
+    n_comps: int = 2,
+    n_splits: int = 5,
+    layer: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+    random_state: int | None = 0,
+) -> AnnData | None:
+    """Is this contrast sound? Check the cells, the genes and the values before believing it.
+
+    cPCA, cPCA* and PCPCA keep and sharpen every difference between foreground and background, also
+    one that the design put there: a cell type that the background lacks fakes a contrast that is
+    stronger than the real one, and so does a donor. This counts, warns, and gives the cross-fitted
+    trace ratio (`contrast_core.cross_fitted_ratio`) beside that of donors against each other.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`, in memory.
+    {CELLS}
+        Here the background is among the cells of `adata`.
+    donor
+        Column of `adata.obs` with the donor (animal, culture, ...).
+    cell_type
+        Column of `adata.obs` with cell types, or clusters.
+    batch
+        Column of `adata.obs` with another thing that must not coincide with the condition: a
+        plate, a chip, a day.
+    controls
+        The cells whose donors are set against each other: the background cells by default. With
+        masks for one donor each, name the control cells of all.
+    n_comps
+        Number of components the contrast is for.
+    n_splits
+        Number of random splits of the cross-fitted ratio.
+    {DATA}
+    key_added
+        Name of the result in `.uns`, instead of `contrast_check`.
+    {COPY}
+    random_state
+        Seed of the splits.
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields; look at the first one, and plot
+    them with `scanpy_ext.pl.contrast_check`:
+
+    `.uns['contrast_check' | key_added]['checks']` : `DataFrame`
+        A row per check, with columns `sound` and `message`.
+    `.uns['contrast_check' | key_added]['counts']` : `DataFrame`
+        Foreground and background cells by donor and cell type (where given).
+    `.uns['contrast_check' | key_added]['ratios']` : `DataFrame`
+        A row for the contrast, and one for each two donors' controls: the cross-fitted `ratio` on
+        the 300 genes in use of largest variance, its
+        `baseline` (the total variances' ratio), `relative` (one by the other), whether the row is a
+        `null`, and the `unit` that was split: `donor`, or `cell`, which is exploratory.
+    `.uns['contrast_check' | key_added]['sound']` : `bool`
+        Whether all checks are.
+    `.uns['contrast_check' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    Raises
+    ------
+    {RAISES}
+        The matrix must be in memory here.
+
+    Warns
+    -----
+    contrast_core.ContrastWarning
+        One, that tells all checks that failed.
+
+    Notes
+    -----
+    A ratio of 1 is not what no effect looks like: control cells of one donor against those of
+    another give about twice the baseline. A finding should exceed all of these nulls.
+
+    Genes: those of largest plain variance over all cells in both sets keep a difference between
+    conditions; scanpy's highly variable genes (variance corrected for the mean) often drop it.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> values = np.random.default_rng(0).normal(size=(200, 5))
+    >>> adata = anndata.AnnData(values)
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 100
+    >>> adata.obs["donor"] = ["a"] * 100 + ["b"] * 100
+    >>> adata.X[1::2, 0] += 5
+    >>> cx.pp.contrast_check(adata, groupby="condition", reference="ctrl", donor="donor")
+    >>> list(adata.uns["contrast_check"]["checks"].index)
+    ['values', 'genes', 'donor', 'ratio']
+    """
+    key = _keys.checked("contrast_check" if key_added is None else key_added)
+    data = _io.read(
+        adata,
+        groupby=groupby,
+        reference=reference,
+        groups=groups,
+        include_reference=include_reference,
+        foreground=foreground,
+        background=background,
+        n_comps=n_comps,
+        layer=layer,
+        mask_var=mask_var,
+        copy=copy,
+    )
+    if data.other is not None:
+        raise TypeError(
+            "background is another AnnData; the check needs one: anndata.concat the two, and "
+            "name the sets with masks."
+        )
+    data.rows("a check of the contrast")
+    labels = {
+        name: _io.column(adata, column, name)
+        for name, column in {"donor": donor, "batch": batch, "cell_type": cell_type}.items()
+        if column is not None
+    }
+    inside, behind = data.selection.foreground, data.selection.background
+    still = behind
+    if controls is not None:
+        still = _io.boolean_mask(adata, controls, axis="obs", argument="controls")
+
+    counts = _counts(labels, inside, behind)
+    findings = [_values(data.matrix)]
+    findings += _genes(adata, data, layer)
+    if cell_type is not None:
+        findings.append(_composition(labels["cell_type"], inside, behind))
+    findings += [
+        _confounding(name, labels[name], inside & ~behind, behind)
+        for name in ("donor", "batch")
+        if name in labels
+    ]
+    ratios = _ratios(data, labels.get("donor"), still, n_comps, n_splits, random_state)
+    findings.append(_ratio(ratios, donor))
+    checks = pd.DataFrame(findings).set_index("check")
+    checks.index.name = None
+    result = {
+        "checks": checks,
+        "counts": counts,
+        "ratios": ratios,
+        "sound": bool(checks["sound"].all()),
+        "params": data.params
+        | _io.storable(
+            donor=donor,
+            cell_type=cell_type,
+            batch=batch,
+            n_splits=n_splits,
+            random_state=random_state,
+        ),
+    }
+    written = _io.write(adata, uns={key: result}, copy=copy)
+    if not result["sound"]:
+        told = "; ".join(f"{f.check}: {f.message}" for f in findings if not f.sound)
+        warnings.warn(f"the contrast may not be sound. {told}", ContrastWarning, stacklevel=2)
+    return written
+
+
+def _counts(
+    labels: dict[str, pd.Series[Any]], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
+) -> pd.DataFrame:
+    """Foreground and background cells, by donor and cell type as far as they are known."""
+    by = [name for name in ("donor", "cell_type") if name in labels]
+    table = pd.DataFrame({name: labels[name].fillna("(missing)").to_numpy() for name in by})
+    table["foreground"], table["background"] = inside.astype(int), behind.astype(int)
+    used = table[inside | behind]
+    sides = ["foreground", "background"]
+    counts = used.groupby(by)[sides].sum().reset_index() if by else used[sides].sum().to_frame().T
+    counts.index = counts.index.astype(str)
+    return counts
+
+
+def _values(matrix: Any) -> _Finding:
+    if largest := _io.looks_like_counts(matrix):
+        return _Finding(
+            "values",
+            False,
+            f"these look like raw counts (whole numbers, up to {largest:g}); log-normalise them "
+            "first: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)",
+        )
+    values = matrix.data if sp.issparse(matrix) else matrix
+    largest = float(values.max()) if values.size else 0.0
+    if largest > _LARGEST_LOG:
+        return _Finding(
+            "values",
+            False,
+            f"values reach {largest:.3g}, which no logarithm of counts does: a few strong genes "
+            "will be all of the contrast. Use sc.pp.log1p(adata)",
+        )
+    return _Finding("values", True, f"no raw counts, at most {largest:.3g}")
+
+
+def _genes(adata: AnnData, data: _io.ContrastInput, layer: str | None) -> Iterator[_Finding]:
+    """Whether the genes in use are those that vary: over all cells, and on both sides."""
+    features = data.features
+    if features is None or features.all():
+        yield _Finding("genes", True, "all genes are in use")
+        return
+    n = int(features.sum())
+    inside, behind = data.selection.foreground, data.selection.background
+    matrix = _matrix.with_columns(
+        _io.whole_matrix(adata, layer, lazy=False), np.ones(adata.n_vars, dtype=bool)
+    )
+    leading = {
+        name: _leading(matrix[cells], n)
+        for name, cells in {
+            "all": inside | behind,
+            "foreground": inside,
+            "background": behind,
+        }.items()
+    }
+    hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
+    left_out = leading["all"][~features[leading["all"]]]
+    if 1 - hits["all"] > _LEFT_OUT:
+        yield _Finding(
+            "genes",
+            False,
+            f"{len(left_out)} of the {n} genes of largest variance are not in use "
+            f"({_io.listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
+            "choice of genes that corrects for the mean: the difference between conditions may be "
+            "lost. Choose the genes of largest plain variance",
+        )
+    else:
+        yield _Finding(
+            "genes", True, f"{hits['all']:.0%} of the {n} genes of largest variance are in use"
+        )
+    more = max(("foreground", "background"), key=lambda side: hits[side])
+    less = "background" if more == "foreground" else "foreground"
+    if hits[more] - hits[less] > _ONE_SIDED:
+        yield _Finding(
+            "gene choice",
+            False,
+            f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but "
+            f"{hits[less]:.0%} of the {less}'s: were they chosen on the {more} alone? Choose them "
+            "on the cells of both",
+        )
+
+
+def _leading(rows: Any, n: int) -> NDArray[np.intp]:
+    """The n columns of largest variance, in descending order."""
+    variances = mean_variance_axis(rows, axis=0)[1] if sp.issparse(rows) else rows.var(axis=0)
+    return np.argsort(-np.asarray(variances), kind="stable")[:n]
+
+
+def _composition(
+    types: pd.Series[Any], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
+) -> _Finding:
+    front, back = (types[cells].value_counts() for cells in (inside, behind))
+    back = back.reindex(front.index, fill_value=0)
+    common = front >= _COMMON * front.sum()
+    share = (back / max(back.sum(), 1)) / (front / front.sum())
+    missing = front.index[common & (back == 0)]
+    rare = front.index[common & (back > 0) & ((share < _RARE) | (back < _FEW_CELLS))]
+    if not len(missing) and not len(rare):
+        return _Finding(
+            "composition", True, f"the background has all {int(common.sum())} cell types"
+        )
+    said = [
+        f"{word} in the background: {_io.listed(list(names))}"
+        for word, names in (("missing", missing), ("rare", rare))
+        if len(names)
+    ]
+    return _Finding(
+        "composition",
+        False,
+        f"cell types {', '.join(said)}. What tells them from other types will look like the "
+        "effect, and stronger. Leave them out of the foreground, or find another "
+        "background",
+    )
+
+
+def _confounding(
+    name: str, labels: pd.Series[Any], front: NDArray[np.bool_], back: NDArray[np.bool_]
+) -> _Finding:
+    """Whether the levels have cells on both sides."""
+    sides = [set(labels[cells].dropna()) for cells in (front, back)]
+    both = sides[0] & sides[1]
+    missing = int(labels[front | back].isna().sum())
+    if sides[0] and sides[1] and not both:
+        return _Finding(
+            name,
+            False,
+            f"no {name} has cells in both sets: what differs between {name}s is in the contrast "
+            f"as well, and cannot be told from the effect. Compare with the {name}s' controls "
+            "against each other",
+        )
+    alone = sorted((sides[0] | sides[1]) - both)
+    if alone or missing:
+        of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
+        said = [f"{_io.listed(alone)} in one set only"] if alone else []
+        said += [f"{missing} cells without a value"] if missing else []
+        return _Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
+    return _Finding(name, True, f"all {len(both)} have cells in both sets")
+
+
+def _ratios(
+    data: _io.ContrastInput,
+    donors: pd.Series[Any] | None,
+    still: NDArray[np.bool_],
+    n_comps: int,
+    n_splits: int,
+    random_state: int | None,
+) -> pd.DataFrame:
+    """Cross-fitted ratio of the contrast, and of the controls of one donor against another's."""
+    inside, behind = data.selection.foreground, data.selection.background
+
+    matrix = data.matrix
+    if matrix.shape[1] > _RATIO_GENES:
+        matrix = matrix[:, np.sort(_leading(matrix[inside | behind], _RATIO_GENES))]
+
+    def ratio(front: NDArray[np.bool_], back: NDArray[np.bool_], null: bool) -> dict[str, Any]:
+        groups = [] if donors is None else [donors[front], donors[back]]
+        by_donor = bool(groups) and all(g.notna().all() and g.nunique() > 1 for g in groups)
+        named = [g.to_numpy(dtype=str) for g in groups] if by_donor else [None, None]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ContrastWarning)  # said below, against the nulls
+            found = cross_fitted_ratio(
+                matrix[front],
+                background=matrix[back],
+                n_components=n_comps,
+                groups=named[0],
+                background_groups=named[1],
+                n_splits=n_splits,
+                random_state=random_state,
+            )
+        return {
+            "ratio": found.ratio,
+            "baseline": found.baseline,
+            "relative": found.ratio / found.baseline,
+            "null": null,
+            "unit": "donor" if by_donor else "cell",
+        }
+
+    if min(inside.sum(), behind.sum()) < 4:
+        return pd.DataFrame(columns=["ratio", "baseline", "relative", "null", "unit"])
+    rows = {"contrast": ratio(inside, behind, null=False)}
+    if donors is not None:
+        sizes = donors[still].value_counts()
+        large = list(sizes.index[sizes >= 4 * _FEW_CELLS])
+        for a, b in list(permutations(large, 2))[:_MAX_NULLS]:
+            front, back = (still & (donors == name).to_numpy() for name in (a, b))
+            rows[f"{a} / {b}"] = ratio(front, back, null=True)
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _ratio(ratios: pd.DataFrame, donor: str | None) -> _Finding:
+    if not len(ratios):
+        return _Finding("ratio", False, "too few cells for a cross-fitted ratio")
+    contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]
+    exploratory = "" if contrast["unit"] == "donor" else " (by cell: exploratory)"
+    said = (
+        f"cross-fitted ratio {contrast['ratio']:.2f}, {contrast['relative']:.2f} times what "
+        f"directions without contrast give{exploratory}"
+    )
+    if not len(nulls):
+        advice = "give donor=" if donor is None else "controls= of two donors are needed"
+        return _Finding(
+            "ratio",
+            bool(contrast["relative"] >= 1.5),
+            f"{said}; one donor's controls against another's give about 2: {advice} to compare",
+        )
+    worst = float(nulls["relative"].max())
+    return _Finding(
+        "ratio",
+        bool(contrast["relative"] > max(worst, 1.5)),
+        f"{said}; controls of one donor against another's: "
+        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times",
+    )

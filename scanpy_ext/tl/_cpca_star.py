@@ -1,0 +1,128 @@
+"""Contrastive PCA* of the cells of an AnnData."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from contrast_core import CPCAStar
+
+from .. import _io, _keys
+from .._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from contrast_core._progress import Progress
+
+
+@documented
+def cpca_star(
+    adata: AnnData,
+    *,
+    groupby: str | None = None,
+    reference: _io.Levels | None = None,
+    groups: _io.Levels | None = None,
+    include_reference: bool = True,
+    foreground: _io.Mask | None = None,
+    background: _io.Mask | AnnData | None = None,
+    n_comps: int = 2,
+    beta: float | Literal["auto"] = "auto",
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+    random_state: int | None = 0,
+    progress: Progress = False,
+) -> AnnData | None:
+    """Contrastive PCA*: directions with the largest ratio of foreground to background variance.
+
+    cPCA* keeps and sharpens the difference between conditions, also one that varies little: it
+    takes the ratio of the variances where cPCA takes their difference. The directions solve
+    `C_foreground v = lambda B v` with `B = (1 - beta) I + beta C_background` [1]_ (eq. 3, 4). All
+    cells of `adata` are embedded, also those in neither set.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {CELLS}
+    n_comps
+        Number of components.
+    beta
+        Contrast strength: a number from 0 (PCA of the foreground) to 1 (the plain ratio; needs
+        more background cells than genes), or `"auto"`; see `contrast_core.CPCAStar`.
+    {DATA}
+    {OBSM}
+    key_added
+        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_cpca_star`,
+        `PCs_cpca_star` and `cpca_star`.
+    {COPY}
+    random_state
+        Here for the calling style that all functions share. Nothing is random.
+    {PROGRESS}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obsm['X_cpca_star' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding: each cell minus the foreground mean, on the components.
+    `.varm['PCs_cpca_star' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
+        The components (loadings): orthonormal columns with the span of the directions, zero for
+        genes outside `mask_var`.
+    `.uns['cpca_star' | key_added]['beta']` : `float`
+        The contrast strength in use.
+    `.uns['cpca_star' | key_added]['generalized_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
+        Lambda: the ratio along each direction.
+    {KEPT}
+    {MEANS}
+
+    Raises
+    ------
+    {RAISES}
+
+    Notes
+    -----
+    {EXPECTS}
+
+    References
+    ----------
+    .. [1] An online algorithm for contrastive principal component analysis (cPCA*), Sec. 2.2.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
+    >>> adata = anndata.AnnData(np.log1p(counts))
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
+    >>> cx.tl.cpca_star(adata, groupby="condition", reference="ctrl")
+    >>> adata.obsm["X_cpca_star"].shape, adata.varm["PCs_cpca_star"].shape
+    ((60, 2), (8, 2))
+    """
+    keys = _keys.CPCA_STAR.added(key_added)
+    data = _io.read(
+        adata,
+        groupby=groupby,
+        reference=reference,
+        groups=groups,
+        include_reference=include_reference,
+        foreground=foreground,
+        background=background,
+        n_comps=n_comps,
+        layer=layer,
+        mask_var=mask_var,
+        obsm=obsm,
+        copy=copy,
+    )
+    model = CPCAStar(n_comps, beta=beta)
+    inside, behind = data.pair(progress)
+    model.fit(inside, background=behind)
+    result = {
+        "params": data.params | _io.storable(beta=beta, random_state=random_state),
+        "beta": float(model.beta_),
+        "generalized_eigenvalues": model.generalized_eigenvalues_,
+        "foreground_variance": model.foreground_variance_,
+        "background_variance": model.background_variance_,
+    }
+    return _io.write(adata, **data.slots(keys, model, result), copy=copy)

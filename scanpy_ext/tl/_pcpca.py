@@ -1,0 +1,140 @@
+"""Probabilistic contrastive PCA of the cells of an AnnData."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from contrast_core import PCPCA
+
+from .. import _io, _keys
+from .._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from contrast_core._progress import Progress
+
+
+@documented
+def pcpca(
+    adata: AnnData,
+    *,
+    groupby: str | None = None,
+    reference: _io.Levels | None = None,
+    groups: _io.Levels | None = None,
+    include_reference: bool = True,
+    foreground: _io.Mask | None = None,
+    background: _io.Mask | AnnData | None = None,
+    n_comps: int = 2,
+    gamma: float | Literal["auto"] = "auto",
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+    random_state: int | None = 0,
+    progress: Progress = False,
+) -> AnnData | None:
+    """Probabilistic contrastive PCA: a latent variable model of what the background lacks.
+
+    PCPCA keeps and sharpens the difference between conditions, as cPCA does, with a density behind
+    it: `x = W z + mean + noise` with W and the noise variance that make the foreground cells likely
+    and the background cells unlikely [1]_ (eq. 10, Thm 3). All cells of `adata` are embedded, as
+    posterior means of z, also those in neither set.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {CELLS}
+    n_comps
+        Number of latent dimensions, smaller than the number of genes.
+    gamma
+        Contrast strength: a number from 0 (probabilistic PCA of the foreground) to below
+        `gamma_max`, or `"auto"` (0.9 of `gamma_max`); see `contrast_core.PCPCA`.
+    {DATA}
+    {OBSM}
+    key_added
+        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pcpca`, `PCs_pcpca` and
+        `pcpca`.
+    {COPY}
+    random_state
+        Here for the calling style that all functions share. Nothing is random.
+    {PROGRESS}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obsm['X_pcpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding: posterior means of the latent variables.
+    `.varm['PCs_pcpca' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
+        The loadings W: orthogonal columns, zero for genes outside `mask_var`.
+    `.varm['PCs_pcpca_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
+        What gives the scores of any cell: `(x - mean) @ filters`.
+    `.uns['pcpca' | key_added]['gamma']` : `float`
+        The contrast strength in use.
+    `.uns['pcpca' | key_added]['gamma_max']` : `float`
+        The model exists below this strength.
+    `.uns['pcpca' | key_added]['noise_variance']` : `float`
+        Variance of the noise.
+    `.uns['pcpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
+        Foreground variance minus gamma times background variance, per component.
+    {KEPT}
+    {MEANS}
+
+    Raises
+    ------
+    {RAISES}
+
+    Notes
+    -----
+    {EXPECTS}
+
+    References
+    ----------
+    .. [1] Li, Jones, Engelhardt (2020). Probabilistic contrastive principal component analysis.
+       arXiv:2012.07977.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
+    >>> adata = anndata.AnnData(np.log1p(counts))
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
+    >>> cx.tl.pcpca(adata, groupby="condition", reference="ctrl")
+    >>> adata.obsm["X_pcpca"].shape, adata.varm["PCs_pcpca"].shape
+    ((60, 2), (8, 2))
+    """
+    keys = _keys.PCPCA.added(key_added)
+    data = _io.read(
+        adata,
+        groupby=groupby,
+        reference=reference,
+        groups=groups,
+        include_reference=include_reference,
+        foreground=foreground,
+        background=background,
+        n_comps=n_comps,
+        layer=layer,
+        mask_var=mask_var,
+        obsm=obsm,
+        copy=copy,
+    )
+    model = PCPCA(n_comps, gamma=gamma)
+    inside, behind = data.pair(progress)
+    model.fit(inside, background=behind)
+    result = {
+        "params": data.params | _io.storable(gamma=gamma, random_state=random_state),
+        "gamma": float(model.gamma_),
+        "gamma_max": float(model.gamma_max_),
+        "noise_variance": float(model.noise_variance_),
+        "contrastive_eigenvalues": model.contrastive_eigenvalues_,
+        "foreground_variance": model.foreground_variance_,
+        "background_variance": model.background_variance_,
+    }
+    lengths = model.contrastive_eigenvalues_ / (1 - model.gamma_)  # the model's variances
+    slots = data.slots(
+        keys, model, result, loadings=model.loadings_, filters=model.loadings_ / lengths
+    )
+    return _io.write(adata, **slots, copy=copy)

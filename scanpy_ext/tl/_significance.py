@@ -1,0 +1,213 @@
+"""Which components of a contrast are real, and which are stable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability, permutation_test
+
+from .. import _io, _keys
+from .._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from contrast_core._progress import Progress
+
+
+@documented
+def significance(
+    adata: AnnData,
+    *,
+    donor: str | None,
+    groupby: str | None = None,
+    reference: _io.Levels | None = None,
+    groups: _io.Levels | None = None,
+    include_reference: bool = True,
+    foreground: _io.Mask | None = None,
+    background: _io.Mask | AnnData | None = None,
+    n_comps: int = 2,
+    method: Literal["cpca", "cpca_star", "pcpca"] = "cpca",
+    contrast: float | Literal["auto"] = "auto",
+    n_permutations: int = 199,
+    n_resamples: int = 100,
+    layer: str | None = None,
+    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    obsm: str | None = None,
+    key_added: str | None = None,
+    copy: bool = False,
+    random_state: int | None = 0,
+    progress: Progress = False,
+) -> AnnData | None:
+    """Permute donors between the two sets, and resample them: p-values and stability.
+
+    cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not
+    another donor would show it; this asks. A component's p-value compares its eigenvalue with that
+    after donors change sides, its stability says how far it moves when donors are drawn with
+    replacement. Plot both with `scanpy_ext.pl.scree`. The cells themselves are not embedded.
+
+    Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
+    instead: the p-values are then far too small, and called exploratory wherever they are shown.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`, in memory.
+    donor
+        Column of `adata.obs` with the donor (animal, culture, ...). `None`: see above.
+    {CELLS}
+    n_comps
+        Number of components.
+    method
+        The method to ask about.
+    contrast
+        Its `alpha`, `beta` or `gamma`; an automatic one is chosen once and held.
+    n_permutations
+        Number of relabellings. If there are no more than that many, all are used.
+    n_resamples
+        Number of bootstrap samples.
+    {DATA}
+    {OBSM}
+    key_added
+        Name of the result in `.uns`, instead of `significance`.
+    {COPY}
+    random_state
+        Seed of the relabellings and the samples.
+    {PROGRESS}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.uns['significance' | key_added]['components']` : `DataFrame`
+        A row per component: `p_value` (`exploratory_p_value` without donors), the `statistic` (the
+        eigenvalue), `null_median` and `null_95` (of the relabelled statistics), `stability` (mean
+        squared cosine with the resampled component) and `retention` (share that lies in the
+        resampled subspace).
+    `.uns['significance' | key_added]['unit']` : `str`
+        What was permuted and drawn: `donor` or `cell`.
+    `.uns['significance' | key_added]['exploratory']` : `bool`
+        Whether the p-values are by cell.
+    `.uns['significance' | key_added]['smallest_p_value']` : `float`
+        The smallest p-value that so many units and permutations can give.
+    `.uns['significance' | key_added]['n_permutations' | 'n_resamples']` : `int`
+        Number of relabellings and of samples used.
+    `.uns['significance' | key_added]['n_foreground_units' | 'n_background_units']` : `int`
+        Number of donors, or of cells.
+    `.uns['significance' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    Raises
+    ------
+    {RAISES}
+        The matrix must be in memory here.
+
+    Warns
+    -----
+    contrast_core.ContrastWarning
+        If there are so few donors that no p-value can reach 0.05.
+
+    Notes
+    -----
+    A donor with cells in both sets changes sides with both. Where the foreground includes the
+    background's cells (`include_reference=True`) the test is conservative.
+
+    References
+    ----------
+    See `contrast_core.permutation_test` and `contrast_core.bootstrap_stability`.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> values = np.random.default_rng(0).normal(size=(80, 5))
+    >>> adata = anndata.AnnData(values)
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 40
+    >>> adata.obs["donor"] = np.repeat([f"donor {i}" for i in range(8)], 10)
+    >>> cx.tl.significance(
+    ...     adata, donor="donor", groupby="condition", reference="ctrl", n_resamples=10
+    ... )
+    >>> list(adata.uns["significance"]["components"])[0], adata.uns["significance"]["unit"]
+    ('p_value', 'donor')
+    """
+    key = _keys.checked("significance" if key_added is None else key_added)
+    if method not in _METHODS:
+        raise ValueError(f"method={method!r} is unknown; expected one of {list(_METHODS)}.")
+    data = _io.read(
+        adata,
+        groupby=groupby,
+        reference=reference,
+        groups=groups,
+        include_reference=include_reference,
+        foreground=foreground,
+        background=background,
+        n_comps=n_comps,
+        layer=layer,
+        mask_var=mask_var,
+        obsm=obsm,
+        copy=copy,
+    )
+    inside, behind = data.rows("a test of significance")
+    arguments: dict[str, Any] = {"background": behind, "random_state": random_state}
+    if donor is not None:
+        owners = _owners(adata, donor)
+        others = owners if not _io.is_anndata(background) else _owners(background, donor)
+        chosen = data.selection.background if data.other is None else np.ones(len(others), bool)
+        arguments["groups"] = _known(owners[data.selection.foreground], donor)
+        arguments["background_groups"] = _known(others[chosen], donor)
+    model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
+    test = permutation_test(
+        model, inside, n_permutations=n_permutations, progress=progress, **arguments
+    )
+    stability = bootstrap_stability(
+        model, inside, n_resamples=n_resamples, progress=progress, **arguments
+    )
+    p_value = "p_value" if donor is not None else "exploratory_p_value"
+    components = pd.DataFrame(
+        {
+            p_value: test.p_values,
+            "statistic": test.statistics,
+            "null_median": np.median(test.null_statistics, axis=0),
+            "null_95": np.quantile(test.null_statistics, 0.95, axis=0),
+            "stability": stability.component_stability,
+            "retention": stability.component_retention,
+        },
+        index=[f"component {i + 1}" for i in range(n_comps)],
+    )
+    params = data.params | _io.storable(
+        donor=donor, method=method, contrast=contrast, random_state=random_state
+    )
+    result = {
+        "components": components,
+        "unit": "cell" if donor is None else "donor",
+        "exploratory": donor is None,
+        "smallest_p_value": float(test.smallest_p_value),
+        "n_permutations": int(test.n_permutations),
+        "n_resamples": int(n_resamples),
+        "n_foreground_units": int(test.n_groups or data.sizes["n_foreground"]),
+        "n_background_units": int(test.n_background_groups or data.sizes["n_background"]),
+        "params": params,
+    }
+    return _io.write(adata, uns={key: result}, copy=copy)
+
+
+_METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}
+_STRENGTHS = {"cpca": "alpha", "cpca_star": "beta", "pcpca": "gamma"}
+
+
+def _owners(adata: AnnData, donor: str) -> NDArray[Any]:
+    """The donor of every cell, as text; None where it is missing."""
+    return np.asarray(_io.column(adata, donor, "donor"), dtype=object)
+
+
+def _known(owners: NDArray[Any], donor: str) -> NDArray[np.str_]:
+    missing = int(pd.isna(owners).sum())
+    if missing:
+        raise ValueError(
+            f"donor: {missing} foreground or background cells have no value in "
+            f"adata.obs[{donor!r}]. Leave them out of both sets, or name their donor."
+        )
+    return owners.astype(str)
