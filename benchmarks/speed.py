@@ -1,0 +1,241 @@
+"""Dense data in memory: the table of times against peers and against "just PCA".
+
+    python benchmarks/speed.py            # everything, about ten minutes
+    python benchmarks/speed.py path pca   # some of it: path, pca, kernel, pairs
+
+CPU seconds on one BLAS thread, medians, both sides of a ratio by turns in the same process, so that
+a busy machine does not decide. `contrastive` 1.2.0 is installed for the length of the run.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from _peers import peers
+from contrast_path import errors
+from sklearn.decomposition import PCA
+from sklearn.metrics.pairwise import rbf_kernel
+from threadpoolctl import threadpool_limits
+
+from contrast_core import (
+    CPCA,
+    ContrastWarning,
+    KernelCPCA,
+    PairMoments,
+    PCAPlusPlus,
+    SecondMoments,
+    contrast_path,
+)
+from contrast_core.linalg import contrastive_path
+
+N = 5000
+ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 40)])
+
+
+class Row(NamedTuple):
+    """One line of the table: a measured figure, and the bound that it must keep."""
+
+    work: str
+    figure: str
+    bound: str
+    reached: bool
+
+
+def main(chosen: list[str]) -> int:
+    parts = {"path": path_rows, "pca": pca_rows, "kernel": kernel_rows, "pairs": pair_rows}
+    missed = 0
+    print(f"{'work':<58}{'measured':<34}{'bound':<16}")
+    for name in chosen or list(parts):
+        for row in parts[name]():
+            missed += not row.reached
+            verdict = "" if row.reached else "  NOT REACHED"
+            print(f"{row.work:<58}{row.figure:<34}{row.bound:<16}{verdict}", flush=True)
+    print("all bounds reached" if not missed else f"{missed} bounds NOT REACHED")
+    return int(missed > 0)
+
+
+def path_rows() -> Iterator[Row]:
+    """cPCA at the automatic contrast and over the whole path."""
+    with peers() as (contrastive, _):
+        for n_features, wanted in ((500, 8.0), (1000, 15.0), (2000, 6.0)):
+            X, Y = expression_like(n_features)
+            peer = contrastive.CPCA(standardize=False)
+
+            def ours(X: Any = X, Y: Any = Y) -> Any:
+                path = contrast_path(X, background=Y)
+                CPCA().fit(path.foreground, background=path.background)
+                return path
+
+            slow, _ = median(lambda peer=peer, X=X, Y=Y: peer.fit_transform(X, Y), repeats=1)
+            fast, path = median(ours)
+            yield Row(
+                f"automatic cPCA and 41 contrasts, D = {n_features}, contrastive",
+                f"{slow:.2f} s / {fast:.2f} s = {slow / fast:.1f}",
+                f"at least {wanted:g}",
+                slow / fast >= wanted,
+            )
+            x, y = path.foreground.covariance, path.background.covariance
+            some = slice(None, None, 1 if n_features < 1000 else 8)
+            sine, relative = errors(x, y, path.alphas[some], path.components[some])
+            yield Row(
+                f"  largest sine to dense eigh, D = {n_features}",
+                f"{sine:.1e}",
+                "its own",
+                relative <= 1,
+            )
+    covariances, _ = median(lambda: (X.T @ X, Y.T @ Y))
+    solving, _ = median(lambda: contrastive_path(x, y, ALPHAS, 2))
+    yield Row(
+        "41 proved contrasts, D = 2000, in units of two covariances",
+        f"{solving:.2f} s / {covariances:.2f} s = {solving / covariances:.1f}",
+        "at most 8",
+        solving <= 8 * covariances,
+    )
+    for n_features, wanted in ((500, 0.02), (2000, 0.5)):
+        X, Y = expression_like(n_features)
+        fitted = CPCA(alpha=1.0).fit(X, background=Y)
+        again, _ = median(lambda fitted=fitted: fitted.at(17.0), repeats=9)
+        yield Row(
+            f"solving again at another contrast, D = {n_features}",
+            f"{again * 1000:.0f} ms",
+            f"at most {wanted * 1000:g} ms",
+            again <= wanted,
+        )
+
+
+def pca_rows() -> Iterator[Row]:
+    """One contrast as the price of just PCA."""
+    X, Y = expression_like(2000)
+    both = np.vstack([X, Y])
+    pca = PCA(2, svd_solver="covariance_eigh")
+    plain, _ = median(lambda: pca.fit(both), repeats=5)
+    ours, _ = median(lambda: CPCA(alpha=1.0).fit(X, background=Y), repeats=5)
+    yield Row(
+        "CPCA(alpha=1), D = 2000, scikit-learn's PCA of all rows",
+        f"{ours:.2f} s / {plain:.2f} s = {ours / plain:.2f}",
+        "at most 1",
+        ours <= plain,
+    )
+    Z = np.ascontiguousarray(X)
+    limit, _ = median(lambda: Z.T @ Z)
+    moments, _ = median(lambda: SecondMoments.from_data(X))
+    yield Row(
+        "moments of 5000 x 2000, share of the measured syrk rate",
+        f"{limit:.2f} s / {moments:.2f} s = {limit / moments:.0%}",
+        "at least 60%",
+        limit >= 0.6 * moments,
+    )
+
+
+def kernel_rows() -> Iterator[Row]:
+    """A path of kernel contrasts against the paper's non-symmetric eigenproblem."""
+    X, Y = (rows[:1000] for rows in expression_like(50))
+    rows, gamma = np.vstack([X, Y]), 0.01
+
+    def ours() -> None:
+        fitted = KernelCPCA(2, alpha=1.0, kernel="rbf", kernel_gamma=gamma).fit(X, background=Y)
+        contrast_path(fitted.foreground_moments_, background=fitted.background_moments_)
+
+    centring = scipy.linalg.block_diag(*[np.eye(1000) - 1 / 1000] * 2)
+    kernel = centring @ rbf_kernel(rows, gamma=gamma) @ centring
+
+    def paper() -> None:  # one contrast; 41 take 41 times as long
+        weights = np.concatenate([np.full(1000, 1 / 1000), np.full(1000, -1.0 / 1000)])
+        scipy.linalg.eig(weights[:, None] * kernel)
+
+    fast, _ = median(ours, repeats=1)
+    slow, _ = median(paper, repeats=1)
+    yield Row(
+        "kernel path, N = 2000, 41 contrasts, non-symmetric form",
+        f"41 x {slow:.2f} s / {fast:.2f} s = {41 * slow / fast:.0f}",
+        "at least 30",
+        41 * slow >= 30 * fast,
+    )
+
+
+def pair_rows() -> Iterator[Row]:
+    """PCA++ against the plain generalised eigenproblem."""
+    X, positive = paired(4000, 2000)
+    pairs = PairMoments.from_data(X, positive)
+    common = pairs.second_moments(exchangeable=True).covariance
+    cross = pairs.cross_moment_along(np.eye(2000), exchangeable=True)
+    plain, _ = median(lambda: scipy.linalg.eigh(cross, common), repeats=1)
+    ours, _ = median(lambda: PCAPlusPlus(5, truncation=100).fit(pairs))
+    yield Row(
+        "PCA++ from moments, D = 2000, s = 100, eigh(S+, S)",
+        f"{plain:.2f} s / {ours:.2f} s = {plain / ours:.1f}",
+        "at least 6",
+        plain >= 6 * ours,
+    )
+    X, positive = paired(10_000, 10_000)
+    ours, _ = median(lambda: PCAPlusPlus(5, truncation=100).fit(X, positive=positive), repeats=1)
+    covariance = X.T @ X
+    covariance.flat[:: len(covariance) + 1] += 1.0
+    cross = X.T @ positive
+
+    cross += cross.T
+    top = len(covariance) - 1
+    plain, _ = median(
+        lambda: scipy.linalg.eigh(
+            cross,
+            covariance,
+            subset_by_index=[top - 4, top],
+            overwrite_a=True,
+            overwrite_b=True,
+            check_finite=False,
+        ),
+        repeats=1,
+    )
+    yield Row(
+        "PCA++ from rows, n = D = 10,000, k = 5, eigh(S+, S)",
+        f"{ours:.1f} s / {plain:.1f} s = {ours / plain:.2f}",
+        "less than 0.25",
+        ours < 0.25 * plain,
+    )
+
+
+def expression_like(n_features: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rows with a spectrum like that of expression data, and eight directions in X alone."""
+    rng = np.random.default_rng(seed)
+    spectrum = np.maximum(3 / np.sqrt(np.arange(1, n_features + 1)), 0.15)
+    rotation = np.linalg.qr(rng.normal(size=(n_features, n_features)))[0]
+    X = rng.normal(size=(N, n_features)) * spectrum
+    Y = rng.normal(size=(N, n_features)) * spectrum * (1 + 0.2 * np.sin(np.arange(n_features)))
+    extra = np.linalg.qr(rng.normal(size=(n_features, 8)))[0]
+    X += rng.normal(size=(N, 8)) * np.linspace(3, 1, 8) @ extra.T
+    return X @ rotation, Y @ rotation
+
+
+def paired(n_pairs: int, n_features: int, seed: int = 0) -> tuple[Any, Any]:
+    """Two views that share five directions; each has strong background in five others."""
+    rng = np.random.default_rng(seed)
+    signal = rng.normal(size=(n_pairs, 5)) * np.sqrt([50, 25, 20, 15, 10])
+    views = []
+    for _ in range(2):
+        rows = rng.normal(size=(n_pairs, n_features))
+        rows[:, :5] += signal
+        rows[:, 5:10] += rng.normal(size=(n_pairs, 5)) * np.sqrt([500, 400, 300, 200, 100])
+        views.append(rows)
+    return views[0], views[1]
+
+
+def median(call: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
+    """Median CPU seconds, and what the call returned."""
+    taken, result = [], None
+    for _ in range(repeats):
+        start = time.process_time()
+        result = call()
+        taken.append(time.process_time() - start)
+    return float(np.median(taken)), result
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", ContrastWarning)
+    with threadpool_limits(1):
+        sys.exit(main(sys.argv[1:]))
