@@ -146,3 +146,45 @@ def test_a_failing_plot_closes_its_figure(done, tmp_path):
         cx.pl.path(done, color="condition", palette="nope")
     with pytest.raises(FileNotFoundError):
         cx.pl.loadings(done, save=tmp_path / "no" / "such" / "folder.png")
+
+
+def test_what_does_not_vary_is_not_stretched(done):
+    rng = np.random.default_rng(0)
+    flat = done.obsm["X_cpca_path_2"]
+    flat[:, 1] = 3 + 1e-6 * rng.normal(size=len(flat))
+    axes = cx.pl.path(done, color="condition", show=False)
+    low, high = axes[2].get_ylim()
+    spans = [np.ptp(done.obsm[f"X_cpca_path_{i}"]) for i in range(3)]
+    assert high - low > 1e-4 * max(spans)
+    assert low < 3 < high
+    close(axes)
+
+
+def test_contrast_curve_marks_the_representatives(done):
+    result = done.uns["cpca_path"]
+    for component in (None, 2):
+        [ax] = cx.pl.contrast_curve(done, component=component, show=False)
+        curve = ax.lines[0].get_xydata()
+        columns = slice(None) if component is None else slice(1, 2)
+        expected = result["foreground_variance"][:, columns].sum(axis=1)
+        np.testing.assert_allclose(curve[:, 1], expected)
+        assert len(ax.texts) == len(result["representatives"])
+        close([ax])
+    with pytest.raises(ValueError, match="component=3: expected a number from 1 to 2"):
+        cx.pl.contrast_curve(done, component=3)
+    with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.tl\.cpca_path"):
+        cx.pl.contrast_curve(done, key="x")
+
+
+def test_scree_shows_p_values_by_donor(done):
+    done.obs["donor"] = [f"d{i // 25}" for i in range(200)]
+    design = {"foreground": "is_stim", "background": "is_ctrl"}
+    cx.tl.significance(done, donor="donor", **design, n_resamples=3)
+    left, right = cx.pl.scree(done, show=False)
+    table = done.uns["significance"]["components"]
+    assert [note.get_text() for note in left.texts] == [f"p = {p:.2g}" for p in table["p_value"]]
+    assert "exploratory" not in left.get_title()
+    assert len(right.patches) == 4
+    close([left])
+    with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.tl\.significance"):
+        cx.pl.scree(done, key="x")

@@ -1,0 +1,161 @@
+"""What `pp.contrast_check` finds in designs whose faults are known."""
+
+from __future__ import annotations
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+from anndata import AnnData
+from matplotlib import pyplot as plt
+
+import scanpy_ext as cx
+from contrast_core import ContrastWarning
+
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+
+
+@pytest.fixture
+def design():
+    """400 cells of two donors, two types, two conditions; gene 0 answers, gene 1 tells types."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(400, 8)) + 3
+    stim, donor_b, monocyte = ((np.arange(400) // k) % 2 == 1 for k in (1, 2, 4))
+    values[stim, 0] += 6
+    values[monocyte, 1] += 6
+    adata = AnnData(np.maximum(values, 0).astype("float32"))
+    adata.obs["condition"] = np.where(stim, "stim", "ctrl")
+    adata.obs["donor"] = np.where(donor_b, "b", "a")
+    adata.obs["type"] = pd.Categorical(
+        np.where(monocyte, "mono", "T"), categories=["T", "mono", "no"]
+    )
+    adata.obs["plate"] = adata.obs["condition"] + " plate"
+    return adata
+
+
+def check(adata, **arguments):
+    cx.pp.contrast_check(adata, **{**REFERENCE, "donor": "donor", "cell_type": "type"} | arguments)
+    return adata.uns["contrast_check"]
+
+
+def test_a_sound_design_passes(design):
+    result = check(design)
+    assert result["sound"]
+    assert list(result["checks"].index) == ["values", "genes", "composition", "donor", "ratio"]
+    assert result["checks"]["sound"].all()
+    counts = result["counts"]
+    assert list(counts.columns) == ["donor", "cell_type", "foreground", "background"]
+    assert (counts["foreground"].sum(), counts["background"].sum()) == (400, 200)
+    ratios = result["ratios"]
+    assert list(ratios.index) == ["contrast", "a / b", "b / a"]
+    assert list(ratios["null"]) == [False, True, True]
+    assert list(ratios["unit"]) == ["donor", "cell", "cell"]
+    assert ratios["relative"].iloc[0] > 2 * ratios["relative"].iloc[1:].max()
+
+
+@pytest.mark.parametrize(
+    ("keep", "message"), [(0, "missing in the background: 'mono'"), (5, "rare .*: 'mono'")]
+)
+def test_a_cell_type_that_the_background_lacks(design, keep, message):
+    lacking = ((design.obs["condition"] == "ctrl") & (design.obs["type"] == "mono")).to_numpy()
+    lacking[np.flatnonzero(lacking)[:keep]] = False
+    design = design[~lacking].copy()
+    with pytest.warns(ContrastWarning, match=f"not be sound.*composition: .*{message}"):
+        result = check(design, include_reference=False)
+    assert not result["sound"]
+
+
+def test_a_condition_that_coincides_with_donors_or_plates(design):
+    with pytest.warns(ContrastWarning, match="batch: no batch has cells in both sets"):
+        check(design, batch="plate")
+    design = design[(design.obs["donor"] == "a") == (design.obs["condition"] == "ctrl")].copy()
+    with pytest.warns(ContrastWarning, match="donor: no donor has cells in both sets"):
+        result = check(design)
+    assert not result["checks"].loc["donor", "sound"]
+
+
+@pytest.mark.filterwarnings("ignore:.*ratio")  # three donors are few to split
+def test_donors_on_one_side_only_are_told(design):
+    design.obs.loc[(design.obs["donor"] == "b") & (np.arange(400) < 40), "donor"] = "c"
+    lone = (design.obs["donor"] == "c") & (design.obs["condition"] == "stim")
+    design = design[~lone.to_numpy()].copy()
+    message = check(design)["checks"].loc["donor", "message"]
+    assert message == "2 in both sets; 'c' in one set only"
+
+
+def test_counts_and_values_that_are_no_logarithms(design):
+    logs = design.X
+    design.X = np.rint(logs * 3)
+    with pytest.warns(ContrastWarning, match="values: these look like raw counts"):
+        check(design)
+    design.X = np.expm1(logs)
+    with pytest.warns(ContrastWarning, match="which no logarithm of counts does"):
+        check(design)
+
+
+def test_genes_that_vary_most_must_be_in_use(design):
+    with pytest.warns(ContrastWarning, match="genes: 2 of the 2 genes of largest variance"):
+        check(design, mask_var=np.arange(8) > 5)
+
+
+def test_genes_chosen_on_one_side_of_real_cells(kang):
+    """As scanpy's choice, and as a choice on the stimulated cells alone."""
+    kang.obs["stim"] = (kang.obs["condition"] == "stim").to_numpy()
+    dense = kang.X.toarray()
+
+    def largest(cells):
+        variance = dense[cells].var(axis=0)
+        return variance >= np.sort(variance)[-200]
+
+    arguments = {"cell_type": "cell_type", "include_reference": False, "n_splits": 2}
+    assert check(kang, **arguments, mask_var=largest(slice(None)))["sound"]
+    with pytest.warns(ContrastWarning, match="gene choice: 100% of the foreground's"):
+        check(kang, **arguments, mask_var=largest(kang.obs["stim"]))
+    with pytest.warns(ContrastWarning, match="gene choice: 100% of the background's"):
+        check(kang, **arguments, mask_var=largest(~kang.obs["stim"]))
+    corrected = sc.pp.highly_variable_genes(kang, n_top_genes=200, inplace=False)
+    with pytest.warns(ContrastWarning, match=r"genes of largest variance.*'ISG15'"):
+        check(kang, **arguments, mask_var=corrected["highly_variable"].to_numpy())
+
+
+def test_one_donor_against_another_is_not_one(kang):
+    """Control cells of one donor against those of another, 1.4 to 2.3; the contrast far above."""
+    kang.obs["control"] = (kang.obs["condition"] == "ctrl").to_numpy()
+    design = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
+    with pytest.warns(ContrastWarning, match="no donor has cells in both sets"):
+        cx.pp.contrast_check(kang, **design, donor="donor", controls="control", n_splits=3)
+    ratios = kang.uns["contrast_check"]["ratios"]
+    nulls = ratios["relative"].iloc[1:]
+    assert list(nulls.index) == ["101 / 107", "107 / 101"]
+    assert nulls.between(1.3, 2.4).all()
+    assert ratios["relative"].iloc[0] > 5 * nulls.max()
+    assert set(ratios["unit"]) == {"cell"}
+    assert "exploratory" in kang.uns["contrast_check"]["checks"].loc["ratio", "message"]
+
+
+def test_nothing_to_find_is_told(design):
+    design.X[:, 0] = design.X[:, 2]
+    with pytest.warns(ContrastWarning, match="ratio: cross-fitted ratio"):
+        check(design)
+
+
+def test_results_survive_files_and_are_plotted(design, tmp_path, untouched):
+    with untouched(design):
+        copied = cx.pp.contrast_check(design, **REFERENCE, copy=True)
+    assert list(copied.uns["contrast_check"]["counts"].columns) == ["foreground", "background"]
+    cx.pp.contrast_check(design, **REFERENCE, donor="donor", cell_type="type", key_added="mine")
+    design.write_h5ad(tmp_path / "cells.h5ad")
+    design.write_zarr(tmp_path / "cells.zarr")
+    for again in (
+        anndata.read_h5ad(tmp_path / "cells.h5ad"),
+        anndata.read_zarr(tmp_path / "cells.zarr"),
+    ):
+        for name in ("checks", "counts", "ratios"):
+            assert again.uns["mine"][name].shape == design.uns["mine"][name].shape
+        cells, ratio = cx.pl.contrast_check(again, key="mine", show=False)
+        assert [label.get_text() for label in cells.get_yticklabels()][:2] == ["a, T", "a, mono"]
+        assert len(ratio.patches) == 3
+        plt.close(cells.figure)
+    with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.pp\.contrast_check"):
+        cx.pl.contrast_check(design, key="x")
