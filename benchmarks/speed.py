@@ -27,7 +27,6 @@ from contrast_core import (
     CPCA,
     ContrastWarning,
     KernelCPCA,
-    PairMoments,
     PCAPlusPlus,
     SecondMoments,
     contrast_path,
@@ -162,13 +161,20 @@ def kernel_rows() -> Iterator[Row]:
 def pair_rows() -> Iterator[Row]:
     """PCA++ against the plain generalised eigenproblem."""
     X, positive = paired(4000, 2000)
-    pairs = PairMoments.from_data(X, positive)
-    common = pairs.second_moments(exchangeable=True).covariance
-    cross = pairs.cross_moment_along(np.eye(2000), exchangeable=True)
-    plain, _ = median(lambda: scipy.linalg.eigh(cross, common), repeats=1)
-    ours, _ = median(lambda: PCAPlusPlus(5, truncation=100).fit(pairs))
+
+    def published() -> None:
+        """The truncated inverse of S times S+, and its eigenvectors."""
+        n = len(X)
+        values, vectors = np.linalg.eigh(X.T @ X / n)
+        kept = vectors[:, -100:]
+        inverse = (kept / values[-100:]) @ kept.T
+        np.linalg.eig(inverse @ ((X.T @ positive + positive.T @ X) / (2 * n)))
+
+    literal = PCAPlusPlus(5, truncation=100, exchangeable=False)
+    plain, _ = median(published)
+    ours, _ = median(lambda: literal.fit(X, positive=positive))
     yield Row(
-        "PCA++ from moments, D = 2000, s = 100, eigh(S+, S)",
+        "PCA++ from rows, D = 2000, s = 100, inverse(S) S+ by eig",
         f"{plain:.2f} s / {ours:.2f} s = {plain / ours:.1f}",
         "at least 6",
         plain >= 6 * ours,

@@ -72,41 +72,45 @@ def neighbouring_pairs(
     block = start.shape[1]
     middle = float(alphas[len(alphas) // 2])
     solve = _preconditioner(foreground, background, middle, k, start)
-    largest_basis = max(120, 4 * len(alphas) * block)
+    largest_basis = min(max(120, 4 * len(alphas) * block), len(foreground))
     basis, x, y = start, foreground @ start, background @ start
+    pairs: dict[int, RitzPairs] = {}
+    blocks: dict[int, FloatArray] = {}  # Ritz vectors, the k wanted and the extra ones
+    unsolved = list(range(len(alphas)))
     worst: list[float] = []
     n_factors = 1
     while True:
         x_small, y_small = basis.T @ x, basis.T @ y
-        pairs, rotations, residuals, errors, unsolved = [], [], [], [0.0], []
-        for alpha in alphas.tolist():
+        residuals, errors, still_unsolved = [], [0.0], []
+        for i in unsolved:
+            alpha = float(alphas[i])
             values, vectors = np.linalg.eigh(x_small - alpha * y_small)
             values, vectors = values[::-1], vectors[:, ::-1][:, :block]
-            wanted = vectors[:, :k]
-            ritz = basis @ wanted
-            residual = x @ wanted - alpha * (y @ wanted) - ritz * values[:k]
+            blocks[i] = basis @ vectors
+            ritz = blocks[i][:, :k]
+            residual = x @ vectors[:, :k] - alpha * (y @ vectors[:, :k]) - ritz * values[:k]
             norms = np.linalg.norm(residual, axis=0)
-            found = RitzPairs(values[: k + 1].copy(), ritz, float(np.linalg.norm(norms)))
-            pairs.append(found)
-            rotations.append(vectors)
-            limit = tolerance(alpha, found.gap) * found.gap
-            if found.residual > limit:
+            pairs[i] = RitzPairs(values[: k + 1].copy(), ritz, float(np.linalg.norm(norms)))
+            gap = pairs[i].gap
+            limit = tolerance(alpha, gap) * gap
+            if pairs[i].residual > limit:
                 open_columns = norms > 0.02 * limit
                 residuals.append(residual[:, open_columns] / norms[open_columns])
-                errors.append(found.residual / max(found.gap, np.finfo(np.float64).tiny))
-                unsolved.append((alpha, vectors))
+                errors.append(pairs[i].residual / max(gap, np.finfo(np.float64).tiny))
+                still_unsolved.append(i)
+        unsolved = still_unsolved
         worst.append(max(errors))
         stalled = len(worst) > _PATIENCE and worst[-1] > _PROGRESS * worst[-1 - _PATIENCE]
         if not unsolved or (stalled and n_factors == _MAX_FACTORS):
-            return pairs, basis @ rotations[-1]
+            return [pairs[i] for i in range(len(alphas))], blocks[len(alphas) - 1]
         if stalled:
-            alpha, vectors = unsolved[len(unsolved) // 2]
-            solve = _preconditioner(foreground, background, alpha, k, basis @ vectors)
+            i = unsolved[len(unsolved) // 2]
+            solve = _preconditioner(foreground, background, float(alphas[i]), k, blocks[i])
             n_factors += 1
             worst.clear()
         new = solve(np.hstack(residuals))
-        if basis.shape[1] + new.shape[1] > min(largest_basis, len(foreground)):
-            basis = _independent(np.hstack([basis @ rotation for rotation in rotations]), 1e-6)
+        if basis.shape[1] + new.shape[1] > largest_basis:
+            basis = _independent(np.hstack([blocks[i] for i in unsolved]), 1e-6)
             x, y = foreground @ basis, background @ basis
         new = new / np.linalg.norm(new, axis=0)
         new -= basis @ (basis.T @ new)
