@@ -29,7 +29,8 @@ class SymmetricOperator(LinearOperator, abc.ABC):
     random_state : int or None
         Seed of an iteration's start.
     max_products : int
-        Columns that an iteration may multiply before it gives up.
+        Columns that an iteration may multiply before it gives up; at a third of them it does so
+        unless it has begun to converge.
     """
 
     def __init__(self, size: int, *, random_state: int | None, max_products: int) -> None:
@@ -95,7 +96,7 @@ def lanczos_eigenpairs(
         full = used + block.shape[1] > basis.shape[1] - width
         spent = n_products >= foreground.max_products
         # Solving the projected problem at every block would cost more than the products.
-        if not (whole or full or spent or used - n_checked >= 4 * width):
+        if not (whole or full or spent or used - n_checked >= max(4 * width, used // 8)):
             continue
         n_checked = used
         values, vectors = scipy.linalg.eigh(projected[:used, :used], check_finite=False)
@@ -108,7 +109,8 @@ def lanczos_eigenpairs(
         settled = residuals[-1] <= 0.1 * gap and gap > 50 * _EPS * norm
         if whole or (exact and settled):
             return values[:k].copy(), held @ vectors[:, :k]
-        if spent:
+        lost = 3 * n_products >= foreground.max_products and wanted > gap
+        if spent or lost:
             raise NotConvergedError(
                 f"the iteration for alpha={alpha:.6g} used {n_products} products without reaching "
                 f"the accuracy (residual over gap {wanted / max(gap, _EPS * norm or 1.0):.1e}): "

@@ -201,16 +201,18 @@ def row_space_moments(
             part -= mean[columns]
             variance[columns] = np.einsum("ij,ij->j", part, part) / len(part)
         gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=True)
-    factor, order, rank, _ = dpstrf(gram, overwrite_a=True)  # a warning flag where rank < n_rows
-    pivots = order[:rank].astype(np.intp) - 1
-    coordinates = np.empty((n_rows, rank))
-    coordinates[order - 1] = np.triu(factor[:rank]).T
+    del block, part
+    # The flag that is not taken says that the rank is below the number of rows: it always is.
+    gram, order, rank, _ = dpstrf(gram, overwrite_a=True)
+    factor = np.triu(gram)
+    del gram
     n_spare = _n_spare(n_components, n_features - rank)
-    space = RowSpace(rows, means, pivots, np.triu(factor[:rank, :rank]), n_spare)
+    coordinates = np.zeros((n_rows, rank + n_spare))
+    coordinates[order - 1, :rank] = factor[:rank].T
+    pivots = order[:rank].astype(np.intp) - 1
+    space = RowSpace(rows, means, pivots, factor[:rank, :rank], n_spare)
     x, y = (
-        RowSpaceMoments(
-            len(part), mean, variance, _padded(part.T @ part / len(part), n_spare), space, names
-        )
+        RowSpaceMoments(len(part), mean, variance, part.T @ part / len(part), space, names)
         for part, mean, variance, names in zip(
             (coordinates[:n_x], coordinates[n_x:]), means, variances, feature_names, strict=True
         )
@@ -231,7 +233,7 @@ def with_room_for(
     if missing <= 0:
         return x, y
     space = replace(x.space, n_spare=x.space.n_spare + missing)
-    x, y = (replace(m, covariance=_padded(m.covariance, missing), space=space) for m in (x, y))
+    x, y = (replace(m, covariance=np.pad(m.covariance, (0, missing)), space=space) for m in (x, y))
     return x, y
 
 
@@ -253,10 +255,6 @@ def _n_spare(n_components: object, available: int) -> int:
     # Anything but a number is refused later, where the features are known.
     wanted = int(n_components) if isinstance(n_components, Integral) else 1
     return max(min(wanted, available), 0)
-
-
-def _padded(covariance: FloatArray, n_spare: int) -> FloatArray:
-    return np.pad(covariance, (0, n_spare))
 
 
 def _by_column(rows: Any) -> Any:
