@@ -148,8 +148,8 @@ def kernel_rows() -> Iterator[Row]:
         weights = np.concatenate([np.full(1000, 1 / 1000), np.full(1000, -1.0 / 1000)])
         scipy.linalg.eig(weights[:, None] * kernel)
 
-    fast, _ = median(ours, repeats=1)
-    slow, _ = median(paper, repeats=1)
+    fast, _ = median(ours)
+    slow, _ = median(paper)
     yield Row(
         "kernel path, N = 2000, 41 contrasts, non-symmetric form",
         f"41 x {slow:.2f} s / {fast:.2f} s = {41 * slow / fast:.0f}",

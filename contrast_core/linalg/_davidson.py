@@ -16,6 +16,7 @@ import scipy.linalg
 from scipy.linalg.lapack import spotrf, spotrs
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._lapack import largest_eigenpairs
 
 _PATIENCE = 5  # iterations between which the worst error must fall by _PROGRESS
 _PROGRESS = 0.1
@@ -84,8 +85,9 @@ def neighbouring_pairs(
         residuals, errors, still_unsolved = [], [0.0], []
         for i in unsolved:
             alpha = float(alphas[i])
-            values, vectors = np.linalg.eigh(x_small - alpha * y_small)
-            values, vectors = values[::-1], vectors[:, ::-1][:, :block]
+            small = np.asfortranarray(x_small - alpha * y_small)
+            values, vectors = largest_eigenpairs(small, block)
+            values, vectors = values[::-1], vectors[:, ::-1]
             blocks[i] = basis @ vectors
             ritz = blocks[i][:, :k]
             residual = x @ vectors[:, :k] - alpha * (y @ vectors[:, :k]) - ritz * values[:k]

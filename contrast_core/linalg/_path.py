@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf
 
 from contrast_core._validation import FloatArray
@@ -183,9 +184,9 @@ class _ProvedPath:
         matrix -= self.foreground
         matrix.flat[:: len(matrix) + 1] += shift
         raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
-        matrix += raised @ raised.T
+        lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
         self.n_factorisations += 1
-        _, failed = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+        _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
             # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
             rounding = len(matrix) * _EPS * (self._norm(alpha) + abs(float(shift)))

@@ -144,14 +144,15 @@ def contrast_path(
     c_x, c_y = foreground.covariance, contrast_with.covariance
     solution = contrastive_path(c_x, c_y, grid, k)
     components = solution.components
+    stacked, shape = components.reshape(-1, components.shape[2]), components.shape[:2]
     affinity = subspace_affinity(components)
     labels, medoids = representatives(affinity, n_representatives, random_state)
     return ContrastPath(
         alphas=grid,
         components=foreground.lift(components),
         eigenvalues=solution.values,
-        foreground_variances=np.stack([variances_along(v, c_x) for v in components]),
-        background_variances=np.stack([variances_along(v, c_y) for v in components]),
+        foreground_variances=variances_along(stacked, c_x).reshape(shape),
+        background_variances=variances_along(stacked, c_y).reshape(shape),
         affinity=affinity,
         labels=labels,
         representatives=medoids,
