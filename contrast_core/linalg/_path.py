@@ -124,7 +124,9 @@ def starting_block(
     """
     contrast = foreground - alpha * background
     contrast /= np.abs(contrast).max() or 1.0
-    _, vectors = largest_eigenpairs(contrast.astype(np.float32, order="F"), k + _EXTRA)
+    _, vectors = largest_eigenpairs(
+        contrast.astype(np.float32, order="F"), min(k + _EXTRA, len(contrast))
+    )
     return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
 

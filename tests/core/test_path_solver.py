@@ -137,13 +137,15 @@ def test_the_choice_of_solver() -> None:
     assert few.solvers == ("eigh",)  # no room for a search space
 
 
+@pytest.mark.parametrize("iterate", [True, False])
 @pytest.mark.parametrize("kind", ["noise", "power-law", "rank-deficient"])
-def test_the_automatic_contrast_is_the_same_with_the_iteration(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+def test_the_automatic_contrast_is_the_same_after_cheap_steps(
+    kind: str, iterate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, y = (SecondMoments(300, np.zeros(100), covariance) for covariance in covariances(100, kind))
     exact = trace_ratio_alpha(x, y, 2)
-    monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: True)
+    monkeypatch.setattr(_automatic, "_MANY_FEATURES", 50)
+    monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: iterate)
     assert trace_ratio_alpha(x, y, 2) == pytest.approx(exact, rel=1e-12)
 
 
