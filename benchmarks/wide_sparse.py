@@ -1,6 +1,6 @@
 """Sparse wide data: 3000 rows (1500 + 1500) x 25,000 at 7%, one contrast.
 
-    python benchmarks/sparse.py
+    python benchmarks/wide_sparse.py
 
 With a spectral gap (groups of cells that share programmes of genes) and without one (independent
 entries). Each run in a process of its own: CPU seconds on one BLAS thread, so that a busy machine
