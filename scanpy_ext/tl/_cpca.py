@@ -59,8 +59,8 @@ def cpca(
         `cpca`.
     {COPY}
     random_state
-        Here for the calling style that all functions share. Nothing is random at one alpha: the
-        result is the same for every seed.
+        Seed of the start of the iteration that is used on wide sparse data (many more genes than
+        cells); the result does not depend on it beyond rounding.
     {PROGRESS}
 
     Returns
@@ -121,7 +121,7 @@ def cpca(
         obsm=obsm,
         copy=copy,
     )
-    model = CPCA(n_comps, alpha=alpha)
+    model = CPCA(n_comps, alpha=alpha, random_state=random_state)
     inside, behind = data.pair(progress)
     model.fit(inside, background=behind)
     result = {
