@@ -15,6 +15,7 @@ from contrast_core.linalg._generalized import (
     regularised_path,
 )
 from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
+from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import (
     PathSolution,
     PathSolver,
@@ -41,6 +42,7 @@ __all__ = [
     "leading_eigenpairs",
     "neighbouring_pairs",
     "null_space_eigenpairs",
+    "orthonormal_rows",
     "principal_angles",
     "regularised_path",
     "starting_block",

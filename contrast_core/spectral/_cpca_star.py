@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Self
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,7 +14,7 @@ from contrast_core.contrast import background_ridge
 from contrast_core.linalg import (
     GeneralizedEigenpairs,
     RidgeWeights,
-    fix_signs,
+    orthonormal_rows,
     regularised_path,
     variances_along,
 )
@@ -214,10 +213,3 @@ class CPCAStar(LinearContrast):
             foreground_moments_=foreground,
             background_moments_=background,
         )
-
-
-def orthonormal_rows(directions: FloatArray) -> FloatArray:
-    """Orthonormal rows, the first j of which span the first j directions (QR)."""
-    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-    unit = directions / np.maximum(lengths, np.finfo(np.float64).tiny)
-    return fix_signs(np.linalg.qr(unit.T)[0].T)

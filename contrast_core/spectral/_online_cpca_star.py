@@ -22,7 +22,6 @@ from contrast_core._validation import (
     iter_chunks,
 )
 from contrast_core.linalg import fix_signs
-from contrast_core.spectral._cpca_star import orthonormal_rows
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block

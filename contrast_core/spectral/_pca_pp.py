@@ -19,7 +19,7 @@ from contrast_core.contrast import (
     signal_is_detectable,
     truncated_eigenpairs,
 )
-from contrast_core.linalg import fix_signs, leading_eigenpairs
+from contrast_core.linalg import fix_signs, leading_eigenpairs, orthonormal_rows
 from contrast_core.moments import PairMoments
 from contrast_core.spectral._positive_pairs import (
     PositivePairEmbedding,
@@ -201,7 +201,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         return self._set_fitted(
             moments.feature_names,
             mean_=moments.mean,
-            components_=_orthonormal(directions),
+            components_=orthonormal_rows(directions),
             generalized_eigenvalues_=eigenvalues,
             directions_=directions,
             patterns_=directions @ root.T @ root,
@@ -267,12 +267,6 @@ class PCAPlusPlus(PositivePairEmbedding):
             If the number of columns is not the number of components.
         """
         return super().inverse_transform(X)
-
-
-def _orthonormal(directions: FloatArray) -> FloatArray:
-    """Orthonormal rows, the first j of which span the first j directions."""
-    unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-    return fix_signs(np.ascontiguousarray(np.linalg.qr(unit.T).Q.T))
 
 
 def _warn_of_weak_results(
