@@ -21,7 +21,7 @@ from contrast_core._validation import (
     feature_names_of,
     iter_chunks,
 )
-from contrast_core.linalg import fix_signs
+from contrast_core.linalg import fix_signs, orthonormal_rows
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
