@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -93,8 +94,8 @@ TypeError
 
 def documented(function: F) -> F:
     """Fill the texts above into a docstring, where it says `{CELLS}` and so on."""
-    doc = function.__doc__
-    if doc is not None:  # it is None under python -OO
+    if function.__doc__ is not None:  # it is None under python -OO
+        doc = inspect.cleandoc(function.__doc__)  # as Python 3.13 and newer compile it already
         texts = {
             "CELLS": CELLS,
             "PAIRING": PAIRING,
@@ -108,7 +109,7 @@ def documented(function: F) -> F:
             "RAISES": RAISES,
         }
         for name, text in texts.items():
-            doc = doc.replace(f"{{{name}}}", text.replace("\n", "\n    "))
+            doc = doc.replace(f"{{{name}}}", text)
         doc = doc.replace("<NAME>", function.__name__)
         function.__doc__ = doc
     return function

@@ -58,7 +58,9 @@ def test_a_sound_design_passes(design):
     ("keep", "message"), [(0, "missing in the background: 'mono'"), (5, "rare .*: 'mono'")]
 )
 def test_a_cell_type_that_the_background_lacks(design, keep, message):
-    lacking = ((design.obs["condition"] == "ctrl") & (design.obs["type"] == "mono")).to_numpy()
+    lacking = ((design.obs["condition"] == "ctrl") & (design.obs["type"] == "mono")).to_numpy(
+        copy=True
+    )
     lacking[np.flatnonzero(lacking)[:keep]] = False
     design = design[~lacking].copy()
     with pytest.warns(ContrastWarning, match=f"not be sound.*composition: .*{message}"):

@@ -28,5 +28,7 @@ def test_what_happens_to_the_effect_is_said(function):
 
 @pytest.mark.parametrize("function", ALL, ids=lambda function: function.__name__)
 def test_every_parameter_is_described(function):
-    for name in inspect.signature(function).parameters:
-        assert re.search(rf"^ +[\w, *]*\b{name}\b[\w, ]*$", function.__doc__, re.MULTILINE), name
+    described = inspect.getdoc(function).split("Parameters\n----------\n")[1]
+    headings = re.findall(r"^[\w*]+(?:, [\w*]+)*$", described, re.MULTILINE)
+    names = {name.strip("*") for heading in headings for name in heading.split(", ")}
+    assert set(inspect.signature(function).parameters) <= names

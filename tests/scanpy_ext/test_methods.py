@@ -259,7 +259,7 @@ def test_significance_by_donor(donors, method):
     assert result["smallest_p_value"] == pytest.approx(1 / 70)
     assert (
         (table[["stability", "retention"]] >= 0) & (table[["stability", "retention"]] <= 1 + 1e-9)
-    ).all(None)
+    ).all(axis=None)
 
 
 def test_without_donors_p_values_are_called_exploratory(donors, tmp_path):
