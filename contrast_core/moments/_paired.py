@@ -24,7 +24,7 @@ SOLVERS = ("auto", "eigh", "gram", "lanczos")
 _NARROW = 1500  # features up to which the covariance itself is cheap, however few the rows
 _SMALL = 5000  # covariance or Gram matrix that one decomposition is worth
 _LARGE = 10_000  # that a whole path, or the lack of convergence otherwise, is worth
-_PRODUCTS_BEFORE_GRAM = 180  # what is wasted on data without a gap stays small beside the Gram matrix
+_PRODUCTS_BEFORE_GRAM = 180  # data without a gap then waste little beside the Gram matrix
 
 
 def is_moments(data: object) -> bool:
