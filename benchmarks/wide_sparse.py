@@ -29,15 +29,18 @@ N, D, DENSITY = 3000, 25_000, 0.07
 
 
 def make_data(kind: str) -> tuple[Any, Any]:
-    """Foreground and background, log counts; three programmes, one in the foreground alone."""
+    """Foreground and background, log counts; two programmes of genes in both, two in one alone.
+
+    The two stand out at every contrast: a gap after the components that are asked for.
+    """
     rng = np.random.default_rng(0)
     rows = sp.random(N, D, density=DENSITY, format="csr", rng=rng)
     rows.data = np.log1p(rng.gamma(2.0, 1.0, len(rows.data)))
     if kind == "gap":
-        activity = rng.normal(size=(N, 3))
-        activity[N // 2 :, 2] = 0
-        programme = np.zeros((D, 3))
-        programme[:2000] = rng.normal(size=(2000, 3))
+        activity = rng.normal(size=(N, 4))
+        activity[N // 2 :, 2:] = 0
+        programme = np.zeros((D, 4))
+        programme[:2000] = rng.normal(size=(2000, 4)) * [0.7, 0.7, 1.3, 1.3]
         for start in range(0, N, 500):
             part = rows[start : start + 500].tocoo()
             strength = (activity[start + part.row] * programme[part.col]).sum(axis=1)

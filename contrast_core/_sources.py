@@ -69,13 +69,16 @@ class StoredRows:
         """Return the number of blocks."""
         return math.ceil(self.shape[0] / self._step)
 
-    def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield dense, finite blocks in the dataset's own dtype; an error names the rows."""
+    def blocks(self, *, dense: bool = True) -> Iterator[Any]:
+        """Yield finite blocks in the dataset's own dtype; an error names the rows.
+
+        Sparse rows as dense ones or, with ``dense=False``, as CSR.
+        """
         n = self.shape[0]
         for start in range(0, n, self._step):
             stop = min(start + self._step, n)
             label = f"{self._name}[{start}:{stop}]"
-            yield from iter_chunks(check_rows(self._X[start:stop], label), label)
+            yield from iter_chunks(check_rows(self._X[start:stop], label), label, dense=dense)
 
 
 def map_rows(function: partial[Any], X: Any, n_columns: int) -> Any:
@@ -109,7 +112,7 @@ def map_rows(function: partial[Any], X: Any, n_columns: int) -> Any:
             chunks=(rows.chunks[0], (n_columns,)),
         )
     if issparse(X):
-        check_finite(X.data, "X")
+        check_finite(X, "X")
         result: NDArray[Any] = function(X)
         return result
     blocks = StoredRows(X, "X").blocks() if is_stored(X) else iter_chunks(X, "X")
@@ -129,5 +132,5 @@ def _map_chunk(
 ) -> Any:
     label = f"chunk {block_id[0]} of X" if block_id else "X"
     rows = check_rows(chunk, label)
-    check_finite(rows.data if issparse(rows) else rows, label)
+    check_finite(rows, label)
     return map_rows(function, rows, n_columns)

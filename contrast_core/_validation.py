@@ -48,12 +48,16 @@ def check_rows(X: MatrixLike, name: str, *, min_rows: int = 0) -> Any:
     return rows
 
 
-def iter_chunks(rows: Any, name: str, *, check: bool = True) -> Iterator[NDArray[Any]]:
-    """Yield dense, finite blocks of rows, in the data's own dtype, of bounded size."""
+def iter_chunks(rows: Any, name: str, *, check: bool = True, dense: bool = True) -> Iterator[Any]:
+    """Yield finite blocks of rows, in the data's own dtype, of bounded size.
+
+    CSR rows as dense ones or, with ``dense=False``, as they are.
+    """
     step = rows_per_chunk(rows.shape[1])
     for start in range(0, rows.shape[0], step):
         chunk = rows[start : start + step]
-        chunk = chunk.toarray() if hasattr(chunk, "toarray") else chunk
+        if dense and hasattr(chunk, "toarray"):
+            chunk = chunk.toarray()
         if check:
             check_finite(chunk, name)
         yield chunk
@@ -64,13 +68,15 @@ def rows_per_chunk(n_features: int) -> int:
     return max(256, _CHUNK_ELEMENTS // max(1, n_features))
 
 
-def check_finite(chunk: NDArray[Any], name: str) -> None:
-    """Raise if a dense block holds NaN or infinity, with the way out."""
-    if chunk.dtype.kind not in "fc" or np.isfinite(chunk).all():
+def check_finite(chunk: Any, name: str) -> None:
+    """Raise if a block, dense or sparse, holds NaN or infinity, with the way out."""
+    sparse = hasattr(chunk, "tocoo")
+    values = chunk.data if sparse else chunk
+    if values.dtype.kind not in "fc" or np.isfinite(values).all():
         return
-    bad = ~np.isfinite(chunk)
-    kind = "NaN" if np.isnan(chunk).any() else "inf"
-    feature = int(np.flatnonzero(bad.any(axis=0))[0])
+    bad = ~np.isfinite(values)
+    kind = "NaN" if np.isnan(values).any() else "inf"
+    feature = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
     raise ValueError(
         f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
         "data is expected. Drop or impute those entries; for data with missing values, "

@@ -7,11 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.sparse import issparse, vstack
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, iter_chunks
+from contrast_core.moments._sparse import BoolArray, filled_columns, sparse_covariance
 
 Precision: TypeAlias = Literal["double", "single"]
 
@@ -19,6 +22,7 @@ _BLOCK_ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside
 _MAX_SINGLE_ROWS = 4096
 _MAX_WORKERS = 4  # each holds a block and a product
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
+_GATHERED_ENTRIES = 2**22  # of sparse rows: enough to outweigh putting their products together
 _controller_in_use = threading.Lock()
 
 
@@ -47,12 +51,13 @@ class Accumulator:
     Rows are shifted by the mean of the first block, which keeps the later subtraction of the mean
     harmless however far the data lie from zero, and gathered into blocks that suit BLAS. Sums are
     kept in float64; "single" takes the products within a block in float32. numpy's ``A.T @ A`` is
-    BLAS's symmetric product and, unlike scipy's, lets other threads run meanwhile.
+    BLAS's symmetric product and, unlike scipy's, lets other threads run meanwhile. Sparse rows are
+    gathered too, and multiplied as `sparse_covariance` does where that is less work.
 
     Parameters
     ----------
     precision : {"double", "single"}, default="double"
-        Arithmetic of the products.
+        Arithmetic of the products of dense rows.
     start_workers : callable, optional
         Called once there is more than a block; returns threads and their number, or (None, 0). They
         compute the products while the caller reads and shifts the next block. Products are added
@@ -71,15 +76,22 @@ class Accumulator:
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
-        self._pending: deque[Future[_Products]] = deque()
+        self._pending: deque[Future[_Products | Sums]] = deque()
         self._spare: list[_Products] = []
+        self._gathered: list[Any] = []
+        self._sparse: Sums | None = None
         self._count = self._filled = 0
         self._block: _Products | None = None
         self._shift = self._total = self._scatter = np.empty(0)
 
     def add(self, chunk: Any) -> None:
-        """Add a dense block of rows, of any real dtype; it may be overwritten afterwards."""
-        if not len(chunk):
+        """Add rows, dense or CSR, of any real dtype; they may be overwritten afterwards."""
+        if not chunk.shape[0]:
+            return
+        if issparse(chunk):
+            self._gathered.append(chunk.copy())
+            if sum(rows.nnz for rows in self._gathered) >= _GATHERED_ENTRIES:
+                self._flush_sparse()
             return
         if not self._count:
             # A shift that the products' arithmetic holds exactly, so that float32 rows can be
@@ -103,23 +115,33 @@ class Accumulator:
 
     def sums(self, name: str) -> Sums:
         """What all rows so far add up to; the accumulator is spent."""
-        if not self._count:
-            raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+        if self._gathered:
+            self._flush_sparse()
         self._flush()
         while self._pending:
             self._collect(self._pending.popleft().result())
         self._spare.clear()
-        offset = self._total / self._count
-        covariance = self._scatter
-        covariance /= self._count
-        covariance -= np.outer(offset, offset)
+        parts = [part for part in (self._dense_sums(), self._sparse) if part is not None]
+        if not parts:
+            raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+        sums = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
+        diagonal = sums.covariance.diagonal()
         # A feature without variance may come out a rounding error below zero.
-        np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
-        if not np.isfinite(covariance.diagonal()).all():
+        np.fill_diagonal(sums.covariance, np.maximum(diagonal, 0.0))
+        if not np.isfinite(diagonal).all():
             raise ValueError(
                 f"the variance of {name} overflows {self._dtype.__name__}; bring the data to a "
                 "smaller scale first, or use precision='double'."
             )
+        return sums
+
+    def _dense_sums(self) -> Sums | None:
+        if not self._count:
+            return None
+        offset = self._total / self._count
+        covariance = self._scatter
+        covariance /= self._count
+        covariance -= np.outer(offset, offset)
         return Sums(self._count, self._shift + offset, covariance)
 
     def _empty_block(self) -> _Products:
@@ -147,17 +169,36 @@ class Accumulator:
         ):
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
-        if self._pool is None:
-            self._collect(block.multiply(n_rows))
+        self._submit(partial(block.multiply, n_rows))
+
+    def _flush_sparse(self) -> None:
+        rows = self._gathered[0] if len(self._gathered) == 1 else vstack(self._gathered, "csr")
+        self._gathered = []
+        filled = filled_columns(rows)
+        if filled.all():
+            for chunk in iter_chunks(rows, "", check=False):
+                self.add(chunk)
             return
-        self._pending.append(self._pool.submit(block.multiply, n_rows))
+        if self._start_workers is not None and rows.nnz >= _GATHERED_ENTRIES:
+            self._pool, self._n_workers = self._start_workers()
+            self._start_workers = None
+        self._submit(partial(_sparse_sums, rows, filled))
+
+    def _submit(self, multiply: Callable[[], _Products | Sums]) -> None:
+        if self._pool is None:
+            self._collect(multiply())
+            return
+        self._pending.append(self._pool.submit(multiply))
         if len(self._pending) > self._n_workers:
             self._collect(self._pending.popleft().result())
 
-    def _collect(self, block: _Products) -> None:
-        self._total += block.total
-        self._scatter += block.product
-        self._spare.append(block)
+    def _collect(self, part: _Products | Sums) -> None:
+        if isinstance(part, Sums):
+            self._sparse = part if self._sparse is None else self._sparse.merge(part)
+            return
+        self._total += part.total
+        self._scatter += part.product
+        self._spare.append(part)
 
 
 class _Products:
@@ -175,16 +216,21 @@ class _Products:
         return self
 
 
+def _sparse_sums(rows: Any, filled: BoolArray) -> Sums:
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in `sums`
+        return Sums(rows.shape[0], *sparse_covariance(rows, filled))
+
+
 def accumulate(
     chunks: Iterable[Any], name: str, *, precision: Precision = "double", parallel: bool = True
 ) -> Sums:
-    """Sums of dense blocks of rows, with products computed while the next block is read.
+    """Sums of blocks of rows, dense or CSR, with products computed while the next block is read.
 
     Several products at once on a thread each measure faster than one after the other on all BLAS
     threads, the more so on a busy machine. `chunks` are taken in the caller's thread.
     """
     with ExitStack() as stack:
-        start = (lambda: stack.enter_context(_workers())) if parallel else None
+        start = (lambda: stack.enter_context(worker_threads())) if parallel else None
         accumulator = Accumulator(precision, start_workers=start)
         for chunk in chunks:
             accumulator.add(chunk)
@@ -192,7 +238,7 @@ def accumulate(
 
 
 @contextmanager
-def _workers() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
+def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
     """Threads that share BLAS's threads among them; none where it has one, or is already shared."""
     with blas_threads() as blas:
         n_threads = max((library["num_threads"] for library in blas.info()), default=1)

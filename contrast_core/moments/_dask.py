@@ -51,14 +51,14 @@ def _chunks_per_task(X: Any, n_chunks: int) -> int:
 def _partial_sums(chunks: list[Any], first: int, name: str, precision: Precision) -> Sums | None:
     """Sums over some chunks; None where they have no rows, as filtered chunks may."""
 
-    def dense() -> Iterator[Any]:
+    def blocks() -> Iterator[Any]:
         for i, chunk in enumerate(chunks, first):
             label = f"chunk {i} of {name}"
-            yield from iter_chunks(check_rows(chunk, label), label)
+            yield from iter_chunks(check_rows(chunk, label), label, dense=False)
 
     if not any(chunk.shape[0] for chunk in chunks):
         return None
-    return accumulate(dense(), name, precision=precision, parallel=False)
+    return accumulate(blocks(), name, precision=precision, parallel=False)
 
 
 def _merge(a: Sums | None, b: Sums | None) -> Sums | None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray, check_finite, iter_chunks
+from contrast_core._validation import FloatArray, iter_chunks
 from contrast_core.linalg import SymmetricOperator
+from contrast_core.moments._sparse import as_float64, sparse_mean_and_variances
 
 MAX_PRODUCTS = 5_000
 
@@ -41,7 +42,7 @@ class RowsCovariance(SymmetricOperator):
         super().__init__(len(mean), random_state=random_state, max_products=max_products)
         self.rows, self.mean = rows, mean
         # scipy would convert the values at every product; the indices are shared.
-        self._sparse = _as_float64(rows) if issparse(rows) else None
+        self._sparse = as_float64(rows) if issparse(rows) else None
 
     def _matmat(self, columns: FloatArray) -> FloatArray:
         if self._sparse is None:
@@ -116,15 +117,9 @@ class ImplicitMoments:
 
 
 def _mean_and_variances(rows: Any, name: str) -> tuple[FloatArray, FloatArray]:
-    n, n_features = rows.shape
     if issparse(rows):
-        check_finite(rows.data, name)
-        entries = _as_float64(rows).tocoo()
-        columns = entries.coords[1]
-        mean = np.bincount(columns, entries.data, n_features) / n
-        squares = np.bincount(columns, (entries.data - mean[columns]) ** 2, n_features)
-        n_zeros = n - np.bincount(columns, minlength=n_features)
-        return mean, (squares + n_zeros * mean**2) / n
+        return sparse_mean_and_variances(rows, name)
+    n, n_features = rows.shape
     mean, variances = np.zeros(n_features), np.zeros(n_features)
     for chunk in iter_chunks(rows, name):
         mean += chunk.sum(axis=0, dtype=np.float64)
@@ -132,10 +127,3 @@ def _mean_and_variances(rows: Any, name: str) -> tuple[FloatArray, FloatArray]:
     for chunk in iter_chunks(rows, name):
         variances += (np.subtract(chunk, mean, dtype=np.float64) ** 2).sum(axis=0)
     return mean, variances / n
-
-
-def _as_float64(rows: Any) -> Any:
-    if rows.dtype == np.float64:
-        return rows
-    values = rows.data.astype(np.float64)
-    return type(rows)((values, rows.indices, rows.indptr), shape=rows.shape)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpstrf
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_finite
 from contrast_core.linalg import fix_signs
+from contrast_core.moments._accumulator import worker_threads
+from contrast_core.moments._sparse import (
+    filled_features,
+    sparse_gram,
+    sparse_mean_and_variances,
+)
 
+_NAMES = ("X", "background")
 _BLOCK_ELEMENTS = 2**22  # 32 MB of centred columns at a time
 
 
@@ -32,7 +40,7 @@ class RowSpace:
     ----------
     rows : pair of ndarrays or sparse matrices of shape (n or m, n_features)
         The data, held as they were given.
-    means : pair of ndarrays of shape (n_features,)
+    means : ndarray of shape (2, n_features)
         Their means.
     pivots : ndarray of shape (rank,)
         Indices into the stacked rows.
@@ -44,7 +52,7 @@ class RowSpace:
     """
 
     rows: tuple[Any, Any]
-    means: tuple[FloatArray, FloatArray]
+    means: FloatArray
     pivots: NDArray[np.intp]
     factor: FloatArray
     n_spare: int
@@ -188,20 +196,10 @@ def row_space_moments(
     ValueError
         On NaN or infinity.
     """
-    n_x = rows[0].shape[0]
-    n_rows, n_features = n_x + rows[1].shape[0], rows[0].shape[1]
-    means = (np.empty(n_features), np.empty(n_features))
-    variances = (np.empty(n_features), np.empty(n_features))
-    gram = np.zeros((n_rows, n_rows), order="F")
-    for columns, block in _columns((_by_column(rows[0]), _by_column(rows[1]))):
-        check_finite(block[:n_x], "X")
-        check_finite(block[n_x:], "background")
-        for part, mean, variance in zip((block[:n_x], block[n_x:]), means, variances, strict=True):
-            mean[columns] = part.mean(axis=0)
-            part -= mean[columns]
-            variance[columns] = np.einsum("ij,ij->j", part, part) / len(part)
-        gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=True)
-    del block, part
+    n_x, n_features = rows[0].shape
+    n_rows = n_x + rows[1].shape[0]
+    products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
+    gram, means, variances = products(rows, np.zeros((n_rows, n_rows), order="F"))
     # The flag that is not taken says that the rank is below the number of rows: it always is.
     gram, order, rank, _ = dpstrf(gram, overwrite_a=True)
     factor = np.triu(gram)
@@ -218,6 +216,51 @@ def row_space_moments(
         )
     )
     return x, y
+
+
+class _Products(NamedTuple):
+    """Gram matrix of the centred rows, its upper triangle; means and variances of each dataset."""
+
+    gram: FloatArray  # (n + m, n + m)
+    means: FloatArray  # (2, n_features)
+    variances: FloatArray  # (2, n_features)
+
+
+def _dense_products(rows: tuple[Any, Any], gram: FloatArray) -> _Products:
+    """By blocks of columns, added to `gram`."""
+    n_x, n_features = rows[0].shape
+    means, variances = np.empty((2, n_features)), np.empty((2, n_features))
+    for columns, block in _columns((_by_column(rows[0]), _by_column(rows[1]))):
+        parts = block[:n_x], block[n_x:]
+        for part, name, mean, variance in zip(parts, _NAMES, means, variances, strict=True):
+            check_finite(part, name)
+            mean[columns] = part.mean(axis=0)
+            part -= mean[columns]
+            variance[columns] = np.einsum("ij,ij->j", part, part) / len(part)
+        gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=True)
+    return _Products(gram, means, variances)
+
+
+def _sparse_products(rows: tuple[Any, Any], gram: FloatArray) -> _Products:
+    """Well filled features as dense ones, the others entry by entry and centred afterwards."""
+    n_x, n_features = rows[0].shape
+    found = [sparse_mean_and_variances(part, name) for part, name in zip(rows, _NAMES, strict=True)]
+    means, variances = (np.stack(part) for part in zip(*found, strict=True))
+    stacked = vstack(rows, format="csr", dtype=np.float64)
+    stacked.sum_duplicates()
+    counts = np.bincount(stacked.indices, minlength=n_features)
+    filled = filled_features(counts, stacked.shape[0])
+    with worker_threads() as (pool, n_threads):
+        gram += sparse_gram(stacked, filled, pool, n_threads)
+    thin_means = np.where(filled, 0.0, means)
+    along, between = stacked @ thin_means.T, thin_means @ thin_means.T
+    halves = slice(None, n_x), slice(n_x, None)
+    for (i, a), (j, b) in product(enumerate(halves), repeat=2):
+        gram[a, b] -= along[a, j, None] + along[b, i] - between[i, j]
+    if not filled.any():
+        return _Products(gram, means, variances)
+    dense = _dense_products((rows[0][:, filled], rows[1][:, filled]), gram)
+    return _Products(dense.gram, means, variances)
 
 
 def with_room_for(

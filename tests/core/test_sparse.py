@@ -1,0 +1,184 @@
+"""Products of sparse rows: dense where columns are well filled, entry by entry where not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import SecondMoments
+from contrast_core.moments import _accumulator, _sparse
+from contrast_core.moments._row_space import row_space_moments
+
+
+def counts(n_rows: int = 3000, n_features: int = 400, seed: int = 0) -> Any:
+    """Rows whose columns are filled from nearly not at all to fully, as counts of genes are."""
+    rng = np.random.default_rng(seed)
+    part = np.geomspace(2e-3, 1, n_features)[rng.permutation(n_features)]
+    values = rng.gamma(2.0, 1.0, size=(n_rows, n_features))
+    return sp.csr_array(values * (rng.random((n_rows, n_features)) < part))
+
+
+def covariance(rows: Any) -> Any:
+    centred = rows.toarray().astype(np.float64)
+    centred = centred - centred.mean(axis=0)
+    return centred.T @ centred / len(centred)
+
+
+def assert_close(found: Any, wanted: Any, rtol: float = 1e-12) -> None:
+    """To `rtol` of what the two features' variances allow, entry by entry."""
+    scale = np.sqrt(np.maximum(wanted.diagonal(), 0)) + 1e-100
+    assert np.abs((found - wanted) / np.outer(scale, scale)).max() < rtol
+
+
+@pytest.fixture
+def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_accumulator, "_GATHERED_ENTRIES", 20_000)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any, many_blocks: None) -> None:
+    rows = kind(counts().astype(dtype))
+    assert 0 < _sparse.filled_columns(rows.tocsr()).sum() < 400
+    moments = SecondMoments.from_data(rows)
+    assert_close(moments.covariance, covariance(rows))
+    np.testing.assert_allclose(moments.mean, rows.toarray().mean(axis=0, dtype=float), rtol=1e-12)
+    np.testing.assert_array_equal(moments.covariance, moments.covariance.T)
+
+
+@pytest.mark.parametrize("part", [0.02, 0.2, 0.6, 1.0])
+def test_the_cheaper_way_depends_on_how_full_columns_are(part: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = sp.csr_array(rng.normal(size=(2000, 500)) * (rng.random((2000, 500)) < part))
+    filled = _sparse.filled_columns(rows)
+    assert filled.all() == (part > 0.1)
+    assert_close(SecondMoments.from_data(rows).covariance, covariance(rows))
+
+
+def test_full_columns_far_from_zero_keep_their_digits(many_blocks: None) -> None:
+    """Also where they fill up only after the first rows."""
+    rng = np.random.default_rng(1)
+    rows = counts().toarray()
+    rows[:, 3] = 1e6 + rng.normal(size=len(rows))
+    rows[:, 5] = 0.0
+    rows[1500:, 5] = -1e6 + rng.normal(size=1500)
+    sparse = sp.csr_array(rows)
+    whole = SecondMoments.from_data(sparse)
+    assert_close(whole.covariance, covariance(sparse), rtol=1e-9)
+    late = SecondMoments.from_data(sparse[1500:])
+    assert_close(late.covariance, covariance(sparse[1500:]), rtol=1e-9)
+
+
+def test_duplicate_entries_add_and_stored_zeros_do_not_count(many_blocks: None) -> None:
+    rows = counts(500, 60).tocoo()
+    entries = np.concatenate([rows.data / 2, rows.data / 2, np.zeros(100)])
+    where = [np.concatenate([axis, axis, axis[:100]]) for axis in rows.coords]
+    coo = sp.coo_array((entries, tuple(where)), shape=rows.shape)
+    order = np.argsort(coo.coords[0], kind="stable")
+    doubled = sp.csr_array(
+        (
+            coo.data[order],
+            coo.coords[1][order],
+            np.searchsorted(coo.coords[0][order], np.arange(501)),
+        ),
+        shape=rows.shape,
+    )
+    assert doubled.nnz > rows.nnz
+    wanted = covariance(rows)
+    assert_close(SecondMoments.from_data(doubled).covariance, wanted)
+    for part in row_space_moments((doubled, doubled), (None, None)):
+        np.testing.assert_allclose(part.total_variance, np.trace(wanted), rtol=1e-12)
+
+
+def test_dense_and_sparse_chunks_add_up(many_blocks: None) -> None:
+    rows = counts()
+    chunks = [rows[:700], rows[700:900].toarray(), rows[900:900], rows[900:].tocsc()]
+    assert_close(SecondMoments.from_chunks(chunks).covariance, covariance(rows))
+
+
+def test_chunks_may_be_overwritten() -> None:
+    rows = counts()
+    parts = [rows[start : start + 1000].copy() for start in range(0, 3000, 1000)]
+
+    def chunks() -> Any:
+        for part in parts:
+            yield part
+            part.data[:] = np.nan
+
+    assert_close(SecondMoments.from_chunks(chunks()).covariance, covariance(rows))
+
+
+def test_wide_indices_are_read(many_blocks: None) -> None:
+    rows = counts()
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    assert_close(SecondMoments.from_data(rows).covariance, covariance(rows))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_threads_change_nothing(n_threads: int, many_blocks: None) -> None:
+    from threadpoolctl import threadpool_limits
+
+    rows = counts()
+    with threadpool_limits(n_threads, user_api="blas"):
+        moments = SecondMoments.from_data(rows)
+    with threadpool_limits(2, user_api="blas"):
+        np.testing.assert_array_equal(SecondMoments.from_data(rows).covariance, moments.covariance)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_value_is_found_where_it_is(bad: float) -> None:
+    rows = counts(300, 50)
+    rows.data[np.flatnonzero(rows.indices == 31)[4]] = bad
+    for read in (SecondMoments.from_data, lambda rows: SecondMoments.from_chunks([rows])):
+        with pytest.raises(ValueError, match="first met in feature 31"):
+            read(rows)
+
+
+def test_an_overflow_is_named() -> None:
+    rows = counts(300, 50)
+    rows.data *= 1e200
+    with pytest.raises(ValueError, match="the variance of X overflows"):
+        SecondMoments.from_data(rows)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_the_gram_matrix_of_sparse_rows(
+    compiled: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With machine code where numba is, and without."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if not compiled:
+        monkeypatch.setattr(_sparse, "_compiled_gram", lambda: None)
+    monkeypatch.setattr(_sparse, "_CACHED_FEATURES", 64)
+    rows = counts(400, 900)
+    filled = np.arange(900) % 7 == 0
+    with ThreadPoolExecutor(n_threads) as pool:
+        gram = _sparse.sparse_gram(rows, filled, pool, n_threads)
+    kept = rows.toarray()[:, ~filled]
+    np.testing.assert_allclose(np.triu(gram), np.triu(kept @ kept.T), rtol=1e-12)
+    assert gram.flags.f_contiguous
+
+
+@pytest.mark.parametrize("full", [0.02, 0.4])
+def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
+    """Gram matrix of rows centred by dataset, with and without features treated as dense."""
+    rng = np.random.default_rng(2)
+    rows = [
+        sp.random_array((n, 3000), density=0.02, format="csr", rng=rng).toarray() for n in (60, 50)
+    ]
+    for part in rows:
+        part[:, :40] = 50 + rng.random((len(part), 40)) * (rng.random((len(part), 40)) < full)
+        part[:, :20] -= 50
+    sparse = row_space_moments(tuple(sp.csr_array(part) for part in rows), (None, None))
+    dense = row_space_moments(tuple(rows), (None, None))
+    for a, b in zip(sparse, dense, strict=True):
+        np.testing.assert_allclose(a.mean, b.mean, rtol=1e-12)
+        np.testing.assert_allclose(a.variances, b.variances, rtol=1e-10, atol=1e-15)
+        assert a.covariance.shape == b.covariance.shape
+        values = [np.linalg.eigvalsh(part.covariance) for part in (a, b)]
+        np.testing.assert_allclose(*values, atol=1e-12 * values[0][-1])
