@@ -186,8 +186,8 @@ def test_no_digit_occurs_twice_but_some_crops_do(digits) -> None:
 
 
 def test_foreground_and_background_photographs_are_disjoint(digits) -> None:
-    even = ["camera", "chelsea", "grass", "clock", "astronaut", "china"]
-    odd = ["coffee", "hubble", "gravel", "coins", "brick", "flower"]
+    even = ["camera", "chelsea", "grass", "hubble", "astronaut", "china"]
+    odd = ["coffee", "clock", "gravel", "coins", "brick", "flower"]
     assert set(digits.groups) == set(even)
     assert set(digits.background_groups) == set(odd)
     foreground = {crop.tobytes() for crop in np.round(255 * (digits.foreground - digits.clean))}
@@ -210,7 +210,7 @@ def test_digits_reference_silhouettes(digits) -> None:
 
     assert abs(silhouette(0)) < 0.03
     assert silhouette(4) == pytest.approx(0.52, abs=0.02)
-    assert silhouette(10) == pytest.approx(0.62, abs=0.02)
+    assert silhouette(10) == pytest.approx(0.57, abs=0.02)
 
 
 @pytest.mark.parametrize("n_samples", [0, 5001])
