@@ -1,5 +1,6 @@
 """Data read once, into counts, means and second moments."""
 
+from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._implicit import ImplicitMoments
 from contrast_core.moments._pair_moments import PairMoments, PairRows, check_pairs
 from contrast_core.moments._paired import (
@@ -17,6 +18,7 @@ from contrast_core.moments._second_moments import SecondMoments
 
 __all__ = [
     "SOLVERS",
+    "FeatureMoments",
     "ImplicitMoments",
     "Moments",
     "PairMoments",

@@ -11,7 +11,10 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 from contrast_core._validation import FloatArray, MatrixLike, check_rows
 from contrast_core.linalg import fix_signs
+from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._labels import check_labels
+
+_BLOCK = 2**20  # stored values that are scaled at once
 
 
 class ScaledFeatures(NamedTuple):
@@ -47,7 +50,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     Raises
     ------
     ValueError
-        If `clip` is not positive.
+        If `clip` is not positive, or there are no rows.
 
     Examples
     --------
@@ -59,26 +62,26 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     """
     if not clip > 0:
         raise ValueError(f"clip={clip} is not positive: expected standard deviations, such as 10.")
-    rows = check_rows(X, "X")
-    mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
-    if sp.issparse(rows):
-        centred = rows.data.astype(np.float64) - mean[rows.indices]
-        squares = np.bincount(rows.indices, weights=centred**2, minlength=rows.shape[1])
-        stored = np.bincount(rows.indices, minlength=rows.shape[1])
-        variance = (squares + (rows.shape[0] - stored) * mean**2) / rows.shape[0]
-    else:
-        variance = rows.var(axis=0, dtype=np.float64)
-    sd = np.sqrt(variance)
+    rows = check_rows(X, "X", min_rows=1)
+    moments = FeatureMoments.from_data(rows)
+    mean, sd = moments.mean, np.sqrt(moments.variance)
     # A constant feature has a variance of rounding errors.
     varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
     scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=varies)
     cap = np.full_like(mean, np.inf)
     cap[varies] = mean[varies] + clip * sd[varies]
     if sp.issparse(rows):
-        data = np.minimum(rows.data, cap[rows.indices]) * scale[rows.indices]
+        data = np.empty(len(rows.data))
+        # In blocks: the caps and scales of all values would take twice the memory of the result.
+        for start in range(0, len(data), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            features = rows.indices[block]
+            np.minimum(rows.data[block], cap[features], out=data[block])
+            data[block] *= scale[features]
         matrix: Any = sp.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
     else:
-        matrix = np.minimum(rows, cap) * scale
+        matrix = np.minimum(rows, cap)
+        matrix *= scale
     return ScaledFeatures(matrix, cap, scale)
 
 

@@ -1,0 +1,59 @@
+"""FeatureMoments: the variance of every feature, however the rows are cut into blocks."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import _validation
+from contrast_core.moments import FeatureMoments
+from contrast_core.pairing import scaled_features
+
+
+@pytest.fixture
+def rows():
+    """Sparse rows in which one feature is constant, one empty, and one far from zero."""
+    rng = np.random.default_rng(0)
+    rows = rng.poisson(0.3, size=(700, 9)).astype(np.float32)
+    rows[:, 0], rows[:, 1] = 0.7, 0
+    rows[:, 2] += 1e4
+    return rows
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csr_array])
+@pytest.mark.parametrize("block", [1, 2**22], ids=["blocks", "at once"])
+def test_moments_are_those_of_numpy(rows, monkeypatch, kind, block):
+    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", block)
+    found = FeatureMoments.from_data(kind(rows))
+    assert found.n_samples == 700
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0, dtype=float), rtol=1e-12)
+    np.testing.assert_allclose(found.variance, rows.var(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
+
+
+def test_parts_merge_to_the_whole(rows):
+    parts = [FeatureMoments.from_data(part) for part in np.split(rows, [1, 200])]
+    found, whole = parts[0].merge(parts[1]).merge(parts[2]), FeatureMoments.from_data(rows)
+    assert found.n_samples == whole.n_samples
+    np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.squares, whole.squares, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_shows_in_the_mean(rows, kind, bad):
+    rows[3, 4] = bad
+    found = FeatureMoments.from_data(kind(rows))
+    assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)
+
+
+def test_scaling_sparse_rows_takes_little_more_than_its_result():
+    rows = sp.random(20_000, 2000, density=0.05, format="csr", random_state=0, dtype=np.float32)
+    tracemalloc.start()
+    scaled = scaled_features(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The values in double precision and blocks; dense rows would take 20 times as much.
+    assert peak < scaled.matrix.data.nbytes + 8 * 2**24
