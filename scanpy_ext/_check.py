@@ -5,21 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from contrast_core import ContrastWarning, cross_fitted_ratio
 
 from . import _io, _keys, _matrix
 from ._docs import documented
+from ._gene_summary import GeneSummary, gene_summaries, merged
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+    from contrast_core._progress import Progress
 
 _COMMON = 0.01  # share of the foreground from which on a cell type counts
 _RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
@@ -28,6 +29,7 @@ _LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
 _LEFT_OUT = 0.3  # of the genes of largest variance
 _ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
 _MAX_NULLS = 12  # ordered pairs of donors
+_FIRST_CELLS = 1000  # that are looked at for counts
 _RATIO_GENES = 300  # the ratio hardly depends on more, its time does
 
 
@@ -58,6 +60,7 @@ def contrast_check(
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
+    progress: Progress = False,
 ) -> AnnData | None:
     """Is this contrast sound? Check the cells, the genes and the values before believing it.
 
@@ -69,7 +72,7 @@ def contrast_check(
     Parameters
     ----------
     adata
-        Annotated data matrix of shape `(n_obs, n_vars)`, in memory.
+        Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
         Here the background is among the cells of `adata`.
     donor
@@ -92,6 +95,7 @@ def contrast_check(
     {COPY}
     random_state
         Seed of the splits.
+    {PROGRESS}
 
     Returns
     -------
@@ -115,7 +119,6 @@ def contrast_check(
     Raises
     ------
     {RAISES}
-        The matrix must be in memory here.
 
     Warns
     -----
@@ -129,6 +132,10 @@ def contrast_check(
 
     Genes: those of largest plain variance over all cells in both sets keep a difference between
     conditions; scanpy's highly variable genes (variance corrected for the mean) often drop it.
+
+    The variances of all genes are taken block by block; the cells in question are held in memory
+    with the 300 genes of the ratio only (and with those in use, of a CSC matrix in a file), dense
+    where cells are split one by one. {LOADED}
 
     Examples
     --------
@@ -155,13 +162,13 @@ def contrast_check(
         layer=layer,
         mask_var=mask_var,
         copy=copy,
+        progress=progress,
     )
     if data.other is not None:
         raise TypeError(
             "background is another AnnData; the check needs one: anndata.concat the two, and "
             "name the sets with masks."
         )
-    data.rows("a check of the contrast")
     labels = {
         name: _io.column(adata, column, name)
         for name, column in {"donor": donor, "batch": batch, "cell_type": cell_type}.items()
@@ -173,8 +180,11 @@ def contrast_check(
         still = _io.boolean_mask(adata, controls, axis="obs", argument="controls")
 
     counts = _counts(labels, inside, behind)
-    findings = [_values(data.matrix)]
-    findings += _genes(adata, data, layer)
+    features = cast("_io.BoolArray", data.features)  # None for an embedding only
+    whole = _io.whole_matrix(adata, layer)
+    varying = _varying(whole, data.selection, features, progress)
+    findings = [_values(data, varying["all"], features)]
+    findings += _genes(adata, features, varying)
     if cell_type is not None:
         findings.append(_composition(labels["cell_type"], inside, behind))
     findings += [
@@ -182,7 +192,18 @@ def contrast_check(
         for name in ("donor", "batch")
         if name in labels
     ]
-    ratios = _ratios(data, labels.get("donor"), still, n_comps, n_splits, random_state)
+    used = inside | behind | still
+    leading = _most_variable(varying["all"], features, _RATIO_GENES)
+    ratios = _ratios(
+        _io.loaded(_matrix.with_columns(whole, leading, progress), used, progress),
+        inside[used],
+        behind[used],
+        still[used],
+        donors=labels["donor"][used].reset_index(drop=True) if donor is not None else None,
+        n_comps=n_comps,
+        n_splits=n_splits,
+        random_state=random_state,
+    )
     findings.append(_ratio(ratios, donor))
     checks = pd.DataFrame(findings).set_index("check")
     checks.index.name = None
@@ -221,16 +242,36 @@ def _counts(
     return counts
 
 
-def _values(matrix: Any) -> _Finding:
-    if largest := _io.looks_like_counts(matrix):
+def _varying(
+    matrix: Any, selection: _io.Selection, features: _io.BoolArray, progress: Progress
+) -> dict[str, GeneSummary]:
+    """How every gene varies over the cells of both sets, and over those of each."""
+    inside, behind = selection.foreground, selection.background
+    disjoint = [inside & ~behind, inside & behind, behind & ~inside]
+    front, both, back = gene_summaries(matrix, disjoint, progress)
+    sets = {"all": (front, both, back), "foreground": (front, both), "background": (both, back)}
+    # No set is empty, which was checked when the cells were selected.
+    varying = {name: cast("GeneSummary", merged(parts)) for name, parts in sets.items()}
+    bad = int((~np.isfinite(varying["all"].moments.mean[features])).sum())
+    if bad:
+        raise ValueError(
+            f"{bad} of the genes in use have NaN or infinite values. Leave these genes out with "
+            "mask_var=, or remove or impute the values first."
+        )
+    return varying
+
+
+def _values(data: _io.ContrastInput, varying: GeneSummary, features: _io.BoolArray) -> _Finding:
+    first = data.selection.foreground | data.selection.background
+    first &= np.cumsum(first) <= _FIRST_CELLS
+    if largest := _io.looks_like_counts(_io.loaded(data.matrix, first)):
         return _Finding(
             "values",
             False,
             f"these look like raw counts (whole numbers, up to {largest:g}); log-normalise them "
             "first: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)",
         )
-    values = matrix.data if sp.issparse(matrix) else matrix
-    largest = float(values.max()) if values.size else 0.0
+    largest = float(varying.largest[features].max())
     if largest > _LARGEST_LOG:
         return _Finding(
             "values",
@@ -241,25 +282,15 @@ def _values(matrix: Any) -> _Finding:
     return _Finding("values", True, f"no raw counts, at most {largest:.3g}")
 
 
-def _genes(adata: AnnData, data: _io.ContrastInput, layer: str | None) -> Iterator[_Finding]:
+def _genes(
+    adata: AnnData, features: _io.BoolArray, varying: dict[str, GeneSummary]
+) -> Iterator[_Finding]:
     """Whether the genes in use are those that vary: over all cells, and on both sides."""
-    features = data.features
-    if features is None or features.all():
+    if features.all():
         yield _Finding("genes", True, "all genes are in use")
         return
     n = int(features.sum())
-    inside, behind = data.selection.foreground, data.selection.background
-    matrix = _matrix.with_columns(
-        _io.whole_matrix(adata, layer, lazy=False), np.ones(adata.n_vars, dtype=bool)
-    )
-    leading = {
-        name: _leading(matrix[cells], n)
-        for name, cells in {
-            "all": inside | behind,
-            "foreground": inside,
-            "background": behind,
-        }.items()
-    }
+    leading = {name: _leading(summary, n) for name, summary in varying.items()}
     hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
     left_out = leading["all"][~features[leading["all"]]]
     if 1 - hits["all"] > _LEFT_OUT:
@@ -287,10 +318,17 @@ def _genes(adata: AnnData, data: _io.ContrastInput, layer: str | None) -> Iterat
         )
 
 
-def _leading(rows: Any, n: int) -> NDArray[np.intp]:
-    """The n columns of largest variance, in descending order."""
-    variances = mean_variance_axis(rows, axis=0)[1] if sp.issparse(rows) else rows.var(axis=0)
-    return np.argsort(-np.asarray(variances), kind="stable")[:n]
+def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
+    """The n genes of largest variance, in descending order."""
+    return np.argsort(-summary.moments.variance, kind="stable")[:n]
+
+
+def _most_variable(summary: GeneSummary, features: _io.BoolArray, most: int) -> _io.BoolArray:
+    """The genes in use of largest variance, as a mask."""
+    variance = np.where(features, summary.moments.variance, -1.0)
+    chosen = np.zeros_like(features)
+    chosen[np.argsort(-variance, kind="stable")[: min(most, features.sum())]] = True
+    return chosen
 
 
 def _composition(
@@ -345,19 +383,17 @@ def _confounding(
 
 
 def _ratios(
-    data: _io.ContrastInput,
+    matrix: Any,
+    inside: _io.BoolArray,
+    behind: _io.BoolArray,
+    still: _io.BoolArray,
+    *,
     donors: pd.Series[Any] | None,
-    still: NDArray[np.bool_],
     n_comps: int,
     n_splits: int,
     random_state: int | None,
 ) -> pd.DataFrame:
     """Cross-fitted ratio of the contrast, and of the controls of one donor against another's."""
-    inside, behind = data.selection.foreground, data.selection.background
-
-    matrix = data.matrix
-    if matrix.shape[1] > _RATIO_GENES:
-        matrix = matrix[:, np.sort(_leading(matrix[inside | behind], _RATIO_GENES))]
 
     def ratio(front: NDArray[np.bool_], back: NDArray[np.bool_], null: bool) -> dict[str, Any]:
         groups = [] if donors is None else [donors[front], donors[back]]

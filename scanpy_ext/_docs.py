@@ -53,7 +53,8 @@ obsm
 
 PROGRESS = """\
 progress
-    Show a progress bar while the cells are read: `True` for tqdm's, or a callable such as tqdm."""
+    Show a progress bar while the cells are read: `True` for tqdm's, or a callable such as tqdm.
+    A dask array is read without one: use dask's own."""
 
 KEPT = """\
 `.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
@@ -75,6 +76,11 @@ COPY = """\
 copy
     Return an updated copy and leave `adata` as it is."""
 
+LOADED = """\
+The matrix of a backed AnnData is read in blocks of rows (a CSC matrix in blocks of genes), a dask
+array chunk by chunk, and nothing but these cells and genes is kept. If anything fails, `adata` is
+left untouched."""
+
 EXPECTS = """\
 The values are centred, never scaled: give log-normalised counts. Which genes are used
 matters more than the method. Selecting genes by their plain variance keeps a difference between
@@ -82,7 +88,8 @@ conditions that scanpy's highly variable genes (variance corrected for the mean)
 
 Dense, CSR and CSC matrices and views are read as they are: nothing is densified, and `adata.X`
 never changes. The matrix of a backed AnnData is read in blocks of rows, a dask array by its own
-scheduler, chunk by chunk. If anything fails, `adata` is left untouched."""
+scheduler, chunk by chunk; of a CSC matrix in a file the genes in use are held in memory, for it
+cannot be read by rows. If anything fails, `adata` is left untouched."""
 
 RAISES = """\
 ValueError
@@ -105,6 +112,7 @@ def documented(function: F) -> F:
             "KEPT": KEPT,
             "MEANS": MEANS,
             "COPY": COPY,
+            "LOADED": LOADED,
             "EXPECTS": EXPECTS,
             "RAISES": RAISES,
         }

@@ -126,15 +126,17 @@ class ContrastInput:
         shared = found.get("both")
         return _merged(found.get("x"), shared), _merged(found.get("y"), shared)
 
-    def rows(self, what: str) -> tuple[Any, Any]:
-        """Foreground and background in memory, for `what` needs rows."""
-        for matrix in (self.matrix, self.other):
-            if matrix is not None and not _matrix.is_in_memory(matrix):
-                raise TypeError(
-                    f"{what} needs the cells in memory, but the matrix is in a file or in dask. "
-                    "Load it first with adata.to_memory()."
-                )
-        return self.foreground, self.background
+    def rows(self, progress: Progress = False) -> tuple[Any, Any]:
+        """Foreground and background in memory; cells in both sets are read once."""
+        inside, behind = self.selection.foreground, self.selection.background
+        if self.other is not None:
+            everyone = np.ones(self.other.shape[0], bool)
+            return loaded(self.matrix, inside, progress), loaded(self.other, everyone, progress)
+        if _matrix.is_in_memory(self.matrix):
+            return self.foreground, self.background
+        used = inside | behind
+        both = loaded(self.matrix, used, progress)
+        return tuple(_matrix.with_rows(both, part[used]) for part in (inside, behind))
 
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Scores of all cells, (n_obs, n_comps)."""
@@ -207,9 +209,13 @@ def read(
     mask_var: Mask | Default | None,
     obsm: str | None = None,
     copy: bool = False,
+    progress: Progress = False,
 ) -> ContrastInput:
-    """Select cells and genes, and check them; a matrix in memory is read once."""
-    _check_writable(adata, copy)
+    """Select cells and genes, and check them; a matrix in memory is read once.
+
+    `progress` is about a CSC matrix in a file, whose columns in use are loaded.
+    """
+    check_writable(adata, copy)
     if foreground is None and background is None:
         selection = _select_by_level(adata, groupby, reference, groups, include_reference)
     else:
@@ -227,7 +233,7 @@ def read(
         selection = _select_by_mask(adata, foreground, background)
 
     matrix, features, params = read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, lazy=True
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, progress=progress
     )
     other = None
     if is_anndata(background):
@@ -242,12 +248,13 @@ def read_matrix(
     mask_var: Mask | Default | None,
     n_comps: int,
     obsm: str | None = None,
-    lazy: bool = False,
+    progress: Progress = False,
 ) -> tuple[Any, Any, dict[str, Any]]:
     """All cells and the genes in use, checked; the mask of the genes; and both fit for `.uns`.
 
-    Of an embedding, all dimensions, and None for the mask. With `lazy`, a matrix that is not in
-    memory is left where it is.
+    Of an embedding, all dimensions, and None for the mask. A matrix in a file or in dask is left
+    there, and its values are not checked (`loaded` does); but of a CSC matrix in a file the
+    columns in use are loaded.
     """
     if obsm is not None:
         if layer is not None or not (mask_var is DEFAULT or mask_var is None):
@@ -270,7 +277,7 @@ def read_matrix(
     if features is None:
         name = f"adata.obsm[{obsm!r}]"
     else:
-        matrix = _matrix.with_columns(whole_matrix(adata, layer, lazy=lazy), features)
+        matrix = _matrix.with_columns(whole_matrix(adata, layer), features, progress)
     if _matrix.is_in_memory(matrix):
         _check_finite(matrix, name)
     params = storable(
@@ -279,10 +286,16 @@ def read_matrix(
     return matrix, features, params
 
 
-def looks_like_counts(matrix: Any) -> float:
-    """The largest of the first values if all are whole numbers, as counts are; else 0."""
+def loaded(matrix: Any, rows: BoolArray, progress: Progress = False) -> Any:
+    """The rows in a mask, in memory and finite: a matrix in memory was checked when it was read."""
+    found = _matrix.with_rows(matrix, rows, progress)
     if not _matrix.is_in_memory(matrix):
-        return 0.0
+        _check_finite(found, "the matrix")
+    return found
+
+
+def looks_like_counts(matrix: Any) -> float:
+    """The largest of the first values in memory if all are whole numbers, as counts are; else 0."""
     values = matrix.data[: 10**6] if sp.issparse(matrix) else matrix[:1000]
     if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
         return float(values.max())
@@ -316,7 +329,7 @@ def write(
     A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`.
     The `stale` slots of an earlier call are removed.
     """
-    _check_writable(adata, copy)
+    check_writable(adata, copy)
     target = adata.copy() if copy else adata
     # Looked up anew for each entry: the first one written turns a view into a new object.
     for key, array in obsm.items():
@@ -561,8 +574,8 @@ def linear_result(adata: AnnData, key: str) -> tuple[Keys, Mapping[str, Any]]:
     return keys, result
 
 
-def whole_matrix(adata: AnnData, layer: str | None, *, lazy: bool) -> Any:
-    """`adata.X` or a layer; with `lazy`, one that is not in memory is accepted as it is."""
+def whole_matrix(adata: AnnData, layer: str | None) -> Any:
+    """`adata.X` or a layer, in memory, in a file or in dask."""
     if layer is not None and layer not in adata.layers:
         raise ValueError(
             f"layer: adata.layers has no {layer!r}. Its layers are {listed(list(adata.layers))}."
@@ -572,12 +585,12 @@ def whole_matrix(adata: AnnData, layer: str | None, *, lazy: bool) -> Any:
         raise ValueError("adata.X is None: name the layer to use, layer=...")
     if _matrix.is_in_memory(matrix):
         return np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix
-    if lazy and _matrix.is_elsewhere(matrix):
+    if _matrix.is_elsewhere(matrix):
         return matrix
     kind = type(matrix)
     raise TypeError(
-        f"the matrix is a {kind.__module__}.{kind.__qualname__}; expected a numpy array or a CSR "
-        "or CSC matrix in memory. Load a backed or lazy AnnData first with adata.to_memory()."
+        f"the matrix is a {kind.__module__}.{kind.__qualname__}; expected a numpy array, a CSR "
+        "or CSC matrix, a dataset in a file or a dask array."
     )
 
 
@@ -617,7 +630,7 @@ def _read_other(
             found = embedding(other, str(obsm))
         else:
             _check_same_genes(adata, other)
-            found = _matrix.with_columns(whole_matrix(other, layer, lazy=True), features)
+            found = _matrix.with_columns(whole_matrix(other, layer), features)
     except (TypeError, ValueError) as error:
         raise type(error)(f"background, another AnnData: {error}") from None
     if found.shape[1] != matrix.shape[1]:
@@ -645,7 +658,7 @@ def _check_same_genes(adata: AnnData, other: AnnData) -> None:
     )
 
 
-def _check_writable(adata: AnnData, copy: bool) -> None:
+def check_writable(adata: AnnData, copy: bool) -> None:
     if not adata.isbacked:
         return
     if copy:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ _NARROW = 1500  # features whose covariance is cheap however few the cells
 _WIDE = 4000  # features whose covariance is large: the core decides what to do
 
 BoolArray = NDArray[np.bool_]
+T = TypeVar("T")
 
 
 class StoredMatrix:
@@ -66,27 +67,87 @@ def is_elsewhere(matrix: Any) -> bool:
     return is_dask_array(matrix) or is_stored(matrix)
 
 
-def with_columns(matrix: Any, columns: BoolArray) -> Any:
-    """The columns in use, as rows are read next: CSR, never CSC; nothing is read from a file."""
+def with_columns(matrix: Any, columns: BoolArray, progress: Progress = False) -> Any:
+    """The columns in use, as rows are read next: CSR, never CSC.
+
+    Nothing is read from a file yet, unless it holds a CSC matrix: of that, these columns are
+    loaded, for it cannot be read by rows.
+    """
     if is_dask_array(matrix):
         return matrix if columns.all() else _picked(matrix, None, columns)
     if is_stored(matrix):
-        if getattr(matrix, "format", None) != "csc":
+        if not is_stored_by_columns(matrix):
             return StoredMatrix(matrix, columns)
-        matrix = matrix.to_memory()  # columns in a file cannot be read by rows
-    if not columns.all():
+        read = column_blocks(matrix, columns, progress)
+        matrix = sp.hstack([part[:, columns[block]] for block, part in read], format="csc")
+    elif not columns.all():
         matrix = matrix[:, columns]
     return matrix.tocsr() if sp.issparse(matrix) else matrix
 
 
-def with_rows(matrix: Any, rows: BoolArray) -> Any:
-    """The rows in a mask; those of a file are loaded."""
-    if is_dask_array(matrix):
-        return _picked(matrix, rows, None)
-    if isinstance(matrix, StoredMatrix):
-        blocks = [matrix[block][rows[block]] for block in _steps(len(rows), matrix.step)]
-        return sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.vstack(blocks)
-    return matrix if rows.all() else matrix[rows]
+def with_rows(matrix: Any, rows: BoolArray, progress: Progress = False) -> Any:
+    """The rows in a mask, in memory: of a file or dask they are loaded, and no others are kept."""
+    if is_in_memory(matrix):
+        return matrix if rows.all() else matrix[rows]
+    parts = list(over_blocks(_only, matrix, [rows], progress))
+    if sp.issparse(parts[0]):
+        return sp.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+def over_blocks(
+    function: Callable[..., T], matrix: Any, masks: Sequence[BoolArray], progress: Progress = False
+) -> Iterator[T]:
+    """`function(rows, *masks)` of every block of rows with its parts of the masks.
+
+    Blocks in which no mask has a row are not read. The chunks of a dask array are left to its
+    scheduler, which has no progress bar here, and their results come together.
+
+    Parameters
+    ----------
+    function
+        Of an array or CSR matrix (b, n_columns), and of masks of shape (b,).
+    matrix
+        In memory, in a file or in dask, (n, n_columns).
+    masks
+        Rows that are asked about, of shape (n,) each.
+    progress
+        As in `contrast_core`.
+    """
+    wanted = np.logical_or.reduce(masks)
+    if not is_dask_array(matrix):
+        for block, rows in _row_blocks(matrix, wanted, progress):
+            yield function(rows, *(mask[block] for mask in masks))
+        return
+    dask: Any = import_module("dask")  # not typed
+    whole, stops = _row_chunks(matrix)
+    tasks = [
+        dask.delayed(_of_chunk)(chunk, function, parts)
+        for chunk, *parts in zip(
+            whole.to_delayed().ravel(), *(np.split(mask, stops) for mask in masks), strict=True
+        )
+        if any(part.any() for part in parts)
+    ]
+    yield from dask.compute(*tasks)
+
+
+def is_stored_by_columns(matrix: Any) -> bool:
+    """Whether it is a CSC matrix in a file."""
+    return is_stored(matrix) and getattr(matrix, "format", None) == "csc"
+
+
+def column_blocks(
+    matrix: Any, wanted: BoolArray, progress: Progress = False
+) -> Iterator[tuple[slice, sp.csc_matrix]]:
+    """Blocks of columns of a CSC matrix, and where they are; none without wanted columns."""
+    n, n_columns = (int(size) for size in matrix.shape)
+    steps = [
+        block
+        for block in _steps(n_columns, max(1, _READ_ELEMENTS // max(1, n)))
+        if wanted[block].any()
+    ]
+    for block in with_progress(steps, len(steps), "genes", progress):
+        yield block, matrix[:, block]
 
 
 def takes_moments(matrix: Any, n_rows: int) -> bool:
@@ -143,11 +204,7 @@ def _stored_moments(
     matrix: StoredMatrix, parts: list[BoolArray], progress: Progress
 ) -> list[SecondMoments]:
     sums: list[SecondMoments | None] = [None] * len(parts)
-    blocks = list(_steps(matrix.shape[0], matrix.step))
-    for block in with_progress(blocks, len(blocks), "cells", progress):
-        if not any(part[block].any() for part in parts):
-            continue
-        rows = matrix[block]
+    for block, rows in _row_blocks(matrix, np.logical_or.reduce(parts), progress):
         for i, part in enumerate(parts):
             if part[block].any():
                 here = SecondMoments.from_data(
@@ -158,6 +215,24 @@ def _stored_moments(
     return [found for found in sums if found is not None]
 
 
+def _row_blocks(matrix: Any, wanted: BoolArray, progress: Progress) -> Iterator[tuple[slice, Any]]:
+    """Blocks of a matrix in memory or in a file, and where they are; none without wanted rows."""
+    n, n_columns = matrix.shape
+    every = _steps(n, matrix.step) if isinstance(matrix, StoredMatrix) else blocks(n, n_columns)
+    used = [block for block in every if wanted[block].any()]
+    for block in with_progress(used, len(used), "cells", progress):
+        yield block, matrix[block]
+
+
+def _only(rows: Any, mask: BoolArray) -> Any:
+    return rows if mask.all() else rows[mask]
+
+
+def _of_chunk(chunk: Any, function: Callable[..., T], masks: Sequence[BoolArray]) -> T:
+    rows = chunk.tocsr() if sp.issparse(chunk) else np.asarray(chunk)
+    return function(rows, *masks)
+
+
 def _steps(n: int, step: int) -> Iterator[slice]:
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
@@ -165,17 +240,11 @@ def _steps(n: int, step: int) -> Iterator[slice]:
 
 def _picked(matrix: Any, rows: BoolArray | None, columns: BoolArray | None) -> Any:
     """Rows and columns of a dask array, chunk by chunk, whatever its chunks are made of."""
-    if matrix.numblocks[1] > 1:
-        matrix = matrix.rechunk({1: -1})
-    stops = np.cumsum(matrix.chunks[0])
-    if np.isnan(stops).any():
-        raise ValueError(
-            "the dask array has chunks of unknown size: call compute_chunk_sizes() on it first."
-        )
+    matrix, stops = _row_chunks(matrix)
     if rows is None:
         masks, sizes = None, tuple(matrix.chunks[0])
     else:
-        masks = np.split(rows, stops[:-1])
+        masks = np.split(rows, stops)
         sizes = tuple(int(mask.sum()) for mask in masks)
     n_columns = matrix.shape[1] if columns is None else int(columns.sum())
     array: Any = import_module("dask.array")  # not typed
@@ -188,6 +257,18 @@ def _picked(matrix: Any, rows: BoolArray | None, columns: BoolArray | None) -> A
         meta=matrix._meta,
         chunks=(sizes, (n_columns,)),
     )
+
+
+def _row_chunks(matrix: Any) -> tuple[Any, NDArray[np.intp]]:
+    """A dask array in chunks of whole rows, and where all but the last of them stop."""
+    if matrix.numblocks[1] > 1:
+        matrix = matrix.rechunk({1: -1})
+    stops = np.cumsum(matrix.chunks[0])
+    if np.isnan(stops).any():
+        raise ValueError(
+            "the dask array has chunks of unknown size: call compute_chunk_sizes() on it first."
+        )
+    return matrix, stops[:-1]
 
 
 def _pick(

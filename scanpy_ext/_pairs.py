@@ -23,6 +23,7 @@ from . import _io, _keys
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
     from contrast_core.pairing import GroupSummary
 
 
@@ -52,6 +53,7 @@ class _Design(NamedTuple):
 
 def find(
     adata: AnnData,
+    matrix: Any,
     condition: str,
     reference: _io.Level,
     donor: str | None,
@@ -64,13 +66,24 @@ def find(
     max_pairs: int | None = None,
     search: Literal["auto", "exact", "approximate"] = "auto",
     n_comps: int = 20,
-    layer: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    params: dict[str, Any],
     key: str | None = None,
     random_state: int | None = 0,
+    progress: Progress = False,
     stacklevel: int = 1,
 ) -> Pairs:
-    """Pairs of stimulated and control cells with their summary; nothing is written."""
+    """Pairs of stimulated and control cells with their summary; nothing is written.
+
+    Parameters
+    ----------
+    matrix
+        All cells and the genes in use, wherever they are: of those in a file or in dask, the
+        cells that may be paired are loaded.
+    params
+        How the matrix was asked for, fit for `.uns`.
+
+    The others are those of `pp.match_pairs`.
+    """
     keys = _keys.pairs(key)
     if method not in ("neighbors", "clusters"):
         raise ValueError(f"method={method!r}: expected 'neighbors' or 'clusters'.")
@@ -78,12 +91,12 @@ def find(
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
     design = _design(adata, condition, reference, donor)
     types = None if cell_type is None else _io.column(adata, cell_type, "cell_type")
-    matrix, _, params = _io.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
-    _io.warn_of_counts(matrix, stacklevel=stacklevel + 1)
+    used = np.zeros(adata.n_obs, dtype=bool)
+    used[design.cells] = True
+    rows = _io.loaded(matrix, used, progress)
+    _io.warn_of_counts(rows, stacklevel=stacklevel + 1)
 
-    basis = pairing_basis(
-        scaled_features(matrix[design.cells]).matrix, design.centred, n_components=n_comps
-    )
+    basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)
     labels = None
     if method == "clusters":
         labels = (
@@ -111,7 +124,8 @@ def find(
             "neighbours. Check condition= and donor=, or give a larger n_neighbors."
         )
     i, j = design.cells[~control][pairs.rows], design.cells[control][pairs.positive_rows]
-    params |= _io.storable(
+    params = params | _io.storable(
+        n_comps=int(n_comps),
         condition=condition,
         reference=str(reference),
         donor=donor,

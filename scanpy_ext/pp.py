@@ -11,6 +11,8 @@ from ._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
+
 __all__ = ["contrast_check", "match_pairs"]
 
 
@@ -34,6 +36,7 @@ def match_pairs(
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
+    progress: Progress = False,
 ) -> AnnData | None:
     """Pair each donor's stimulated cells with control cells of the same kind.
 
@@ -76,6 +79,7 @@ def match_pairs(
     {COPY}
     random_state
         Seed of the Leiden clusters and of the approximate neighbours. All else is deterministic.
+    {PROGRESS}
 
     Returns
     -------
@@ -112,13 +116,18 @@ def match_pairs(
         If a column, level, layer or gene mask does not exist or selects nothing, no donor has
         both conditions, or there are NaN or infinite values.
     TypeError
-        If a mask is not boolean, or the matrix is not in memory.
+        If a mask is not boolean, or the matrix is of an unknown kind.
 
     Warns
     -----
     contrast_core.ContrastWarning
         If donors or cell types have cells of one condition only, cells have no donor, or the
         values look like raw counts.
+
+    Notes
+    -----
+    The cells that may be paired and the genes in use are held in memory twice, as read and scaled:
+    sparse ones stay sparse, for no mean is subtracted from the values themselves. {LOADED}
 
     References
     ----------
@@ -137,8 +146,13 @@ def match_pairs(
     >>> adata.obsp["pairs"].nnz == adata.uns["pairs"]["n_pairs"]
     True
     """
+    _io.check_writable(adata, copy)
+    matrix, _, params = _io.read_matrix(
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
+    )
     pairs = _pairs.find(
         adata,
+        matrix,
         condition,
         reference,
         donor,
@@ -150,10 +164,10 @@ def match_pairs(
         max_pairs=max_pairs,
         search=search,
         n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
+        params=params,
         key=key_added,
         random_state=random_state,
+        progress=progress,
         stacklevel=2,
     )
     return _io.write(adata, obsp=pairs.obsp, uns=pairs.uns, copy=copy)

@@ -120,6 +120,7 @@ def cpca(
         mask_var=mask_var,
         obsm=obsm,
         copy=copy,
+        progress=progress,
     )
     model = CPCA(n_comps, alpha=alpha, random_state=random_state)
     inside, behind = data.pair(progress)

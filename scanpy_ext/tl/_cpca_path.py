@@ -142,6 +142,7 @@ def cpca_path(
         mask_var=mask_var,
         obsm=obsm,
         copy=copy,
+        progress=progress,
     )
     inside, behind = data.pair(progress)
     path = contrast_path(

@@ -114,6 +114,7 @@ def cpca_star(
         mask_var=mask_var,
         obsm=obsm,
         copy=copy,
+        progress=progress,
     )
     model = CPCAStar(n_comps, beta=beta)
     inside, behind = data.pair(progress)

@@ -94,7 +94,7 @@ def denoise(
     components = _unit_columns(np.asarray(adata.varm[keys.varm]))
     in_use = (components != 0).any(axis=1) | (mean != 0) | (other != 0)
     chosen = params.get("layer") if layer is _io.DEFAULT else layer
-    matrix = _matrix.with_columns(_io.whole_matrix(adata, chosen, lazy=True), in_use)
+    matrix = _matrix.with_columns(_io.whole_matrix(adata, chosen), in_use)
     kept = components[in_use]
     shift = mean[in_use] @ kept
 

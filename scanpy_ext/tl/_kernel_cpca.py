@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-import numpy as np
-import scipy.sparse as sp
-from sklearn.utils.sparsefuncs import mean_variance_axis
+from typing import TYPE_CHECKING, Any, Literal
 
 from contrast_core import KernelCPCA
+from contrast_core.moments import FeatureMoments
 
 from .. import _io, _keys
 from .._docs import documented
@@ -16,6 +13,7 @@ from .._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
     from contrast_core.spectral._kernel_cpca import Kernel
 
 
@@ -39,6 +37,7 @@ def kernel_cpca(
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
+    progress: Progress = False,
 ) -> AnnData | None:
     """Kernel contrastive PCA: cPCA in the feature space of a kernel.
 
@@ -71,6 +70,7 @@ def kernel_cpca(
     {COPY}
     random_state
         Here for the calling style that all functions share. Nothing is random.
+    {PROGRESS}
 
     Returns
     -------
@@ -89,11 +89,13 @@ def kernel_cpca(
     Raises
     ------
     {RAISES}
-        The matrix must be in memory here.
 
     Notes
     -----
     {EXPECTS}
+
+    The foreground and background cells are held in memory, sparse ones as such, and the kernel
+    between all of them; to be embedded, all cells of a file or of dask are read again, in blocks.
 
     References
     ----------
@@ -124,10 +126,11 @@ def kernel_cpca(
         mask_var=mask_var,
         obsm=obsm,
         copy=copy,
+        progress=progress,
     )
-    inside, behind = data.rows("kernel cPCA")
+    inside, behind = data.rows(progress)
     if kernel_gamma is None:
-        kernel_gamma = 1.0 if kernel in ("chi2", "additive_chi2") else _scale(data)
+        kernel_gamma = 1.0 if kernel in ("chi2", "additive_chi2") else _scale(inside, behind)
     model = KernelCPCA(n_comps, alpha=alpha, kernel=kernel, kernel_gamma=kernel_gamma)
     model.fit(inside, background=behind)
     named = kernel if isinstance(kernel, str) else None
@@ -147,13 +150,8 @@ def kernel_cpca(
     )
 
 
-def _scale(data: _io.ContrastInput) -> float:
+def _scale(inside: Any, behind: Any) -> float:
     """One over the total variance of the foreground and background cells, each by its own mean."""
-    total = n = 0.0
-    for rows in (data.foreground, data.background):
-        variances = (
-            mean_variance_axis(rows, axis=0)[1] if sp.issparse(rows) else np.var(rows, axis=0)
-        )
-        total += rows.shape[0] * float(variances.sum(dtype=np.float64))
-        n += rows.shape[0]
-    return n / total if total > 0 else 1.0
+    moments = [FeatureMoments.from_data(rows) for rows in (inside, behind)]
+    total = sum(float(of_set.squares.sum()) for of_set in moments)
+    return sum(of_set.n_samples for of_set in moments) / total if total > 0 else 1.0

@@ -18,6 +18,8 @@ from .._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from contrast_core._progress import Progress
+
 _GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
 
 
@@ -38,6 +40,7 @@ def pca_pp(
     mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
+    progress: Progress = False,
 ) -> AnnData | None:
     """PCA++: what cells share with their partners under the other condition.
 
@@ -75,6 +78,7 @@ def pca_pp(
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_pp`, `PCs_pca_pp` and
         `pca_pp`.
     {COPY}
+    {PROGRESS}
 
     Returns
     -------
@@ -113,7 +117,7 @@ def pca_pp(
         If there are no pairs, a column, level, layer or gene mask does not exist, or there are NaN
         or infinite values.
     TypeError
-        If a mask is not boolean, or the matrix is not in memory.
+        If a mask is not boolean, or the matrix is of an unknown kind.
 
     Warns
     -----
@@ -121,6 +125,12 @@ def pca_pp(
         If the leading lambda is below 0.5, a sign of bad pairs; if the values look like raw
         counts; if so few directions stand out of the noise that the components span what those of
         PCA do.
+
+    Notes
+    -----
+    All cells and the genes in use are held in memory twice, as read and scaled, and the pairs'
+    cells beside them: sparse ones stay sparse, for no mean is subtracted from the values
+    themselves. {LOADED}
 
     References
     ----------
@@ -140,7 +150,10 @@ def pca_pp(
     ((200, 2), (12, 2))
     """
     keys = _keys.PCA_PP.added(key_added)
-    data = _read(adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var)
+    _io.check_writable(adata, copy)
+    data = _read(
+        adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
+    )
     model = PCAPlusPlus(
         n_comps, truncation=truncation, exchangeable=exchangeable, weighted=weighted
     )
@@ -190,6 +203,7 @@ def pca_plus(
     mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
+    progress: Progress = False,
 ) -> AnnData | None:
     """PCA+: PCA of what cells share with their partners under the other condition.
 
@@ -219,6 +233,7 @@ def pca_plus(
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_plus`,
         `PCs_pca_plus` and `pca_plus`.
     {COPY}
+    {PROGRESS}
 
     Returns
     -------
@@ -250,12 +265,18 @@ def pca_plus(
         If there are no pairs, a column, level, layer or gene mask does not exist, or there are NaN
         or infinite values.
     TypeError
-        If a mask is not boolean, or the matrix is not in memory.
+        If a mask is not boolean, or the matrix is of an unknown kind.
 
     Warns
     -----
     contrast_core.ContrastWarning
         If the values look like raw counts.
+
+    Notes
+    -----
+    All cells and the genes in use are held in memory twice, as read and scaled, and the pairs'
+    cells beside them: sparse ones stay sparse, for no mean is subtracted from the values
+    themselves. {LOADED}
 
     References
     ----------
@@ -272,7 +293,10 @@ def pca_plus(
     (200, 2)
     """
     keys = _keys.PCA_PLUS.added(key_added)
-    data = _read(adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var)
+    _io.check_writable(adata, copy)
+    data = _read(
+        adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
+    )
     model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
     return data.write(
         adata,
@@ -361,30 +385,34 @@ def _read(
     scale: bool,
     layer: str | None,
     mask_var: _io.Mask | _io.Default | None,
+    progress: Progress,
 ) -> _PairedInput:
     """The cells and their pairs: those stored, or new ones if a condition is given."""
     matrix, features, params = _io.read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
     )
+    everyone = np.ones(adata.n_obs, dtype=bool)
     if condition is None:
         if reference is not None or donor is not None:
             raise ValueError(
                 "condition is missing: give condition= and reference= (and donor=) to find pairs, "
                 "or none of them to use stored pairs."
             )
-        _io.warn_of_counts(matrix, stacklevel=3)
         pairs = _pairs.stored(adata, key)
+        matrix = _io.loaded(matrix, everyone, progress)
+        _io.warn_of_counts(matrix, stacklevel=3)
     else:
         if reference is None:
             raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
+        matrix = _io.loaded(matrix, everyone, progress)
         pairs = _pairs.find(
             adata,
+            matrix,
             condition,
             reference,
             donor,
             n_comps=min(20, matrix.shape[1]),
-            layer=layer,
-            mask_var=mask_var,
+            params=params,
             key=key,
             stacklevel=3,
         )

@@ -120,6 +120,7 @@ def pcpca(
         mask_var=mask_var,
         obsm=obsm,
         copy=copy,
+        progress=progress,
     )
     model = PCPCA(n_comps, gamma=gamma)
     inside, behind = data.pair(progress)

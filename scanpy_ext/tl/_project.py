@@ -96,7 +96,7 @@ def project(
         chosen = params.get("layer") if layer is _io.DEFAULT else layer
         in_use = np.zeros(adata_new.n_vars, dtype=bool)
         in_use[places] = True
-        matrix = _matrix.with_columns(_io.whole_matrix(adata_new, chosen, lazy=True), in_use)
+        matrix = _matrix.with_columns(_io.whole_matrix(adata_new, chosen), in_use)
         order = used[np.argsort(places)]  # genes come in the order of the new cells
         filters, mean = filters[order], mean[order]
         cap = None if cap is None else cap[order]

@@ -56,7 +56,7 @@ def significance(
     Parameters
     ----------
     adata
-        Annotated data matrix of shape `(n_obs, n_vars)`, in memory.
+        Annotated data matrix of shape `(n_obs, n_vars)`.
     donor
         Column of `adata.obs` with the donor (animal, culture, ...). `None`: see above.
     {CELLS}
@@ -104,7 +104,6 @@ def significance(
     Raises
     ------
     {RAISES}
-        The matrix must be in memory here.
 
     Warns
     -----
@@ -115,6 +114,10 @@ def significance(
     -----
     A donor with cells in both sets changes sides with both. Where the foreground includes the
     background's cells (`include_reference=True`) the test is conservative.
+
+    The cells of both sets and the genes in use are held in memory, sparse ones as such; each donor
+    is then reduced to a covariance. Dense are single cells (`donor=None`), and all of them where
+    there are more genes than cells. {LOADED}
 
     References
     ----------
@@ -149,8 +152,9 @@ def significance(
         mask_var=mask_var,
         obsm=obsm,
         copy=copy,
+        progress=progress,
     )
-    inside, behind = data.rows("a test of significance")
+    inside, behind = data.rows(progress)
     arguments: dict[str, Any] = {"background": behind, "random_state": random_state}
     if donor is not None:
         owners = _owners(adata, donor)

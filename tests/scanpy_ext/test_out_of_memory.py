@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from functools import partial
+
 import anndata
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import scanpy_ext as cx
-from scanpy_ext import _matrix
+from contrast_core import ContrastWarning
+from scanpy_ext import _io, _matrix
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+PAIRING = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
 FUNCTIONS = [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca]
+# Those that need rows.
+NEED_ROWS = {
+    "match_pairs": partial(cx.pp.match_pairs, **PAIRING, n_comps=3, cell_type="type"),
+    "pca_pp": partial(cx.tl.pca_pp, **PAIRING, n_comps=2, truncation=6),
+    "pca_plus": partial(cx.tl.pca_plus, **PAIRING, n_comps=2, scale=False),
+    "significance": partial(
+        cx.tl.significance, donor="donor", **REFERENCE, n_permutations=19, n_resamples=5
+    ),
+    "significance by cell": partial(
+        cx.tl.significance, donor=None, **REFERENCE, n_permutations=19, n_resamples=5
+    ),
+    "contrast_check": partial(
+        cx.pp.contrast_check, **REFERENCE, donor="donor", cell_type="type", n_splits=2
+    ),
+    "kernel_cpca": partial(cx.tl.kernel_cpca, **REFERENCE, include_reference=False, alpha=1.0),
+}
+WHERE = ["dense", "csr", "csc", "dense in dask", "csr in dask", "dense in zarr", "csr in zarr"]
 FORMATS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
 
 
@@ -38,6 +61,60 @@ def dask_backed(adata, n_rows=37):
     chunks = (n_rows, -1 if sp.issparse(adata.X) else 5)
     other.X = array.from_array(adata.X, chunks=chunks, asarray=False)
     return other
+
+
+@pytest.fixture
+def design(cells):
+    """The cells, of five donors and two types; 20 without a condition."""
+    cells.obs["donor"] = [f"donor {i % 5}" for i in range(200)]
+    cells.obs["type"] = [f"type {i // 4 % 2}" for i in range(200)]
+    cells.obs["condition"] = cells.obs["condition"].where(np.arange(200) % 10 > 0)
+    cells.X[cells.obs["type"] == "type 1", 3:6] += 6
+    cells.X = np.maximum(cells.X, 0) / 3
+    return cells
+
+
+@pytest.fixture
+def lazy(design, backed, tmp_path):
+    """The same cells somewhere else than in memory."""
+
+    def put(where):
+        kind, _, place = where.partition(" in ")
+        if not place:
+            return backed(kind)
+        design.X = FORMATS[kind](design.X)
+        if place == "dask":
+            return dask_backed(design)
+        zarr = pytest.importorskip("zarr")
+        design.write_zarr(tmp_path / "cells.zarr")
+        stored = zarr.open(tmp_path / "cells.zarr", mode="r")["X"]
+        other = design.copy()
+        other.X = stored if kind == "dense" else anndata.io.sparse_dataset(stored)
+        return other
+
+    return put
+
+
+def assert_alike(found, expected):
+    """Equal, but for rounding, in all that an AnnData can hold."""
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_alike(found[key], expected[key])
+    elif isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-5)
+    elif sp.issparse(expected):
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-5)
+    elif np.asarray(expected).dtype.kind == "f":
+        scale = np.abs(expected).max() if np.isfinite(expected).all() else 0
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * scale)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+def results(adata):
+    return {slot: dict(getattr(adata, slot)) for slot in ("obsm", "varm", "obsp", "uns")}
 
 
 def assert_same(adata, expected):
@@ -121,14 +198,101 @@ def test_what_a_backed_anndata_cannot_do_is_said(cells, backed):
         cx.tl.cpca(adata, **REFERENCE, copy=True)
     with pytest.raises(ValueError, match="a view of a backed AnnData"):
         cx.tl.cpca(adata[:150], **REFERENCE)
-    for function in (cx.tl.kernel_cpca, cx.pp.contrast_check):
-        with pytest.raises(TypeError, match=r"in a file or in dask.*adata\.to_memory"):
-            function(adata, **REFERENCE)
-    with pytest.raises(TypeError, match=r"adata\.to_memory"):
-        cx.tl.significance(adata, donor=None, **REFERENCE)
-    with pytest.raises(TypeError, match=r"in memory.*adata\.to_memory"):
-        cx.pp.match_pairs(adata, "condition", "ctrl", n_comps=5)
     assert not adata.obsm
+
+
+@pytest.mark.parametrize("mask_var", [None, np.arange(12) < 11], ids=["all genes", "masked"])
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", NEED_ROWS)
+def test_methods_that_need_rows(design, lazy, monkeypatch, name, where, mask_var):
+    monkeypatch.setattr(_matrix, "_READ_ELEMENTS", 40 * 12)  # several blocks
+    adata = lazy(where)
+    matrix = type(adata.X)
+    NEED_ROWS[name](design, mask_var=mask_var)
+    NEED_ROWS[name](adata, mask_var=mask_var)
+    assert type(adata.X) is matrix
+    assert any(results(adata).values())
+    assert_alike(results(adata), results(design))
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_stored_pairs_serve_cells_that_are_elsewhere(design, lazy, where):
+    adata = lazy(where)
+    for one in (design, adata):
+        cx.pp.match_pairs(one, *PAIRING.values(), method="clusters", clusters="type", n_comps=3)
+        cx.tl.pca_pp(one, n_comps=2, truncation=6)
+        cx.tl.project(one, one, key="pca_pp", key_added="again")
+    assert_alike(results(adata), results(design))
+    np.testing.assert_allclose(adata.obsm["again"], adata.obsm["X_pca_pp"], atol=1e-6)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(
+    "function", [cx.tl.kernel_cpca, partial(cx.tl.significance, donor="donor")]
+)
+def test_the_background_may_be_elsewhere(design, lazy, function, where):
+    expected, adata = design[100:].copy(), design[100:].copy()
+    function(expected, background=design.copy())
+    other = lazy(where)
+    function(adata, background=other)
+    assert_alike(results(adata), results(expected))
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_warnings_about_the_contrast_are_the_same(design, lazy, where):
+    design.X[:, :10] = np.round(design.X[:, :10])
+    design.var["one_sided"] = np.isin(np.arange(12), [0, 2, 1, 7])
+    design.X[design.obs["is_ctrl"], 7:9] *= [1, 40]
+    adata = lazy(where)
+    told = []
+    for one in (design, adata):
+        with pytest.warns(ContrastWarning, match="look like raw counts.*gene") as caught:
+            cx.pp.contrast_check(one, **REFERENCE, mask_var="one_sided", n_splits=2)
+        told.append(str(caught[0].message))
+    assert told[0] == told[1]
+    with pytest.warns(ContrastWarning, match="look like raw counts"):
+        cx.pp.match_pairs(adata, *PAIRING.values(), n_comps=3, mask_var=np.arange(12) < 10)
+
+
+@pytest.mark.parametrize("where", ["dense", "csr", "csc", "csr in dask"])
+@pytest.mark.parametrize("name", NEED_ROWS)
+def test_if_it_fails_nothing_is_written(design, lazy, name, where):
+    design.X[[3, 4], 4] = np.nan
+    adata = lazy(where)
+    with pytest.raises(ValueError, match="NaN"):
+        NEED_ROWS[name](adata)
+    with pytest.raises(ValueError, match="n_comps=13, but it must be from 1 to 12"):
+        NEED_ROWS[name](adata, n_comps=13)
+    if adata.isbacked:
+        with pytest.raises(ValueError, match="copy=True: a backed AnnData cannot be copied"):
+            NEED_ROWS[name](adata, copy=True)
+        with pytest.raises(ValueError, match="a view of a backed AnnData"):
+            NEED_ROWS[name](adata[:150])
+    assert not any(results(adata).values())
+    NEED_ROWS[name](adata, mask_var=np.arange(12) != 4)
+
+
+@pytest.mark.parametrize("where", ["csr", "csc", "csr in dask"])
+def test_only_the_cells_and_genes_in_use_are_held(tmp_path, monkeypatch, where):
+    monkeypatch.setattr(_matrix, "_READ_ELEMENTS", 2**20)
+    rng = np.random.default_rng(0)
+    matrix = sp.random(3000, 4000, density=0.05, format="csr", random_state=rng, dtype="float32")
+    adata = anndata.AnnData(sp.csc_matrix(matrix) if where == "csc" else matrix)
+    adata.obs["condition"] = np.where(np.arange(3000) % 2, "stim", "ctrl")
+    adata.obs.loc[adata.obs_names[1000:], "condition"] = None
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    if where == "csr in dask":
+        adata = anndata.AnnData(anndata.experimental.read_elem_lazy(adata.file["X"]), adata.obs)
+    used = np.zeros(3000, dtype=bool)
+    used[:1000] = True
+    tracemalloc.start()
+    rows = _io.read_matrix(adata, layer=None, mask_var=np.arange(4000) < 400, n_comps=2)[0]
+    found = _io.loaded(rows, used)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found != matrix[:1000, :400]).nnz == 0
+    assert peak < matrix.data.nbytes  # which is half of the matrix; a dense one is ten times that
 
 
 @pytest.mark.parametrize("where", ["file", "dask"])
@@ -154,3 +318,17 @@ def test_progress_is_shown_if_asked_for(cells, backed):
         cx.tl.cpca(adata, **REFERENCE, progress=bar)
         assert shown
         assert all(n == total for n, total in shown)
+
+
+@pytest.mark.parametrize("where", ["dense", "csc", "csr in zarr"])
+@pytest.mark.parametrize("name", NEED_ROWS)
+def test_progress_is_shown_where_rows_are_read(design, lazy, name, where):
+    shown = []
+
+    def bar(items, total, desc):
+        shown.append(desc)
+        return items
+
+    adata = lazy(where)
+    NEED_ROWS[name](adata, progress=bar)
+    assert ("genes" if where == "csc" else "cells") in shown
