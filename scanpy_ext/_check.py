@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, cross_fitted_ratio
 
-from . import _io, _keys, _matrix
+from . import _keys, _matrix, _read, _select, _write
 from ._docs import documented
 from ._gene_summary import GeneSummary, gene_summaries, merged
 
@@ -44,19 +44,19 @@ def contrast_check(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Levels | None = None,
-    groups: _io.Levels | None = None,
+    reference: _select.Levels | None = None,
+    groups: _select.Levels | None = None,
     include_reference: bool = True,
-    foreground: _io.Mask | None = None,
-    background: _io.Mask | None = None,
+    foreground: _select.Mask | None = None,
+    background: _select.Mask | None = None,
     donor: str | None = None,
     cell_type: str | None = None,
     batch: str | None = None,
-    controls: _io.Mask | None = None,
+    controls: _select.Mask | None = None,
     n_comps: int = 2,
     n_splits: int = 5,
     layer: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
@@ -150,7 +150,7 @@ def contrast_check(
     ['values', 'genes', 'donor', 'ratio']
     """
     key = _keys.checked("contrast_check" if key_added is None else key_added)
-    data = _io.read(
+    data = _read.read(
         adata,
         groupby=groupby,
         reference=reference,
@@ -170,18 +170,18 @@ def contrast_check(
             "name the sets with masks."
         )
     labels = {
-        name: _io.column(adata, column, name)
+        name: _select.column(adata, column, name)
         for name, column in {"donor": donor, "batch": batch, "cell_type": cell_type}.items()
         if column is not None
     }
     inside, behind = data.selection.foreground, data.selection.background
     still = behind
     if controls is not None:
-        still = _io.boolean_mask(adata, controls, axis="obs", argument="controls")
+        still = _select.boolean_mask(adata, controls, axis="obs", argument="controls")
 
     counts = _counts(labels, inside, behind)
-    features = cast("_io.BoolArray", data.features)  # None for an embedding only
-    whole = _io.whole_matrix(adata, layer)
+    features = cast("_select.BoolArray", data.features)  # None for an embedding only
+    whole = _read.whole_matrix(adata, layer)
     varying = _varying(whole, data.selection, features, progress)
     findings = [_values(data, varying["all"], features)]
     findings += _genes(adata, features, varying)
@@ -195,7 +195,7 @@ def contrast_check(
     used = inside | behind | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
     ratios = _ratios(
-        _io.loaded(_matrix.with_columns(whole, leading, progress), used, progress),
+        _read.loaded(_matrix.with_columns(whole, leading, progress), used, progress),
         inside[used],
         behind[used],
         still[used],
@@ -213,7 +213,7 @@ def contrast_check(
         "ratios": ratios,
         "sound": bool(checks["sound"].all()),
         "params": data.params
-        | _io.storable(
+        | _write.storable(
             donor=donor,
             cell_type=cell_type,
             batch=batch,
@@ -221,7 +221,7 @@ def contrast_check(
             random_state=random_state,
         ),
     }
-    written = _io.write(adata, uns={key: result}, copy=copy)
+    written = _write.write(adata, uns={key: result}, copy=copy)
     if not result["sound"]:
         told = "; ".join(f"{f.check}: {f.message}" for f in findings if not f.sound)
         warnings.warn(f"the contrast may not be sound. {told}", ContrastWarning, stacklevel=2)
@@ -243,7 +243,7 @@ def _counts(
 
 
 def _varying(
-    matrix: Any, selection: _io.Selection, features: _io.BoolArray, progress: Progress
+    matrix: Any, selection: _select.Selection, features: _select.BoolArray, progress: Progress
 ) -> dict[str, GeneSummary]:
     """How every gene varies over the cells of both sets, and over those of each."""
     inside, behind = selection.foreground, selection.background
@@ -261,10 +261,12 @@ def _varying(
     return varying
 
 
-def _values(data: _io.ContrastInput, varying: GeneSummary, features: _io.BoolArray) -> _Finding:
+def _values(
+    data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray
+) -> _Finding:
     first = data.selection.foreground | data.selection.background
     first &= np.cumsum(first) <= _FIRST_CELLS
-    if largest := _io.looks_like_counts(_io.loaded(data.matrix, first)):
+    if largest := _read.looks_like_counts(_read.loaded(data.matrix, first)):
         return _Finding(
             "values",
             False,
@@ -283,7 +285,7 @@ def _values(data: _io.ContrastInput, varying: GeneSummary, features: _io.BoolArr
 
 
 def _genes(
-    adata: AnnData, features: _io.BoolArray, varying: dict[str, GeneSummary]
+    adata: AnnData, features: _select.BoolArray, varying: dict[str, GeneSummary]
 ) -> Iterator[_Finding]:
     """Whether the genes in use are those that vary: over all cells, and on both sides."""
     if features.all():
@@ -298,7 +300,7 @@ def _genes(
             "genes",
             False,
             f"{len(left_out)} of the {n} genes of largest variance are not in use "
-            f"({_io.listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
+            f"({_select.listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
             "choice of genes that corrects for the mean: the difference between conditions may be "
             "lost. Choose the genes of largest plain variance",
         )
@@ -323,7 +325,9 @@ def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
     return np.argsort(-summary.moments.variance, kind="stable")[:n]
 
 
-def _most_variable(summary: GeneSummary, features: _io.BoolArray, most: int) -> _io.BoolArray:
+def _most_variable(
+    summary: GeneSummary, features: _select.BoolArray, most: int
+) -> _select.BoolArray:
     """The genes in use of largest variance, as a mask."""
     variance = np.where(features, summary.moments.variance, -1.0)
     chosen = np.zeros_like(features)
@@ -345,7 +349,7 @@ def _composition(
             "composition", True, f"the background has all {int(common.sum())} cell types"
         )
     said = [
-        f"{word} in the background: {_io.listed(list(names))}"
+        f"{word} in the background: {_select.listed(list(names))}"
         for word, names in (("missing", missing), ("rare", rare))
         if len(names)
     ]
@@ -376,7 +380,7 @@ def _confounding(
     alone = sorted((sides[0] | sides[1]) - both)
     if alone or missing:
         of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
-        said = [f"{_io.listed(alone)} in one set only"] if alone else []
+        said = [f"{_select.listed(alone)} in one set only"] if alone else []
         said += [f"{missing} cells without a value"] if missing else []
         return _Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
     return _Finding(name, True, f"all {len(both)} have cells in both sets")
@@ -384,9 +388,9 @@ def _confounding(
 
 def _ratios(
     matrix: Any,
-    inside: _io.BoolArray,
-    behind: _io.BoolArray,
-    still: _io.BoolArray,
+    inside: _select.BoolArray,
+    behind: _select.BoolArray,
+    still: _select.BoolArray,
     *,
     donors: pd.Series[Any] | None,
     n_comps: int,

@@ -18,7 +18,7 @@ from contrast_core.pairing import (
     scaled_features,
 )
 
-from . import _io, _keys
+from . import _keys, _read, _select, _write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -55,7 +55,7 @@ def find(
     adata: AnnData,
     matrix: Any,
     condition: str,
-    reference: _io.Level,
+    reference: _select.Level,
     donor: str | None,
     *,
     cell_type: str | None = None,
@@ -90,11 +90,11 @@ def find(
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
     design = _design(adata, condition, reference, donor)
-    types = None if cell_type is None else _io.column(adata, cell_type, "cell_type")
+    types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
-    rows = _io.loaded(matrix, used, progress)
-    _io.warn_of_counts(rows, stacklevel=stacklevel + 1)
+    rows = _read.loaded(matrix, used, progress)
+    _read.warn_of_counts(rows, stacklevel=stacklevel + 1)
 
     basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)
     labels = None
@@ -102,7 +102,7 @@ def find(
         labels = (
             _leiden(basis, design.centred, random_state)
             if clusters is None
-            else _io.column(adata, clusters, "clusters")[design.cells].to_numpy()
+            else _select.column(adata, clusters, "clusters")[design.cells].to_numpy()
         )
     control = design.is_control
     pairs = neighbor_pairs(
@@ -124,7 +124,7 @@ def find(
             "neighbours. Check condition= and donor=, or give a larger n_neighbors."
         )
     i, j = design.cells[~control][pairs.rows], design.cells[control][pairs.positive_rows]
-    params = params | _io.storable(
+    params = params | _write.storable(
         n_comps=int(n_comps),
         condition=condition,
         reference=str(reference),
@@ -175,19 +175,19 @@ def stored(adata: AnnData, key: str | None) -> Pairs:
     return Pairs(row, col, {}, {})
 
 
-def _design(adata: AnnData, condition: str, reference: _io.Level, donor: str | None) -> _Design:
-    levels = _io.column(adata, condition, "condition")
+def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str | None) -> _Design:
+    levels = _select.column(adata, condition, "condition")
     found = sorted(set(levels.dropna()))
-    if _io.text(reference) not in found or len(found) < 2:
+    if _select.text(reference) not in found or len(found) < 2:
         raise ValueError(
             f"reference={reference!r}: expected the level of adata.obs[{condition!r}] that is the "
             f"control, and at least one other level. The levels with cells are "
-            f"{_io.listed(found)}."
+            f"{_select.listed(found)}."
         )
     donors = (
         pd.Series(["all cells"] * adata.n_obs, dtype=object)
         if donor is None
-        else _io.column(adata, donor, "donor")
+        else _select.column(adata, donor, "donor")
     )
     has_condition = levels.notna().to_numpy()
     cells = np.flatnonzero(has_condition & donors.notna().to_numpy())
@@ -197,7 +197,7 @@ def _design(adata: AnnData, condition: str, reference: _io.Level, donor: str | N
     codes = pd.factorize(level)[0], pd.factorize(owner)[0]
     return _Design(
         cells,
-        level == _io.text(reference),
+        level == _select.text(reference),
         owner,
         codes[1] * len(found) + codes[0],
         int(has_condition.sum()) - len(cells),
@@ -285,7 +285,8 @@ def _warn(summary: dict[str, Any], design: _Design, stacklevel: int) -> None:
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
     if len(one_sided):
         messages.append(
-            f"donors with cells of one condition only have no pairs: {_io.listed(list(one_sided))}"
+            "donors with cells of one condition only have no pairs: "
+            f"{_select.listed(list(one_sided))}"
         )
     if design.n_without_donor:
         messages.append(f"{design.n_without_donor} cells without a donor are not paired")
@@ -297,7 +298,7 @@ def _warn(summary: dict[str, Any], design: _Design, stacklevel: int) -> None:
                 paired = int(lone[f"{side}_paired"].sum())
                 messages.append(
                     f"cell types without {'control' if other == 'n_control' else 'stimulated'} "
-                    f"cells: {_io.listed(list(lone.index))}; {paired} of their "
+                    f"cells: {_select.listed(list(lone.index))}; {paired} of their "
                     f"{int(lone[side].sum())} cells are in pairs with other types"
                 )
     if messages:

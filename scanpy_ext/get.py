@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from . import _keys
-from ._io import listed
+from ._select import listed
 
 if TYPE_CHECKING:
     from anndata import AnnData

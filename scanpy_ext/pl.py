@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _keys
-from ._io import listed, text
+from ._select import listed, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from . import _io, _pairs
+from . import _pairs, _read, _select, _write
 from ._check import contrast_check
 from ._docs import documented
 
@@ -20,7 +20,7 @@ __all__ = ["contrast_check", "match_pairs"]
 def match_pairs(
     adata: AnnData,
     condition: str,
-    reference: _io.Level,
+    reference: _select.Level,
     donor: str | None = None,
     *,
     cell_type: str | None = None,
@@ -32,7 +32,7 @@ def match_pairs(
     search: Literal["auto", "exact", "approximate"] = "auto",
     n_comps: int = 20,
     layer: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
@@ -146,8 +146,8 @@ def match_pairs(
     >>> adata.obsp["pairs"].nnz == adata.uns["pairs"]["n_pairs"]
     True
     """
-    _io.check_writable(adata, copy)
-    matrix, _, params = _io.read_matrix(
+    _write.check_writable(adata, copy)
+    matrix, _, params = _read.read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
     )
     pairs = _pairs.find(
@@ -170,4 +170,4 @@ def match_pairs(
         progress=progress,
         stacklevel=2,
     )
-    return _io.write(adata, obsp=pairs.obsp, uns=pairs.uns, copy=copy)
+    return _write.write(adata, obsp=pairs.obsp, uns=pairs.uns, copy=copy)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from contrast_core import CPCA
 
-from .. import _io, _keys
+from .. import _keys, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ def cpca(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Levels | None = None,
-    groups: _io.Levels | None = None,
+    reference: _select.Levels | None = None,
+    groups: _select.Levels | None = None,
     include_reference: bool = True,
-    foreground: _io.Mask | None = None,
-    background: _io.Mask | AnnData | None = None,
+    foreground: _select.Mask | None = None,
+    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     alpha: float | Literal["auto", "denoise"] = "auto",
     layer: str | None = None,
     obsm: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
@@ -107,7 +107,7 @@ def cpca(
     ((60, 2), (8, 2))
     """
     keys = _keys.CPCA.added(key_added)
-    data = _io.read(
+    data = _read.read(
         adata,
         groupby=groupby,
         reference=reference,
@@ -126,10 +126,10 @@ def cpca(
     inside, behind = data.pair(progress)
     model.fit(inside, background=behind)
     result = {
-        "params": data.params | _io.storable(alpha=alpha, random_state=random_state),
+        "params": data.params | _write.storable(alpha=alpha, random_state=random_state),
         "alpha": float(model.alpha_),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _io.write(adata, **data.slots(keys, model, result), copy=copy)
+    return _write.write(adata, **data.slots(keys, model, result), copy=copy)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, contrast_path
 
-from .. import _io, _keys
+from .. import _keys, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ def cpca_path(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Levels | None = None,
-    groups: _io.Levels | None = None,
+    reference: _select.Levels | None = None,
+    groups: _select.Levels | None = None,
     include_reference: bool = True,
-    foreground: _io.Mask | None = None,
-    background: _io.Mask | AnnData | None = None,
+    foreground: _select.Mask | None = None,
+    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     alphas: Sequence[float] | NDArray[np.floating] | None = None,
     n_representatives: int = 3,
     layer: str | None = None,
     obsm: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
@@ -129,7 +129,7 @@ def cpca_path(
     ['X_cpca_path_0', 'X_cpca_path_1']
     """
     keys = _keys.CPCA_PATH.added(key_added)
-    data = _io.read(
+    data = _read.read(
         adata,
         groupby=groupby,
         reference=reference,
@@ -159,7 +159,7 @@ def cpca_path(
         models = [path.at(alpha) for alpha in path.representative_alphas]
     result = {
         "params": data.params
-        | _io.storable(n_representatives=n_representatives, random_state=random_state),
+        | _write.storable(n_representatives=n_representatives, random_state=random_state),
         "alphas": path.alphas,
         "representatives": np.asarray(path.representatives),
         "labels": path.labels,
@@ -173,7 +173,7 @@ def cpca_path(
     entry = result | data.sizes
     if data.features is None:
         entry["loadings"] = np.stack([slot["uns"][keys.uns]["loadings"] for slot in written])
-    return _io.write(
+    return _write.write(
         adata,
         obsm={key: table for slot in written for key, table in slot["obsm"].items()},
         varm={key: table for slot in written for key, table in slot["varm"].items()},

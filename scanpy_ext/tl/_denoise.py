@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _io, _matrix
+from .. import _matrix, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def denoise(
     *,
     key: str = "cpca",
     offset: Literal["foreground", "difference", "none"] = "foreground",
-    layer: str | _io.Default | None = _io.DEFAULT,
+    layer: str | _select.Default | None = _select.DEFAULT,
     layer_added: str = "denoised",
     copy: bool = False,
 ) -> AnnData | None:
@@ -79,7 +79,7 @@ def denoise(
     >>> adata.layers["denoised"].shape
     (60, 8)
     """
-    keys, result = _io.linear_result(adata, key)
+    keys, result = _read.linear_result(adata, key)
     params = result.get("params", {})
     if "background_mean" not in result or "obsm" in params:
         raise ValueError(
@@ -93,8 +93,8 @@ def denoise(
     added = offsets[offset]
     components = _unit_columns(np.asarray(adata.varm[keys.varm]))
     in_use = (components != 0).any(axis=1) | (mean != 0) | (other != 0)
-    chosen = params.get("layer") if layer is _io.DEFAULT else layer
-    matrix = _matrix.with_columns(_io.whole_matrix(adata, chosen), in_use)
+    chosen = params.get("layer") if layer is _select.DEFAULT else layer
+    matrix = _matrix.with_columns(_read.whole_matrix(adata, chosen), in_use)
     kept = components[in_use]
     shift = mean[in_use] @ kept
 
@@ -106,7 +106,7 @@ def denoise(
     scores = _matrix.apply(rebuilt, matrix, kept.shape[1])
     for block in _matrix.blocks(*denoised.shape):
         denoised[block, in_use] = scores[block] @ kept.T + added[in_use]
-    return _io.write(adata, layers={layer_added: denoised}, uns={}, copy=copy)
+    return _write.write(adata, layers={layer_added: denoised}, uns={}, copy=copy)
 
 
 def _unit_columns(loadings: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contrast_core import KernelCPCA
 from contrast_core.moments import FeatureMoments
 
-from .. import _io, _keys
+from .. import _keys, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ def kernel_cpca(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Levels | None = None,
-    groups: _io.Levels | None = None,
+    reference: _select.Levels | None = None,
+    groups: _select.Levels | None = None,
     include_reference: bool = True,
-    foreground: _io.Mask | None = None,
-    background: _io.Mask | AnnData | None = None,
+    foreground: _select.Mask | None = None,
+    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     alpha: float | Literal["auto"] = "auto",
     kernel: Kernel = "rbf",
     kernel_gamma: float | None = None,
     layer: str | None = None,
     obsm: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
@@ -113,7 +113,7 @@ def kernel_cpca(
     (60, 2)
     """
     keys = _keys.KERNEL_CPCA.added(key_added)
-    data = _io.read(
+    data = _read.read(
         adata,
         groupby=groupby,
         reference=reference,
@@ -135,14 +135,15 @@ def kernel_cpca(
     model.fit(inside, background=behind)
     named = kernel if isinstance(kernel, str) else None
     result = {
-        "params": data.params | _io.storable(alpha=alpha, kernel=named, random_state=random_state),
+        "params": data.params
+        | _write.storable(alpha=alpha, kernel=named, random_state=random_state),
         "alpha": float(model.alpha_),
         "kernel_gamma": float(kernel_gamma),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _io.write(
+    return _write.write(
         adata,
         obsm={keys.obsm: data.embed(model)},
         uns={keys.uns: result | data.sizes},

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
 from contrast_core.pairing import ScaledFeatures, scaled_features
 
-from .. import _io, _keys, _pairs
+from .. import _keys, _pairs, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def pca_pp(
     adata: AnnData,
     *,
     condition: str | None = None,
-    reference: _io.Level | None = None,
+    reference: _select.Level | None = None,
     donor: str | None = None,
     pairs: str | None = None,
     n_comps: int = 20,
@@ -37,7 +37,7 @@ def pca_pp(
     exchangeable: bool = True,
     weighted: bool = True,
     layer: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     progress: Progress = False,
@@ -150,8 +150,8 @@ def pca_pp(
     ((200, 2), (12, 2))
     """
     keys = _keys.PCA_PP.added(key_added)
-    _io.check_writable(adata, copy)
-    data = _read(
+    _write.check_writable(adata, copy)
+    data = _paired_input(
         adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
     )
     model = PCAPlusPlus(
@@ -183,7 +183,7 @@ def pca_pp(
             "detectable": model.detectable_,
             "truncation": int(model.truncation_),
         },
-        params=_io.storable(truncation=truncation, exchangeable=exchangeable, weighted=weighted),
+        params=_write.storable(truncation=truncation, exchangeable=exchangeable, weighted=weighted),
         copy=copy,
     )
 
@@ -193,14 +193,14 @@ def pca_plus(
     adata: AnnData,
     *,
     condition: str | None = None,
-    reference: _io.Level | None = None,
+    reference: _select.Level | None = None,
     donor: str | None = None,
     pairs: str | None = None,
     n_comps: int = 20,
     scale: bool = True,
     exchangeable: bool = True,
     layer: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     progress: Progress = False,
@@ -293,8 +293,8 @@ def pca_plus(
     (200, 2)
     """
     keys = _keys.PCA_PLUS.added(key_added)
-    _io.check_writable(adata, copy)
-    data = _read(
+    _write.check_writable(adata, copy)
+    data = _paired_input(
         adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
     )
     model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
@@ -316,7 +316,7 @@ class _PairedInput:
 
     scaled: ScaledFeatures
     pairs: _pairs.Pairs
-    features: _io.BoolArray
+    features: _select.BoolArray
     params: dict[str, Any]
 
     @property
@@ -344,7 +344,7 @@ class _PairedInput:
         """Embed all cells and write: loadings and filters are rows (k, n_features), as scaled."""
         scale, cap = self.scaled.scale, self.scaled.cap
         mean = np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0)
-        return _io.write(
+        return _write.write(
             adata,
             obsm={keys.obsm: model.transform(self.scaled.matrix)},
             varm={
@@ -375,20 +375,20 @@ class _PairedInput:
         return whole
 
 
-def _read(
+def _paired_input(
     adata: AnnData,
     condition: str | None,
-    reference: _io.Level | None,
+    reference: _select.Level | None,
     donor: str | None,
     key: str | None,
     n_comps: int,
     scale: bool,
     layer: str | None,
-    mask_var: _io.Mask | _io.Default | None,
+    mask_var: _select.Mask | _select.Default | None,
     progress: Progress,
 ) -> _PairedInput:
     """The cells and their pairs: those stored, or new ones if a condition is given."""
-    matrix, features, params = _io.read_matrix(
+    matrix, features, params = _read.read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
     )
     everyone = np.ones(adata.n_obs, dtype=bool)
@@ -399,12 +399,12 @@ def _read(
                 "or none of them to use stored pairs."
             )
         pairs = _pairs.stored(adata, key)
-        matrix = _io.loaded(matrix, everyone, progress)
-        _io.warn_of_counts(matrix, stacklevel=3)
+        matrix = _read.loaded(matrix, everyone, progress)
+        _read.warn_of_counts(matrix, stacklevel=3)
     else:
         if reference is None:
             raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
-        matrix = _io.loaded(matrix, everyone, progress)
+        matrix = _read.loaded(matrix, everyone, progress)
         pairs = _pairs.find(
             adata,
             matrix,
@@ -422,5 +422,5 @@ def _read(
         n_features = matrix.shape[1]
         scaled = ScaledFeatures(matrix, np.full(n_features, np.inf), np.ones(n_features))
     return _PairedInput(
-        scaled, pairs, features, params | _io.storable(pairs=key or "pairs", scale=scale)
+        scaled, pairs, features, params | _write.storable(pairs=key or "pairs", scale=scale)
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from contrast_core import PCPCA
 
-from .. import _io, _keys
+from .. import _keys, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ def pcpca(
     adata: AnnData,
     *,
     groupby: str | None = None,
-    reference: _io.Levels | None = None,
-    groups: _io.Levels | None = None,
+    reference: _select.Levels | None = None,
+    groups: _select.Levels | None = None,
     include_reference: bool = True,
-    foreground: _io.Mask | None = None,
-    background: _io.Mask | AnnData | None = None,
+    foreground: _select.Mask | None = None,
+    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     gamma: float | Literal["auto"] = "auto",
     layer: str | None = None,
     obsm: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
     random_state: int | None = 0,
@@ -107,7 +107,7 @@ def pcpca(
     ((60, 2), (8, 2))
     """
     keys = _keys.PCPCA.added(key_added)
-    data = _io.read(
+    data = _read.read(
         adata,
         groupby=groupby,
         reference=reference,
@@ -126,7 +126,7 @@ def pcpca(
     inside, behind = data.pair(progress)
     model.fit(inside, background=behind)
     result = {
-        "params": data.params | _io.storable(gamma=gamma, random_state=random_state),
+        "params": data.params | _write.storable(gamma=gamma, random_state=random_state),
         "gamma": float(model.gamma_),
         "gamma_max": float(model.gamma_max_),
         "noise_variance": float(model.noise_variance_),
@@ -138,4 +138,4 @@ def pcpca(
     slots = data.slots(
         keys, model, result, loadings=model.loadings_, filters=model.loadings_ / lengths
     )
-    return _io.write(adata, **slots, copy=copy)
+    return _write.write(adata, **slots, copy=copy)

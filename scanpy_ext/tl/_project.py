@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .. import _io, _keys, _matrix
+from .. import _keys, _matrix, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def project(
     adata_fitted: AnnData,
     *,
     key: str = "cpca",
-    layer: str | _io.Default | None = _io.DEFAULT,
+    layer: str | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
@@ -75,12 +75,12 @@ def project(
     >>> new.obsm["X_cpca"].shape
     (20, 2)
     """
-    keys, result = _io.linear_result(adata_fitted, key)
+    keys, result = _read.linear_result(adata_fitted, key)
     params = result.get("params", {})
     mean = np.asarray(result["mean"])
     cap = np.asarray(result["cap"]) if "cap" in result else None
     if "obsm" in params:
-        matrix = _io.embedding(adata_new, str(params["obsm"]))
+        matrix = _read.embedding(adata_new, str(params["obsm"]))
         filters = np.asarray(result["filters"] if "filters" in result else result["loadings"])
         if matrix.shape[1] != len(filters):
             raise ValueError(
@@ -93,10 +93,10 @@ def project(
         filters = np.asarray(tables[name] if name in tables else tables[keys.varm])
         used = np.flatnonzero(filters.any(axis=1))
         places = _places(adata_new, adata_fitted.var_names[used])
-        chosen = params.get("layer") if layer is _io.DEFAULT else layer
+        chosen = params.get("layer") if layer is _select.DEFAULT else layer
         in_use = np.zeros(adata_new.n_vars, dtype=bool)
         in_use[places] = True
-        matrix = _matrix.with_columns(_io.whole_matrix(adata_new, chosen), in_use)
+        matrix = _matrix.with_columns(_read.whole_matrix(adata_new, chosen), in_use)
         order = used[np.argsort(places)]  # genes come in the order of the new cells
         filters, mean = filters[order], mean[order]
         cap = None if cap is None else cap[order]
@@ -108,7 +108,7 @@ def project(
 
     embedding = _matrix.apply(scores, matrix, filters.shape[1])
     target = keys.obsm if key_added is None else keys.added(key_added).obsm
-    return _io.write(adata_new, obsm={target: embedding}, uns={}, copy=copy)
+    return _write.write(adata_new, obsm={target: embedding}, uns={}, copy=copy)
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
@@ -118,13 +118,13 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
     if len(missing):
         raise ValueError(
             f"adata_new lacks {len(missing)} of the {len(genes)} genes of the components "
-            f"({_io.listed(list(missing), most=5)}). Fit on the genes that both have, with "
+            f"({_select.listed(list(missing), most=5)}). Fit on the genes that both have, with "
             "mask_var=, or name genes alike in both."
         )
     twice = names[names.duplicated() & names.isin(genes)].unique()
     if len(twice):
         raise ValueError(
-            f"adata_new has several genes named {_io.listed(list(twice), most=5)}. Make them "
+            f"adata_new has several genes named {_select.listed(list(twice), most=5)}. Make them "
             "unique with adata_new.var_names_make_unique(), or drop all but one."
         )
     return np.asarray(names.get_indexer(genes))

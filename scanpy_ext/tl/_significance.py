@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability, permutation_test
 
-from .. import _io, _keys
+from .. import _keys, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ def significance(
     *,
     donor: str | None,
     groupby: str | None = None,
-    reference: _io.Levels | None = None,
-    groups: _io.Levels | None = None,
+    reference: _select.Levels | None = None,
+    groups: _select.Levels | None = None,
     include_reference: bool = True,
-    foreground: _io.Mask | None = None,
-    background: _io.Mask | AnnData | None = None,
+    foreground: _select.Mask | None = None,
+    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     method: Literal["cpca", "cpca_star", "pcpca"] = "cpca",
     contrast: float | Literal["auto"] = "auto",
     n_permutations: int = 199,
     n_resamples: int = 100,
     layer: str | None = None,
-    mask_var: _io.Mask | _io.Default | None = _io.DEFAULT,
+    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     obsm: str | None = None,
     key_added: str | None = None,
     copy: bool = False,
@@ -139,7 +139,7 @@ def significance(
     key = _keys.checked("significance" if key_added is None else key_added)
     if method not in _METHODS:
         raise ValueError(f"method={method!r} is unknown; expected one of {list(_METHODS)}.")
-    data = _io.read(
+    data = _read.read(
         adata,
         groupby=groupby,
         reference=reference,
@@ -158,7 +158,7 @@ def significance(
     arguments: dict[str, Any] = {"background": behind, "random_state": random_state}
     if donor is not None:
         owners = _owners(adata, donor)
-        others = owners if not _io.is_anndata(background) else _owners(background, donor)
+        others = owners if not _select.is_anndata(background) else _owners(background, donor)
         chosen = data.selection.background if data.other is None else np.ones(len(others), bool)
         arguments["groups"] = _known(owners[data.selection.foreground], donor)
         arguments["background_groups"] = _known(others[chosen], donor)
@@ -181,7 +181,7 @@ def significance(
         },
         index=[f"component {i + 1}" for i in range(n_comps)],
     )
-    params = data.params | _io.storable(
+    params = data.params | _write.storable(
         donor=donor, method=method, contrast=contrast, random_state=random_state
     )
     result = {
@@ -195,7 +195,7 @@ def significance(
         "n_background_units": int(test.n_background_groups or data.sizes["n_background"]),
         "params": params,
     }
-    return _io.write(adata, uns={key: result}, copy=copy)
+    return _write.write(adata, uns={key: result}, copy=copy)
 
 
 _METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}
@@ -204,7 +204,7 @@ _STRENGTHS = {"cpca": "alpha", "cpca_star": "beta", "pcpca": "gamma"}
 
 def _owners(adata: AnnData, donor: str) -> NDArray[Any]:
     """The donor of every cell, as text; None where it is missing."""
-    return np.asarray(_io.column(adata, donor, "donor"), dtype=object)
+    return np.asarray(_select.column(adata, donor, "donor"), dtype=object)
 
 
 def _known(owners: NDArray[Any], donor: str) -> NDArray[np.str_]:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning
-from scanpy_ext import _io, _matrix
+from scanpy_ext import _matrix, _read
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRING = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
@@ -287,8 +287,8 @@ def test_only_the_cells_and_genes_in_use_are_held(tmp_path, monkeypatch, where):
     used = np.zeros(3000, dtype=bool)
     used[:1000] = True
     tracemalloc.start()
-    rows = _io.read_matrix(adata, layer=None, mask_var=np.arange(4000) < 400, n_comps=2)[0]
-    found = _io.loaded(rows, used)
+    rows = _read.read_matrix(adata, layer=None, mask_var=np.arange(4000) < 400, n_comps=2)[0]
+    found = _read.loaded(rows, used)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (found != matrix[:1000, :400]).nnz == 0

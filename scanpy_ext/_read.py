@@ -1,13 +1,11 @@
-"""AnnData to arrays and back: which cells, which genes, and where the results go."""
+"""AnnData to arrays: the cells and genes that were asked for, wherever the matrix lies."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +15,19 @@ from numpy.typing import NDArray
 from contrast_core import ContrastWarning, SecondMoments
 
 from . import _keys, _matrix
+from ._select import (
+    DEFAULT,
+    BoolArray,
+    Default,
+    Levels,
+    Mask,
+    Selection,
+    cells,
+    genes,
+    is_anndata,
+    listed,
+)
+from ._write import Slots, check_writable, storable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -24,39 +35,6 @@ if TYPE_CHECKING:
     from contrast_core._progress import Progress
 
     from ._keys import Keys
-
-Level: TypeAlias = str | float | bool
-Levels: TypeAlias = Level | Iterable[Level]
-Mask: TypeAlias = "str | Sequence[bool] | NDArray[np.bool_] | pd.Series[bool]"
-BoolArray: TypeAlias = NDArray[np.bool_]
-
-
-class Default(Enum):
-    """Marks an argument that was not given, where None is a choice of its own."""
-
-    value_ = "default"
-
-    def __repr__(self) -> str:
-        return "<default>"
-
-
-DEFAULT = Default.value_
-
-
-class Selection(NamedTuple):
-    """The two sets of cells, and how they were asked for (fit for `.uns`)."""
-
-    foreground: BoolArray
-    background: BoolArray
-    params: dict[str, Any]
-
-
-class Slots(TypedDict):
-    """What `write` is given, beside the AnnData."""
-
-    obsm: dict[str, NDArray[np.floating]]
-    varm: dict[str, NDArray[np.floating]]
-    uns: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -216,22 +194,7 @@ def read(
     `progress` is about a CSC matrix in a file, whose columns in use are loaded.
     """
     check_writable(adata, copy)
-    if foreground is None and background is None:
-        selection = _select_by_level(adata, groupby, reference, groups, include_reference)
-    else:
-        by_level = {
-            "groupby": groupby is not None,
-            "reference": reference is not None,
-            "groups": groups is not None,
-            "include_reference=False": not include_reference,
-        }
-        if given := [name for name, was_given in by_level.items() if was_given]:
-            raise ValueError(
-                f"got masks (foreground, background) together with {', '.join(given)}. "
-                "Choose the cells by one of the two: groupby and reference, or two masks."
-            )
-        selection = _select_by_mask(adata, foreground, background)
-
+    selection = cells(adata, groupby, reference, groups, include_reference, foreground, background)
     matrix, features, params = read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, progress=progress
     )
@@ -264,7 +227,7 @@ def read_matrix(
         matrix = embedding(adata, obsm)
         n_features = int(matrix.shape[1])
     else:
-        features, mask_name = _select_features(adata, mask_var)
+        features, mask_name = genes(adata, mask_var)
         matrix = None
         n_features = int(features.sum())
     if isinstance(n_comps, bool) or not isinstance(n_comps, (int, np.integer)):
@@ -311,249 +274,6 @@ def warn_of_counts(matrix: Any, *, stacklevel: int) -> None:
             ContrastWarning,
             stacklevel=stacklevel + 1,
         )
-
-
-def write(
-    adata: AnnData,
-    *,
-    uns: Mapping[str, Mapping[str, Any]],
-    copy: bool,
-    obsm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
-    varm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
-    obsp: Mapping[str, sp.csr_matrix] = MappingProxyType({}),
-    layers: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
-    stale: Iterable[Keys] = (),
-) -> AnnData | None:
-    """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
-
-    A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`.
-    The `stale` slots of an earlier call are removed.
-    """
-    check_writable(adata, copy)
-    target = adata.copy() if copy else adata
-    # Looked up anew for each entry: the first one written turns a view into a new object.
-    for key, array in obsm.items():
-        target.obsm[key] = array
-    for key, array in varm.items():
-        target.varm[key] = array
-    for key, array in obsp.items():
-        target.obsp[key] = array
-    for key, array in layers.items():
-        target.layers[key] = array
-    for key, entry in uns.items():
-        target.uns[key] = dict(entry)
-    for keys in stale:
-        target.obsm.pop(keys.obsm, None)
-        target.varm.pop(keys.varm, None)
-    return target if copy else None
-
-
-def storable(**arguments: Any) -> dict[str, Any]:
-    """The arguments that an h5ad or zarr file can hold: those that are not None."""
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
-def boolean_mask(
-    adata: AnnData, mask: Mask, *, axis: Literal["obs", "var"], argument: str
-) -> BoolArray:
-    """A mask, or the boolean column that it names, as an array with at least one True."""
-    frame: pd.DataFrame = getattr(adata, axis)
-    if isinstance(mask, str):
-        what = f"{argument}: adata.{axis}[{mask!r}]"
-        if mask not in frame.columns:
-            boolean = [str(name) for name in frame if frame[name].dtype in ("bool", "boolean")]
-            raise ValueError(
-                f"{argument}: adata.{axis} has no column {mask!r}. "
-                f"Its boolean columns are {listed(boolean)}."
-            )
-        values = frame[mask]
-    else:
-        what = argument
-        if np.shape(mask) != (len(frame),):
-            raise ValueError(
-                f"{argument} has shape {np.shape(mask)}, but adata.{axis} has {len(frame)} rows. "
-                "Expected one True or False for each."
-            )
-        if isinstance(mask, pd.Series) and not mask.index.equals(frame.index):
-            raise ValueError(
-                f"{argument} is a Series whose index is not adata.{axis}_names. Give it in that "
-                "order and with that index, or as an array."
-            )
-        values = pd.Series(mask)
-    if values.dtype == "boolean":
-        values = values.fillna(False)
-    elif values.dtype != "bool":
-        raise TypeError(
-            f"{what} has dtype {values.dtype}, but a mask must be boolean. "
-            f"Make one by a comparison, such as adata.{axis}[...] == value."
-        )
-    selected: BoolArray = values.to_numpy(dtype=bool)
-    if not selected.any():
-        raise ValueError(f"{what} selects nothing: no value is True.")
-    return selected
-
-
-def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
-    """Levels of a column of `adata.obs` as text, with None where there is no value."""
-    if name not in adata.obs.columns:
-        raise ValueError(
-            f"{argument}: adata.obs has no column {name!r}. "
-            f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
-        )
-    column = adata.obs[name]
-    texts = np.array([text(level) for level in column.to_numpy()], dtype=object)
-    texts[column.isna().to_numpy()] = None
-    return pd.Series(texts, dtype=object)
-
-
-def listed(names: Sequence[str], most: int = 20) -> str:
-    """Names for an error message, cut short when there are many."""
-    if not names:
-        return "(none)"
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more
-
-
-def _select_by_mask(
-    adata: AnnData, foreground: Mask | None, background: Mask | AnnData | None
-) -> Selection:
-    if is_anndata(background):
-        inside = np.ones(adata.n_obs, dtype=bool)
-        if foreground is not None:
-            inside = boolean_mask(adata, foreground, axis="obs", argument="foreground")
-        _check_two(inside, "foreground")
-        named = {"foreground": foreground} if isinstance(foreground, str) else {}
-        return Selection(inside, np.zeros(adata.n_obs, dtype=bool), named)
-    if foreground is None or background is None:
-        missing = "foreground" if foreground is None else "background"
-        raise ValueError(f"{missing} is missing: give both masks, foreground and background.")
-    given: dict[str, Any] = {"foreground": foreground, "background": background}
-    masks = {
-        name: boolean_mask(adata, mask, axis="obs", argument=name) for name, mask in given.items()
-    }
-    for name, mask in masks.items():
-        _check_two(mask, name)
-    params = {name: mask for name, mask in given.items() if isinstance(mask, str)}
-    return Selection(**masks, params=params)
-
-
-def _select_by_level(
-    adata: AnnData,
-    groupby: str | None,
-    reference: Levels | None,
-    groups: Levels | None,
-    include_reference: bool,
-) -> Selection:
-    if groupby is None:
-        raise ValueError(
-            "no cells were chosen. Give groupby= and reference= (a column of adata.obs and the "
-            "level that is the background), or the masks foreground= and background=."
-        )
-    if groupby not in adata.obs.columns:
-        raise ValueError(
-            f"groupby: adata.obs has no column {groupby!r}. "
-            f"Its columns are {listed([str(name) for name in adata.obs.columns])}."
-        )
-    column = adata.obs[groupby]
-    levels = list(column.dropna().unique())
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        levels = [level for level in column.cat.categories if level in set(levels)]
-
-    if reference is None:
-        raise ValueError(
-            f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
-            f"Its levels are {listed([text(level) for level in levels])}."
-        )
-    references = _find_levels(column, levels, reference, "reference")
-    if groups is None:
-        chosen = [level for level in levels if level not in references]
-        if not chosen:
-            raise ValueError(
-                f"adata.obs[{groupby!r}] has cells of one level only, the reference "
-                f"{_named(references)}: nothing is left for the foreground."
-            )
-    else:
-        chosen = _find_levels(column, levels, groups, "groups")
-        in_both = [level for level in chosen if level in references]
-        if in_both and not include_reference:
-            raise ValueError(
-                f"groups names the reference {_named(in_both)}, but include_reference=False "
-                "keeps it out of the foreground. Drop one of the two."
-            )
-
-    behind = column.isin(references).to_numpy(dtype=bool)
-    inside = column.isin(chosen).to_numpy(dtype=bool)
-    if include_reference:
-        inside = inside | behind
-    _check_two(inside, f"the foreground (adata.obs[{groupby!r}] in groups)")
-    _check_two(behind, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
-    texts = np.array([text(level) for level in references], dtype=object)
-    params = {
-        "groupby": groupby,
-        "reference": texts if len(texts) > 1 else texts[0],
-        "groups": np.array([text(level) for level in chosen], dtype=object),
-        "include_reference": bool(include_reference),
-    }
-    return Selection(inside, behind, params)
-
-
-def _find_levels(
-    column: pd.Series[Any], levels: list[Any], wanted: Levels, argument: str
-) -> list[Any]:
-    """The levels that are named, each once; one or several."""
-    asked = [wanted] if isinstance(wanted, Level) or not _iterable(wanted) else list(wanted)
-    found = list(dict.fromkeys(_find_level(column, levels, level, argument) for level in asked))
-    if not found:
-        raise ValueError(
-            f"{argument} is empty: name levels of adata.obs[{column.name!r}], or leave it out."
-        )
-    return found
-
-
-def _named(levels: list[Any]) -> str:
-    return ", ".join(repr(text(level)) for level in levels)
-
-
-def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument: str) -> Any:
-    """The level equal to `wanted`, or written like it: 0, 0.0 and "0" find each other."""
-    for same in (lambda level: level == wanted, lambda level: text(level) == text(wanted)):
-        if found := [level for level in levels if same(level)]:
-            return found[0]
-    unused = isinstance(column.dtype, pd.CategoricalDtype) and text(wanted) in map(
-        text, column.cat.categories
-    )
-    problem = "is a category without cells" if unused else "is not a level"
-    raise ValueError(
-        f"{argument}: {text(wanted)!r} {problem} of adata.obs[{column.name!r}]. "
-        f"The levels with cells are {listed([text(level) for level in levels])}."
-    )
-
-
-def text(level: Any) -> str:
-    # A column of whole numbers turns to floats when it has gaps: 1.0 still stands for "1".
-    if isinstance(level, (float, np.floating)) and float(level).is_integer():
-        return str(int(level))
-    return str(level)
-
-
-def _iterable(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
-
-
-def _check_two(mask: BoolArray, what: str) -> None:
-    if mask.sum() < 2:
-        raise ValueError(f"{what} has {mask.sum()} cell; a covariance needs at least 2.")
-
-
-def _select_features(
-    adata: AnnData, mask_var: Mask | Default | None
-) -> tuple[BoolArray, str | None]:
-    if mask_var is DEFAULT:
-        mask_var = "highly_variable" if "highly_variable" in adata.var.columns else None
-    if mask_var is None:
-        return np.ones(adata.n_vars, dtype=bool), None
-    features = boolean_mask(adata, mask_var, axis="var", argument="mask_var")
-    return features, mask_var if isinstance(mask_var, str) else None
 
 
 def linear_result(adata: AnnData, key: str) -> tuple[Keys, Mapping[str, Any]]:
@@ -609,11 +329,6 @@ def embedding(adata: AnnData, obsm: str) -> Any:
     return matrix.tocsr() if sp.issparse(matrix) else np.asarray(matrix)
 
 
-def is_anndata(value: object) -> TypeGuard[AnnData]:
-    """Whether it is an AnnData; anndata is not imported for it."""
-    return hasattr(value, "obs_names") and hasattr(value, "var_names")
-
-
 def _read_other(
     adata: AnnData,
     other: AnnData,
@@ -656,21 +371,6 @@ def _check_same_genes(adata: AnnData, other: AnnData) -> None:
         "it has other genes as well, or adata's in another order. Give "
         "background[:, adata.var_names]."
     )
-
-
-def check_writable(adata: AnnData, copy: bool) -> None:
-    if not adata.isbacked:
-        return
-    if copy:
-        raise ValueError(
-            "copy=True: a backed AnnData cannot be copied in memory. Leave copy out: results are "
-            "kept in memory beside the file, which stays as it is."
-        )
-    if adata.is_view:
-        raise ValueError(
-            "adata is a view of a backed AnnData, which takes no results. Choose the cells by "
-            "masks instead, or load the view first with adata.to_memory()."
-        )
 
 
 def _merged(a: SecondMoments | None, b: SecondMoments | None) -> SecondMoments | None:

@@ -1,0 +1,273 @@
+"""Which cells and genes were asked for, by masks, columns and levels, checked to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+Level: TypeAlias = str | float | bool
+Levels: TypeAlias = Level | Iterable[Level]
+Mask: TypeAlias = "str | Sequence[bool] | NDArray[np.bool_] | pd.Series[bool]"
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+class Default(Enum):
+    """Marks an argument that was not given, where None is a choice of its own."""
+
+    value_ = "default"
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+DEFAULT = Default.value_
+
+
+class Selection(NamedTuple):
+    """The two sets of cells, and how they were asked for (fit for `.uns`)."""
+
+    foreground: BoolArray
+    background: BoolArray
+    params: dict[str, Any]
+
+
+def cells(
+    adata: AnnData,
+    groupby: str | None,
+    reference: Levels | None,
+    groups: Levels | None,
+    include_reference: bool,
+    foreground: Mask | None,
+    background: Mask | AnnData | None,
+) -> Selection:
+    """The foreground and background cells, by a column and its levels or by two masks."""
+    if foreground is None and background is None:
+        return _by_level(adata, groupby, reference, groups, include_reference)
+    by_level = {
+        "groupby": groupby is not None,
+        "reference": reference is not None,
+        "groups": groups is not None,
+        "include_reference=False": not include_reference,
+    }
+    if given := [name for name, was_given in by_level.items() if was_given]:
+        raise ValueError(
+            f"got masks (foreground, background) together with {', '.join(given)}. "
+            "Choose the cells by one of the two: groupby and reference, or two masks."
+        )
+    return _by_mask(adata, foreground, background)
+
+
+def genes(adata: AnnData, mask_var: Mask | Default | None) -> tuple[BoolArray, str | None]:
+    """The genes in use as a mask, and the name of its column if it was named."""
+    if mask_var is DEFAULT:
+        mask_var = "highly_variable" if "highly_variable" in adata.var.columns else None
+    if mask_var is None:
+        return np.ones(adata.n_vars, dtype=bool), None
+    features = boolean_mask(adata, mask_var, axis="var", argument="mask_var")
+    return features, mask_var if isinstance(mask_var, str) else None
+
+
+def boolean_mask(
+    adata: AnnData, mask: Mask, *, axis: Literal["obs", "var"], argument: str
+) -> BoolArray:
+    """A mask, or the boolean column that it names, as an array with at least one True."""
+    frame: pd.DataFrame = getattr(adata, axis)
+    if isinstance(mask, str):
+        what = f"{argument}: adata.{axis}[{mask!r}]"
+        if mask not in frame.columns:
+            boolean = [str(name) for name in frame if frame[name].dtype in ("bool", "boolean")]
+            raise ValueError(
+                f"{argument}: adata.{axis} has no column {mask!r}. "
+                f"Its boolean columns are {listed(boolean)}."
+            )
+        values = frame[mask]
+    else:
+        what = argument
+        if np.shape(mask) != (len(frame),):
+            raise ValueError(
+                f"{argument} has shape {np.shape(mask)}, but adata.{axis} has {len(frame)} rows. "
+                "Expected one True or False for each."
+            )
+        if isinstance(mask, pd.Series) and not mask.index.equals(frame.index):
+            raise ValueError(
+                f"{argument} is a Series whose index is not adata.{axis}_names. Give it in that "
+                "order and with that index, or as an array."
+            )
+        values = pd.Series(mask)
+    if values.dtype == "boolean":
+        values = values.fillna(False)
+    elif values.dtype != "bool":
+        raise TypeError(
+            f"{what} has dtype {values.dtype}, but a mask must be boolean. "
+            f"Make one by a comparison, such as adata.{axis}[...] == value."
+        )
+    selected: BoolArray = values.to_numpy(dtype=bool)
+    if not selected.any():
+        raise ValueError(f"{what} selects nothing: no value is True.")
+    return selected
+
+
+def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
+    """Levels of a column of `adata.obs` as text, with None where there is no value."""
+    if name not in adata.obs.columns:
+        raise ValueError(
+            f"{argument}: adata.obs has no column {name!r}. "
+            f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
+        )
+    column = adata.obs[name]
+    texts = np.array([text(level) for level in column.to_numpy()], dtype=object)
+    texts[column.isna().to_numpy()] = None
+    return pd.Series(texts, dtype=object)
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Names for an error message, cut short when there are many."""
+    if not names:
+        return "(none)"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more
+
+
+def _by_mask(
+    adata: AnnData, foreground: Mask | None, background: Mask | AnnData | None
+) -> Selection:
+    if is_anndata(background):
+        inside = np.ones(adata.n_obs, dtype=bool)
+        if foreground is not None:
+            inside = boolean_mask(adata, foreground, axis="obs", argument="foreground")
+        _check_two(inside, "foreground")
+        named = {"foreground": foreground} if isinstance(foreground, str) else {}
+        return Selection(inside, np.zeros(adata.n_obs, dtype=bool), named)
+    if foreground is None or background is None:
+        missing = "foreground" if foreground is None else "background"
+        raise ValueError(f"{missing} is missing: give both masks, foreground and background.")
+    given: dict[str, Any] = {"foreground": foreground, "background": background}
+    masks = {
+        name: boolean_mask(adata, mask, axis="obs", argument=name) for name, mask in given.items()
+    }
+    for name, mask in masks.items():
+        _check_two(mask, name)
+    params = {name: mask for name, mask in given.items() if isinstance(mask, str)}
+    return Selection(**masks, params=params)
+
+
+def _by_level(
+    adata: AnnData,
+    groupby: str | None,
+    reference: Levels | None,
+    groups: Levels | None,
+    include_reference: bool,
+) -> Selection:
+    if groupby is None:
+        raise ValueError(
+            "no cells were chosen. Give groupby= and reference= (a column of adata.obs and the "
+            "level that is the background), or the masks foreground= and background=."
+        )
+    if groupby not in adata.obs.columns:
+        raise ValueError(
+            f"groupby: adata.obs has no column {groupby!r}. "
+            f"Its columns are {listed([str(name) for name in adata.obs.columns])}."
+        )
+    column = adata.obs[groupby]
+    levels = list(column.dropna().unique())
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        levels = [level for level in column.cat.categories if level in set(levels)]
+
+    if reference is None:
+        raise ValueError(
+            f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
+            f"Its levels are {listed([text(level) for level in levels])}."
+        )
+    references = _find_levels(column, levels, reference, "reference")
+    if groups is None:
+        chosen = [level for level in levels if level not in references]
+        if not chosen:
+            raise ValueError(
+                f"adata.obs[{groupby!r}] has cells of one level only, the reference "
+                f"{_named(references)}: nothing is left for the foreground."
+            )
+    else:
+        chosen = _find_levels(column, levels, groups, "groups")
+        in_both = [level for level in chosen if level in references]
+        if in_both and not include_reference:
+            raise ValueError(
+                f"groups names the reference {_named(in_both)}, but include_reference=False "
+                "keeps it out of the foreground. Drop one of the two."
+            )
+
+    behind = column.isin(references).to_numpy(dtype=bool)
+    inside = column.isin(chosen).to_numpy(dtype=bool)
+    if include_reference:
+        inside = inside | behind
+    _check_two(inside, f"the foreground (adata.obs[{groupby!r}] in groups)")
+    _check_two(behind, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
+    texts = np.array([text(level) for level in references], dtype=object)
+    params = {
+        "groupby": groupby,
+        "reference": texts if len(texts) > 1 else texts[0],
+        "groups": np.array([text(level) for level in chosen], dtype=object),
+        "include_reference": bool(include_reference),
+    }
+    return Selection(inside, behind, params)
+
+
+def _find_levels(
+    column: pd.Series[Any], levels: list[Any], wanted: Levels, argument: str
+) -> list[Any]:
+    """The levels that are named, each once; one or several."""
+    asked = [wanted] if isinstance(wanted, Level) or not _iterable(wanted) else list(wanted)
+    found = list(dict.fromkeys(_find_level(column, levels, level, argument) for level in asked))
+    if not found:
+        raise ValueError(
+            f"{argument} is empty: name levels of adata.obs[{column.name!r}], or leave it out."
+        )
+    return found
+
+
+def _named(levels: list[Any]) -> str:
+    return ", ".join(repr(text(level)) for level in levels)
+
+
+def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument: str) -> Any:
+    """The level equal to `wanted`, or written like it: 0, 0.0 and "0" find each other."""
+    for same in (lambda level: level == wanted, lambda level: text(level) == text(wanted)):
+        if found := [level for level in levels if same(level)]:
+            return found[0]
+    unused = isinstance(column.dtype, pd.CategoricalDtype) and text(wanted) in map(
+        text, column.cat.categories
+    )
+    problem = "is a category without cells" if unused else "is not a level"
+    raise ValueError(
+        f"{argument}: {text(wanted)!r} {problem} of adata.obs[{column.name!r}]. "
+        f"The levels with cells are {listed([text(level) for level in levels])}."
+    )
+
+
+def text(level: Any) -> str:
+    # A column of whole numbers turns to floats when it has gaps: 1.0 still stands for "1".
+    if isinstance(level, (float, np.floating)) and float(level).is_integer():
+        return str(int(level))
+    return str(level)
+
+
+def _iterable(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+
+
+def _check_two(mask: BoolArray, what: str) -> None:
+    if mask.sum() < 2:
+        raise ValueError(f"{what} has {mask.sum()} cell; a covariance needs at least 2.")
+
+
+def is_anndata(value: object) -> TypeGuard[AnnData]:
+    """Whether it is an AnnData; anndata is not imported for it."""
+    return hasattr(value, "obs_names") and hasattr(value, "var_names")
