@@ -1,0 +1,88 @@
+"""Cells on both sides of a contrast, and its ratio beside that of donors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._figure import finish, panels
+from ._result import stored_result
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+
+
+def contrast_check(
+    adata: AnnData,
+    *,
+    key: str = "contrast_check",
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """What a contrast stands on: its cells, and its ratio beside that of donors alone.
+
+    From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
+    that the background lacks fakes an effect. Right: the cross-fitted ratio (red) and those of one
+    donor's controls against another's (grey), which a real contrast exceeds.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.pp.contrast_check` was run.
+    key
+        Name of its result in `.uns`.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    The two axes, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result.
+    """
+    result = stored_result(adata, key, "counts", "scanpy_ext.pp.contrast_check", None)
+    counts, ratios = result["counts"], result["ratios"]
+    by = [name for name in ("donor", "cell_type") if name in counts]
+    names = counts[by].astype(str).agg(", ".join, axis=1) if by else ["all cells"]
+    sides = ["foreground", "background"]
+    shares = counts[sides] / counts[sides].sum()
+    spot = np.arange(len(counts))
+    height = max(2.6, 0.8 + 0.28 * max(len(counts), len(ratios)))
+    with panels(1, 2, size=(4.6, height)) as (figure, axes):
+        cells, ratio = axes[0]
+        for side, shift, color in zip(sides, (-0.2, 0.2), ("tab:red", "0.6"), strict=True):
+            cells.barh(spot + shift, shares[side], height=0.4, color=color, label=side)
+            for y, share, n in zip(spot + shift, shares[side], counts[side], strict=True):
+                cells.annotate(
+                    f" {int(n)}", (share, y), va="center", fontsize="x-small", color="0.3"
+                )
+        cells.set_yticks(spot, names)
+        cells.invert_yaxis()
+        cells.set(xlabel="share of the cells (number)", title="foreground and background")
+        cells.margins(x=0.15)
+        figure.legend(handles=cells.containers, loc="outside lower left", ncols=2)
+        place = np.arange(len(ratios))
+        null = ratios["null"].astype(bool).to_numpy() if len(ratios) else place.astype(bool)
+        relative = ratios["relative"].to_numpy(dtype=float)
+        ratio.barh(place, relative, color=np.where(null, "0.6", "tab:red").tolist())
+        ratio.axvline(1, color="black", linewidth=0.8)
+        labels = [
+            f"{'null: ' if is_null else ''}{name}" + (" (by cell)" if unit == "cell" else "")
+            for name, is_null, unit in zip(ratios.index, null, ratios["unit"], strict=True)
+        ]
+        ratio.set_yticks(place, labels)
+        ratio.invert_yaxis()
+        ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
+        for ax in (cells, ratio):
+            ax.grid(visible=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        return finish(figure, [cells, ratio], show=show, save=save)

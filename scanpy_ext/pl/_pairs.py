@@ -1,0 +1,99 @@
+"""Positive pairs by donor: how many, which cells, how far apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _keys
+from .._select import text
+from ._figure import finish, panels
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+
+
+def pairs(
+    adata: AnnData,
+    *,
+    key: str | None = None,
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """What positive pairs were found: how many per donor, which cells they cover, how near.
+
+    Three panels: pairs per donor; the fraction of each donor's stimulated and control cells
+    that are in a pair; the distribution of the pairs' distances, a line per donor.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.pp.match_pairs` was run.
+    key
+        The `key_added` of `scanpy_ext.pp.match_pairs`, if one was given.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    The three axes if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there are no pairs under `key`.
+    """
+    keys = _keys.pairs(key)
+    if keys.uns not in adata.uns or keys.distances not in adata.obsp:
+        raise ValueError(
+            f"adata.uns has no pairs {keys.uns!r}: run scanpy_ext.pp.match_pairs first"
+            f"{'' if key is None else f' with key_added={key!r}'}."
+        )
+    result = adata.uns[keys.uns]
+    table = result["donors"]
+    names = [str(name) for name in table.index]
+    spot = np.arange(len(names))
+    with panels(1, 3, size=(3.2, 0.9 + 0.28 * max(len(names), 6))) as (figure, axes):
+        counts, coverage, distances = axes[0]
+        counts.barh(spot, table["n_pairs"], color="tab:grey")
+        counts.set(title=f"{result['n_pairs']} pairs", xlabel="pairs")
+        sides = {"stimulated": "tab:red", "control": "tab:blue"}
+        for offset, (side, color) in zip((-0.2, 0.2), sides.items(), strict=True):
+            total = result[f"coverage_{side}"]
+            values = table[f"coverage_{side}"]
+            label = f"{side} ({total:.0%})"
+            coverage.barh(spot + offset, values, height=0.4, color=color, label=label)
+        coverage.set(xlim=(0, 1), xlabel="fraction of cells in a pair", title="coverage")
+        figure.legend(handles=coverage.containers, loc="outside lower center", ncols=2)
+        for ax in (counts, coverage):
+            ax.set_yticks(spot, names)
+            ax.invert_yaxis()
+
+        stored = adata.obsp[keys.distances].tocsr()
+        owner = _owners(adata, result["params"].get("donor"))
+        edges = np.histogram_bin_edges(stored.data, bins=30)
+        for name in table.index[table["n_pairs"] > 0]:
+            values = stored[np.flatnonzero(owner == name)].data
+            distances.hist(values, bins=edges, histtype="step", density=True, label=name)
+        distances.set(title=f"median distance {result['median_distance']:.3g}")
+        distances.set(xlabel="distance of a pair", ylabel="density")
+        if 1 < len(names) <= 10:
+            distances.legend(fontsize="small")
+        for ax in axes.flat:
+            ax.grid(visible=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        return finish(figure, list(axes.flat), show=show, save=save)
+
+
+def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:
+    """The donor of each cell, as text; one for all without such a column."""
+    if donor is None or donor not in adata.obs.columns:
+        return np.full(adata.n_obs, "all cells", dtype=object)
+    return np.array([text(value) for value in adata.obs[donor].to_numpy()], dtype=object)

@@ -1,0 +1,84 @@
+"""Significance and stability of the components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._figure import finish, panels
+from ._result import stored_result
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+
+
+def scree(
+    adata: AnnData,
+    *,
+    key: str = "significance",
+    show: bool | None = None,
+    save: str | PathLike[str] | None = None,
+) -> list[Axes] | None:
+    """The eigenvalue of each component against chance, and how stable the component is.
+
+    From `scanpy_ext.tl.significance`. Left: the eigenvalues, and what 95% of the relabelled data
+    stay below; the p-values are written beside them, as exploratory where cells were permuted and
+    not donors. Right: how well a component is met again when donors are drawn with replacement.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.significance` was run.
+    key
+        Name of its result in `.uns`.
+    show
+        Whether to show the figure. By default as scanpy is set, and not if it is saved.
+    save
+        File to save the figure to; the figure is closed then, unless it is shown or returned.
+
+    Returns
+    -------
+    The two axes, if `show=False`; else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result.
+    """
+    result = stored_result(adata, key, "components", "scanpy_ext.tl.significance", None)
+    table = result["components"]
+    exploratory = bool(result["exploratory"])
+    p_values = table["exploratory_p_value" if exploratory else "p_value"]
+    spot = np.arange(1, len(table) + 1)
+    with panels(1, 2, size=(3.6, 3.2)) as (figure, axes):
+        left, right = axes[0]
+        left.plot(spot, table["null_95"], "_", color="0.5", markersize=22, label="95% of chance")
+        left.plot(spot, table["statistic"], "o", color="tab:red", label="eigenvalue")
+        for x, y, p in zip(spot, table["statistic"], p_values, strict=True):
+            left.annotate(
+                f"p = {p:.2g}",
+                (x, y),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize="small",
+            )
+        by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
+        left.set(title=f"significance, {by}", ylabel="leading eigenvalue")
+        left.legend(fontsize="small")
+        right.bar(spot - 0.2, table["stability"], width=0.4, label="same component")
+        right.bar(spot + 0.2, table["retention"], width=0.4, label="same subspace")
+        right.set(ylim=(0, 1.3), title=f"stability, {by}", ylabel="mean squared cosine")
+        right.set_yticks(np.linspace(0, 1, 6))
+        right.legend(fontsize="small", loc="upper left", ncols=2)
+        for ax in (left, right):
+            ax.set(xticks=spot, xlabel="component")
+            ax.set_xlim(0.4, len(table) + 0.9)
+            ax.grid(visible=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        left.margins(y=0.15)
+        return finish(figure, [left, right], show=show, save=save)
