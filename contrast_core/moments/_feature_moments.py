@@ -36,8 +36,27 @@ class FeatureMoments(NamedTuple):
         step = rows_per_chunk(rows.shape[1])
         starts = range(0, rows.shape[0], step)
         return reduce(
-            FeatureMoments.merge, (_of_block(rows[start : start + step]) for start in starts)
+            FeatureMoments.merge, (cls.at_once(rows[start : start + step]) for start in starts)
         )
+
+    @classmethod
+    def at_once(cls, rows: Any) -> FeatureMoments:
+        """The same of few rows, in one block, sparse ones in any format."""
+        n, n_features = rows.shape
+        with np.errstate(invalid="ignore", over="ignore"):
+            if not issparse(rows):
+                mean = rows.mean(axis=0, dtype=np.float64)
+                return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
+            if not rows.has_canonical_format:  # the squares of duplicate entries would not add up
+                rows = rows.copy()
+                rows.sum_duplicates()
+            entries = rows.tocoo()
+            columns = entries.coords[1]
+            # Not rows.sum(): scipy adds float32 values up in float32, whatever dtype is asked for.
+            mean = np.bincount(columns, entries.data, n_features) / n
+            squares = np.bincount(columns, (entries.data - mean[columns]) ** 2, n_features)
+            n_zeros = n - np.bincount(columns, minlength=n_features)
+            return cls(n, mean, squares + n_zeros * mean**2)
 
     def merge(self, other: FeatureMoments) -> FeatureMoments:
         """Moments of both sets of rows (Chan, Golub and LeVeque 1979)."""
@@ -51,17 +70,3 @@ class FeatureMoments(NamedTuple):
                 + other.squares
                 + difference**2 * (self.n_samples * other.n_samples / n),
             )
-
-
-def _of_block(rows: Any) -> FeatureMoments:
-    n = rows.shape[0]
-    with np.errstate(invalid="ignore", over="ignore"):
-        if not issparse(rows):
-            mean = rows.mean(axis=0, dtype=np.float64)
-            return FeatureMoments(n, mean, ((rows - mean) ** 2).sum(axis=0))
-        features, d = rows.indices, rows.shape[1]
-        # Not rows.sum(): scipy adds float32 values up in float32, whatever dtype is asked for.
-        mean = np.bincount(features, weights=rows.data, minlength=d) / n
-        squares = np.bincount(features, weights=(rows.data - mean[features]) ** 2, minlength=d)
-        stored = np.bincount(features, minlength=d)
-        return FeatureMoments(n, mean, squares + (n - stored) * mean**2)

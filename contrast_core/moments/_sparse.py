@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray, check_finite, rows_per_chunk
+from contrast_core.moments._feature_moments import FeatureMoments
 
 BoolArray = NDArray[np.bool_]
 
@@ -55,16 +56,8 @@ def filled_columns(rows: Any) -> BoolArray:
 def sparse_mean_and_variances(rows: Any, name: str) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of each feature, (n_features,) both; ValueError on NaN or infinity."""
     check_finite(rows, name)
-    n, n_features = rows.shape
-    if not rows.has_canonical_format:  # the squares of duplicate entries would not add up
-        rows = rows.copy()
-        rows.sum_duplicates()
-    entries = as_float64(rows).tocoo()
-    columns = entries.coords[1]
-    mean = np.bincount(columns, entries.data, n_features) / n
-    squares = np.bincount(columns, (entries.data - mean[columns]) ** 2, n_features)
-    n_zeros = n - np.bincount(columns, minlength=n_features)
-    return mean, (squares + n_zeros * mean**2) / n
+    moments = FeatureMoments.at_once(rows)
+    return moments.mean, moments.variance
 
 
 def as_float64(rows: Any) -> Any:

@@ -63,6 +63,9 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     if not clip > 0:
         raise ValueError(f"clip={clip} is not positive: expected standard deviations, such as 10.")
     rows = check_rows(X, "X", min_rows=1)
+    if sp.issparse(rows) and not rows.has_canonical_format:  # duplicates have no cap of their own
+        rows = rows.copy()
+        rows.sum_duplicates()
     moments = FeatureMoments.from_data(rows)
     mean, sd = moments.mean, np.sqrt(moments.variance)
     # A constant feature has a variance of rounding errors.

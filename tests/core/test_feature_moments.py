@@ -33,6 +33,21 @@ def test_moments_are_those_of_numpy(rows, monkeypatch, kind, block):
     np.testing.assert_allclose(found.variance, rows.var(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
 
 
+def test_duplicate_entries_are_added_up(rows):
+    entries = sp.coo_matrix(rows)
+    halves = [np.concatenate([part, part]) for part in (entries.data / 2, *entries.coords)]
+    order = np.argsort(halves[1], kind="stable")
+    starts = np.searchsorted(halves[1][order], np.arange(701))
+    twice = sp.csr_matrix((halves[0][order], halves[2][order], starts), shape=rows.shape)
+    assert twice.nnz == 2 * entries.nnz
+    found, expected = FeatureMoments.from_data(twice), FeatureMoments.from_data(rows)
+    np.testing.assert_allclose(found.squares, expected.squares, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        scaled_features(twice).matrix.toarray(), scaled_features(rows).matrix, rtol=1e-6
+    )
+    assert twice.nnz == 2 * entries.nnz  # as it was
+
+
 def test_parts_merge_to_the_whole(rows):
     parts = [FeatureMoments.from_data(part) for part in np.split(rows, [1, 200])]
     found, whole = parts[0].merge(parts[1]).merge(parts[2]), FeatureMoments.from_data(rows)
