@@ -10,8 +10,8 @@ the control cells. By turns, median of three, one BLAS thread; wall-clock time a
 decides on a busy machine. Memory: the peak of what Python allocates beyond the matrix, in a run of
 its own. Then from a file: a backed AnnData, its time, and the same subspace.
 
-Measured: 200,000 cells 1.7 and 2.0 times (9.8 s for `sc.pp.pca`), peak 0.4 GB; 20,000 cells 1.9 to
-2.1 and 3.8 times (1.0 s), where the eigenproblems weigh more.
+Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.9 to 1.1 and 3.0 to 3.1
+times, where the eigenproblems weigh more.
 
 Must reach, in CPU time: one alpha at most 2 times, the automatic alpha at most 4 times `sc.pp.pca`.
 """
