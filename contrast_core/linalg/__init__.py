@@ -23,6 +23,7 @@ from contrast_core.linalg._path import (
     iteration_pays,
     starting_block,
 )
+from contrast_core.linalg._pivoted_cholesky import pivoted_cholesky
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._spectrum import Spectrum
 
@@ -43,6 +44,7 @@ __all__ = [
     "neighbouring_pairs",
     "null_space_eigenpairs",
     "orthonormal_rows",
+    "pivoted_cholesky",
     "principal_angles",
     "regularised_path",
     "starting_block",

@@ -12,11 +12,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpstrf
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_finite
-from contrast_core.linalg import fix_signs
+from contrast_core.linalg import fix_signs, pivoted_cholesky
 from contrast_core.moments._accumulator import worker_threads
 from contrast_core.moments._sparse import (
     filled_features,
@@ -200,17 +199,14 @@ def row_space_moments(
     n_rows = n_x + rows[1].shape[0]
     products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
     gram, means, variances = products(rows, np.zeros((n_rows, n_rows), order="F"))
-    # The flag that is not taken says that the rank is below the number of rows: it always is.
-    gram, order, rank, _ = dpstrf(gram, overwrite_a=True)
-    factor = np.triu(gram)
+    coordinates, pivots = pivoted_cholesky(gram, overwrite=True)
     del gram
-    n_spare = _n_spare(n_components, n_features - rank)
-    coordinates = np.zeros((n_rows, rank + n_spare))
-    coordinates[order - 1, :rank] = factor[:rank].T
-    pivots = order[:rank].astype(np.intp) - 1
-    space = RowSpace(rows, means, pivots, factor[:rank, :rank], n_spare)
+    n_spare = _n_spare(n_components, n_features - len(pivots))
+    space = RowSpace(rows, means, pivots, coordinates[pivots].T, n_spare)
     x, y = (
-        RowSpaceMoments(len(part), mean, variance, part.T @ part / len(part), space, names)
+        RowSpaceMoments(
+            len(part), mean, variance, np.pad(part.T @ part / len(part), (0, n_spare)), space, names
+        )
         for part, mean, variance, names in zip(
             (coordinates[:n_x], coordinates[n_x:]), means, variances, feature_names, strict=True
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.utils import gen_batches
@@ -20,7 +21,7 @@ from contrast_core._validation import (
     check_n_components,
     feature_names_of,
 )
-from contrast_core.linalg import fix_signs
+from contrast_core.linalg import fix_signs, pivoted_cholesky
 from contrast_core.moments import SecondMoments
 from contrast_core.spectral._cpca import CPCA
 
@@ -210,11 +211,11 @@ class KernelCPCA(BackgroundMixin, Embedding):
         n = foreground.shape[0]
         kernel = self._kernel(rows, rows)
         _check_kernel(kernel)
-        factor = _factorise(_centre_by_dataset(kernel, n), n, kernel[:n].mean(axis=0))
+        coordinates, pivots = _factorise(kernel, n)
         return self._solve(
-            SecondMoments.from_data(factor.coordinates[:n]),
-            SecondMoments.from_data(factor.coordinates[n:]),
-            factor,
+            SecondMoments.from_data(coordinates[:n]),
+            SecondMoments.from_data(coordinates[n:]),
+            KernelFactor(coordinates[pivots], pivots, n, kernel[:n].mean(axis=0)),
             feature_names_of(X),
             X_fit_=None if self.kernel == "precomputed" else rows,
             n_features_in_=rows.shape[1],
@@ -332,20 +333,25 @@ class KernelCPCA(BackgroundMixin, Embedding):
 
 
 class KernelFactor(NamedTuple):
-    """Truncated eigendecomposition of the centred kernel, :math:`K = U S U^T = L L^T`."""
+    """What leads from coordinates of the mapped rows back to the rows: some rows span them all."""
 
-    vectors: FloatArray  # U, (N, r)
-    scales: FloatArray  # square roots of the eigenvalues, (r,)
+    triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
+    pivots: NDArray[np.intp]  # (r,)
+    n_foreground: int
     foreground_mean: FloatArray  # mean kernel row of the foreground, not centred, (N,)
 
-    @property
-    def coordinates(self) -> FloatArray:
-        """L, the mapped and centred rows in an orthonormal basis of their span, (N, r)."""
-        return np.asarray(self.vectors * self.scales)
-
     def dual(self, components: FloatArray) -> FloatArray:
-        """Coefficients of components (k, r) on the N mapped rows: the pseudo-inverse of L^T."""
-        return np.asarray((components / self.scales) @ self.vectors.T)
+        """Coefficients of components (k, r) on the N mapped rows, summing to zero in each dataset.
+
+        On centred rows a combination of the pivots; less their mean, the same on rows as they are.
+        """
+        coefficients = np.zeros((len(components), len(self.foreground_mean)))
+        coefficients[:, self.pivots] = scipy.linalg.solve_triangular(
+            self.triangle, components.T, lower=True, trans="T", check_finite=False
+        ).T
+        for part in np.split(coefficients, [self.n_foreground], axis=1):
+            part -= part.mean(axis=1, keepdims=True)
+        return coefficients
 
 
 def _stack(foreground: Any, background: Any) -> Any:
@@ -395,35 +401,39 @@ def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
     return (centred + centred.T) / 2
 
 
-def _factorise(centred: FloatArray, n: int, foreground_mean: FloatArray) -> KernelFactor:
-    """Eigenpairs of the centred kernel above rounding.
+def _factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Coordinates L (N, r) of the mapped rows about their datasets' means, and its pivot rows.
 
-    It has at least two null directions, the sums over each dataset. Eigenvalues up to ``N * eps``
-    of the largest, or twice the size of the most negative one, are rounding.
+    Distances to the span of the pivots of at most ``N * eps`` times the largest entry on the
+    kernel's diagonal, squared, are rounding; where the kernel is less exact than that, those of
+    twice the size of its most negative eigenvalue.
 
     Raises
     ------
     ValueError
         If an eigenvalue is negative beyond rounding, or all are zero.
     """
-    values, vectors = scipy.linalg.eigh(centred, driver="evd", overwrite_a=True, check_finite=False)
-    largest, smallest = float(values[-1]), float(values[0])
-    if smallest < -_INDEFINITE * max(largest, 0.0):
+    centred = _centre_by_dataset(kernel, n)
+    rounding = len(kernel) * np.finfo(np.float64).eps * float(np.abs(kernel.diagonal()).max())
+    coordinates, pivots = pivoted_cholesky(centred, rounding)
+    rest = np.delete(np.arange(len(kernel)), pivots)
+    unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T
+    if np.abs(unexplained).max(initial=0.0) > 2 * rounding:
+        # No entry of a positive semi-definite matrix exceeds its diagonal.
+        values = scipy.linalg.eigvalsh(centred, check_finite=False)
+        largest, smallest = float(values[-1]), float(values[0])
+        if smallest < -_INDEFINITE * max(largest, 0.0):
+            raise ValueError(
+                f"the kernel is indefinite on these data: the centred kernel has the eigenvalue "
+                f"{smallest:.3g} beside the largest {largest:.3g}. A covariance in feature space "
+                "needs a positive semi-definite kernel: use another one, or other parameters (a "
+                "sigmoid is indefinite for many)."
+            )
+        coordinates, pivots = pivoted_cholesky(centred, max(rounding, -2 * smallest))
+    if not len(pivots):
         raise ValueError(
-            f"the kernel is indefinite on these data: the centred kernel has the eigenvalue "
-            f"{smallest:.3g} beside the largest {largest:.3g}. A covariance in feature space needs "
-            "a positive semi-definite kernel: use another one, or other parameters (a sigmoid is "
-            "indefinite for many)."
+            "the kernel does not tell the rows of a dataset apart: after centring it is zero "
+            "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far too "
+            "small?"
         )
-    rounding = max(len(values) * np.finfo(np.float64).eps * largest, -2 * smallest)
-    kept = values > rounding
-    if largest <= len(values) * np.finfo(np.float64).eps * float(np.abs(foreground_mean).max()):
-        raise ValueError(
-            "the kernel does not tell the rows of a dataset apart: after centring it is zero. Are "
-            "all rows equal, or is kernel_gamma far too small?"
-        )
-    vectors = vectors[:, kept]
-    # Coefficients divide by small scales: the sums over each dataset must vanish to rounding still.
-    for part in (slice(None, n), slice(n, None)):
-        vectors[part] -= vectors[part].mean(axis=0)
-    return KernelFactor(vectors, np.sqrt(values[kept]), foreground_mean)
+    return coordinates, pivots

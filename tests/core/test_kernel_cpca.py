@@ -77,6 +77,15 @@ def test_more_features_than_rows() -> None:
     np.testing.assert_allclose(kernel.transform(Y), linear.transform(Y), atol=1e-9)
 
 
+def test_rounding_of_data_far_from_zero_is_no_indefinite_kernel() -> None:
+    X, Y, new = (rows + 1e5 for rows in planted())
+    kernel = KernelCPCA(alpha=1.0, kernel="linear").fit(X, background=Y)
+    linear = CPCA(alpha=1.0).fit(X, background=Y)
+    # Entries of 6e10, from which centring takes away all but their rounding.
+    for rows in (X, Y, new):
+        np.testing.assert_allclose(kernel.transform(rows), linear.transform(rows), atol=1e-4)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 10.0])
 def test_a_polynomial_kernel_is_cpca_of_its_features(alpha: float) -> None:
     X, Y, new = planted()

@@ -11,7 +11,12 @@ import pytest
 import scipy.linalg
 
 from contrast_core import principal_angles, subspace_error
-from contrast_core.linalg import contrastive_eigenpairs, fix_signs, leading_eigenpairs
+from contrast_core.linalg import (
+    contrastive_eigenpairs,
+    fix_signs,
+    leading_eigenpairs,
+    pivoted_cholesky,
+)
 from contrast_core.linalg._lapack import largest_eigenpairs
 
 EPS = np.finfo(np.float64).eps
@@ -117,3 +122,18 @@ def test_angles_between_known_subspaces() -> None:
     assert subspace_error(eye[:1], [eye[0] + 1e-11 * eye[2]]) == pytest.approx(1e-11, rel=1e-6)
     with pytest.raises(ValueError, match="same number of features"):
         principal_angles(np.ones((2, 3)), np.ones((2, 4)))
+
+
+@pytest.mark.parametrize("rank", [3, 200, 299])  # within a block of LAPACK's and beyond
+def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(300, rank)) * np.linspace(5, 1, rank)
+    gram = rows @ rows.T
+    coordinates, pivots = pivoted_cholesky(gram, 300 * EPS * gram.diagonal().max())
+    assert coordinates.shape == (300, rank)
+    np.testing.assert_allclose(coordinates @ coordinates.T, gram, atol=1e-12 * gram.max())
+    triangle = coordinates[pivots]
+    assert not np.triu(triangle, 1).any()
+    assert (np.diff(triangle.diagonal()) <= 1e-12).all()  # the farthest row first
+    nothing, none = pivoted_cholesky(np.zeros((4, 4)), 0.0)
+    assert nothing.shape == (4, 0)
+    assert none.shape == (0,)
