@@ -6,11 +6,11 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import (
+    Pencil,
     SymmetricOperator,
     contrastive_eigenpairs,
     iteration_pays,
     neighbouring_pairs,
-    starting_block,
     variances_along,
 )
 from contrast_core.moments import Moments
@@ -68,16 +68,17 @@ def trace_ratio_alpha(foreground: Moments, background: Moments, n_components: in
     if not isinstance(x, SymmetricOperator) and len(x) >= _MANY_FEATURES:
         # The ratio of any subspace is at most the best one, and an approximate subspace is nearly
         # as good as the exact one: so cheap steps may lead up to the exact ones.
-        block = starting_block(x, y, alpha, k)
+        pencil = Pencil(x, y)
+        block = pencil.starting_block(alpha, k)
         risen = ratio(block[:, :k].T)
         while risen > alpha * (1 + 1e-6):
             alpha = risen
             if iteration_pays(len(x), k):
                 _, block = neighbouring_pairs(
-                    x, y, np.array([alpha]), k, block, lambda alpha, gap: 1e-5
+                    pencil, np.array([alpha]), k, block, lambda alpha, gap: 1e-5
                 )
             else:
-                block = starting_block(x, y, alpha, k)
+                block = pencil.starting_block(alpha, k)
             risen = ratio(block[:, :k].T)
     for _ in range(_MAX_ITERATIONS):
         risen = ratio(contrastive_eigenpairs(x, y, alpha, k).components)

@@ -1,7 +1,7 @@
 """Pure functions on matrices: eigenpairs, signs and angles between subspaces."""
 
 from contrast_core.linalg._angles import principal_angles, subspace_error
-from contrast_core.linalg._davidson import neighbouring_pairs
+from contrast_core.linalg._davidson import Pencil, neighbouring_pairs
 from contrast_core.linalg._eigen import (
     Eigenpairs,
     contrastive_eigenpairs,
@@ -21,7 +21,6 @@ from contrast_core.linalg._path import (
     PathSolver,
     contrastive_path,
     iteration_pays,
-    starting_block,
 )
 from contrast_core.linalg._pivoted_cholesky import pivoted_cholesky
 from contrast_core.linalg._signs import fix_signs
@@ -33,6 +32,7 @@ __all__ = [
     "NotConvergedError",
     "PathSolution",
     "PathSolver",
+    "Pencil",
     "RidgeWeights",
     "Spectrum",
     "SymmetricOperator",
@@ -47,7 +47,6 @@ __all__ = [
     "pivoted_cholesky",
     "principal_angles",
     "regularised_path",
-    "starting_block",
     "subspace_error",
     "variances_along",
 ]

@@ -13,14 +13,52 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg.blas import ssyrk
 from scipy.linalg.lapack import spotrf, spotrs
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
 
+EXTRA = 3  # vectors carried beyond the k wanted
 _PATIENCE = 5  # iterations between which the worst error must fall by _PROGRESS
 _PROGRESS = 0.1
 _MAX_FACTORS = 3  # where progress stops, the factor is made anew from what is known by then
+
+
+class Pencil:
+    """``foreground - alpha * background`` for any alpha, and its copy in single precision.
+
+    Parameters
+    ----------
+    foreground, background : ndarray of shape (D, D)
+        Symmetric.
+    """
+
+    def __init__(self, foreground: FloatArray, background: FloatArray) -> None:
+        self.foreground, self.background = foreground, background
+        self._single, self._scales = [], []
+        for matrix in (foreground, background):
+            # Divided by its scale, so that single precision neither overflows nor underflows.
+            scale = max(float(matrix.max()), -float(matrix.min())) or 1.0
+            single = np.empty(matrix.shape, dtype=np.float32)
+            self._single.append(np.multiply(matrix, 1 / scale, out=single, casting="same_kind"))
+            self._scales.append(scale)
+
+    def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
+        """``(foreground - alpha * background) / scale``, in Fortran order."""
+        contrast = self._single[1].T * np.float32(-alpha * self._scales[1] / scale)
+        contrast += self._single[0].T * np.float32(self._scales[0] / scale)
+        return contrast
+
+    def starting_block(self, alpha: float, k: int) -> FloatArray:
+        """Columns near the k leading eigenvectors and a few more, a start for the iteration.
+
+        Orthonormal in double precision; from LAPACK's single precision.
+        """
+        contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[1])
+        _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
+        return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
 
 class RitzPairs(NamedTuple):
@@ -41,8 +79,7 @@ class RitzPairs(NamedTuple):
 
 
 def neighbouring_pairs(
-    foreground: FloatArray,
-    background: FloatArray,
+    pencil: Pencil,
     alphas: FloatArray,
     k: int,
     start: FloatArray,
@@ -52,8 +89,8 @@ def neighbouring_pairs(
 
     Parameters
     ----------
-    foreground, background : ndarray of shape (D, D)
-        Symmetric.
+    pencil : Pencil
+        The two covariances.
     alphas : ndarray
         Finite, close to each other.
     k : int
@@ -70,83 +107,148 @@ def neighbouring_pairs(
     vectors : ndarray of shape (D, b)
         Ritz vectors at the last alpha, a start for the next group.
     """
-    block = start.shape[1]
-    middle = float(alphas[len(alphas) // 2])
-    solve = _preconditioner(foreground, background, middle, k, start)
-    largest_basis = min(max(120, 4 * len(alphas) * block), len(foreground))
-    basis, x, y = start, foreground @ start, background @ start
+    space = _SearchSpace(pencil, start, min(max(120, 4 * len(alphas) * start.shape[1]), len(start)))
+    middle = space.ritz(alphas[len(alphas) // 2 :][:1], k)[0]
+    solve = _preconditioner(pencil, middle)
     pairs: dict[int, RitzPairs] = {}
-    blocks: dict[int, FloatArray] = {}  # Ritz vectors, the k wanted and the extra ones
-    unsolved = list(range(len(alphas)))
+    unsolved = np.arange(len(alphas))
     worst: list[float] = []
     n_factors = 1
     while True:
-        x_small, y_small = basis.T @ x, basis.T @ y
-        residuals, errors, still_unsolved = [], [0.0], []
-        for i in unsolved:
-            alpha = float(alphas[i])
-            small = np.asfortranarray(x_small - alpha * y_small)
-            values, vectors = largest_eigenpairs(small, block)
-            values, vectors = values[::-1], vectors[:, ::-1]
-            blocks[i] = basis @ vectors
-            ritz = blocks[i][:, :k]
-            residual = x @ vectors[:, :k] - alpha * (y @ vectors[:, :k]) - ritz * values[:k]
-            norms = np.linalg.norm(residual, axis=0)
-            pairs[i] = RitzPairs(values[: k + 1].copy(), ritz, float(np.linalg.norm(norms)))
-            gap = pairs[i].gap
-            limit = tolerance(alpha, gap) * gap
-            if pairs[i].residual > limit:
+        residuals, errors, open_ritz, still_unsolved = [], [0.0], [], []
+        for i, ritz in zip(unsolved, space.ritz(alphas[unsolved], k), strict=True):
+            norms = np.linalg.norm(ritz.residual, axis=0)
+            pair = RitzPairs(ritz.values[: k + 1], ritz.vectors, float(np.linalg.norm(norms)))
+            pairs[i] = pair
+            limit = tolerance(ritz.alpha, pair.gap) * pair.gap
+            if pair.residual > limit:
                 open_columns = norms > 0.02 * limit
-                residuals.append(residual[:, open_columns] / norms[open_columns])
-                errors.append(pairs[i].residual / max(gap, np.finfo(np.float64).tiny))
+                residuals.append(ritz.residual[:, open_columns] / norms[open_columns])
+                errors.append(pair.residual / max(pair.gap, np.finfo(np.float64).tiny))
+                open_ritz.append(ritz)
                 still_unsolved.append(i)
-        unsolved = still_unsolved
+        unsolved = np.array(still_unsolved, dtype=np.intp)
         worst.append(max(errors))
         stalled = len(worst) > _PATIENCE and worst[-1] > _PROGRESS * worst[-1 - _PATIENCE]
-        if not unsolved or (stalled and n_factors == _MAX_FACTORS):
-            return [pairs[i] for i in range(len(alphas))], blocks[len(alphas) - 1]
+        if not residuals or (stalled and n_factors == _MAX_FACTORS):
+            break
         if stalled:
-            i = unsolved[len(unsolved) // 2]
-            solve = _preconditioner(foreground, background, float(alphas[i]), k, blocks[i])
+            solve = _preconditioner(pencil, open_ritz[len(open_ritz) // 2])
             n_factors += 1
             worst.clear()
         new = solve(np.hstack(residuals))
-        if basis.shape[1] + new.shape[1] > largest_basis:
-            basis = _independent(np.hstack([blocks[i] for i in unsolved]), 1e-6)
-            x, y = foreground @ basis, background @ basis
-        new = new / np.linalg.norm(new, axis=0)
-        new -= basis @ (basis.T @ new)
-        new = _independent(new, 0.03)
-        new -= basis @ (basis.T @ new)
-        new = np.linalg.qr(new)[0]
-        basis = np.hstack([basis, new])
-        x, y = np.hstack([x, foreground @ new]), np.hstack([y, background @ new])
+        if space.size + new.shape[1] > space.capacity:
+            space.restrict(np.hstack([ritz.coordinates for ritz in open_ritz]))
+        if not space.extend(new):
+            break
+    last = space.ritz(alphas[-1:], k)[0]
+    return [pairs[i] for i in range(len(alphas))], space.basis @ last.coordinates
 
 
-def _preconditioner(
-    foreground: FloatArray, background: FloatArray, alpha: float, k: int, start: FloatArray
-) -> Callable[[FloatArray], FloatArray]:
+class _Ritz(NamedTuple):
+    """Rayleigh-Ritz at one contrast; the extra vectors only in coordinates of the search space."""
+
+    alpha: float
+    values: FloatArray  # (b,), descending
+    coordinates: FloatArray  # (s, b)
+    vectors: FloatArray  # of the k wanted, (D, k)
+    residual: FloatArray  # (D, k)
+
+
+class _SearchSpace:
+    """An orthonormal basis, its products with both covariances, and these within the basis."""
+
+    def __init__(self, pencil: Pencil, start: FloatArray, capacity: int) -> None:
+        n_features, self._block = start.shape
+        self._pencil, self.capacity, self.size = pencil, capacity, 0
+        # In Fortran order, so that the columns in use are one piece of memory.
+        self._basis, self._x, self._y = (
+            np.empty((n_features, capacity), order="F") for _ in range(3)
+        )
+        self._x_small, self._y_small = np.empty((2, capacity, capacity))
+        self._append(start)
+
+    @property
+    def basis(self) -> FloatArray:
+        """The columns in use, (D, s)."""
+        return self._basis[:, : self.size]
+
+    def ritz(self, alphas: FloatArray, k: int) -> list[_Ritz]:
+        """Rayleigh-Ritz at each alpha."""
+        s = self.size
+        values, coordinates = [], []
+        for alpha in alphas.tolist():
+            small = self._x_small[:s, :s] - alpha * self._y_small[:s, :s]
+            ascending, vectors = largest_eigenpairs(small.T, self._block)
+            values.append(ascending[::-1].copy())
+            coordinates.append(vectors[:, ::-1])
+        wanted = np.hstack([columns[:, :k] for columns in coordinates])
+        vectors = self.basis @ wanted
+        residual = self._y[:, :s] @ wanted
+        residual *= np.repeat(-alphas, k)
+        residual += self._x[:, :s] @ wanted
+        residual -= vectors * np.concatenate([v[:k] for v in values])
+        pieces = zip(
+            alphas.tolist(),
+            values,
+            coordinates,
+            np.split(vectors, len(alphas), axis=1),
+            np.split(residual, len(alphas), axis=1),
+            strict=True,
+        )
+        return [_Ritz(*piece) for piece in pieces]
+
+    def restrict(self, coordinates: FloatArray) -> None:
+        """Keep only the span of some vectors."""
+        kept = _independent(coordinates, 1e-6)
+        s, self.size = self.size, kept.shape[1]
+        for columns in (self._basis, self._x, self._y):
+            columns[:, : self.size] = columns[:, :s] @ kept
+        for small in (self._x_small, self._y_small):
+            small[: self.size, : self.size] = kept.T @ small[:s, :s] @ kept
+
+    def extend(self, columns: FloatArray) -> bool:
+        """Add the span of columns as far as it is new and there is room; False if nothing is."""
+        new = columns / np.linalg.norm(columns, axis=0)
+        new -= self.basis @ (self.basis.T @ new)
+        new = _independent(new, 0.03)[:, : self.capacity - self.size]
+        if not new.shape[1]:
+            return False
+        new -= self.basis @ (self.basis.T @ new)
+        self._append(np.linalg.qr(new)[0])
+        return True
+
+    def _append(self, columns: FloatArray) -> None:
+        old, self.size = self.size, self.size + columns.shape[1]
+        new = slice(old, self.size)
+        self._basis[:, new] = columns
+        for matrix, product, small in (
+            (self._pencil.foreground, self._x, self._x_small),
+            (self._pencil.background, self._y, self._y_small),
+        ):
+            np.matmul(columns.T, matrix, out=product[:, new].T)
+            small[: self.size, new] = self.basis.T @ product[:, new]
+            small[new, :old] = small[:old, new].T
+
+
+def _preconditioner(pencil: Pencil, ritz: _Ritz) -> Callable[[FloatArray], FloatArray]:
     """Solve with ``sigma I - C(alpha)``, the first k directions lifted so that it is definite.
 
     sigma starts within the gap below the k-th Ritz value and moves up until Cholesky succeeds.
     """
-    product = foreground @ start - alpha * (background @ start)
-    values, rotation = np.linalg.eigh(start.T @ product)
-    values, rotation = values[::-1], rotation[:, ::-1]
-    ritz = start @ rotation
-    norms = np.linalg.norm(product @ rotation - ritz * values, axis=0)[:k]
+    values, k = ritz.values, ritz.vectors.shape[1]
+    norms = np.linalg.norm(ritz.residual, axis=0)
     scale = max(float(np.abs(values).max()), np.finfo(np.float64).tiny)
     gap = float(values[k - 1] - values[k])
     shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
     step = max(gap, float(norms.max()), 1e-3 * scale)
     while True:
-        # Divided by its scale, so that single precision neither overflows nor underflows.
-        matrix = (background * (alpha / scale) - foreground * (1 / scale)).astype(np.float32)
-        matrix.flat[:: len(matrix) + 1] += np.float32(shift / scale)
+        matrix = pencil.single_precision(ritz.alpha, -scale)
+        matrix.T.flat[:: len(matrix) + 1] += np.float32(shift / scale)
         lift = np.maximum(values[:k] - shift, 0) + 0.5 * gap + 1e-6 * scale
-        raised = (ritz[:, :k] * np.sqrt(lift / scale)).astype(np.float32)
-        matrix += raised @ raised.T
-        factor, failed = spotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+        raised = (ritz.vectors * np.sqrt(lift / scale)).astype(np.float32)
+        matrix = ssyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
+        factor, failed = spotrf(matrix, lower=1, clean=0, overwrite_a=1)
         if not failed:
             break
         step *= 2

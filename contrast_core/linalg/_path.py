@@ -19,6 +19,7 @@ A contrast for which neither is enough is solved anew by LAPACK, never returned 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,18 +27,17 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._davidson import RitzPairs, neighbouring_pairs
+from contrast_core.linalg._davidson import EXTRA, Pencil, RitzPairs, neighbouring_pairs
 from contrast_core.linalg._eigen import contrastive_eigenpairs
 from contrast_core.linalg._lanczos import SymmetricOperator
-from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
 
 PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 8  # neighbouring contrasts that share a search space and a preconditioner
-_EXTRA = 3  # vectors carried beyond the k wanted
 _SMALLEST_D = 700  # below it LAPACK's tridiagonalisation is as fast
+_AIM = 0.1  # share of the gap by which inertia's bound is above the (k+1)-th Ritz value
 _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
 
 
@@ -88,7 +88,7 @@ def contrastive_path(
     iterate = (
         iterate
         and not operators
-        and k + 1 + _EXTRA < n_features
+        and k + 1 + EXTRA < n_features
         and len(finite) > 0
         and bool(foreground.any())
     )
@@ -115,21 +115,6 @@ def iteration_pays(n_features: int, k: int) -> bool:
     return n_features >= _SMALLEST_D and _FEATURES_PER_COMPONENT * k <= n_features
 
 
-def starting_block(
-    foreground: FloatArray, background: FloatArray, alpha: float, k: int
-) -> FloatArray:
-    """Columns near the k leading eigenvectors and a few more, from single precision.
-
-    Orthonormal in double precision; a start for `neighbouring_pairs`.
-    """
-    contrast = foreground - alpha * background
-    contrast /= np.abs(contrast).max() or 1.0
-    _, vectors = largest_eigenpairs(
-        contrast.astype(np.float32, order="F"), min(k + _EXTRA, len(contrast))
-    )
-    return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
-
-
 class _ProvedPath:
     """Candidates from the iteration, and the bounds that prove them."""
 
@@ -139,22 +124,20 @@ class _ProvedPath:
         self.foreground, self.background, self.alphas, self.k = foreground, background, alphas, k
         self.norms = _spectral_norm(foreground), _spectral_norm(background)
         self.pairs = self._candidates()
-        self.n_factorisations = 0
-        # Upper bounds of the (k+1)-th eigenvalue.
+        # Upper bounds of the (k+1)-th eigenvalue: those that inertia is to prove, those proved.
+        self.aims = np.array([pairs.values[-1] + _AIM * pairs.gap for pairs in self.pairs])
         self.beta = np.full(len(alphas), np.inf)
-        last = len(alphas) - 1
-        for end in {0, last}:
-            self._bound_by_inertia(end)
-        self._bound_between(0, last)
-        self.proved = {i: pairs for i, pairs in enumerate(self.pairs) if self._is_proved(i)}
+        self.n_factorisations = 0
+        self._prove()
+        self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
     def _candidates(self) -> list[RitzPairs]:
-        vectors = starting_block(self.foreground, self.background, float(self.alphas[0]), self.k)
+        pencil = Pencil(self.foreground, self.background)
+        vectors = pencil.starting_block(float(self.alphas[0]), self.k)
         found: list[RitzPairs] = []
         for i in range(0, len(self.alphas), _GROUP):
             pairs, vectors = neighbouring_pairs(
-                self.foreground,
-                self.background,
+                pencil,
                 self.alphas[i : i + _GROUP],
                 self.k,
                 vectors,
@@ -170,18 +153,52 @@ class _ProvedPath:
         """Largest sine that a result may have: that of the house, less the estimate of the norm."""
         return max(1e-8, 50 * _EPS * self._norm(alpha) / max(gap, _EPS * self._norm(alpha)))
 
-    def _is_proved(self, i: int) -> bool:
-        margin = self.pairs[i].values[self.k - 1] - self.beta[i]
+    def _is_proved(self, i: int, beta: float) -> bool:
+        margin = self.pairs[i].values[self.k - 1] - beta
         return bool(
             margin > 0
             and self.pairs[i].residual <= margin * self._allowed(float(self.alphas[i]), margin)
         )
 
+    def _prove(self) -> None:
+        """Inertia at as few contrasts as possible, the chord between each two and the next."""
+        low, last = 0, len(self.alphas) - 1
+        self._bound_by_inertia(low)
+        while low < last:
+            high = low + 1
+            if np.isfinite(self.beta[low]):
+                while high < last and self._reaches(low, high + 1):
+                    high += 1
+            self._bound_by_inertia(high)
+            while high > low + 1 and not np.isfinite(self.beta[high]):
+                high -= 1
+                self._bound_by_inertia(high)
+            for i, bound in self._chord(low, high, self.beta[high]):
+                self.beta[i] = bound
+            low = high
+
+    def _reaches(self, low: int, high: int) -> bool:
+        """Whether the chord will prove all between that can be proved, if inertia succeeds."""
+        return all(
+            self._is_proved(i, bound)
+            for i, bound in self._chord(low, high, self.aims[high])
+            if self._is_proved(i, self.aims[i])
+        )
+
+    def _chord(self, low: int, high: int, beta: float) -> Iterator[tuple[int, float]]:
+        """Bounds of the (k+1)-th eigenvalue between two contrasts from those at the two."""
+        sums = self._upper_sum(low, self.beta[low]), self._upper_sum(high, beta)
+        span = self.alphas[high] - self.alphas[low]
+        for i in range(low + 1, high):
+            weight = (self.alphas[i] - self.alphas[low]) / span
+            chord = (1 - weight) * sums[0] + weight * sums[1]
+            yield i, chord - self.pairs[i].values[:-1].sum()
+
     def _bound_by_inertia(self, i: int) -> None:
         pairs, alpha = self.pairs[i], float(self.alphas[i])
         if not pairs.gap > 0:
             return
-        shift = pairs.values[-1] + 0.2 * pairs.gap
+        shift = float(self.aims[i])
         matrix = alpha * self.background
         matrix -= self.foreground
         matrix.flat[:: len(matrix) + 1] += shift
@@ -191,34 +208,14 @@ class _ProvedPath:
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
             # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
-            rounding = len(matrix) * _EPS * (self._norm(alpha) + abs(float(shift)))
+            rounding = len(matrix) * _EPS * (self._norm(alpha) + abs(shift))
             self.beta[i] = shift + rounding
 
-    def _bound_between(self, low: int, high: int) -> None:
-        """Bounds from the chord between two contrasts; where too weak, by inertia midway."""
-        inside = [i for i in range(low + 1, high) if not self._is_proved(i)]
-        if not inside:
-            return
-        if np.isfinite(self.beta[[low, high]]).all():
-            sums = [self._upper_sum(end) for end in (low, high)]
-            span = self.alphas[high] - self.alphas[low]
-            for i in inside:
-                weight = (self.alphas[i] - self.alphas[low]) / span
-                chord = (1 - weight) * sums[0] + weight * sums[1]
-                self.beta[i] = chord - self.pairs[i].values[:-1].sum()
-            inside = [i for i in inside if not self._is_proved(i)]
-            if not inside:
-                return
-        middle = inside[len(inside) // 2]
-        self._bound_by_inertia(middle)
-        self._bound_between(low, middle)
-        self._bound_between(middle, high)
-
-    def _upper_sum(self, i: int) -> float:
+    def _upper_sum(self, i: int, beta: float) -> float:
         """Upper bound of the sum of the k + 1 largest eigenvalues."""
         pairs = self.pairs[i]
         rounding = self.k * (pairs.residual + _EPS * self._norm(float(self.alphas[i])))
-        return float(pairs.values[:-1].sum() + rounding + self.beta[i])
+        return float(pairs.values[:-1].sum() + rounding + beta)
 
 
 def _spectral_norm(matrix: FloatArray) -> float:

@@ -433,7 +433,7 @@ def _factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]
     if not len(pivots):
         raise ValueError(
             "the kernel does not tell the rows of a dataset apart: after centring it is zero "
-            "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far too "
-            "small?"
+            "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far "
+            "too small?"
         )
     return coordinates, pivots

@@ -82,12 +82,10 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
     """Exact eigenpairs, but not the leading ones: zero residual, and yet refused."""
     x, y = covariances(120, "power-law", 2)
 
-    def second_and_third(
-        foreground: Any, background: Any, alphas: Any, k: int, start: Any, tolerance: Any
-    ) -> Any:
+    def second_and_third(pencil: Any, alphas: Any, k: int, start: Any, tolerance: Any) -> Any:
         pairs = []
         for alpha in alphas:
-            values, vectors = scipy.linalg.eigh(foreground - alpha * background)
+            values, vectors = scipy.linalg.eigh(pencil.foreground - alpha * pencil.background)
             order = np.arange(len(values))[::-1][1 : k + 2]
             chosen = vectors[:, order[:k]]
             pairs.append(_davidson.RitzPairs(values[order], chosen, 1e-14))
