@@ -37,7 +37,7 @@ PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 8  # neighbouring contrasts that share a search space and a preconditioner
 _SMALLEST_D = 700  # below it LAPACK's tridiagonalisation is as fast
-_AIM = 0.1  # share of the gap by which inertia's bound is above the (k+1)-th Ritz value
+_AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
 _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
 
 
@@ -124,9 +124,10 @@ class _ProvedPath:
         self.foreground, self.background, self.alphas, self.k = foreground, background, alphas, k
         self.norms = _spectral_norm(foreground), _spectral_norm(background)
         self.pairs = self._candidates()
-        # Upper bounds of the (k+1)-th eigenvalue: those that inertia is to prove, those proved.
-        self.aims = np.array([pairs.values[-1] + _AIM * pairs.gap for pairs in self.pairs])
+        # Upper bounds of the (k+1)-th eigenvalue: those hoped for from inertia, those proved.
+        self.hoped = np.array([pairs.values[-1] + _AIMS[0] * pairs.gap for pairs in self.pairs])
         self.beta = np.full(len(alphas), np.inf)
+        self.tried = np.zeros(len(alphas), dtype=bool)
         self.n_factorisations = 0
         self._prove()
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
@@ -170,19 +171,19 @@ class _ProvedPath:
                 while high < last and self._reaches(low, high + 1):
                     high += 1
             self._bound_by_inertia(high)
-            while high > low + 1 and not np.isfinite(self.beta[high]):
+            while high > low + 1 and not self._reaches(low, high):
                 high -= 1
                 self._bound_by_inertia(high)
             for i, bound in self._chord(low, high, self.beta[high]):
-                self.beta[i] = bound
+                self.beta[i] = min(self.beta[i], bound)
             low = high
 
     def _reaches(self, low: int, high: int) -> bool:
-        """Whether the chord will prove all between that can be proved, if inertia succeeds."""
+        """Whether the chord will prove all between that can be proved, if what is hoped for is."""
         return all(
             self._is_proved(i, bound)
-            for i, bound in self._chord(low, high, self.aims[high])
-            if self._is_proved(i, self.aims[i])
+            for i, bound in self._chord(low, high, self.hoped[high])
+            if self._is_proved(i, self.hoped[i])
         )
 
     def _chord(self, low: int, high: int, beta: float) -> Iterator[tuple[int, float]]:
@@ -195,21 +196,25 @@ class _ProvedPath:
             yield i, chord - self.pairs[i].values[:-1].sum()
 
     def _bound_by_inertia(self, i: int) -> None:
-        pairs, alpha = self.pairs[i], float(self.alphas[i])
-        if not pairs.gap > 0:
+        if self.tried[i]:
             return
-        shift = float(self.aims[i])
-        matrix = alpha * self.background
-        matrix -= self.foreground
-        matrix.flat[:: len(matrix) + 1] += shift
-        raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
-        lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
-        self.n_factorisations += 1
-        _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
-        if not failed:
-            # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
-            rounding = len(matrix) * _EPS * (self._norm(alpha) + abs(shift))
-            self.beta[i] = shift + rounding
+        self.tried[i] = True
+        pairs, alpha = self.pairs[i], float(self.alphas[i])
+        for share in _AIMS if pairs.gap > 0 else ():
+            shift = float(pairs.values[-1] + share * pairs.gap)
+            matrix = alpha * self.background
+            matrix -= self.foreground
+            matrix.flat[:: len(matrix) + 1] += shift
+            raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
+            lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
+            self.n_factorisations += 1
+            _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
+            if not failed:
+                # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
+                rounding = len(matrix) * _EPS * (self._norm(alpha) + abs(shift))
+                self.beta[i] = shift + rounding
+                break
+        self.hoped[i] = self.beta[i]
 
     def _upper_sum(self, i: int, beta: float) -> float:
         """Upper bound of the sum of the k + 1 largest eigenvalues."""
