@@ -11,12 +11,12 @@ from contrast_core.linalg import (
     contrastive_eigenpairs,
     iteration_pays,
     neighbouring_pairs,
+    single_precision_pays,
     variances_along,
 )
 from contrast_core.moments import Moments
 
 _SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
-_MANY_FEATURES = 700  # from here on single precision, at half the price, leads up to the result
 _MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
 
 
@@ -65,7 +65,7 @@ def trace_ratio_alpha(foreground: Moments, background: Moments, n_components: in
         return numerator / (float(variances_along(components, y).sum()) + k * ridge)
 
     alpha = 0.0
-    if not isinstance(x, SymmetricOperator) and len(x) >= _MANY_FEATURES:
+    if not isinstance(x, SymmetricOperator) and single_precision_pays(len(x)):
         # The ratio of any subspace is at most the best one, and an approximate subspace is nearly
         # as good as the exact one: so cheap steps may lead up to the exact ones.
         pencil = Pencil(x, y)

@@ -21,6 +21,7 @@ from contrast_core.linalg._path import (
     PathSolver,
     contrastive_path,
     iteration_pays,
+    single_precision_pays,
 )
 from contrast_core.linalg._pivoted_cholesky import pivoted_cholesky
 from contrast_core.linalg._signs import fix_signs
@@ -47,6 +48,7 @@ __all__ = [
     "pivoted_cholesky",
     "principal_angles",
     "regularised_path",
+    "single_precision_pays",
     "subspace_error",
     "variances_along",
 ]

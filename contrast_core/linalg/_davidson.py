@@ -111,7 +111,7 @@ def neighbouring_pairs(
     middle = space.ritz(alphas[len(alphas) // 2 :][:1], k)[0]
     solve = _preconditioner(pencil, middle)
     pairs: dict[int, RitzPairs] = {}
-    unsolved = np.arange(len(alphas))
+    unsolved = list(range(len(alphas)))
     worst: list[float] = []
     n_factors = 1
     while True:
@@ -127,7 +127,7 @@ def neighbouring_pairs(
                 errors.append(pair.residual / max(pair.gap, np.finfo(np.float64).tiny))
                 open_ritz.append(ritz)
                 still_unsolved.append(i)
-        unsolved = np.array(still_unsolved, dtype=np.intp)
+        unsolved = still_unsolved
         worst.append(max(errors))
         stalled = len(worst) > _PATIENCE and worst[-1] > _PROGRESS * worst[-1 - _PATIENCE]
         if not residuals or (stalled and n_factors == _MAX_FACTORS):

@@ -35,8 +35,9 @@ from contrast_core.linalg._signs import fix_signs
 PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 
 _EPS = float(np.finfo(np.float64).eps)
-_GROUP = 8  # neighbouring contrasts that share a search space and a preconditioner
-_SMALLEST_D = 700  # below it LAPACK's tridiagonalisation is as fast
+_GROUP = 11  # neighbouring contrasts that share a search space and a preconditioner
+_FEWEST_CONTRASTS = 8  # for fewer, the start costs more than is saved
+_MANY_FEATURES = 700  # below it LAPACK's tridiagonalisation in double precision is as fast
 _AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
 _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
 
@@ -82,7 +83,7 @@ def contrastive_path(
     n_features = foreground.shape[0]
     finite = np.flatnonzero(np.isfinite(alphas))
     iterate = solver == "davidson" or (
-        solver == "auto" and iteration_pays(n_features, k) and len(finite) >= _GROUP
+        solver == "auto" and iteration_pays(n_features, k) and len(finite) >= _FEWEST_CONTRASTS
     )
     operators = isinstance(foreground, SymmetricOperator)
     iterate = (
@@ -110,9 +111,14 @@ def contrastive_path(
     return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
 
 
+def single_precision_pays(n_features: int) -> bool:
+    """Whether leading up to a result in single precision is faster than LAPACK in double."""
+    return n_features >= _MANY_FEATURES
+
+
 def iteration_pays(n_features: int, k: int) -> bool:
     """Whether a warm iteration is faster than LAPACK for k of n_features components."""
-    return n_features >= _SMALLEST_D and _FEATURES_PER_COMPONENT * k <= n_features
+    return single_precision_pays(n_features) and _FEATURES_PER_COMPONENT * k <= n_features
 
 
 class _ProvedPath:

@@ -142,7 +142,7 @@ def test_the_automatic_contrast_is_the_same_after_cheap_steps(
 ) -> None:
     x, y = (SecondMoments(300, np.zeros(100), covariance) for covariance in covariances(100, kind))
     exact = trace_ratio_alpha(x, y, 2)
-    monkeypatch.setattr(_automatic, "_MANY_FEATURES", 50)
+    monkeypatch.setattr(_path, "_MANY_FEATURES", 50)
     monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: iterate)
     assert trace_ratio_alpha(x, y, 2) == pytest.approx(exact, rel=1e-12)
 
