@@ -31,14 +31,16 @@ class Pencil:
 
     Parameters
     ----------
-    foreground, background : ndarray of shape (D, D)
+    foreground : ndarray of shape (D, D)
         Symmetric.
+    background : ndarray of shape (D, D), optional
+        Symmetric. None is zero, without its products.
     """
 
-    def __init__(self, foreground: FloatArray, background: FloatArray) -> None:
-        self.foreground, self.background = foreground, background
+    def __init__(self, foreground: FloatArray, background: FloatArray | None) -> None:
+        self.matrices = [foreground] if background is None else [foreground, background]
         self._single, self._scales = [], []
-        for matrix in (foreground, background):
+        for matrix in self.matrices:
             # Divided by its scale, so that single precision neither overflows nor underflows.
             scale = max(float(matrix.max()), -float(matrix.min())) or 1.0
             single = np.empty(matrix.shape, dtype=np.float32)
@@ -47,8 +49,9 @@ class Pencil:
 
     def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
         """``(foreground - alpha * background) / scale``, in Fortran order."""
-        contrast = self._single[1].T * np.float32(-alpha * self._scales[1] / scale)
-        contrast += self._single[0].T * np.float32(self._scales[0] / scale)
+        contrast = self._single[0].T * np.float32(self._scales[0] / scale)
+        if len(self.matrices) == 2:
+            contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
         return contrast
 
     def starting_block(self, alpha: float, k: int) -> FloatArray:
@@ -56,7 +59,7 @@ class Pencil:
 
         Orthonormal in double precision; from LAPACK's single precision.
         """
-        contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[1])
+        contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[-1])
         _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
         return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
@@ -163,9 +166,9 @@ class _SearchSpace:
         self._pencil, self.capacity, self.size = pencil, capacity, 0
         # In Fortran order, so that the columns in use are one piece of memory.
         self._basis, self._x, self._y = (
-            np.empty((n_features, capacity), order="F") for _ in range(3)
+            np.zeros((n_features, capacity), order="F") for _ in range(3)
         )
-        self._x_small, self._y_small = np.empty((2, capacity, capacity))
+        self._x_small, self._y_small = np.zeros((2, capacity, capacity))
         self._append(start)
 
     @property
@@ -222,10 +225,8 @@ class _SearchSpace:
         old, self.size = self.size, self.size + columns.shape[1]
         new = slice(old, self.size)
         self._basis[:, new] = columns
-        for matrix, product, small in (
-            (self._pencil.foreground, self._x, self._x_small),
-            (self._pencil.background, self._y, self._y_small),
-        ):
+        products = ((self._x, self._x_small), (self._y, self._y_small))
+        for matrix, (product, small) in zip(self._pencil.matrices, products, strict=False):
             np.matmul(columns.T, matrix, out=product[:, new].T)
             small[: self.size, new] = self.basis.T @ product[:, new]
             small[new, :old] = small[:old, new].T

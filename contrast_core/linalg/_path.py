@@ -36,7 +36,7 @@ PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 11  # neighbouring contrasts that share a search space and a preconditioner
-_FEWEST_CONTRASTS = 8  # for fewer, the start costs more than is saved
+FEWEST_CONTRASTS = 8  # for fewer, the start costs more than is saved
 _MANY_FEATURES = 700  # below it LAPACK's tridiagonalisation in double precision is as fast
 _AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
 _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
@@ -83,7 +83,7 @@ def contrastive_path(
     n_features = foreground.shape[0]
     finite = np.flatnonzero(np.isfinite(alphas))
     iterate = solver == "davidson" or (
-        solver == "auto" and iteration_pays(n_features, k) and len(finite) >= _FEWEST_CONTRASTS
+        solver == "auto" and iteration_pays(n_features, k) and len(finite) >= FEWEST_CONTRASTS
     )
     operators = isinstance(foreground, SymmetricOperator)
     iterate = (
@@ -121,15 +121,31 @@ def iteration_pays(n_features: int, k: int) -> bool:
     return single_precision_pays(n_features) and _FEATURES_PER_COMPONENT * k <= n_features
 
 
+def warm_eigenpairs(
+    matrix: FloatArray, k: int, start: FloatArray | None
+) -> tuple[RitzPairs | None, FloatArray]:
+    """Leading eigenpairs of one symmetric matrix, from columns near them or from scratch.
+
+    As exact and as surely proved as on a path; None where they are not. Also a start for the next.
+    """
+    path = _ProvedPath(matrix, None, np.zeros(1), k, start)
+    return path.proved.get(0), path.block
+
+
 class _ProvedPath:
     """Candidates from the iteration, and the bounds that prove them."""
 
     def __init__(
-        self, foreground: FloatArray, background: FloatArray, alphas: FloatArray, k: int
+        self,
+        foreground: FloatArray,
+        background: FloatArray | None,
+        alphas: FloatArray,
+        k: int,
+        start: FloatArray | None = None,
     ) -> None:
         self.foreground, self.background, self.alphas, self.k = foreground, background, alphas, k
         self.norms = _spectral_norm(foreground), _spectral_norm(background)
-        self.pairs = self._candidates()
+        self.pairs, self.block = self._candidates(start)
         # Upper bounds of the (k+1)-th eigenvalue: those hoped for from inertia, those proved.
         self.hoped = np.array([pairs.values[-1] + _AIMS[0] * pairs.gap for pairs in self.pairs])
         self.beta = np.full(len(alphas), np.inf)
@@ -138,9 +154,10 @@ class _ProvedPath:
         self._prove()
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
-    def _candidates(self) -> list[RitzPairs]:
+    def _candidates(self, vectors: FloatArray | None) -> tuple[list[RitzPairs], FloatArray]:
         pencil = Pencil(self.foreground, self.background)
-        vectors = pencil.starting_block(float(self.alphas[0]), self.k)
+        if vectors is None:
+            vectors = pencil.starting_block(float(self.alphas[0]), self.k)
         found: list[RitzPairs] = []
         for i in range(0, len(self.alphas), _GROUP):
             pairs, vectors = neighbouring_pairs(
@@ -151,7 +168,7 @@ class _ProvedPath:
                 lambda alpha, gap: 0.2 * self._allowed(alpha, gap),
             )
             found += pairs
-        return found
+        return found, vectors
 
     def _norm(self, alpha: float) -> float:
         return self.norms[0] + alpha * self.norms[1]
@@ -208,8 +225,11 @@ class _ProvedPath:
         pairs, alpha = self.pairs[i], float(self.alphas[i])
         for share in _AIMS if pairs.gap > 0 else ():
             shift = float(pairs.values[-1] + share * pairs.gap)
-            matrix = alpha * self.background
-            matrix -= self.foreground
+            if self.background is None:
+                matrix = -self.foreground
+            else:
+                matrix = alpha * self.background
+                matrix -= self.foreground
             matrix.flat[:: len(matrix) + 1] += shift
             raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
             lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
@@ -229,8 +249,10 @@ class _ProvedPath:
         return float(pairs.values[:-1].sum() + rounding + beta)
 
 
-def _spectral_norm(matrix: FloatArray) -> float:
+def _spectral_norm(matrix: FloatArray | None) -> float:
     """Lower estimate of a symmetric matrix's norm, within a few per cent, by power iteration."""
+    if matrix is None:
+        return 0.0
     vector = np.random.default_rng(0).normal(size=len(matrix))
     norm = 0.0
     for _ in range(10):

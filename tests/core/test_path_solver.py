@@ -10,7 +10,15 @@ import scipy.linalg
 
 from contrast_core import SecondMoments, subspace_error
 from contrast_core.contrast import _automatic, trace_ratio_alpha
-from contrast_core.linalg import _davidson, _path, contrastive_path
+from contrast_core.linalg import (
+    RidgeWeights,
+    _davidson,
+    _generalized,
+    _path,
+    contrastive_path,
+    orthonormal_rows,
+    regularised_path,
+)
 
 EPS = np.finfo(np.float64).eps
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 12)])
@@ -85,7 +93,7 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
     def second_and_third(pencil: Any, alphas: Any, k: int, start: Any, tolerance: Any) -> Any:
         pairs = []
         for alpha in alphas:
-            values, vectors = scipy.linalg.eigh(pencil.foreground - alpha * pencil.background)
+            values, vectors = scipy.linalg.eigh(pencil.matrices[0] - alpha * pencil.matrices[1])
             order = np.arange(len(values))[::-1][1 : k + 2]
             chosen = vectors[:, order[:k]]
             pairs.append(_davidson.RitzPairs(values[order], chosen, 1e-14))
@@ -145,6 +153,34 @@ def test_the_automatic_contrast_is_the_same_after_cheap_steps(
     monkeypatch.setattr(_path, "_MANY_FEATURES", 50)
     monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: iterate)
     assert trace_ratio_alpha(x, y, 2) == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
+@pytest.mark.parametrize("converges", [True, False])
+def test_generalised_pairs_are_the_same_from_the_iteration(
+    kind: str, converges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = covariances(100, kind)
+    weights = [RidgeWeights(1 - beta, beta) for beta in np.linspace(0, 0.999, 10)]
+    exact = regularised_path(x, y, weights, 2)
+    accepted = []
+
+    def watched(matrix: Any, k: int, start: Any) -> Any:
+        proved, block = _path.warm_eigenpairs(matrix, k, start)
+        accepted.append(proved is not None)
+        return proved, block
+
+    monkeypatch.setattr(_path, "_MANY_FEATURES", 50)
+    monkeypatch.setattr(_path, "_FEATURES_PER_COMPONENT", 1)
+    monkeypatch.setattr(_generalized, "warm_eigenpairs", watched)
+    if not converges:
+        monkeypatch.setattr(_path, "_AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
+    found = regularised_path(x, y, weights, 2)
+    assert len(accepted) == 10
+    assert all(accepted) if converges else not any(accepted)
+    for one, other in zip(found, exact, strict=True):
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
+        assert subspace_error(*(orthonormal_rows(p.directions) for p in (one, other))) < 1e-7
 
 
 def test_zero_matrices() -> None:
