@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._automatic import _varying
-from contrast_core.moments import SecondMoments
+from contrast_core.moments import Moments
 
 
 def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
@@ -124,7 +124,7 @@ def expected_subspace_error(
 
 def signal_is_detectable(
     eigenvalues: FloatArray,
-    moments: SecondMoments,
+    moments: Moments,
     truncation: int,
     n_pairs: float,
     *,
@@ -143,7 +143,7 @@ def signal_is_detectable(
     ----------
     eigenvalues : ndarray of shape (k,)
         Generalised eigenvalues, l.
-    moments : SecondMoments
+    moments : Moments
         Mean and covariance that the views were whitened by; features that do not vary do not
         count.
     truncation : int

@@ -11,11 +11,18 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._automatic import _varying
-from contrast_core.linalg import Eigenpairs, Spectrum, leading_eigenpairs
-from contrast_core.moments import SecondMoments
+from contrast_core.linalg import (
+    Eigenpairs,
+    EstimatedSpectrum,
+    NotConvergedError,
+    Spectrum,
+    leading_eigenpairs,
+)
+from contrast_core.moments import ImplicitMoments, Moments, affordable, exact_moments
 
 Truncation: TypeAlias = Literal["auto"] | int | float | None
 
+_SETTLED = 0.02  # residual, relative to the edge, of an eigenvalue that counts as below it
 _CHANCE_QUANTILE = 2.02  # 99% point of the Tracy-Widom law (beta = 1)
 
 
@@ -117,7 +124,7 @@ def numerical_rank(eigenvalues: FloatArray) -> int:
 
 
 def truncated_eigenpairs(
-    moments: SecondMoments, truncation: Truncation, n_components: int, n_samples: float
+    moments: Moments, truncation: Truncation, n_components: int, n_samples: float
 ) -> Eigenpairs:
     """Leading eigenpairs of a covariance, as many as a truncation rule keeps.
 
@@ -136,8 +143,7 @@ def truncated_eigenpairs(
     Returns
     -------
     Eigenpairs
-        Positive eigenvalues, descending (s,), and vectors in the coordinates of
-        ``moments.covariance`` as rows.
+        Positive eigenvalues, descending (s,), and vectors in feature space as rows (s, D).
 
     Raises
     ------
@@ -145,11 +151,23 @@ def truncated_eigenpairs(
         If `truncation` is none of these, or S has too low a rank for it or for `n_components`.
     """
     _check_truncation(truncation, n_components, moments.n_features)
+    if isinstance(moments, ImplicitMoments):
+        try:
+            return _eigenpairs_by_products(moments, truncation, n_components, n_samples)
+        except NotConvergedError as error:
+            if not affordable(moments.n_samples, moments.n_features):
+                raise NotConvergedError(
+                    f"truncation={truncation!r} of {moments.n_samples} rows and "
+                    f"{moments.n_features} features: {error} Data of this size need a gap there: "
+                    "use truncation='auto', an integer where the eigenvalues have a gap, or fewer "
+                    "features."
+                ) from error
+        moments = exact_moments(moments)
     if truncation is None or isinstance(truncation, Integral):
         wanted = moments.n_features if truncation is None else int(truncation)
         pairs = leading_eigenpairs(moments.covariance, min(wanted, len(moments.covariance)))
         _check_rank(wanted, numerical_rank(pairs.values), f"truncation={truncation}", moments)
-        return pairs
+        return Eigenpairs(pairs.values, moments.lift(pairs.components))
     spectrum = Spectrum(moments.covariance)
     rank = numerical_rank(spectrum.values)
     _check_rank(n_components, rank, f"n_components={n_components}", moments)
@@ -159,7 +177,30 @@ def truncated_eigenpairs(
     else:
         held = np.cumsum(spectrum.values[:rank])
         kept = 1 + int(np.searchsorted(held, float(truncation) * held[-1] * (1 - 1e-12)))
-    return spectrum.leading(min(max(kept, n_components), rank))
+    values, vectors = spectrum.leading(min(max(kept, n_components), rank))
+    return Eigenpairs(values, moments.lift(vectors))
+
+
+def _eigenpairs_by_products(
+    moments: ImplicitMoments, truncation: Truncation, n_components: int, n_samples: float
+) -> Eigenpairs:
+    if not isinstance(truncation, str | Integral):
+        raise NotConvergedError("this truncation needs the whole spectrum.")
+    n_features = int(_varying(moments).sum())
+    rank = min(n_features, moments.n_samples - 1)
+    wanted = n_components if isinstance(truncation, str) else int(truncation)
+    _check_rank(wanted, rank, f"n_components={n_components}", moments)
+    spectrum = EstimatedSpectrum(moments.covariance, rank)
+    if not isinstance(truncation, str):
+        matrix_will_do = affordable(moments.n_samples, moments.n_features)
+        return spectrum.leading(wanted, only_if_separated=matrix_will_do)
+    while True:
+        bulk = noise_bulk(spectrum.values, n_features, n_samples)
+        pairs = spectrum.leading(max(bulk.n_above, n_components))
+        spectrum.settle(bulk.n_above, _SETTLED * bulk.edge)
+        # What was learnt meanwhile can change the number.
+        if noise_bulk(spectrum.values, n_features, n_samples).n_above == bulk.n_above:
+            return pairs
 
 
 def _check_truncation(truncation: object, n_components: int, n_features: int) -> None:
@@ -187,7 +228,7 @@ def _check_truncation(truncation: object, n_components: int, n_features: int) ->
             )
 
 
-def _check_rank(wanted: int, rank: int, option: str, moments: SecondMoments) -> None:
+def _check_rank(wanted: int, rank: int, option: str, moments: Moments) -> None:
     if wanted > rank:
         raise ValueError(
             f"{option} asks for {wanted} directions in which the data vary, but to working "

@@ -9,6 +9,7 @@ from contrast_core.linalg._eigen import (
     null_space_eigenpairs,
     variances_along,
 )
+from contrast_core.linalg._estimated_spectrum import EstimatedSpectrum
 from contrast_core.linalg._generalized import (
     GeneralizedEigenpairs,
     RidgeWeights,
@@ -29,6 +30,7 @@ from contrast_core.linalg._spectrum import Spectrum
 
 __all__ = [
     "Eigenpairs",
+    "EstimatedSpectrum",
     "GeneralizedEigenpairs",
     "NotConvergedError",
     "PathSolution",

@@ -10,6 +10,7 @@ import scipy.linalg
 from scipy.sparse.linalg import LinearOperator
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._krylov import accuracy, next_block
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST_BASIS = 320  # vectors held; what is kept at a restart is a third of them
@@ -83,15 +84,9 @@ def lanczos_eigenpairs(
             product -= alpha * (background @ block)
         n_products += block.shape[1]
         held = basis[:, :used]
-        along = held.T @ product
+        along, block, coupling = next_block(held, product)
         projected[:used, first:used] = along
         projected[first:used, :used] = along.T
-        product -= held @ along
-        product -= held @ (held.T @ product)
-        block, coupling = np.linalg.qr(product)
-        # Where the space is exhausted, the block holds rounding errors of any direction.
-        block -= held @ (held.T @ block)
-        block = np.linalg.qr(block)[0]
         whole = used + block.shape[1] > size
         full = used + block.shape[1] > basis.shape[1] - width
         spent = n_products >= foreground.max_products
@@ -102,15 +97,12 @@ def lanczos_eigenpairs(
         values, vectors = scipy.linalg.eigh(projected[:used, :used], check_finite=False)
         values, vectors = values[::-1], vectors[:, ::-1]
         residuals = np.linalg.norm(coupling @ vectors[first:used, : k + 1], axis=0)
-        norm = float(np.abs(values[[0, -1]]).max())
-        gap = float(values[k - 1] - values[k]) if used > k else 0.0
-        wanted = float(np.linalg.norm(residuals[:k]))
-        exact = gap > 0 and wanted <= max(1e-8 * gap, 50 * _EPS * norm)
-        settled = residuals[-1] <= 0.1 * gap and gap > 50 * _EPS * norm
-        if whole or (exact and settled):
+        gap, wanted, accepted = accuracy(values, residuals, k)
+        if whole or accepted:
             return values[:k].copy(), held @ vectors[:, :k]
         lost = 3 * n_products >= foreground.max_products and wanted > gap
         if spent or lost:
+            norm = float(np.abs(values[[0, -1]]).max())
             raise NotConvergedError(
                 f"the iteration for alpha={alpha:.6g} used {n_products} products without reaching "
                 f"the accuracy (residual over gap {wanted / max(gap, _EPS * norm or 1.0):.1e}): "

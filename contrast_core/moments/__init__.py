@@ -2,7 +2,8 @@
 
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._implicit import ImplicitMoments
-from contrast_core.moments._pair_moments import PairMoments, PairRows, check_pairs
+from contrast_core.moments._pair_moments import PairMoments, check_pairs
+from contrast_core.moments._pair_rows import PairRows
 from contrast_core.moments._paired import (
     SOLVERS,
     Moments,
@@ -13,6 +14,7 @@ from contrast_core.moments._paired import (
     solver_of,
     wide_moments,
 )
+from contrast_core.moments._pooled import affordable, exact_moments
 from contrast_core.moments._row_space import RowSpaceMoments
 from contrast_core.moments._second_moments import SecondMoments
 
@@ -26,9 +28,11 @@ __all__ = [
     "RowSpaceMoments",
     "SecondMoments",
     "Solver",
+    "affordable",
     "check_moments_pair",
     "check_pairs",
     "direct_moments",
+    "exact_moments",
     "is_moments",
     "solver_of",
     "wide_moments",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray, iter_chunks
+from contrast_core._validation import FloatArray, iter_chunks, rows_per_chunk
 from contrast_core.linalg import SymmetricOperator
+from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import as_float64, sparse_mean_and_variances
 
 MAX_PRODUCTS = 5_000
@@ -20,11 +23,11 @@ class RowsCovariance(SymmetricOperator):
 
     Parameters
     ----------
-    rows : ndarray or CSR or CSC matrix of shape (n, n_features)
-        The data. Sparse rows are multiplied as they are, centring being a correction of rank one;
-        dense ones are centred block by block.
+    parts : tuple of ndarrays or CSR or CSC matrices of shape (any, n_features)
+        The data, as one dataset or more whose rows are pooled. Sparse rows are multiplied as they
+        are, centring being a correction of rank one; dense ones are centred block by block.
     mean : ndarray of shape (n_features,)
-        Their mean.
+        The mean of all rows.
     random_state : int or None, default=0
         Seed of an iteration's start.
     max_products : int
@@ -33,29 +36,52 @@ class RowsCovariance(SymmetricOperator):
 
     def __init__(
         self,
-        rows: Any,
+        parts: tuple[Any, ...],
         mean: FloatArray,
         *,
         random_state: int | None = 0,
         max_products: int = MAX_PRODUCTS,
     ) -> None:
         super().__init__(len(mean), random_state=random_state, max_products=max_products)
-        self.rows, self.mean = rows, mean
-        # scipy would convert the values at every product; the indices are shared.
-        self._sparse = as_float64(rows) if issparse(rows) else None
+        self.parts, self.mean = parts, mean
+        # scipy would convert the values at every product.
+        self._ready = [as_float64(rows) if issparse(rows) else rows for rows in parts]
 
     def _matmat(self, columns: FloatArray) -> FloatArray:
-        if self._sparse is None:
-            product = np.zeros(columns.shape)
-            for chunk in iter_chunks(self.rows, "X"):
-                centred = np.subtract(chunk, self.mean, dtype=np.float64)
-                product += centred.T @ (centred @ columns)
-        else:
-            scores = self._sparse @ columns - self.mean @ columns
-            product = self._sparse.T @ scores
-            product -= np.outer(self.mean, scores.sum(axis=0))
-        product /= self.rows.shape[0]
-        return np.asarray(product)
+        product = np.zeros(columns.shape)
+        for rows in self._ready:
+            if issparse(rows):
+                product += products(rows, self.mean, scores(rows, self.mean, columns))
+            else:  # in one pass
+                for centred in _centred(rows, self.mean):
+                    product += centred.T @ (centred @ columns)
+        product /= sum(rows.shape[0] for rows in self.parts)
+        return product
+
+
+def scores(rows: Any, mean: FloatArray, columns: FloatArray) -> FloatArray:
+    """Centred rows (n, D) times columns (D, b)."""
+    if issparse(rows):
+        return np.asarray(rows @ columns - mean @ columns)
+    return np.concatenate([centred @ columns for centred in _centred(rows, mean)])
+
+
+def products(rows: Any, mean: FloatArray, columns: FloatArray) -> FloatArray:
+    """The transpose of centred rows (n, D) times columns (n, b)."""
+    if issparse(rows):
+        return np.asarray(rows.T @ columns - np.outer(mean, columns.sum(axis=0)))
+    product, start = np.zeros((len(mean), columns.shape[1])), 0
+    for centred in _centred(rows, mean):
+        product += centred.T @ columns[start : start + len(centred)]
+        start += len(centred)
+    return product
+
+
+def _centred(rows: Any, mean: FloatArray) -> Iterator[FloatArray]:
+    """Blocks of dense rows less their mean; each is overwritten by the next."""
+    buffer = np.empty((min(rows_per_chunk(len(mean)), len(rows)), len(mean)))
+    for chunk in iter_chunks(rows, "X", check=False):
+        yield np.subtract(chunk, mean, out=buffer[: len(chunk)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +135,36 @@ class ImplicitMoments:
         max_products: int = MAX_PRODUCTS,
     ) -> ImplicitMoments:
         """Moments of checked rows; ValueError on NaN or infinity."""
-        mean, variances = _mean_and_variances(rows, name)
+        mean, variances = mean_and_variances(rows, name)
         covariance = RowsCovariance(
-            rows, mean, random_state=random_state, max_products=max_products
+            (rows,), mean, random_state=random_state, max_products=max_products
         )
         return cls(rows.shape[0], mean, variances, covariance, feature_names)
 
+    @classmethod
+    def pooled(
+        cls,
+        parts: tuple[Any, ...],
+        names: tuple[str, ...],
+        feature_names: tuple[str, ...] | None,
+        *,
+        max_products: int = MAX_PRODUCTS,
+    ) -> ImplicitMoments:
+        """Moments of the rows of several datasets about their common mean."""
+        each = (
+            FeatureMoments(rows.shape[0], mean, rows.shape[0] * variances)
+            for rows, (mean, variances) in (
+                (rows, mean_and_variances(rows, name))
+                for rows, name in zip(parts, names, strict=True)
+            )
+        )
+        n_rows, mean, squares = reduce(FeatureMoments.merge, each)
+        covariance = RowsCovariance(parts, mean, max_products=max_products)
+        return cls(n_rows, mean, squares / n_rows, covariance, feature_names)
 
-def _mean_and_variances(rows: Any, name: str) -> tuple[FloatArray, FloatArray]:
+
+def mean_and_variances(rows: Any, name: str) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of each feature; ValueError on NaN or infinity."""
     if issparse(rows):
         return sparse_mean_and_variances(rows, name)
     n, n_features = rows.shape

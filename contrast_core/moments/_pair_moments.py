@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,17 @@ from contrast_core._validation import (
     feature_names_of,
     iter_chunks,
 )
+from contrast_core.linalg import leading_eigenpairs
 from contrast_core.moments._accumulator import Accumulator
 from contrast_core.moments._second_moments import SecondMoments
+
+
+class SharedVariance(NamedTuple):
+    """Leading eigenpairs of a cross-moment, (k,) and rows (k, D), and the mean for scores (D,)."""
+
+    mean: FloatArray
+    values: FloatArray
+    components: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,72 +258,18 @@ class PairMoments:
         shift = (self.mean - self.positive_mean) / 2
         return np.asarray(self.cross_covariance - np.outer(shift, shift))
 
+    def shared_variance(self, k: int, *, exchangeable: bool = True) -> SharedVariance:
+        """The k algebraically largest eigenpairs of `cross_moment`, for PCA+."""
+        values, components = leading_eigenpairs(self.cross_moment(exchangeable=exchangeable), k)
+        mean = (self.mean + self.positive_mean) / 2 if exchangeable else self.mean
+        return SharedVariance(mean, values, components)
+
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True
     ) -> FloatArray:
         """`cross_moment` between `directions`, rows (s, n_features): shape (s, s)."""
         cross = self.cross_moment(exchangeable=exchangeable)
         return np.asarray(directions @ cross @ directions.T)
-
-
-@dataclass(frozen=True, eq=False)
-class PairRows:
-    """Positive pairs in memory, behind the products that PCA++ takes of `PairMoments`.
-
-    The cross-moment is never formed: only its values between a few directions are computed.
-
-    Parameters
-    ----------
-    X, positive : ndarray or CSR matrix of shape (n_pairs, n_features)
-        The two views, as `check_pairs` returns them.
-    feature_names : tuple of str, optional
-        Names of the features.
-    """
-
-    X: Any
-    positive: Any
-    feature_names: tuple[str, ...] | None = None
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs, n."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, D."""
-        return int(self.X.shape[1])
-
-    def second_moments(self, *, exchangeable: bool = True) -> SecondMoments:
-        """As `PairMoments.second_moments`."""
-        x = SecondMoments.from_data(self.X, feature_names=self.feature_names)
-        if not exchangeable:
-            return x
-        return x.merge(SecondMoments.from_data(self.positive, name="positive"))
-
-    def cross_moment_along(
-        self, directions: FloatArray, *, exchangeable: bool = True
-    ) -> FloatArray:
-        """As `PairMoments.cross_moment_along`."""
-        size = len(directions)
-        total, other_total, cross = np.zeros(size), np.zeros(size), np.zeros((size, size))
-        shift = None
-        for x, p in zip(
-            iter_chunks(self.X, "X"), iter_chunks(self.positive, "positive"), strict=True
-        ):
-            if shift is None:  # data far from zero would lose digits
-                shift = x.mean(axis=0, dtype=np.float64)
-            a, b = (np.subtract(rows, shift, dtype=np.float64) @ directions.T for rows in (x, p))
-            total += a.sum(axis=0)
-            other_total += b.sum(axis=0)
-            cross += a.T @ b
-        mean, other_mean = total / self.n_pairs, other_total / self.n_pairs
-        cross = cross / self.n_pairs - np.outer(mean, other_mean)
-        cross = (cross + cross.T) / 2
-        if exchangeable:
-            half = (mean - other_mean) / 2
-            cross -= np.outer(half, half)
-        return np.asarray(cross)
 
 
 def check_pairs(X: MatrixLike, positive: MatrixLike) -> tuple[Any, Any, tuple[str, ...] | None]:

@@ -138,7 +138,8 @@ def direct_moments(x: Moments, y: Moments, n_components: object) -> tuple[Moment
     """Moments with matrices, for when the iteration fails; None where those are too large."""
     if not (isinstance(x, ImplicitMoments) and isinstance(y, ImplicitMoments)):
         return None
-    rows = x.covariance.rows, y.covariance.rows
+    (x_rows,), (y_rows,) = x.covariance.parts, y.covariance.parts
+    rows = x_rows, y_rows
     n_rows = x.n_samples + y.n_samples
     if min(n_rows, x.n_features) > _LARGE:
         return None

@@ -1,4 +1,4 @@
-"""Moments of two wide datasets in the few dimensions that their rows span."""
+"""Moments of wide datasets in the few dimensions that their rows span."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from contrast_core.moments._sparse import (
     sparse_mean_and_variances,
 )
 
-_NAMES = ("X", "background")
 _BLOCK_ELEMENTS = 2**22  # 32 MB of centred columns at a time
 
 
 @dataclass(frozen=True, eq=False)
 class RowSpace:
-    r"""An orthonormal basis of the span of the centred rows Z of two datasets.
+    r"""An orthonormal basis of the span of the centred rows Z of one dataset or more.
 
     With the pivoted Cholesky factor of the Gram matrix, :math:`Z_p Z_p^\top = L L^\top`, the rows
     of :math:`L^{-1} Z_p` are orthonormal, p being as many pivot rows as the rank. The basis is
@@ -37,20 +36,20 @@ class RowSpace:
 
     Parameters
     ----------
-    rows : pair of ndarrays or sparse matrices of shape (n or m, n_features)
+    rows : tuple of ndarrays or sparse matrices of shape (any, n_features)
         The data, held as they were given.
-    means : ndarray of shape (2, n_features)
-        Their means.
+    means : ndarray of shape (number of datasets, n_features)
+        What each was centred by.
     pivots : ndarray of shape (rank,)
         Indices into the stacked rows.
     factor : ndarray of shape (rank, rank)
         :math:`L^\top`, upper triangular.
     n_spare : int
-        Coordinates beyond the rank: directions orthogonal to every row, where neither dataset
+        Coordinates beyond the rank: directions orthogonal to every row, where no dataset
         varies. Their eigenvalue 0 is among the leading ones where others are negative.
     """
 
-    rows: tuple[Any, Any]
+    rows: tuple[Any, ...]
     means: FloatArray
     pivots: NDArray[np.intp]
     factor: FloatArray
@@ -82,20 +81,19 @@ class RowSpace:
         return lifted.reshape(*coordinates.shape[:-1], self.n_features)
 
     def _from_span(self, coordinates: FloatArray) -> FloatArray:
-        n = self.rows[0].shape[0]
-        weights = np.zeros((n + self.rows[1].shape[0], len(coordinates)))
+        ends = _ends(self.rows)
+        weights = np.zeros((ends[-1], len(coordinates)))
         weights[self.pivots] = scipy.linalg.solve_triangular(
             self.factor, coordinates.T, check_finite=False
         )
         lifted = np.zeros((len(coordinates), self.n_features))
         if any(issparse(rows) for rows in self.rows):
-            for rows, mean, w in zip(
-                self.rows, self.means, (weights[:n], weights[n:]), strict=True
-            ):
+            parts = np.split(weights, ends[:-1])
+            for rows, mean, w in zip(self.rows, self.means, parts, strict=True):
                 lifted += (rows.T @ w).T - np.outer(w.sum(axis=0), mean)
         else:
             for columns, block in _columns(self.rows):
-                for part, mean in zip((block[:n], block[n:]), self.means, strict=True):
+                for part, mean in zip(np.split(block, ends[:-1]), self.means, strict=True):
                     part -= mean[columns]
                 lifted[:, columns] = weights.T @ block
         return lifted
@@ -120,12 +118,12 @@ class RowSpace:
 
 @dataclass(frozen=True, eq=False)
 class RowSpaceMoments:
-    """Mean, variances and covariance of one of two wide datasets, in a basis of their rows' span.
+    """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
     For far more features than rows: the covariance has as many rows as the data, not as the
-    features. Made in pairs by `row_space_moments`, for both datasets share the basis. They hold
-    the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge nor are
-    small.
+    features. Those of a foreground and a background are made together by `row_space_moments`, for
+    both share the basis. They hold the rows (no copy; leave them unchanged), so unlike
+    `SecondMoments` they neither merge nor are small.
 
     Parameters
     ----------
@@ -195,53 +193,106 @@ def row_space_moments(
     ValueError
         On NaN or infinity.
     """
-    n_x, n_features = rows[0].shape
-    n_rows = n_x + rows[1].shape[0]
-    products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
-    gram, means, variances = products(rows, np.zeros((n_rows, n_rows), order="F"))
-    coordinates, pivots = pivoted_cholesky(gram, overwrite=True)
-    del gram
-    n_spare = _n_spare(n_components, n_features - len(pivots))
-    space = RowSpace(rows, means, pivots, coordinates[pivots].T, n_spare)
+    span = span_of_rows(rows, ("X", "background"), n_components=n_components)
     x, y = (
-        RowSpaceMoments(
-            len(part), mean, variance, np.pad(part.T @ part / len(part), (0, n_spare)), space, names
-        )
+        RowSpaceMoments(len(part), mean, variance, part.T @ part / len(part), span.space, names)
         for part, mean, variance, names in zip(
-            (coordinates[:n_x], coordinates[n_x:]), means, variances, feature_names, strict=True
+            span.coordinates, span.space.means, span.variances, feature_names, strict=True
         )
     )
     return x, y
 
 
+class Span(NamedTuple):
+    """Basis of some rows' span; each dataset's coordinates (n, r) and variances (n_features,)."""
+
+    space: RowSpace
+    coordinates: list[FloatArray]
+    variances: FloatArray
+
+
+def span_of_rows(
+    rows: tuple[Any, ...],
+    names: tuple[str, ...],
+    *,
+    n_components: object = 1,
+    common_mean: bool = False,
+) -> Span:
+    """Coordinates of centred rows in their own span, from their Gram matrix.
+
+    Parameters
+    ----------
+    rows : tuple of ndarrays or CSR or CSC matrices of shape (any, n_features)
+        The datasets.
+    names : tuple of str
+        What errors call them.
+    n_components : int, default=1
+        Number of components that will be asked for.
+    common_mean : bool, default=False
+        Centre all by the mean of all rows, and take variances about it; else each by its own.
+
+    Returns
+    -------
+    Span
+
+    Raises
+    ------
+    ValueError
+        On NaN or infinity.
+    """
+    ends = _ends(rows)
+    n_rows, n_features = int(ends[-1]), rows[0].shape[1]
+    products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
+    gram, means, variances = products(
+        rows, names, np.zeros((n_rows, n_rows), order="F"), common_mean
+    )
+    coordinates, pivots = pivoted_cholesky(gram, overwrite=True)
+    del gram
+    n_spare = _n_spare(n_components, n_features - len(pivots))
+    space = RowSpace(rows, means, pivots, coordinates[pivots].T, n_spare)
+    coordinates = np.pad(coordinates, ((0, 0), (0, n_spare)))
+    return Span(space, np.split(coordinates, ends[:-1]), variances)
+
+
 class _Products(NamedTuple):
-    """Gram matrix of the centred rows, its upper triangle; means and variances of each dataset."""
+    """Gram matrix of the centred rows, its upper triangle; what each dataset was centred by."""
 
-    gram: FloatArray  # (n + m, n + m)
-    means: FloatArray  # (2, n_features)
-    variances: FloatArray  # (2, n_features)
+    gram: FloatArray  # (number of rows, number of rows)
+    means: FloatArray  # (number of datasets, n_features)
+    variances: FloatArray  # about these means, the same shape
 
 
-def _dense_products(rows: tuple[Any, Any], gram: FloatArray) -> _Products:
+def _dense_products(
+    rows: tuple[Any, ...], names: tuple[str, ...], gram: FloatArray, common_mean: bool
+) -> _Products:
     """By blocks of columns, added to `gram`."""
-    n_x, n_features = rows[0].shape
-    means, variances = np.empty((2, n_features)), np.empty((2, n_features))
-    for columns, block in _columns((_by_column(rows[0]), _by_column(rows[1]))):
-        parts = block[:n_x], block[n_x:]
-        for part, name, mean, variance in zip(parts, _NAMES, means, variances, strict=True):
+    ends, shape = _ends(rows), (len(rows), rows[0].shape[1])
+    means, variances = np.empty(shape), np.empty(shape)
+    for columns, block in _columns(tuple(_by_column(part) for part in rows)):
+        parts = np.split(block, ends[:-1])
+        for i, (part, name) in enumerate(zip(parts, names, strict=True)):
             check_finite(part, name)
-            mean[columns] = part.mean(axis=0)
-            part -= mean[columns]
-            variance[columns] = np.einsum("ij,ij->j", part, part) / len(part)
+            means[i, columns] = part.mean(axis=0)
+        if common_mean:
+            means[:, columns] = block.mean(axis=0)
+        for i, part in enumerate(parts):
+            part -= means[i, columns]
+            variances[i, columns] = np.einsum("ij,ij->j", part, part) / len(part)
         gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=True)
     return _Products(gram, means, variances)
 
 
-def _sparse_products(rows: tuple[Any, Any], gram: FloatArray) -> _Products:
+def _sparse_products(
+    rows: tuple[Any, ...], names: tuple[str, ...], gram: FloatArray, common_mean: bool
+) -> _Products:
     """Well filled features as dense ones, the others entry by entry and centred afterwards."""
-    n_x, n_features = rows[0].shape
-    found = [sparse_mean_and_variances(part, name) for part, name in zip(rows, _NAMES, strict=True)]
+    ends, n_features = _ends(rows), rows[0].shape[1]
+    found = [sparse_mean_and_variances(part, name) for part, name in zip(rows, names, strict=True)]
     means, variances = (np.stack(part) for part in zip(*found, strict=True))
+    if common_mean:
+        common = np.average(means, axis=0, weights=np.diff(ends, prepend=0))
+        variances += (means - common) ** 2
+        means[:] = common
     stacked = vstack(rows, format="csr", dtype=np.float64)
     stacked.sum_duplicates()
     counts = np.bincount(stacked.indices, minlength=n_features)
@@ -250,13 +301,13 @@ def _sparse_products(rows: tuple[Any, Any], gram: FloatArray) -> _Products:
         gram += sparse_gram(stacked, filled, pool, n_threads)
     thin_means = np.where(filled, 0.0, means)
     along, between = stacked @ thin_means.T, thin_means @ thin_means.T
-    halves = slice(None, n_x), slice(n_x, None)
-    for (i, a), (j, b) in product(enumerate(halves), repeat=2):
+    datasets = [slice(end - part.shape[0], end) for end, part in zip(ends, rows, strict=True)]
+    for (i, a), (j, b) in product(enumerate(datasets), repeat=2):
         gram[a, b] -= along[a, j, None] + along[b, i] - between[i, j]
     if not filled.any():
         return _Products(gram, means, variances)
-    dense = _dense_products((rows[0][:, filled], rows[1][:, filled]), gram)
-    return _Products(dense.gram, means, variances)
+    well = tuple(part[:, filled] for part in rows)
+    return _Products(_dense_products(well, names, gram, common_mean).gram, means, variances)
 
 
 def with_room_for(
@@ -300,15 +351,20 @@ def _by_column(rows: Any) -> Any:
     return rows.tocsc() if issparse(rows) else rows
 
 
-def _columns(rows: tuple[Any, Any]) -> Iterator[tuple[slice, FloatArray]]:
+def _ends(rows: tuple[Any, ...]) -> NDArray[np.intp]:
+    """Where each dataset ends among the stacked rows."""
+    return np.cumsum([part.shape[0] for part in rows], dtype=np.intp)
+
+
+def _columns(rows: tuple[Any, ...]) -> Iterator[tuple[slice, FloatArray]]:
     """Blocks of columns of the stacked rows, dense; each is overwritten by the next."""
-    n_x, n_features = rows[0].shape
-    n_rows = n_x + rows[1].shape[0]
+    ends, n_features = _ends(rows), rows[0].shape[1]
+    n_rows = int(ends[-1])
     step = max(64, _BLOCK_ELEMENTS // n_rows)
     buffer = np.empty(n_rows * min(step, n_features))
     for start in range(0, n_features, step):
         columns = slice(start, min(start + step, n_features))
         block = buffer[: n_rows * (columns.stop - start)].reshape(n_rows, -1)
-        for data, part in ((rows[0], block[:n_x]), (rows[1], block[n_x:])):
+        for data, part in zip(rows, np.split(block, ends[:-1]), strict=True):
             part[:] = data[:, columns].toarray() if issparse(data) else data[:, columns]
         yield columns, block

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 from contrast_core._validation import FloatArray, MatrixLike, check_n_components
-from contrast_core.linalg import leading_eigenpairs
 from contrast_core.moments import PairMoments
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding, positive_pairs
 
@@ -100,15 +99,10 @@ class PCAPlus(PositivePairEmbedding):
         """
         pairs = positive_pairs(X, positive)
         k = check_n_components(self.n_components, pairs.n_features)
-        if not isinstance(pairs, PairMoments):
-            pairs = PairMoments.from_data(
-                pairs.X, pairs.positive, feature_names=pairs.feature_names
-            )
-        cross = pairs.cross_moment(exchangeable=self.exchangeable)
-        values, components = leading_eigenpairs(cross, k)
+        shared = pairs.shared_variance(k, exchangeable=self.exchangeable)
         return self._set_fitted(
             pairs.feature_names,
-            mean_=(pairs.mean + pairs.positive_mean) / 2 if self.exchangeable else pairs.mean,
-            components_=components,
-            alignment_=values,
+            mean_=shared.mean,
+            components_=shared.components,
+            alignment_=shared.values,
         )

@@ -189,7 +189,6 @@ class PCAPlusPlus(PositivePairEmbedding):
         n_rows = 2 * n_pairs if self.exchangeable else n_pairs
         variances, vectors = truncated_eigenpairs(moments, self.truncation, k, n_rows)
         spread = np.sqrt(variances)[:, None]
-        vectors = moments.lift(vectors)
         whitening, root = vectors / spread, vectors * spread  # S truncated is root^T root
         alignment = pairs.cross_moment_along(whitening, exchangeable=self.exchangeable)
         eigenvalues, rotation = leading_eigenpairs(alignment, k)

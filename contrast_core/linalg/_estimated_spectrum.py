@@ -1,0 +1,158 @@
+"""The spectrum of an operator: its top exactly, the rest as a density from a few probes."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._eigen import Eigenpairs
+from contrast_core.linalg._krylov import BlockKrylov, RitzPairs, accuracy
+from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
+from contrast_core.linalg._signs import fix_signs
+
+_WIDTH = 32  # probes; the density's error falls with the root of their number
+_STEPS = 16  # products before the density is read, so as many nodes of each probe's quadrature
+_MOST_NODES = 24  # more change nothing beside the error of the probes
+_KNOWN = 1e-3  # residual, relative to the Ritz value, from which on that is no estimate
+_HOPELESS = 8  # products after which a residual above the gap means that there is none
+
+
+class EstimatedSpectrum:
+    r"""Leading eigenpairs of a positive semidefinite operator exactly, all eigenvalues nearly.
+
+    For when the eigenvalues decide how many eigenvectors are wanted, and the matrix is too large
+    for `Spectrum`. One block Krylov space of random probes gives both. Its Ritz pairs converge at
+    the top; and by the Gauss quadrature of each unit probe w,
+
+    .. math:: w^\top f(A)\, w \approx \sum_j \omega_j f(\theta_j), \qquad
+        E[w^\top f(A)\, w] = \operatorname{tr} f(A) / n,
+
+    the probes' mean is the density of the rest (stochastic Lanczos quadrature). They are deflated
+    by what has converged, which counts exactly. Quantiles are interpolated between the midpoints of
+    the quadrature's steps, on the scale of singular values.
+
+    Parameters
+    ----------
+    operator : SymmetricOperator of shape (n, n)
+        A; its `max_products` bounds the basis.
+    rank : int
+        Number of nonzero eigenvalues.
+
+    References
+    ----------
+    Ubaru, Chen and Saad, SIAM Journal on Matrix Analysis and Applications 38:1075, 2017.
+    """
+
+    def __init__(self, operator: SymmetricOperator, rank: int) -> None:
+        self._size, self._rank = operator.shape[0], rank
+        self._krylov = BlockKrylov(
+            operator, _WIDTH, operator.max_products, random_state=operator.random_state
+        )
+        self._ritz = self._grown(1)
+
+    @property
+    def values(self) -> FloatArray:
+        """Eigenvalues, descending (rank,), those that have not converged being quantiles.
+
+        Their ranks are uncertain by about ``sqrt(n / 64)``.
+        """
+        if self._krylov.steps < _STEPS:
+            self._ritz = self._grown(_STEPS - self._krylov.steps)
+        values, vectors, residuals = self._ritz
+        converged = np.append(residuals <= _KNOWN * values, False)
+        known = min(int(np.argmin(converged)), self._rank)
+        n_rest = self._rank - known
+        if not n_rest or known == len(values):
+            return values[: self._rank].copy()
+        # Counted from the top: the operator's null space is below its nonzero eigenvalues.
+        levels = 1 - (np.arange(n_rest) + 0.5) / (self._size - known)
+        n_nodes = min(self._krylov.steps, _MOST_NODES)
+        rest = np.zeros(n_rest)
+        for probe in vectors[: self._krylov.width, known:]:
+            nodes, weights = _gauss(values[known:], probe, n_nodes, float(values[0]))
+            rest += _singular_quantiles(nodes, weights, float(values[known]), levels)
+        return np.concatenate([values[:known], np.square(rest / self._krylov.width)])
+
+    def leading(self, k: int, *, only_if_separated: bool = False) -> Eigenpairs:
+        """The k largest eigenvalues, descending, and their eigenvectors as rows (k, n).
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        only_if_separated : bool, default=False
+            Give up early if eigenvalues k and k + 1 are so close that the iteration is slow.
+
+        Raises
+        ------
+        NotConvergedError
+            If the basis is full before they are exact.
+        """
+        while True:
+            gap, residual, accepted = accuracy(self._ritz.values, self._ritz.residuals, k)
+            if accepted:
+                break
+            hopeless = only_if_separated and self._krylov.steps >= _HOPELESS and residual > gap
+            if self._krylov.full or hopeless:
+                raise NotConvergedError(
+                    f"the iteration used {self._krylov.used} products without reaching the "
+                    f"accuracy (residual {residual:.1e}, gap {gap:.1e}): eigenvalues {k} and "
+                    f"{k + 1} are close."
+                )
+            self._ritz = self._grown()
+        vectors = self._krylov.vectors(self._ritz.vectors[:, :k])
+        return Eigenpairs(self._ritz.values[:k].copy(), fix_signs(np.ascontiguousarray(vectors.T)))
+
+    def settle(self, index: int, tolerance: float) -> None:
+        """Grow the space until the eigenvalue of this index is known to within `tolerance`."""
+        while len(self._ritz.values) <= index or self._ritz.residuals[index] > tolerance:
+            if self._krylov.full:
+                raise NotConvergedError(
+                    f"the iteration used {self._krylov.used} products without finding eigenvalue "
+                    f"{index + 1} to within {tolerance:.1e}."
+                )
+            self._ritz = self._grown()
+
+    def _grown(self, n_steps: int = 0) -> RitzPairs:
+        # Solving the projected problem at every block would cost more than the products.
+        for _ in range(n_steps or max(2, self._krylov.steps // 8)):
+            if not self._krylov.full:
+                self._krylov.grow()
+        return self._krylov.ritz_pairs()
+
+
+def _gauss(
+    values: FloatArray, start: FloatArray, n_nodes: int, norm: float
+) -> tuple[FloatArray, FloatArray]:
+    """Gauss quadrature of the measure ``start**2`` at `values`: nodes, ascending, and weights.
+
+    By the Lanczos iteration on the diagonal matrix of the values.
+    """
+    vectors = np.empty((n_nodes, len(values)))
+    diagonal, off = np.empty(n_nodes), np.empty(n_nodes)
+    following, length = start, float(np.linalg.norm(start))
+    for used in range(n_nodes):
+        vectors[used] = following / length
+        following = values * vectors[used]
+        diagonal[used] = following @ vectors[used]
+        for _ in range(2):
+            following = following - (vectors[: used + 1] @ following) @ vectors[: used + 1]
+        off[used] = length = float(np.linalg.norm(following))
+        if length <= 1e-12 * norm:
+            break
+    nodes, coordinates = scipy.linalg.eigh_tridiagonal(diagonal[: used + 1], off[:used])
+    return nodes, coordinates[0] ** 2
+
+
+def _singular_quantiles(
+    nodes: FloatArray, weights: FloatArray, largest: float, levels: FloatArray
+) -> FloatArray:
+    """Roots of a distribution's quantiles, of which a Gauss quadrature is known and the maximum."""
+    from scipy.interpolate import PchipInterpolator
+
+    kept = weights > 1e-12
+    nodes, weights = nodes[kept], weights[kept]
+    middles = np.concatenate([[0.0], np.cumsum(weights) - weights / 2, [1.0]])
+    roots = np.sqrt(np.clip(np.concatenate([[0.0], nodes, [largest]]), 0.0, None))
+    return np.asarray(PchipInterpolator(middles, roots)(levels))

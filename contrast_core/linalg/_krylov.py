@@ -1,0 +1,118 @@
+"""A block Krylov space of a symmetric operator, and the spectrum as it shows in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import LinearOperator
+
+from contrast_core._validation import FloatArray
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class RitzPairs(NamedTuple):
+    """Ritz values, descending (p,), vectors in the basis as columns (p, p), residuals (p,)."""
+
+    values: FloatArray
+    vectors: FloatArray
+    residuals: FloatArray
+
+
+class Accuracy(NamedTuple):
+    """The gap below the k leading Ritz values, their residual, and whether they are accepted."""
+
+    gap: float
+    residual: float
+    accepted: bool
+
+
+def accuracy(values: FloatArray, residuals: FloatArray, k: int) -> Accuracy:
+    """Whether the k leading of some Ritz pairs are as exact as every result here must be.
+
+    Their residual over the gap must bound the sine to ``max(1e-8, 50 * eps * |A| / gap)``, and the
+    next pair, from which the gap is taken, must have settled.
+    """
+    norm = float(np.abs(values[[0, -1]]).max())
+    gap = float(values[k - 1] - values[k]) if len(values) > k else 0.0
+    residual = float(np.linalg.norm(residuals[:k]))
+    exact = gap > 0 and residual <= max(1e-8 * gap, 50 * _EPS * norm)
+    settled = gap > 50 * _EPS * norm and bool(residuals[k] <= 0.1 * gap)
+    return Accuracy(gap, residual, exact and settled)
+
+
+class BlockKrylov:
+    """Orthonormal basis of ``span(B, A B, A^2 B, ...)``, B a random block, one product at a time.
+
+    With full reorthogonalisation, twice. Eigenvalues of a multiplicity up to the width of B are
+    found, where a single vector sees one of each.
+
+    Parameters
+    ----------
+    operator : LinearOperator of shape (n, n)
+        A, symmetric.
+    width : int
+        Columns of B.
+    largest : int
+        Columns that the basis may have.
+    random_state : int or None
+        Seed of B.
+    """
+
+    def __init__(
+        self, operator: LinearOperator, width: int, largest: int, *, random_state: int | None
+    ) -> None:
+        self.operator = operator
+        size = operator.shape[0]
+        self.width = min(width, size)
+        self.steps = self.used = 0
+        # Pages that are never reached cost no memory.
+        self._basis = np.empty((size, min(max(largest, self.width), size)), order="F")
+        self._projected = np.zeros((self._basis.shape[1],) * 2)
+        self._coupling = np.empty((self.width, 0))
+        start = np.random.default_rng(random_state).standard_normal((size, self.width))
+        self._block = np.linalg.qr(start)[0]
+
+    @property
+    def full(self) -> bool:
+        """Whether the basis has no room for another block."""
+        return bool(self.used + self.width > self._basis.shape[1])
+
+    def grow(self) -> None:
+        """Take the next block into the basis, by one product with the operator."""
+        first, self.used = self.used, self.used + self.width
+        self._basis[:, first : self.used] = self._block
+        product = np.asarray(self.operator @ self._block)
+        held = self._basis[:, : self.used]
+        along, self._block, self._coupling = next_block(held, product)
+        self._projected[: self.used, first : self.used] = along
+        self._projected[first : self.used, : self.used] = along.T
+        self.steps += 1
+
+    def ritz_pairs(self) -> RitzPairs:
+        """Eigenpairs of A as far as the basis shows them."""
+        projected = self._projected[: self.used, : self.used]
+        values, vectors = scipy.linalg.eigh(projected, driver="evd", check_finite=False)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        last = vectors[self.used - self.width :]
+        return RitzPairs(values, vectors, np.linalg.norm(self._coupling @ last, axis=0))
+
+    def vectors(self, coordinates: FloatArray) -> FloatArray:
+        """Columns in the basis (p, k) as columns in the space (n, k)."""
+        return np.asarray(self._basis[:, : len(coordinates)] @ coordinates)
+
+
+def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Split a product into its part along the basis `held`, a new block, and its coupling.
+
+    ``product = held @ along + block @ coupling``; the product is overwritten.
+    """
+    along = held.T @ product
+    product -= held @ along
+    product -= held @ (held.T @ product)
+    block, coupling = np.linalg.qr(product)
+    # Where the space is exhausted, the block holds rounding errors of any direction.
+    block -= held @ (held.T @ block)
+    return along, np.linalg.qr(block)[0], coupling
