@@ -188,15 +188,20 @@ def _eigenpairs_by_products(
         raise NotConvergedError("this truncation needs the whole spectrum.")
     n_features = int(_varying(moments).sum())
     rank = min(n_features, moments.n_samples - 1)
-    wanted = n_components if isinstance(truncation, str) else int(truncation)
-    _check_rank(wanted, rank, f"n_components={n_components}", moments)
-    spectrum = EstimatedSpectrum(moments.covariance, rank)
+    if isinstance(truncation, str):
+        _check_rank(n_components, rank, f"n_components={n_components}", moments)
+    else:
+        _check_rank(int(truncation), rank, f"truncation={truncation}", moments)
+    spectrum = EstimatedSpectrum(moments.covariance, rank, moments.total_variance)
+    matrix_will_do = affordable(moments.n_samples, moments.n_features)
     if not isinstance(truncation, str):
-        matrix_will_do = affordable(moments.n_samples, moments.n_features)
-        return spectrum.leading(wanted, only_if_separated=matrix_will_do)
+        return spectrum.leading(int(truncation), only_if_separated=matrix_will_do)
     while True:
         bulk = noise_bulk(spectrum.values, n_features, n_samples)
-        pairs = spectrum.leading(max(bulk.n_above, n_components))
+        in_noise = bulk.n_above < n_components
+        pairs = spectrum.leading(
+            max(bulk.n_above, n_components), only_if_separated=in_noise and matrix_will_do
+        )
         spectrum.settle(bulk.n_above, _SETTLED * bulk.edge)
         # What was learnt meanwhile can change the number.
         if noise_bulk(spectrum.values, n_features, n_samples).n_above == bulk.n_above:

@@ -15,6 +15,7 @@ _WIDTH = 32  # probes; the density's error falls with the root of their number
 _STEPS = 16  # products before the density is read, so as many nodes of each probe's quadrature
 _MOST_NODES = 24  # more change nothing beside the error of the probes
 _KNOWN = 1e-3  # residual, relative to the Ritz value, from which on that is no estimate
+_EPS = float(np.finfo(np.float64).eps)
 _HOPELESS = 8  # products after which a residual above the gap means that there is none
 
 
@@ -30,7 +31,8 @@ class EstimatedSpectrum:
 
     the probes' mean is the density of the rest (stochastic Lanczos quadrature). They are deflated
     by what has converged, which counts exactly. Quantiles are interpolated between the midpoints of
-    the quadrature's steps, on the scale of singular values.
+    the quadrature's steps, on the scale of singular values, and corrected by their regression on
+    what each probe makes of the trace, which is known.
 
     Parameters
     ----------
@@ -38,14 +40,16 @@ class EstimatedSpectrum:
         A; its `max_products` bounds the basis.
     rank : int
         Number of nonzero eigenvalues.
+    trace : float
+        Sum of the eigenvalues.
 
     References
     ----------
     Ubaru, Chen and Saad, SIAM Journal on Matrix Analysis and Applications 38:1075, 2017.
     """
 
-    def __init__(self, operator: SymmetricOperator, rank: int) -> None:
-        self._size, self._rank = operator.shape[0], rank
+    def __init__(self, operator: SymmetricOperator, rank: int, trace: float) -> None:
+        self._size, self._rank, self._trace = operator.shape[0], rank, trace
         self._krylov = BlockKrylov(
             operator, _WIDTH, operator.max_products, random_state=operator.random_state
         )
@@ -55,7 +59,7 @@ class EstimatedSpectrum:
     def values(self) -> FloatArray:
         """Eigenvalues, descending (rank,), those that have not converged being quantiles.
 
-        Their ranks are uncertain by about ``sqrt(n / 64)``.
+        Their ranks are uncertain by less than ``sqrt(n / 64)``.
         """
         if self._krylov.steps < _STEPS:
             self._ritz = self._grown(_STEPS - self._krylov.steps)
@@ -63,16 +67,27 @@ class EstimatedSpectrum:
         converged = np.append(residuals <= _KNOWN * values, False)
         known = min(int(np.argmin(converged)), self._rank)
         n_rest = self._rank - known
-        if not n_rest or known == len(values):
-            return values[: self._rank].copy()
+        if known == len(values) or values[known] <= self._size * _EPS * values[0]:
+            return np.append(values[:known], np.zeros(n_rest))  # the space is exhausted
         # Counted from the top: the operator's null space is below its nonzero eigenvalues.
         levels = 1 - (np.arange(n_rest) + 0.5) / (self._size - known)
         n_nodes = min(self._krylov.steps, _MOST_NODES)
-        rest = np.zeros(n_rest)
-        for probe in vectors[: self._krylov.width, known:]:
+        probes = vectors[: self._krylov.width, known:]
+        roots = np.empty((len(probes), n_rest))
+        for row, probe in zip(roots, probes, strict=True):
             nodes, weights = _gauss(values[known:], probe, n_nodes, float(values[0]))
-            rest += _singular_quantiles(nodes, weights, float(values[known]), levels)
-        return np.concatenate([values[:known], np.square(rest / self._krylov.width)])
+            row[:] = _singular_quantiles(nodes, weights, float(values[known]), levels)
+        # A probe that sees too much variance, by the exact trace, sees too large quantiles.
+        means = (probes**2 @ values[known:]) / (probes**2).sum(axis=1)
+        excess = means.mean() - (self._trace - values[:known].sum()) / (self._size - known)
+        spread = means - means.mean()
+        slopes = (
+            spread
+            @ (roots - roots.mean(axis=0))
+            / max(spread @ spread, float(np.finfo(np.float64).tiny))
+        )
+        rest = np.clip(roots.mean(axis=0) - slopes * excess, 0.0, np.sqrt(values[known]))
+        return np.concatenate([values[:known], np.sort(rest**2)[::-1]])
 
     def leading(self, k: int, *, only_if_separated: bool = False) -> Eigenpairs:
         """The k largest eigenvalues, descending, and their eigenvectors as rows (k, n).

@@ -1,0 +1,251 @@
+"""PCA+ and PCA++ of many features: the rows' span, or products, instead of features x features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import (
+    ContrastWarning,
+    PairMoments,
+    PCAPlus,
+    PCAPlusPlus,
+    SecondMoments,
+    _validation,
+    effective_n_pairs,
+    subspace_error,
+)
+from contrast_core.linalg import NotConvergedError
+from contrast_core.moments import ImplicitMoments, PairRows, RowSpaceMoments, _pooled
+
+WIDE, TALL = (40, 1600), (450, 900)  # pairs and features: more features than rows, or not
+SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
+
+
+@pytest.fixture(params=["gram", "products", "wide products"])
+def shape(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Pairs and features, and bounds at which these are too many for a covariance."""
+    if request.param == "gram":
+        return WIDE
+    monkeypatch.setattr(_pooled, "_FEW_FEATURES", 100)
+    if request.param == "products":
+        return TALL
+    monkeypatch.setattr(_pooled, "_FEW_ROWS", 10)
+    return 400, 1600
+
+
+@pytest.fixture(autouse=True)
+def weak_components_are_no_matter() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContrastWarning)
+        yield
+
+
+def pairs(
+    shape: tuple[int, int], *, mean: float = 0.0, n_loaded: int = 600, density: float = 1.0
+) -> tuple[Any, Any]:
+    """Two shared directions, two of each view's own, and a shift between the views."""
+    (n, d), rng = shape, np.random.default_rng(0)
+    directions = np.zeros((5, d))
+    directions[:, :n_loaded] = np.linalg.qr(rng.normal(size=(n_loaded, 5)))[0].T
+    scale = np.sqrt(1 + d / n)
+    signal = scale * rng.normal(size=(n, 2)) * np.sqrt(SIGNAL) @ directions[:2]
+
+    def view() -> Any:
+        own = scale * rng.normal(size=(n, 2)) * np.sqrt(BACKGROUND) @ directions[2:4]
+        noise = np.where(rng.random((n, d)) < density, rng.normal(size=(n, d)), 0.0)
+        rows = signal + own + noise / np.sqrt(density) + mean
+        rows[:, -7] = mean  # a feature that does not vary
+        return rows
+
+    return view(), view() + 6 * scale * directions[4]
+
+
+def sparse_pairs(shape: tuple[int, int]) -> tuple[Any, Any]:
+    X, positive = (sp.csr_array(rows) for rows in pairs(shape, n_loaded=200, density=0.5))
+    return X, positive
+
+
+def moments_of(X: Any, positive: Any) -> PairMoments:
+    return PairMoments.from_data(X, positive)
+
+
+def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
+    assert found.truncation_ == wanted.truncation_
+    assert subspace_error(found.components_, wanted.components_) < 1e-7
+    np.testing.assert_array_equal(found.detectable_, wanted.detectable_)
+    np.testing.assert_allclose(found.mean_, wanted.mean_, atol=1e-12)
+    np.testing.assert_allclose(
+        found.generalized_eigenvalues_, wanted.generalized_eigenvalues_, atol=1e-8
+    )
+    for name in ("components_", "directions_", "patterns_"):
+        scale = np.abs(getattr(wanted, name)).max()
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(wanted, name), rtol=0, atol=1e-6 * scale
+        )
+
+
+def test_the_shape_decides_the_form(shape: tuple[int, int]) -> None:
+    form = PairRows(*pairs(shape)).second_moments()
+    assert isinstance(form, RowSpaceMoments if shape == WIDE else ImplicitMoments)
+    small = PairRows(*pairs((30, 90), n_loaded=90)).second_moments()
+    assert isinstance(small, SecondMoments)
+
+
+@pytest.mark.parametrize("exchangeable", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("truncation", ["auto", 3, 0.5])
+def test_it_agrees_with_the_covariance(
+    shape: tuple[int, int], exchangeable: bool, weighted: bool, truncation: Any
+) -> None:
+    X, positive = pairs(shape)
+    form = PCAPlusPlus(truncation=truncation, exchangeable=exchangeable, weighted=weighted)
+    wanted = form.fit(moments_of(X, positive))
+    scores = wanted.transform(X)
+    found = PCAPlusPlus(**form.get_params()).fit(X, positive=positive)
+    assert_agrees(found, wanted)
+    np.testing.assert_allclose(found.transform(X), scores, atol=1e-6 * np.abs(scores).max())
+    # Fitting again gives the same bits: probes are drawn with a fixed seed.
+    again = PCAPlusPlus(**form.get_params()).fit(X, positive=positive)
+    np.testing.assert_array_equal(again.components_, found.components_)
+
+
+@pytest.mark.parametrize("exchangeable", [True, False])
+def test_sparse_agrees_with_dense(shape: tuple[int, int], exchangeable: bool) -> None:
+    X, positive = sparse_pairs(shape)
+    wanted = PCAPlusPlus(exchangeable=exchangeable).fit(moments_of(X, positive))
+    for views in ((X, positive), (X.astype(np.float32), positive), (X, positive.toarray())):
+        found = PCAPlusPlus(exchangeable=exchangeable).fit(views[0], positive=views[1])
+        if views[0].dtype == np.float64:
+            assert_agrees(found, wanted)
+        else:
+            assert subspace_error(found.components_, wanted.components_) < 1e-4
+
+
+def test_a_mean_far_from_zero_costs_no_precision(shape: tuple[int, int]) -> None:
+    """Mean over sd of 1,000."""
+    far, near = pairs(shape, mean=1e3), pairs(shape)
+    for method in (PCAPlus(), PCAPlusPlus()):
+        wanted = method.fit(near[0], positive=near[1]).components_
+        found = method.fit(far[0], positive=far[1]).components_
+        assert subspace_error(found, wanted) < 1e-7
+
+
+def test_the_worth_of_repeated_rows_is_told(shape: tuple[int, int]) -> None:
+    X, positive = pairs((shape[0] // 2, shape[1]))
+    index = np.repeat(np.arange(len(X)), 2)
+    X, positive, n = X[index], positive[index], effective_n_pairs(index, index)
+    wanted = PCAPlusPlus().fit(moments_of(X, positive), n_effective=n)
+    assert_agrees(PCAPlusPlus().fit(X, positive=positive, n_effective=n), wanted)
+
+
+def test_low_rank_is_recognised(shape: tuple[int, int]) -> None:
+    (n, d), rng = shape, np.random.default_rng(3)
+    mixing = rng.normal(size=(9, d))
+    X, positive = (rng.normal(size=(n, 9)) * np.geomspace(9, 1, 9) @ mixing for _ in range(2))
+    for truncation in ("auto", 9):
+        wanted = PCAPlusPlus(truncation=truncation).fit(moments_of(X, positive))
+        assert_agrees(PCAPlusPlus(truncation=truncation).fit(X, positive=positive), wanted)
+    with pytest.raises(ValueError, match=r"n_components=12 asks for 12 .* S has 9 among"):
+        PCAPlusPlus(12).fit(X, positive=positive)
+    constant = np.ones((n, d))
+    for truncation in ("auto", 4):
+        with pytest.raises(ValueError, match=rf"asks for \d directions .* S has 0 among {d}"):
+            PCAPlusPlus(truncation=truncation).fit(constant, positive=constant)
+
+
+def test_no_matrix_of_features_by_features(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a covariance was formed")
+
+    monkeypatch.setattr(SecondMoments, "from_data", refuse)
+    monkeypatch.setattr(PairMoments, "from_data", refuse)
+    X, positive = pairs(shape)
+    assert PCAPlusPlus().fit(X, positive=positive).truncation_ >= 2
+    PCAPlus().fit(X, positive=positive)
+
+
+def test_sparse_rows_are_never_dense_as_a_whole(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contrast_core.moments import _row_space
+
+    monkeypatch.setattr(_row_space, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)
+    X, positive = sparse_pairs((300 if shape == WIDE else 450, shape[1]))
+    largest = 0
+    for kind in (sp.csr_array, sp.csc_array):
+        plain = kind.toarray
+
+        def watched(self: Any, *args: Any, plain: Any = plain, **kwargs: Any) -> Any:
+            nonlocal largest
+            largest = max(largest, self.shape[0] * self.shape[1])
+            return plain(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "toarray", watched)
+    PCAPlusPlus().fit(X, positive=positive)
+    PCAPlus().fit(X, positive=positive)
+    assert 0 < largest <= max(256 * shape[1], 600 * 64)
+
+
+def test_what_is_not_finite_is_named(shape: tuple[int, int]) -> None:
+    X, positive = pairs(shape)
+    positive[3, 5] = np.nan
+    for method in (PCAPlus(), PCAPlusPlus()):
+        with pytest.raises(ValueError, match=r"positive contains NaN or inf .* in feature 5"):
+            method.fit(X, positive=positive)
+
+
+@pytest.mark.parametrize("truncation", [40, 0.9])
+def test_without_a_gap_the_covariance_is_formed(
+    truncation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pooled, "_FEW_FEATURES", 100)
+    X, positive = pairs(TALL)
+    wanted = PCAPlusPlus(truncation=truncation).fit(moments_of(X, positive))
+    assert_agrees(PCAPlusPlus(truncation=truncation).fit(X, positive=positive), wanted)
+    # More components than stand out of the noise.
+    wanted = PCAPlusPlus(10).fit(moments_of(X, positive))
+    assert_agrees(PCAPlusPlus(10).fit(X, positive=positive), wanted)
+    monkeypatch.setattr(_pooled, "_LARGEST", 100)
+    with pytest.raises(NotConvergedError, match=r"of 900 rows and 900 features: .* need a gap"):
+        PCAPlusPlus(10, truncation=truncation).fit(X, positive=positive)
+    with pytest.raises(NotConvergedError, match=r"PCA\+ of 450 pairs and 900 features: .* a gap"):
+        PCAPlus(60).fit(X, positive=positive)
+
+
+@pytest.mark.parametrize("exchangeable", [True, False])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_alignment_alone_agrees(shape: tuple[int, int], exchangeable: bool, sparse: bool) -> None:
+    X, positive = sparse_pairs(shape) if sparse else pairs(shape)
+    wanted = PCAPlus(2, exchangeable=exchangeable).fit(moments_of(X, positive))
+    found = PCAPlus(2, exchangeable=exchangeable).fit(X, positive=positive)
+    assert subspace_error(found.components_, wanted.components_) < 1e-7
+    np.testing.assert_allclose(found.components_, wanted.components_, atol=1e-6)
+    np.testing.assert_allclose(found.alignment_, wanted.alignment_, rtol=1e-10)
+    np.testing.assert_allclose(found.mean_, wanted.mean_, atol=1e-12)
+
+
+def test_alignment_without_a_gap_is_that_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, positive = pairs(TALL)
+    wanted = PCAPlus(60).fit(moments_of(X, positive))
+    monkeypatch.setattr(_pooled, "_FEW_FEATURES", 100)
+    found = PCAPlus(60).fit(X, positive=positive)
+    np.testing.assert_allclose(found.alignment_, wanted.alignment_, rtol=1e-10)
+    assert subspace_error(found.components_, wanted.components_) < 1e-7
+
+
+def test_directions_without_variance_come_before_disagreement() -> None:
+    """Opposite views: no alignment is positive, and outside the rows' span it is zero."""
+    X, _ = pairs(WIDE)
+    found = PCAPlus(3, exchangeable=False).fit(X, positive=-X)
+    np.testing.assert_allclose(found.alignment_, 0, atol=1e-9)
+    np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(found.transform(X), 0, atol=1e-8)
