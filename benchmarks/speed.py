@@ -50,12 +50,12 @@ class Row(NamedTuple):
 def main(chosen: list[str]) -> int:
     parts = {"path": path_rows, "pca": pca_rows, "kernel": kernel_rows, "pairs": pair_rows}
     missed = 0
-    print(f"{'work':<58}{'measured':<34}{'bound':<16}")
+    print(f"{'work':<64}{'measured':<34}{'bound':<16}")
     for name in chosen or list(parts):
         for row in parts[name]():
             missed += not row.reached
             verdict = "" if row.reached else "  NOT REACHED"
-            print(f"{row.work:<58}{row.figure:<34}{row.bound:<16}{verdict}", flush=True)
+            print(f"{row.work:<64}{row.figure:<34}{row.bound:<16}{verdict}", flush=True)
     print("all bounds reached" if not missed else f"{missed} bounds NOT REACHED")
     return int(missed > 0)
 
@@ -190,11 +190,15 @@ def pair_rows() -> Iterator[Row]:
         plain >= 6 * ours,
     )
     X, positive = paired(10_000, 10_000)
-    ours, _ = median(lambda: PCAPlusPlus(5, truncation=100).fit(X, positive=positive), repeats=1)
+    taken = {
+        truncation: median(
+            lambda t=truncation: PCAPlusPlus(5, truncation=t).fit(X, positive=positive), repeats=1
+        )[0]
+        for truncation in ("auto", 100)
+    }
     covariance = X.T @ X
     covariance.flat[:: len(covariance) + 1] += 1.0
     cross = X.T @ positive
-
     cross += cross.T
     top = len(covariance) - 1
     plain, _ = median(
@@ -208,12 +212,14 @@ def pair_rows() -> Iterator[Row]:
         ),
         repeats=1,
     )
-    yield Row(
-        "PCA++ from rows, n = D = 10,000, k = 5, eigh(S+, S)",
-        f"{ours:.1f} s / {plain:.1f} s = {ours / plain:.2f}",
-        "less than 0.25",
-        ours < 0.25 * plain,
-    )
+    # The noise has no gap behind the hundredth direction: there the covariance is decomposed.
+    for truncation, ours in taken.items():
+        yield Row(
+            f"PCA++ from rows, n = D = 10,000, k = 5, s = {truncation}, eigh(S+, S)",
+            f"{ours:.1f} s / {plain:.1f} s = {ours / plain:.2f}",
+            "less than 0.25",
+            ours < 0.25 * plain,
+        )
 
 
 def expression_like(n_features: int, seed: int = 0) -> tuple[Any, Any]:

@@ -12,12 +12,8 @@ from contrast_core.contrast._detectability import (
     signal_is_detectable,
 )
 from contrast_core.contrast._effective_pairs import effective_n_pairs
-from contrast_core.contrast._truncation import (
-    NoiseBulk,
-    Truncation,
-    noise_bulk,
-    truncated_eigenpairs,
-)
+from contrast_core.contrast._noise_bulk import NoiseBulk, noise_bulk
+from contrast_core.contrast._truncation import Truncation, truncated_eigenpairs
 
 __all__ = [
     "NoiseBulk",

@@ -16,6 +16,7 @@ _STEPS = 16  # products before the density is read, so as many nodes of each pro
 _MOST_NODES = 24  # more change nothing beside the error of the probes
 _KNOWN = 1e-3  # residual, relative to the Ritz value, from which on that is no estimate
 _EPS = float(np.finfo(np.float64).eps)
+_BASIS_PER_PAIR = 4  # that a space needs at least, unless it is exhausted
 _HOPELESS = 8  # products after which a residual above the gap means that there is none
 
 
@@ -108,8 +109,8 @@ class EstimatedSpectrum:
             gap, residual, accepted = accuracy(self._ritz.values, self._ritz.residuals, k)
             if accepted:
                 break
-            hopeless = only_if_separated and self._krylov.steps >= _HOPELESS and residual > gap
-            if self._krylov.full or hopeless:
+            slow = only_if_separated and self._krylov.steps >= _HOPELESS and residual > gap
+            if self._krylov.full or slow or _BASIS_PER_PAIR * k > self._krylov.largest:
                 raise NotConvergedError(
                     f"the iteration used {self._krylov.used} products without reaching the "
                     f"accuracy (residual {residual:.1e}, gap {gap:.1e}): eigenvalues {k} and "

@@ -76,9 +76,14 @@ class BlockKrylov:
         self._block = np.linalg.qr(start)[0]
 
     @property
+    def largest(self) -> int:
+        """Columns that the basis has room for."""
+        return int(self._basis.shape[1])
+
+    @property
     def full(self) -> bool:
-        """Whether the basis has no room for another block."""
-        return bool(self.used + self.width > self._basis.shape[1])
+        """Whether it has none for another block."""
+        return bool(self.used + self.width > self.largest)
 
     def grow(self) -> None:
         """Take the next block into the basis, by one product with the operator."""

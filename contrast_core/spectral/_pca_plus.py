@@ -45,6 +45,11 @@ class PCAPlus(PositivePairEmbedding):
     --------
     PCAPlusPlus : The same under a constraint that keeps strong background out.
 
+    Notes
+    -----
+    S+ is formed for up to 3,000 features; wide data are solved in the span of their rows, larger
+    ones by products with the rows, equally exact, as for `PCAPlusPlus`.
+
     References
     ----------
     "PCA++: How uniformity induces robustness to background noise in contrastive learning",
@@ -93,7 +98,8 @@ class PCAPlus(PositivePairEmbedding):
         ------
         ValueError
             If the views differ in rows or features, there are fewer than two pairs, data are not
-            finite, or `n_components` is out of range.
+            finite, `n_components` is out of range, or there are more than 10,000 rows and features
+            and no gap behind the k-th eigenvalue of S+.
         TypeError
             If `positive` is given beside moments, or a parameter has the wrong type.
         """

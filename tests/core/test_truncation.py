@@ -16,7 +16,7 @@ from contrast_core import (
     expected_subspace_error,
 )
 from contrast_core.contrast import noise_bulk, signal_is_detectable, truncated_eigenpairs
-from contrast_core.contrast._truncation import marchenko_pastur_median
+from contrast_core.contrast._noise_bulk import marchenko_pastur_median
 from contrast_core.linalg import Spectrum
 
 

@@ -1,0 +1,110 @@
+"""How many principal directions of S stand out of its noise."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from contrast_core._validation import FloatArray
+
+_CHANCE_QUANTILE = 2.02  # 99% point of the Tracy-Widom law (beta = 1)
+
+
+class NoiseBulk(NamedTuple):
+    """Noise variance, the largest eigenvalue that noise alone gives, how many exceed it."""
+
+    variance: float
+    edge: float
+    n_above: int
+
+
+def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> NoiseBulk:
+    r"""Noise level and edge of the noise in the spectrum of a sample covariance.
+
+    With isotropic noise of variance :math:`\sigma^2`, the eigenvalues beside those of signal and
+    background fill the Marchenko-Pastur law, up to
+
+    .. math:: \sigma^2 (1 + \sqrt{D/n})^2 .
+
+    The noise variance is the ratio of the median eigenvalue to the law's median, a large signal
+    having no more say in it than a small one. The eigenvalues above the edge are set aside and
+    the rest, a noise spectrum with so many fewer dimensions and degrees of freedom, gives the
+    next estimate, until no more stand out. With D > n the medians are those of the nonzero
+    eigenvalues.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (n_features,) or (rank,)
+        Eigenvalues of the covariance (divisor n), descending; zeros may be left out.
+    n_features : int
+        Number of features that vary, D.
+    n_samples : float
+        Effective number of independent rows, n, about whose mean the covariance was taken;
+        greater than 1.
+
+    Returns
+    -------
+    NoiseBulk
+        The edge includes the fluctuation of the largest noise eigenvalue, at 99% of the
+        Tracy-Widom law.
+
+    Raises
+    ------
+    ValueError
+        If no eigenvalue is positive.
+
+    References
+    ----------
+    Gavish and Donoho, IEEE Transactions on Information Theory 60:5040, 2014 (median against
+    median); Johnstone, Annals of Statistics 29:295, 2001 (centre and scale of the largest
+    eigenvalue).
+    """
+    rank = numerical_rank(eigenvalues)
+    if not rank:
+        raise ValueError("the data are constant: no eigenvalue of their covariance is positive.")
+    degrees = n_samples - 1
+    # Fewer nonzero eigenvalues than features and rows allow: exactly collinear features.
+    dimension = rank if rank < min(n_features, degrees) else n_features
+    in_law = max(1, min(rank, int(degrees)))
+    above = 0
+    while True:
+        p, n = dimension - above, max(degrees - above, 1.0)
+        # The covariance was divided by n_samples, the law's by its degrees of freedom.
+        scale = n / n_samples
+        median = float(np.median(eigenvalues[above:in_law]))
+        variance = median / (scale * marchenko_pastur_median(p / n))
+        edge = scale * variance * _largest_eigenvalue(p, n)
+        found = min(int((eigenvalues > edge).sum()), in_law - 1)
+        if found <= above:
+            return NoiseBulk(variance, edge, above)
+        above = found
+
+
+@lru_cache(maxsize=256)
+def marchenko_pastur_median(aspect_ratio: float) -> float:
+    """Median of the nonzero part of the Marchenko-Pastur law with unit variance, D/n given."""
+    root = math.sqrt(aspect_ratio)
+    angle = np.linspace(0.0, math.pi, 4001)
+    # x = 1 + c - 2 sqrt(c) cos(angle) runs over the support and smooths the density's ends.
+    x = (1 - root) ** 2 + 4 * root * np.sin(angle / 2) ** 2
+    density = np.sin(angle) ** 2 / np.maximum(x, np.finfo(np.float64).tiny)
+    if x[0] < 1e-12:  # c = 1: sin^2 / x has the limit 1 at 0
+        density[0] = 1.0
+    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return float(np.interp(mass[-1] / 2, mass, x).item())
+
+
+def _largest_eigenvalue(n_features: float, degrees: float) -> float:
+    """99% point of the largest eigenvalue of a noise covariance with unit variance."""
+    a, b = math.sqrt(max(degrees - 0.5, 0.5)), math.sqrt(max(n_features - 0.5, 0.5))
+    spread = (a + b) * (1 / a + 1 / b) ** (1 / 3)
+    return float(((a + b) ** 2 + _CHANCE_QUANTILE * spread) / degrees)
+
+
+def numerical_rank(eigenvalues: FloatArray) -> int:
+    """How many eigenvalues, descending, exceed the rounding of the largest."""
+    rounding = len(eigenvalues) * np.finfo(np.float64).eps * max(float(eigenvalues[0]), 0.0)
+    return int((eigenvalues > rounding).sum())
