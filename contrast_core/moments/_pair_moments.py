@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from contrast_core._validation import (
     FloatArray,
@@ -145,10 +146,14 @@ class PairMoments:
             names = names or found
             n_features = x.shape[1] if n_features is None else n_features
             check_same_features(n_features, names, x.shape[1], found, background_name="a chunk")
-            for a, b in zip(iter_chunks(x, "X"), iter_chunks(p, "positive"), strict=True):
+            dense = not (issparse(x) and issparse(p))
+            views = (
+                iter_chunks(rows, name, dense=dense) for rows, name in ((x, "X"), (p, "positive"))
+            )
+            for a, b in zip(*views, strict=True):
                 first.add(a)
                 second.add(b)
-                both.add(np.add(a, b, dtype=np.float64))
+                both.add(a.astype(np.float64) + b)
         if names is not None and n_features is not None and len(names) != n_features:
             raise ValueError(
                 f"{len(names)} feature_names were given for the {n_features} features of X."
