@@ -115,7 +115,7 @@ def test_from_sample_to_layers(viewer, widget, qtbot, notified):
     np.testing.assert_allclose(weights.data.max(axis=(1, 2, 3)), 1.0)
     parameters = denoised.metadata["contrast-suite"]
     assert parameters == {
-        "alpha": pytest.approx(4.279, abs=1e-3),
+        "alpha": pytest.approx(5.051, abs=1e-3),
         "alpha_rule": "denoise",
         "n_components": 10,
         "offset": "difference",
