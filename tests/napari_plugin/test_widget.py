@@ -124,7 +124,7 @@ def test_from_sample_to_layers(viewer, widget, qtbot, notified):
     }
     eigenvalues = weights.metadata["contrast-suite"]["contrastive_eigenvalues"]
     assert eigenvalues == sorted(eigenvalues, reverse=True)
-    assert "alpha 4.279 (automatic)" in widget.status.value
+    assert "alpha 5.051 (automatic)" in widget.status.value
     assert widget.alpha.value == pytest.approx(parameters["alpha"], abs=1e-4)
     assert notified() == []
 
