@@ -19,6 +19,7 @@ from scipy.linalg.lapack import spotrf, spotrs
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
+from contrast_core.linalg._proof import RitzPairs
 
 EXTRA = 3  # vectors carried beyond the k wanted
 _PATIENCE = 5  # iterations between which the worst error must fall by _PROGRESS
@@ -62,23 +63,6 @@ class Pencil:
         contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[-1])
         _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
         return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
-
-
-class RitzPairs(NamedTuple):
-    """Approximate leading eigenpairs at one contrast.
-
-    Ritz values of the wanted k and the one after, descending (k + 1,); orthonormal vectors as
-    columns (D, k); norm of the residual of the k.
-    """
-
-    values: FloatArray
-    vectors: FloatArray
-    residual: float
-
-    @property
-    def gap(self) -> float:
-        """Distance from the last wanted Ritz value to the next one."""
-        return float(self.values[-2] - self.values[-1])
 
 
 def neighbouring_pairs(

@@ -12,6 +12,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._lanczos import SymmetricOperator, lanczos_eigenpairs
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
+from contrast_core.linalg._single import krylov_eigenpairs, krylov_pays
 
 
 class Eigenpairs(NamedTuple):
@@ -36,10 +37,13 @@ def contrastive_eigenpairs(
     background: FloatArray | SymmetricOperator,
     alpha: float,
     k: int,
+    *,
+    iterate: bool = True,
 ) -> Eigenpairs:
     """Top-k eigenpairs of ``foreground - alpha * background``, both symmetric (D, D).
 
-    At ``alpha = inf``: of the foreground within the background's null space. Of operators, by the
+    At ``alpha = inf``: of the foreground within the background's null space. Few of many are found
+    by a proved iteration, if that is allowed and succeeds, else by LAPACK. Of operators, by the
     Lanczos iteration; NotConvergedError where that does not reach the accuracy of a matrix.
     """
     if isinstance(foreground, SymmetricOperator) and isinstance(background, SymmetricOperator):
@@ -50,6 +54,11 @@ def contrastive_eigenpairs(
     # Fortran order lets LAPACK work in place.
     contrast = np.asarray(background.T * -alpha, order="F")
     contrast += foreground.T
+    if iterate and krylov_pays(len(contrast), k):
+        pairs = krylov_eigenpairs(contrast.T, k)
+        if pairs is not None:
+            components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
+            return Eigenpairs(pairs.values[:k], components)
     return leading_eigenpairs(contrast, k, overwrite=True)
 
 

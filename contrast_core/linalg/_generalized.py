@@ -10,8 +10,9 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import leading_eigenpairs
-from contrast_core.linalg._path import FEWEST_CONTRASTS, iteration_pays, warm_eigenpairs
+from contrast_core.linalg._path import FEWEST_CONTRASTS, warm_eigenpairs
 from contrast_core.linalg._signs import fix_signs
+from contrast_core.linalg._single import iteration_pays
 
 
 class GeneralizedEigenpairs(NamedTuple):

@@ -2,13 +2,9 @@
 
 Proof
 -----
-Ritz pairs with values theta_1 >= ... >= theta_k and residual R span the leading subspace up to a
-sine of ``|R| / (theta_k - beta)`` (Davis and Kahan) if ``lambda_{k+1} <= beta < theta_k``. The
-residual alone does not show that: a decoupled eigenvector leaves no trace in it. Two upper bounds
-beta are used.
+Two upper bounds of the (k+1)-th eigenvalue are used (what they prove: `_proof.py`).
 
-1. Inertia. If ``sigma I - C(alpha) + V D V^T`` with k columns in V has a Cholesky factor, then at
-   most k eigenvalues of C(alpha) exceed sigma.
+1. Inertia: a Cholesky factor at the contrast.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
    linear in alpha, hence convex: between two contrasts where it is known, the sum of k + 1 lies
    below the chord. Less the Ritz values' sum, a lower bound of the sum of k, it bounds
@@ -23,23 +19,20 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpotrf
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._davidson import EXTRA, Pencil, RitzPairs, neighbouring_pairs
+from contrast_core.linalg._davidson import EXTRA, Pencil, neighbouring_pairs
 from contrast_core.linalg._eigen import contrastive_eigenpairs
 from contrast_core.linalg._lanczos import SymmetricOperator
+from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
 from contrast_core.linalg._signs import fix_signs
+from contrast_core.linalg._single import iteration_pays
 
 PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 11  # neighbouring contrasts that share a search space and a preconditioner
 FEWEST_CONTRASTS = 8  # for fewer, the start costs more than is saved
-_MANY_FEATURES = 700  # below it LAPACK's tridiagonalisation in double precision is as fast
-_AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
-_FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for the iteration
 
 
 class PathSolution(NamedTuple):
@@ -104,21 +97,11 @@ def contrastive_path(
             components.append(fix_signs(proved[i].vectors.T))
             solvers.append("davidson")
         else:
-            exact = contrastive_eigenpairs(foreground, background, alpha, k)
+            exact = contrastive_eigenpairs(foreground, background, alpha, k, iterate=False)
             values.append(exact.values)
             components.append(exact.components)
             solvers.append("lanczos" if operators else "eigh")
     return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
-
-
-def single_precision_pays(n_features: int) -> bool:
-    """Whether leading up to a result in single precision is faster than LAPACK in double."""
-    return n_features >= _MANY_FEATURES
-
-
-def iteration_pays(n_features: int, k: int) -> bool:
-    """Whether a warm iteration is faster than LAPACK for k of n_features components."""
-    return single_precision_pays(n_features) and _FEATURES_PER_COMPONENT * k <= n_features
 
 
 def warm_eigenpairs(
@@ -147,7 +130,7 @@ class _ProvedPath:
         self.norms = _spectral_norm(foreground), _spectral_norm(background)
         self.pairs, self.block = self._candidates(start)
         # Upper bounds of the (k+1)-th eigenvalue: those hoped for from inertia, those proved.
-        self.hoped = np.array([pairs.values[-1] + _AIMS[0] * pairs.gap for pairs in self.pairs])
+        self.hoped = np.array([pairs.hoped for pairs in self.pairs])
         self.beta = np.full(len(alphas), np.inf)
         self.tried = np.zeros(len(alphas), dtype=bool)
         self.n_factorisations = 0
@@ -165,7 +148,7 @@ class _ProvedPath:
                 self.alphas[i : i + _GROUP],
                 self.k,
                 vectors,
-                lambda alpha, gap: 0.2 * self._allowed(alpha, gap),
+                lambda alpha, gap: 0.2 * allowed_sine(self._norm(alpha), gap),
             )
             found += pairs
         return found, vectors
@@ -173,16 +156,8 @@ class _ProvedPath:
     def _norm(self, alpha: float) -> float:
         return self.norms[0] + alpha * self.norms[1]
 
-    def _allowed(self, alpha: float, gap: float) -> float:
-        """Largest sine that a result may have: that of the house, less the estimate of the norm."""
-        return max(1e-8, 50 * _EPS * self._norm(alpha) / max(gap, _EPS * self._norm(alpha)))
-
     def _is_proved(self, i: int, beta: float) -> bool:
-        margin = self.pairs[i].values[self.k - 1] - beta
-        return bool(
-            margin > 0
-            and self.pairs[i].residual <= margin * self._allowed(float(self.alphas[i]), margin)
-        )
+        return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
     def _prove(self) -> None:
         """Inertia at as few contrasts as possible, the chord between each two and the next."""
@@ -222,24 +197,17 @@ class _ProvedPath:
         if self.tried[i]:
             return
         self.tried[i] = True
-        pairs, alpha = self.pairs[i], float(self.alphas[i])
-        for share in _AIMS if pairs.gap > 0 else ():
-            shift = float(pairs.values[-1] + share * pairs.gap)
+        alpha = float(self.alphas[i])
+
+        def negated() -> FloatArray:
             if self.background is None:
-                matrix = -self.foreground
-            else:
-                matrix = alpha * self.background
-                matrix -= self.foreground
-            matrix.flat[:: len(matrix) + 1] += shift
-            raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
-            lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
-            self.n_factorisations += 1
-            _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
-            if not failed:
-                # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
-                rounding = len(matrix) * _EPS * (self._norm(alpha) + abs(shift))
-                self.beta[i] = shift + rounding
-                break
+                return -self.foreground
+            matrix = alpha * self.background
+            matrix -= self.foreground
+            return matrix
+
+        self.beta[i], n_factors = bound_by_inertia(negated, self.pairs[i], self._norm(alpha))
+        self.n_factorisations += n_factors
         self.hoped[i] = self.beta[i]
 
     def _upper_sum(self, i: int, beta: float) -> float:

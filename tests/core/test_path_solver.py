@@ -15,6 +15,8 @@ from contrast_core.linalg import (
     _davidson,
     _generalized,
     _path,
+    _proof,
+    _single,
     contrastive_path,
     orthonormal_rows,
     regularised_path,
@@ -150,7 +152,7 @@ def test_the_automatic_contrast_is_the_same_after_cheap_steps(
 ) -> None:
     x, y = (SecondMoments(300, np.zeros(100), covariance) for covariance in covariances(100, kind))
     exact = trace_ratio_alpha(x, y, 2)
-    monkeypatch.setattr(_path, "_MANY_FEATURES", 50)
+    monkeypatch.setattr(_single, "_MANY_FEATURES", 50)
     monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: iterate)
     assert trace_ratio_alpha(x, y, 2) == pytest.approx(exact, rel=1e-12)
 
@@ -170,11 +172,11 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
         accepted.append(proved is not None)
         return proved, block
 
-    monkeypatch.setattr(_path, "_MANY_FEATURES", 50)
-    monkeypatch.setattr(_path, "_FEATURES_PER_COMPONENT", 1)
+    monkeypatch.setattr(_single, "_MANY_FEATURES", 50)
+    monkeypatch.setattr(_single, "_FEATURES_PER_COMPONENT", 1)
     monkeypatch.setattr(_generalized, "warm_eigenpairs", watched)
     if not converges:
-        monkeypatch.setattr(_path, "_AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
+        monkeypatch.setattr(_proof, "_AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
     found = regularised_path(x, y, weights, 2)
     assert len(accepted) == 10
     assert all(accepted) if converges else not any(accepted)

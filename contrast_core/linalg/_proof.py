@@ -1,0 +1,84 @@
+"""Proof that approximate eigenpairs are the leading ones.
+
+Ritz pairs with values theta_1 >= ... >= theta_k and residual R span the leading subspace up to a
+sine of ``|R| / (theta_k - beta)`` (Davis and Kahan) if ``lambda_{k+1} <= beta < theta_k``. The
+residual alone does not show that: a decoupled eigenvector leaves no trace in it. Inertia gives a
+bound beta: if ``sigma I - C + V D V^T`` with k columns in V has a Cholesky factor, then at most k
+eigenvalues of C exceed sigma.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotrf
+
+from contrast_core._validation import FloatArray
+
+_EPS = float(np.finfo(np.float64).eps)
+_AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
+
+
+class RitzPairs(NamedTuple):
+    """Approximate leading eigenpairs of one matrix.
+
+    Ritz values of the wanted k and the one after, descending (k + 1,); orthonormal vectors as
+    columns (D, k); norm of the residual of the k.
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    residual: float
+
+    @property
+    def gap(self) -> float:
+        """Distance from the last wanted Ritz value to the next one."""
+        return float(self.values[-2] - self.values[-1])
+
+    @property
+    def hoped(self) -> float:
+        """The first bound of the next eigenvalue that `bound_by_inertia` tries."""
+        return float(self.values[-1] + _AIMS[0] * self.gap)
+
+
+def allowed_sine(norm: float, gap: float) -> float:
+    """Largest sine that a result may have: that of the house, less the estimate of the norm."""
+    return max(1e-8, 50 * _EPS * norm / max(gap, _EPS * norm))
+
+
+def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
+    """Whether the sine is small enough if `beta` bounds the next eigenvalue."""
+    margin = float(pairs.values[-2]) - beta
+    return margin > 0 and pairs.residual <= margin * allowed_sine(norm, margin)
+
+
+def bound_by_inertia(
+    negated: Callable[[], FloatArray], pairs: RitzPairs, norm: float
+) -> tuple[float, int]:
+    """Upper bound of the (k+1)-th eigenvalue, inf if there is no proof, and the factors it took.
+
+    Parameters
+    ----------
+    negated : callable
+        Returns ``-C`` anew, (D, D), to be overwritten.
+    pairs : RitzPairs
+        Of C.
+    norm : float
+        Estimate of the spectral norm of C.
+    """
+    n_factors = 0
+    for share in _AIMS if pairs.gap > 0 else ():
+        shift = float(pairs.values[-1] + share * pairs.gap)
+        matrix = negated()
+        matrix.flat[:: len(matrix) + 1] += shift
+        raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
+        lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
+        n_factors += 1
+        _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
+        if not failed:
+            # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
+            return shift + len(matrix) * _EPS * (norm + abs(shift)), n_factors
+    return float("inf"), n_factors

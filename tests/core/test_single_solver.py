@@ -1,0 +1,95 @@
+"""The proved Krylov solver of one contrast against LAPACK, on spectra made to mislead it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contrast_core.linalg import _eigen, _krylov, _single, contrastive_eigenpairs, subspace_error
+
+D = 240
+
+
+@pytest.fixture(autouse=True)
+def small_matrices_are_many_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_single, "_LARGEST_SHARE", 2)
+    monkeypatch.setattr(_eigen, "krylov_pays", lambda n_features, k: True)
+
+
+def with_spectrum(values: Any, seed: int = 0) -> Any:
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(len(values),) * 2))[0]
+    return (rotation * values) @ rotation.T
+
+
+def spectrum(*leading: float) -> Any:
+    return np.concatenate([leading, np.linspace(1.0, -4.0, D - len(leading))])
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+def test_it_agrees_with_lapack(k: int, scale: float) -> None:
+    x = scale * with_spectrum(spectrum(9.0, 8.0, 7.5, 7.0, 3.0))
+    y = scale * with_spectrum(np.linspace(0.5, 0, D), 1)
+    pairs = _single.krylov_eigenpairs(x - 0.5 * y, k)
+    assert pairs is not None
+    exact = contrastive_eigenpairs(x, y, 0.5, k, iterate=False)
+    found = contrastive_eigenpairs(x, y, 0.5, k)
+    np.testing.assert_allclose(found.values, exact.values, rtol=1e-12)
+    assert subspace_error(found.components, exact.components) <= 1e-10
+    np.testing.assert_array_equal(found.values, pairs.values[:k])
+
+
+def test_a_multiple_eigenvalue_within_the_wanted_is_found() -> None:
+    pairs = _single.krylov_eigenpairs(with_spectrum(spectrum(9.0, 9.0, 9.0)), 3)
+    assert pairs is not None
+    np.testing.assert_allclose(pairs.values[:3], 9.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-14])
+def test_ties_are_left_to_lapack(gap: float) -> None:
+    matrix = with_spectrum(spectrum(9.0, 9.0 - gap))
+    assert _single.krylov_eigenpairs(matrix, 1) is None
+    found = contrastive_eigenpairs(matrix, np.zeros_like(matrix), 0.0, 1)
+    np.testing.assert_allclose(found.values, 9.0, rtol=1e-12)
+
+
+def test_an_eigenvector_that_the_space_misses_is_found_by_the_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No residual points to a decoupled eigenvector to which the whole start is orthogonal."""
+    matrix = np.zeros((D, D))
+    matrix[0, 0] = 20.0
+    matrix[1:, 1:] = with_spectrum(spectrum(9.0, 8.0)[:-1])
+
+    class Blind(_krylov.BlockKrylov):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._block[0] = 0
+            self._block = np.linalg.qr(self._block)[0]
+            self._block[0] = 0
+
+    seen = _single.krylov_eigenpairs(matrix, 2)
+    assert seen is not None
+    np.testing.assert_allclose(seen.values[:2], [20.0, 9.0], rtol=1e-12)
+    monkeypatch.setattr(_single, "BlockKrylov", Blind)
+    assert _single.krylov_eigenpairs(matrix, 2) is None
+    found = contrastive_eigenpairs(matrix, np.zeros_like(matrix), 0.0, 2)
+    np.testing.assert_allclose(found.values, [20.0, 9.0], rtol=1e-12)
+
+
+def test_no_gap_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown: list[int] = []
+    grow = _krylov.BlockKrylov.grow
+    monkeypatch.setattr(_krylov.BlockKrylov, "grow", lambda self: (grown.append(1), grow(self))[1])
+    noise = np.random.default_rng(0).normal(size=(2000, 1000))
+    assert _single.krylov_eigenpairs(noise.T @ noise, 2) is None
+    assert len(grown) <= 2 * _single._PATIENCE
+
+
+def test_zero_and_constant_matrices_are_left_to_lapack() -> None:
+    for matrix in (np.zeros((D, D)), np.eye(D)):
+        assert _single.krylov_eigenpairs(matrix, 2) is None
+        found = contrastive_eigenpairs(matrix, np.zeros((D, D)), 0.0, 2)
+        np.testing.assert_allclose(found.values, matrix[0, 0])
