@@ -32,7 +32,7 @@ from contrast_core import (
     SecondMoments,
     contrast_path,
 )
-from contrast_core.linalg import contrastive_path
+from contrast_core.linalg import contrastive_path, leading_eigenpairs
 
 N = 5000
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 40)])
@@ -110,11 +110,12 @@ def path_rows() -> Iterator[Row]:
     star = CPCAStar(2, beta=0.5).fit(path.foreground, background=path.background)
     betas = 1 - 1 / (1 + np.logspace(-2, 2, 41))
     solving, _ = median(lambda: star.path(betas.tolist()), repeats=1)
+    lapack, _ = median(lambda: leading_eigenpairs(x, 2))
     yield Row(
         "41 proved betas of cPCA*, D = 2000, LAPACK at each",
-        f"41 x {again:.2f} s / {solving:.2f} s = {41 * again / solving:.1f}",
+        f"41 x {lapack:.2f} s / {solving:.2f} s = {41 * lapack / solving:.1f}",
         "at least 2",
-        41 * again >= 2 * solving,
+        41 * lapack >= 2 * solving,
     )
 
 

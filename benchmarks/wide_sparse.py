@@ -52,7 +52,8 @@ def make_data(kind: str) -> tuple[Any, Any]:
 def child(kind: str, alpha: str) -> None:
     """CPU seconds on one BLAS thread and peak memory beyond the data."""
     X, Y = make_data(kind)
-    CPCA(alpha=1.0).fit(X[:40, :2000], background=Y[:40, :2000])  # imports
+    for solver in ("lanczos", "gram"):  # imports
+        CPCA(alpha=1.0, solver=solver).fit(X[:40, :2000], background=Y[:40, :2000])
     forget_peak()
     before = peak_memory()
     with threadpool_limits(1):

@@ -195,12 +195,18 @@ def row_space_moments(
     """
     span = span_of_rows(rows, ("X", "background"), n_components=n_components)
     x, y = (
-        RowSpaceMoments(len(part), mean, variance, part.T @ part / len(part), span.space, names)
+        RowSpaceMoments(len(part), mean, variance, _covariance(part), span.space, names)
         for part, mean, variance, names in zip(
             span.coordinates, span.space.means, span.variances, feature_names, strict=True
         )
     )
     return x, y
+
+
+def _covariance(centred: FloatArray) -> FloatArray:
+    product = centred.T @ centred
+    product /= len(centred)
+    return product
 
 
 class Span(NamedTuple):
@@ -240,18 +246,15 @@ def span_of_rows(
     ValueError
         On NaN or infinity.
     """
-    ends = _ends(rows)
-    n_rows, n_features = int(ends[-1]), rows[0].shape[1]
     products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
-    gram, means, variances = products(
-        rows, names, np.zeros((n_rows, n_rows), order="F"), common_mean
-    )
+    gram, means, variances = products(rows, names, common_mean)
     coordinates, pivots = pivoted_cholesky(gram, overwrite=True)
     del gram
-    n_spare = _n_spare(n_components, n_features - len(pivots))
+    n_spare = _n_spare(n_components, means.shape[1] - len(pivots))
     space = RowSpace(rows, means, pivots, coordinates[pivots].T, n_spare)
-    coordinates = np.pad(coordinates, ((0, 0), (0, n_spare)))
-    return Span(space, np.split(coordinates, ends[:-1]), variances)
+    if n_spare:
+        coordinates = np.pad(coordinates, ((0, 0), (0, n_spare)))
+    return Span(space, np.split(coordinates, _ends(rows)[:-1]), variances)
 
 
 class _Products(NamedTuple):
@@ -263,10 +266,15 @@ class _Products(NamedTuple):
 
 
 def _dense_products(
-    rows: tuple[Any, ...], names: tuple[str, ...], gram: FloatArray, common_mean: bool
+    rows: tuple[Any, ...],
+    names: tuple[str, ...],
+    common_mean: bool,
+    gram: FloatArray | None = None,
 ) -> _Products:
     """By blocks of columns, added to `gram`."""
     ends, shape = _ends(rows), (len(rows), rows[0].shape[1])
+    if gram is None:
+        gram = np.zeros((ends[-1], ends[-1]), order="F")
     means, variances = np.empty(shape), np.empty(shape)
     for columns, block in _columns(tuple(_by_column(part) for part in rows)):
         parts = np.split(block, ends[:-1])
@@ -282,9 +290,7 @@ def _dense_products(
     return _Products(gram, means, variances)
 
 
-def _sparse_products(
-    rows: tuple[Any, ...], names: tuple[str, ...], gram: FloatArray, common_mean: bool
-) -> _Products:
+def _sparse_products(rows: tuple[Any, ...], names: tuple[str, ...], common_mean: bool) -> _Products:
     """Well filled features as dense ones, the others entry by entry and centred afterwards."""
     ends, n_features = _ends(rows), rows[0].shape[1]
     found = [sparse_mean_and_variances(part, name) for part, name in zip(rows, names, strict=True)]
@@ -298,7 +304,7 @@ def _sparse_products(
     counts = np.bincount(stacked.indices, minlength=n_features)
     filled = filled_features(counts, stacked.shape[0])
     with worker_threads() as (pool, n_threads):
-        gram += sparse_gram(stacked, filled, pool, n_threads)
+        gram = sparse_gram(stacked, filled, pool, n_threads)
     thin_means = np.where(filled, 0.0, means)
     along, between = stacked @ thin_means.T, thin_means @ thin_means.T
     datasets = [slice(end - part.shape[0], end) for end, part in zip(ends, rows, strict=True)]
@@ -307,7 +313,7 @@ def _sparse_products(
     if not filled.any():
         return _Products(gram, means, variances)
     well = tuple(part[:, filled] for part in rows)
-    return _Products(_dense_products(well, names, gram, common_mean).gram, means, variances)
+    return _Products(_dense_products(well, names, common_mean, gram).gram, means, variances)
 
 
 def with_room_for(

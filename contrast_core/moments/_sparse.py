@@ -99,7 +99,7 @@ def sparse_gram(
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
-        Of float64, without duplicate entries.
+        Of float64, in canonical format: sorted, without duplicate entries.
     filled : ndarray of bool of shape (n_features,)
         Features that are left out.
     pool : Executor, optional
@@ -113,8 +113,7 @@ def sparse_gram(
         In Fortran order; the upper triangle is filled.
     """
     n = rows.shape[0]
-    thin = rows[:, np.flatnonzero(~filled)]
-    thin.sort_indices()
+    thin = rows[:, np.flatnonzero(~filled)] if filled.any() else rows
     by_feature = thin.tocsc()
     gram = np.zeros((n, n))  # lower triangle: row i with those before it
     part = partial(_compiled_gram() or _gram_by_blocks, thin, by_feature, gram)
@@ -145,7 +144,7 @@ def _compiled_gram() -> Callable[..., None] | None:
     compiled: Any = njit(cache=True, nogil=True)(_gram_entries)
 
     def multiply(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
-        before = rows[:first].indices
+        before = rows.indices[: rows.indptr[first]]
         compiled(
             *(rows.indptr, rows.indices, rows.data),
             *(by_feature.indptr, by_feature.indices, by_feature.data),

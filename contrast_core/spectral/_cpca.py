@@ -53,10 +53,10 @@ class CPCA(LinearContrast):
         "eigh" forms the covariances of the features. "gram", for more features than rows, works in
         the span of all rows, from their Gram matrix. Both solve a small matrix by LAPACK; one of
         1000 or more rows, at least 200 for each component, by a block Krylov iteration where that
-        converges fast, its result proved by the inertia of the matrix. "lanczos" forms neither: a block iteration on
-        products with the rows, its result accepted where the residual over the gap bounds the
-        sine of the error by 1e-8 (more where rounding does not allow that). Without a matrix that
-        is no proof: a direction that the random start happens to be orthogonal to
+        converges fast, its result proved by the inertia of the matrix. "lanczos" forms neither: a
+        block iteration on products with the rows, its result accepted where the residual over the
+        gap bounds the sine of the error by 1e-8 (more where rounding does not allow that). Without
+        a matrix that is no proof: a direction that the random start happens to be orthogonal to
         would be missed. "auto" takes "gram" for more features than rows and more than 1500 of
         them, else "eigh"; and "lanczos" where both rows and features exceed 10,000, and for a
         single finite contrast where both exceed 5,000 or where wide data are sparse. If the
