@@ -136,7 +136,7 @@ def _gram_by_blocks(rows: Any, by_feature: Any, gram: FloatArray, first: int, la
 
 @cache
 def _compiled_gram() -> Callable[..., None] | None:
-    """`_gram_by_blocks` as machine code, three times as fast, where numba is installed."""
+    """`_gram_by_blocks` as machine code, twice as fast, where numba is installed."""
     try:
         from numba import njit
     except ImportError:
