@@ -16,6 +16,7 @@ from contrast_core.linalg._generalized import (
     regularised_path,
 )
 from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
+from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import pivoted_cholesky
@@ -34,11 +35,13 @@ __all__ = [
     "RidgeWeights",
     "Spectrum",
     "SymmetricOperator",
+    "add_products",
     "contrastive_eigenpairs",
     "contrastive_path",
     "fix_signs",
     "iteration_pays",
     "leading_eigenpairs",
+    "mirror_upper",
     "neighbouring_pairs",
     "null_space_eigenpairs",
     "orthonormal_rows",

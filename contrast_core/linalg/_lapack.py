@@ -1,14 +1,16 @@
-"""LAPACK's leading eigenpairs without Python's global lock.
+"""BLAS and LAPACK without Python's global lock.
 
-`scipy.linalg.eigh` holds the lock throughout: from another thread it freezes a window for seconds
-at a few thousand features. SciPy exports its LAPACK for C callers; called through ctypes, which
-gives the lock back, it is the same routine of the same library with the same result.
+SciPy's wrappers hold the lock throughout: from another thread, `scipy.linalg.eigh` freezes a window
+for seconds at a few thousand features. SciPy exports its BLAS and LAPACK for C callers; called
+through ctypes, which gives the lock back, they are the same routines of the same library with the
+same results.
 """
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,18 +18,59 @@ from numpy.typing import NDArray
 
 
 @cache
-def _syevr(name: str) -> Any:
-    """The C entry point of LAPACK's `name`: all arguments are pointers, as in Fortran."""
-    from scipy.linalg import cython_lapack
-
+def _routine(library: str, name: str, n_arguments: int) -> Any:
+    """A C entry point of `scipy.linalg`: all arguments are pointers, as in Fortran."""
+    exported = import_module(f"scipy.linalg.{library}").__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p
     api.PyCapsule_GetName.argtypes = [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    capsule = cython_lapack.__pyx_capi__[name]
-    pointer = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 21)(pointer)
+    pointer = api.PyCapsule_GetPointer(exported, api.PyCapsule_GetName(exported))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(pointer)
+
+
+def add_products(rows: NDArray[Any], products: NDArray[Any], *, keep: bool = True) -> None:
+    """Add ``rows.T @ rows`` to the upper triangle of `products`, in place.
+
+    Half the work of a product of two matrices. numpy's ``rows.T @ rows``, as fast by itself, fills
+    the other triangle slowly and cannot add.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, D)
+        float32 or float64, C-ordered.
+    products : ndarray of shape (D, D)
+        Of the same type, C-ordered.
+    keep : bool, default=True
+        Whether to add to what is there; else it is overwritten.
+    """
+    kinds = {(a.dtype.type, a.flags.c_contiguous) for a in (rows, products)}
+    if kinds not in ({(np.float32, True)}, {(np.float64, True)}):
+        raise TypeError(f"expected C-ordered arrays, both float32 or both float64; got {kinds}.")
+    n, n_features = rows.shape
+    if products.shape != (n_features, n_features):
+        raise ValueError(f"products of {n_features} features do not fit into {products.shape}.")
+    if not n or not n_features:
+        if not keep:
+            products[:] = 0
+        return
+    multiply = _routine("cython_blas", "ssyrk" if rows.dtype == np.float32 else "dsyrk", 10)
+    sizes = [np.array(i, dtype=np.intc) for i in (n_features, n)]
+    one, beta = np.ones((), rows.dtype), np.array(keep, dtype=rows.dtype)
+    # In Fortran's order these are the transposes: the lower triangle, and rows @ rows.T.
+    arrays = [*sizes, one, rows, sizes[0], beta, products, sizes[0]]
+    multiply(b"L", b"N", *(array.ctypes.data for array in arrays))
+
+
+def mirror_upper(matrix: NDArray[Any]) -> None:
+    """Copy the upper triangle of a square matrix to the lower one, in place."""
+    step = 256  # of a size that stays in the cache
+    for start in range(0, len(matrix), step):
+        rows = slice(start, start + step)
+        corner = np.triu(matrix[rows, rows])
+        matrix[rows, rows] = corner + np.triu(corner, 1).T
+        matrix[start + step :, rows] = matrix[rows, start + step :].T
 
 
 def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -50,7 +93,7 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
             f"the matrix is {matrix.dtype} with strides {matrix.strides}; expected a "
             "Fortran-ordered float32 or float64 matrix."
         )
-    solve = _syevr("ssyevr" if matrix.dtype == np.float32 else "dsyevr")
+    solve = _routine("cython_lapack", "ssyevr" if matrix.dtype == np.float32 else "dsyevr", 21)
     n = len(matrix)
     values, vectors = np.empty(n, matrix.dtype), np.empty((n, k), matrix.dtype, order="F")
     support = np.empty(2 * k, dtype=np.intc)

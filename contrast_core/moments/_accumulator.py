@@ -14,11 +14,13 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, iter_chunks
+from contrast_core.linalg import add_products, mirror_upper
 from contrast_core.moments._sparse import BoolArray, filled_columns, sparse_covariance
 
 Precision: TypeAlias = Literal["double", "single"]
 
-_BLOCK_ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
+_BLOCK_ELEMENTS = 2**21  # 16 MB of float64: large enough for BLAS, small beside the data
+_CACHED_ELEMENTS = 2**16  # 512 KB of float64
 _MAX_SINGLE_ROWS = 4096
 _MAX_WORKERS = 4  # each holds a block and a product
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
@@ -38,10 +40,12 @@ class Sums(NamedTuple):
         n = self.n_samples + other.n_samples
         weight = other.n_samples / n
         shift = other.mean - self.mean
-        covariance = (1 - weight) * self.covariance
-        covariance += weight * other.covariance
         scaled = np.sqrt(weight * (1 - weight)) * shift
-        covariance += np.outer(scaled, scaled)
+        covariance = np.empty_like(self.covariance)
+        for rows in _in_cache(covariance):
+            part = np.multiply(self.covariance[rows], 1 - weight, out=covariance[rows])
+            part += weight * other.covariance[rows]
+            part += np.outer(scaled[rows], scaled)
         return Sums(n, self.mean + weight * shift, covariance)
 
 
@@ -50,8 +54,7 @@ class Accumulator:
 
     Rows are shifted by the mean of the first block, which keeps the later subtraction of the mean
     harmless however far the data lie from zero, and gathered into blocks that suit BLAS. Sums are
-    kept in float64; "single" takes the products within a block in float32. numpy's ``A.T @ A`` is
-    BLAS's symmetric product and, unlike scipy's, lets other threads run meanwhile. Sparse rows are
+    kept in float64; "single" takes the products within a block in float32. Sparse rows are
     gathered too, and multiplied as `sparse_covariance` does where that is less work.
 
     Parameters
@@ -60,8 +63,8 @@ class Accumulator:
         Arithmetic of the products of dense rows.
     start_workers : callable, optional
         Called once there is more than a block; returns threads and their number, or (None, 0). They
-        compute the products while the caller reads and shifts the next block. Products are added
-        in order: the result does not depend on timing.
+        compute the products while the caller reads and shifts the next block. Which of them are
+        added up in which order does not depend on timing, nor does the result.
     """
 
     def __init__(
@@ -76,13 +79,14 @@ class Accumulator:
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
-        self._pending: deque[Future[_Products | Sums]] = deque()
-        self._spare: list[_Products] = []
+        self._pending: deque[Future[_Block | Sums]] = deque()
+        self._spare: list[_Block] = []
         self._gathered: list[Any] = []
         self._sparse: Sums | None = None
         self._count = self._filled = 0
-        self._block: _Products | None = None
-        self._shift = self._total = self._scatter = np.empty(0)
+        self._block: _Block | None = None
+        self._shift = np.empty(0)
+        self._folded: tuple[FloatArray, FloatArray] | None = None  # total and products
 
     def add(self, chunk: Any) -> None:
         """Add rows, dense or CSR, of any real dtype; they may be overwritten afterwards."""
@@ -98,8 +102,6 @@ class Accumulator:
             # shifted in float32.
             mean = chunk.mean(axis=0, dtype=np.float64).astype(self._dtype)
             self._shift = mean.astype(np.float64)
-            self._total = np.zeros_like(self._shift)
-            self._scatter = np.zeros((len(mean),) * 2)
         self._count += len(chunk)
         shift = self._shift.astype(self._dtype) if chunk.dtype == np.float32 else self._shift
         start = 0
@@ -120,7 +122,6 @@ class Accumulator:
         self._flush()
         while self._pending:
             self._collect(self._pending.popleft().result())
-        self._spare.clear()
         parts = [part for part in (self._dense_sums(), self._sparse) if part is not None]
         if not parts:
             raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
@@ -138,13 +139,19 @@ class Accumulator:
     def _dense_sums(self) -> Sums | None:
         if not self._count:
             return None
-        offset = self._total / self._count
-        covariance = self._scatter
-        covariance /= self._count
-        covariance -= np.outer(offset, offset)
+        for block in self._spare:
+            self._fold(block)
+        self._spare.clear()
+        assert self._folded is not None
+        total, covariance = self._folded
+        offset = total / self._count
+        for rows in _in_cache(covariance):
+            covariance[rows] /= self._count
+            covariance[rows] -= np.outer(offset[rows], offset)
+        mirror_upper(covariance)
         return Sums(self._count, self._shift + offset, covariance)
 
-    def _empty_block(self) -> _Products:
+    def _empty_block(self) -> _Block:
         if self._spare:
             return self._spare.pop()
         n_features = len(self._shift)
@@ -152,10 +159,7 @@ class Accumulator:
         n_rows = max(256, n_features // 4, _BLOCK_ELEMENTS // max(1, n_features))
         if self._dtype == np.float32:  # rounding grows with what is added up in float32
             n_rows = min(n_rows, max(_MAX_SINGLE_ROWS, n_features // 4))
-        return _Products(
-            np.empty((n_rows, n_features), self._dtype),
-            np.empty((n_features, n_features), self._dtype),
-        )
+        return _Block(n_rows, n_features, self._dtype)
 
     def _flush(self) -> None:
         block, n_rows = self._block, self._filled
@@ -165,7 +169,7 @@ class Accumulator:
         if (
             self._start_workers is not None
             and n_rows == len(block.rows)
-            and len(block.product) <= _MAX_FEATURES_PER_WORKER
+            and len(self._shift) <= _MAX_FEATURES_PER_WORKER
         ):
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
@@ -184,7 +188,7 @@ class Accumulator:
             self._start_workers = None
         self._submit(partial(_sparse_sums, rows, filled))
 
-    def _submit(self, multiply: Callable[[], _Products | Sums]) -> None:
+    def _submit(self, multiply: Callable[[], _Block | Sums]) -> None:
         if self._pool is None:
             self._collect(multiply())
             return
@@ -192,28 +196,47 @@ class Accumulator:
         if len(self._pending) > self._n_workers:
             self._collect(self._pending.popleft().result())
 
-    def _collect(self, part: _Products | Sums) -> None:
+    def _collect(self, part: _Block | Sums) -> None:
         if isinstance(part, Sums):
             self._sparse = part if self._sparse is None else self._sparse.merge(part)
             return
-        self._total += part.total
-        self._scatter += part.product
+        if part.products.dtype == np.float32:
+            self._fold(part)
         self._spare.append(part)
 
+    def _fold(self, block: _Block) -> None:
+        """Add what a block has summed up, in float64, and empty it."""
+        if block.total is None:
+            return
+        if self._folded is None:
+            self._folded = block.total, block.products.astype(np.float64, copy=False)
+        else:
+            total, products = self._folded
+            total += block.total
+            products += block.products
+        block.total = None
 
-class _Products:
-    """A block of shifted rows, their sum and their product."""
 
-    def __init__(self, rows: Any, product: Any) -> None:
-        self.rows, self.product = rows, product
-        self.total = np.empty(0)
+class _Block:
+    """A block of shifted rows, and the sums of all that it has held since it was last folded."""
 
-    def multiply(self, n_rows: int) -> _Products:
+    def __init__(self, n_rows: int, n_features: int, dtype: Any) -> None:
+        self.rows = np.empty((n_rows, n_features), dtype)
+        self.products = np.zeros((n_features, n_features), dtype)  # upper triangle
+        self.total: FloatArray | None = None
+
+    def multiply(self, n_rows: int) -> _Block:
         rows = self.rows[:n_rows]
-        self.total = rows.sum(axis=0, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused in `sums`
-            np.matmul(rows.T, rows, out=self.product)
+        total = rows.sum(axis=0, dtype=np.float64)
+        add_products(rows, self.products, keep=self.total is not None)
+        self.total = total if self.total is None else self.total + total
         return self
+
+
+def _in_cache(matrix: FloatArray) -> Iterator[slice]:
+    """Rows at a time, few enough that what is done to them one after the other is one pass."""
+    step = max(1, _CACHED_ELEMENTS // max(1, matrix.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(matrix), step))
 
 
 def _sparse_sums(rows: Any, filled: BoolArray) -> Sums:

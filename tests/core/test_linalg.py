@@ -17,7 +17,7 @@ from contrast_core.linalg import (
     leading_eigenpairs,
     pivoted_cholesky,
 )
-from contrast_core.linalg._lapack import largest_eigenpairs
+from contrast_core.linalg._lapack import add_products, largest_eigenpairs, mirror_upper
 
 EPS = np.finfo(np.float64).eps
 
@@ -61,6 +61,34 @@ def test_lapack_without_the_lock_is_scipys(dtype: Any, n: int, k: int) -> None:
     np.testing.assert_allclose(np.abs(found), np.abs(vectors), atol=rounding)
     with pytest.raises(TypeError, match="expected a Fortran-ordered float32 or float64 matrix"):
         largest_eigenpairs(matrix.astype(np.longdouble), k)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "n_features"), [(40, 1), (3, 600), (700, 300), (0, 4), (5, 0)])
+def test_products_are_added_or_overwritten(n: int, n_features: int, dtype: Any) -> None:
+    rows = np.random.default_rng(0).integers(-9, 9, (n, n_features)).astype(dtype)
+    rows.setflags(write=False)
+    wanted = rows.T @ rows  # of small integers: exact
+    products = np.full((n_features,) * 2, np.nan, dtype)
+    add_products(rows, products, keep=False)
+    add_products(rows, products)
+    np.testing.assert_array_equal(np.triu(products), np.triu(2 * wanted))
+    mirror_upper(products)
+    np.testing.assert_array_equal(products, 2 * wanted)
+
+
+@pytest.mark.parametrize(
+    ("rows", "products", "message"),
+    [
+        (np.ones((4, 3)), np.ones((3, 3), np.float32), "both float32 or both float64"),
+        (np.ones((4, 3), int), np.ones((3, 3), int), "both float32 or both float64"),
+        (np.ones((3, 4)).T, np.ones((3, 3)), "C-ordered"),
+        (np.ones((4, 3)), np.ones((3, 4)), "do not fit"),
+    ],
+)
+def test_products_of_other_arrays_are_refused(rows: Any, products: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        add_products(rows, products)
 
 
 def test_another_thread_runs_meanwhile() -> None:
