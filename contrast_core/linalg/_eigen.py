@@ -12,7 +12,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._lanczos import SymmetricOperator, lanczos_eigenpairs
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import krylov_eigenpairs, krylov_pays
+from contrast_core.linalg._single import proved_eigenpairs, proved_pays
 
 
 class Eigenpairs(NamedTuple):
@@ -54,8 +54,8 @@ def contrastive_eigenpairs(
     # Fortran order lets LAPACK work in place.
     contrast = np.asarray(background.T * -alpha, order="F")
     contrast += foreground.T
-    if iterate and krylov_pays(len(contrast), k):
-        pairs = krylov_eigenpairs(contrast.T, k)
+    if iterate and proved_pays(len(contrast), k):
+        pairs = proved_eigenpairs(contrast.T, k)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
             return Eigenpairs(pairs.values[:k], components)

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
+_EXHAUSTED = 0.01  # part of a product that the basis leaves: less is orthogonalised once more
 
 
 class RitzPairs(NamedTuple):
@@ -114,10 +115,13 @@ def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, Float
 
     ``product = held @ along + block @ coupling``; the product is overwritten.
     """
+    length = np.linalg.norm(product, axis=0).max()
     along = held.T @ product
     product -= held @ along
     product -= held @ (held.T @ product)
     block, coupling = np.linalg.qr(product)
-    # Where the space is exhausted, the block holds rounding errors of any direction.
-    block -= held @ (held.T @ block)
-    return along, np.linalg.qr(block)[0], coupling
+    if np.abs(coupling.diagonal()).min() < _EXHAUSTED * length:
+        # The block may hold rounding errors of any direction.
+        block -= held @ (held.T @ block)
+        block = np.linalg.qr(block)[0]
+    return along, block, coupling

@@ -1,12 +1,13 @@
-"""Leading eigenpairs of one large matrix, faster than LAPACK's where there is a gap."""
+"""Leading eigenpairs of one large matrix, faster than LAPACK's."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._davidson import EXTRA, Pencil, neighbouring_pairs
 from contrast_core.linalg._krylov import BlockKrylov
-from contrast_core.linalg._proof import RitzPairs, bound_by_inertia, is_proved
+from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
 
 _MANY_FEATURES = 700  # below them there is little to gain from a start in single precision
 _FEWEST_FEATURES = 1000  # below them LAPACK is as fast from scratch in double precision
@@ -14,6 +15,8 @@ _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for
 _SINE = 1e-11  # aimed at: a few products more than what is asked for
 _PATIENCE = 16  # products after which a residual above the gap means that there is none
 _LARGEST_SHARE = 8  # of the features in the basis: about half of LAPACK's time
+_REFINED_FEATURES = 2000  # below them LAPACK is as fast as a factor and what follows from it
+_REFINED_PER_COMPONENT = 400
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -27,19 +30,21 @@ def iteration_pays(n_features: int, k: int) -> bool:
     return single_precision_pays(n_features) and _FEATURES_PER_COMPONENT * k <= n_features
 
 
-def krylov_pays(n_features: int, k: int) -> bool:
-    """Whether `krylov_eigenpairs` is worth a try before LAPACK."""
+def proved_pays(n_features: int, k: int) -> bool:
+    """Whether `proved_eigenpairs` is worth a try before LAPACK."""
     return n_features >= _FEWEST_FEATURES and iteration_pays(n_features, k)
 
 
-def krylov_eigenpairs(matrix: FloatArray, k: int) -> RitzPairs | None:
+def proved_eigenpairs(matrix: FloatArray, k: int) -> RitzPairs | None:
     """The k algebraically largest eigenpairs of a symmetric matrix, proved by inertia, or None.
 
-    By a block Krylov space of a random block with a fixed seed. None where it does not converge in
-    a fraction of the time that LAPACK takes, or the proof fails.
+    By a block Krylov space of a random block with a fixed seed, which takes a gap; without one, in
+    a large matrix, from there by a preconditioned iteration. None where neither converges in a
+    fraction of the time that LAPACK takes, or the proof fails.
     """
     krylov = BlockKrylov(matrix, k + 2, len(matrix) // _LARGEST_SHARE, random_state=0)
-    while not krylov.full:
+    converged = False
+    while not (converged or krylov.full):
         for _ in range(max(4, krylov.steps // 4)):
             if not krylov.full:
                 krylov.grow()
@@ -49,14 +54,20 @@ def krylov_eigenpairs(matrix: FloatArray, k: int) -> RitzPairs | None:
         norm = float(np.abs(values[[0, -1]]).max())
         gap = float(values[k - 1] - values[k])
         residual = float(np.linalg.norm(residuals[:k]))
-        if residual <= max(_SINE * gap, 10 * _EPS * norm):
-            break
+        converged = residual <= max(_SINE * gap, 10 * _EPS * norm)
         if krylov.steps >= _PATIENCE and residual > gap:
-            return None
+            break
+    if converged:
+        found = krylov.vectors(vectors[:, :k])
+        rest = np.linalg.norm(matrix @ found - found * values[:k])
+        pairs = RitzPairs(values[: k + 1].copy(), found, float(rest))
+    elif len(matrix) >= max(_REFINED_FEATURES, _REFINED_PER_COMPONENT * k) and norm > 0:
+        start = np.linalg.qr(krylov.vectors(vectors[:, : k + 1 + EXTRA]))[0]
+        pencil = Pencil(matrix, None)
+        (pairs,), _ = neighbouring_pairs(
+            pencil, np.zeros(1), k, start, lambda _, gap: 0.2 * allowed_sine(norm, gap)
+        )
     else:
         return None
-    found = krylov.vectors(vectors[:, :k])
-    rest = np.linalg.norm(matrix @ found - found * values[:k])
-    pairs = RitzPairs(values[: k + 1].copy(), found, float(rest))
     beta, _ = bound_by_inertia(lambda: -matrix, pairs, norm)
     return pairs if is_proved(pairs, beta, norm) else None
