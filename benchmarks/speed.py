@@ -1,16 +1,18 @@
 """Dense data in memory: the table of times against peers and against "just PCA".
 
-    python benchmarks/speed.py            # everything, about ten minutes
+    python benchmarks/speed.py            # everything, about twelve minutes
     python benchmarks/speed.py path pca   # some of it: path, pca, kernel, pairs
 
 CPU seconds on one BLAS thread, medians, both sides of a ratio by turns in the same process, so that
-a busy machine does not decide. `contrastive` 1.2.0 is installed for the length of the run.
+a busy machine does not decide. Memory is what numpy allocates beyond the data at most, in a run of
+its own. `contrastive` 1.2.0 and `pcpca` 0.4 are installed for the length of the run.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from contrast_core import (
     CPCA,
+    PCPCA,
     ContrastWarning,
     CPCAStar,
     KernelCPCA,
@@ -32,7 +35,7 @@ from contrast_core import (
     SecondMoments,
     contrast_path,
 )
-from contrast_core.linalg import contrastive_path, leading_eigenpairs
+from contrast_core.linalg import add_products, contrastive_path, leading_eigenpairs
 
 N = 5000
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 40)])
@@ -62,7 +65,7 @@ def main(chosen: list[str]) -> int:
 
 def path_rows() -> Iterator[Row]:
     """cPCA at the automatic contrast and over the whole path."""
-    with peers() as (contrastive, _):
+    with peers() as (contrastive, pcpca):
         for n_features, wanted in ((500, 8.0), (1000, 15.0), (2000, 6.0)):
             X, Y = expression_like(n_features)
             peer = contrastive.CPCA(standardize=False)
@@ -89,6 +92,15 @@ def path_rows() -> Iterator[Row]:
                 "its own",
                 relative <= 1,
             )
+            large, small = peak(lambda peer=peer, X=X, Y=Y: peer.fit_transform(X, Y)), peak(ours)
+            yield Row(
+                f"  peak memory, D = {n_features}, contrastive",
+                f"{large:.0f} MB / {small:.0f} MB = {large / small:.1f}",
+                "",
+                True,
+            )
+            if n_features == 500:
+                yield from pcpca_rows(pcpca, X, Y)
     covariances, _ = median(lambda: (X.T @ X, Y.T @ Y))
     solving, _ = median(lambda: contrastive_path(x, y, ALPHAS, 2))
     yield Row(
@@ -119,6 +131,22 @@ def path_rows() -> Iterator[Row]:
     )
 
 
+def pcpca_rows(pcpca: Any, X: Any, Y: Any) -> Iterator[Row]:
+    """PCPCA at one contrast; the peer takes centred features as rows."""
+    x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
+    peer = pcpca.PCPCA(n_components=2, gamma=0.5)
+    slow, _ = median(lambda: peer.fit(x, y))
+    fast, ours = median(lambda: PCPCA(2, gamma=0.5).fit(X, background=Y))
+    sine = np.sin(scipy.linalg.subspace_angles(peer.W_mle, ours.loadings_).max())
+    yield Row(
+        f"PCPCA at one contrast, D = {X.shape[1]}, pcpca",
+        f"{slow:.2f} s / {fast:.2f} s = {slow / fast:.1f}",
+        "",
+        True,
+    )
+    yield Row("  sine to the peer's", f"{sine:.1e}", "at most 1e-7", sine <= 1e-7)
+
+
 def pca_rows() -> Iterator[Row]:
     """One contrast as the price of just PCA."""
     X, Y = expression_like(2000)
@@ -132,8 +160,8 @@ def pca_rows() -> Iterator[Row]:
         "at most 1",
         ours <= plain,
     )
-    Z = np.ascontiguousarray(X)
-    limit, _ = median(lambda: Z.T @ Z)
+    rows, products = np.ascontiguousarray(X), np.zeros((2000, 2000))
+    limit, _ = median(lambda: add_products(rows, products))
     moments, _ = median(lambda: SecondMoments.from_data(X))
     yield Row(
         "moments of 5000 x 2000, share of the measured syrk rate",
@@ -257,6 +285,16 @@ def median(call: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
         result = call()
         taken.append(time.process_time() - start)
     return float(np.median(taken)), result
+
+
+def peak(call: Callable[[], Any]) -> float:
+    """What a call allocates at most, MB."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
 
 
 if __name__ == "__main__":

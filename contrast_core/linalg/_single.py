@@ -63,9 +63,13 @@ def proved_eigenpairs(matrix: FloatArray, k: int) -> RitzPairs | None:
         pairs = RitzPairs(values[: k + 1].copy(), found, float(rest))
     elif len(matrix) >= max(_REFINED_FEATURES, _REFINED_PER_COMPONENT * k) and norm > 0:
         start = np.linalg.qr(krylov.vectors(vectors[:, : k + 1 + EXTRA]))[0]
-        pencil = Pencil(matrix, None)
+        del krylov
         (pairs,), _ = neighbouring_pairs(
-            pencil, np.zeros(1), k, start, lambda _, gap: 0.2 * allowed_sine(norm, gap)
+            Pencil(matrix, None),  # let go of before the proof
+            np.zeros(1),
+            k,
+            start,
+            lambda _, gap: 0.2 * allowed_sine(norm, gap),
         )
     else:
         return None

@@ -1,0 +1,92 @@
+"""The contrasts at which a probabilistic model exists."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from contrast_core._validation import check_n_components
+from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.moments import Moments
+
+_AUTO_FRACTION = 0.9  # of gamma_max: benchmarks/pcpca.py measures the choice
+_MAX_ITERATIONS = 100  # Newton's on a concave function: under ten in practice
+
+
+class ValidRange(NamedTuple):
+    """The contrasts from 0 to below `end` at which a model with `n_components` exists."""
+
+    end: float
+    n_components: int
+
+    def error(self, gamma: float) -> ValueError:
+        return ValueError(
+            f"gamma={gamma:.9g} is out of range: for these data and "
+            f"n_components={self.n_components} it must be from 0 to below {self.end:.9g} "
+            "(gamma_max_), where the noise variance is positive. It is the contrast adjusted for "
+            "the sample sizes (CPCA's alpha; the paper's gamma times m / n). Use a smaller one, or "
+            f"gamma='auto' for {_AUTO_FRACTION} of that limit."
+        )
+
+
+def check_gamma(gamma: object, valid: ValidRange) -> float:
+    """A contrast strength within the valid range."""
+    if isinstance(gamma, str) and gamma == "auto":
+        return _AUTO_FRACTION * valid.end
+    if isinstance(gamma, str):
+        raise ValueError(f"gamma={gamma!r} is unknown; expected 'auto' or a number.")
+    if isinstance(gamma, bool) or not isinstance(gamma, Real):
+        raise TypeError(
+            f"gamma must be 'auto' or a number, got {gamma!r} ({type(gamma).__name__})."
+        )
+    if not 0 <= float(gamma) < valid.end:
+        raise valid.error(float(gamma))
+    return float(gamma)
+
+
+def check_latent_dimension(n_components: object, n_features: int) -> int:
+    """An integer from 1 to one below the number of features."""
+    d = check_n_components(n_components, n_features)
+    if d == n_features:
+        raise ValueError(
+            f"n_components={d} with {n_features} feature(s) leaves no direction for the noise; "
+            "PCPCA needs n_components below the number of features. CPCA has no such limit."
+        )
+    return d
+
+
+def largest_gamma(foreground: Moments, background: Moments, d: int) -> float:
+    r"""Where the tail :math:`t(\gamma)`, the sum of all but the top d eigenvalues, becomes zero.
+
+    The tail is concave and does not increase, with derivative minus the background variance
+    outside the top d eigenvectors. So Newton's iteration from 1 falls monotonically to its root,
+
+    .. math:: \gamma \leftarrow
+        \frac{\operatorname{tr} C_X - \operatorname{tr} V^\top C_X V}
+        {\operatorname{tr} C_Y - \operatorname{tr} V^\top C_Y V} .
+
+    Raises
+    ------
+    ValueError
+        If the range is empty: the foreground varies in at most d directions.
+    """
+    c_x, c_y = foreground.covariance, background.covariance
+    total = foreground.total_variance
+    rounding = 8 * np.finfo(np.float64).eps * total
+    if total - contrastive_eigenpairs(c_x, c_y, 0.0, d).values.sum() <= rounding:
+        raise ValueError(
+            f"the foreground varies in no more than n_components={d} directions (to working "
+            "precision), so nothing is left to estimate the noise from and no gamma is valid, 0 "
+            "included; use fewer components or more rows. CPCA has no such limit."
+        )
+    gamma = 1.0
+    for _ in range(_MAX_ITERATIONS):
+        components = contrastive_eigenpairs(c_x, c_y, gamma, d).components
+        tail_x = total - float(variances_along(components, c_x).sum())
+        tail_y = background.total_variance - float(variances_along(components, c_y).sum())
+        if tail_x >= gamma * tail_y * (1 - 1e-14):
+            break
+        gamma = tail_x / tail_y
+    return gamma
