@@ -74,11 +74,20 @@ class StoredRows:
 
         Sparse rows as dense ones or, with ``dense=False``, as CSR.
         """
+        for rows in self.slices():
+            yield from iter_chunks(self.read(rows), self._label(rows), dense=dense)
+
+    def slices(self) -> Iterator[slice]:
+        """The rows of each block."""
         n = self.shape[0]
-        for start in range(0, n, self._step):
-            stop = min(start + self._step, n)
-            label = f"{self._name}[{start}:{stop}]"
-            yield from iter_chunks(check_rows(self._X[start:stop], label), label, dense=dense)
+        return (slice(start, min(start + self._step, n)) for start in range(0, n, self._step))
+
+    def read(self, rows: slice) -> Any:
+        """Some rows as an ndarray or CSR matrix, not yet checked for NaN."""
+        return check_rows(self._X[rows], self._label(rows))
+
+    def _label(self, rows: slice) -> str:
+        return f"{self._name}[{rows.start}:{rows.stop}]"
 
 
 def map_rows(function: partial[Any], X: Any, n_columns: int) -> Any:

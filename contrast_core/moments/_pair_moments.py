@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
+from contrast_core._progress import Progress, with_progress
+from contrast_core._sources import StoredRows, is_stored
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -90,16 +92,22 @@ class PairMoments:
         positive: MatrixLike,
         *,
         feature_names: Sequence[str] | None = None,
+        progress: Progress = False,
     ) -> PairMoments:
-        """Moments of two matrices in memory.
+        """Moments of two matrices, in memory or not.
 
         Parameters
         ----------
-        X, positive : array-like, DataFrame or scipy sparse matrix of shape (n_pairs, n_features)
+        X, positive : array-like, DataFrame, scipy sparse matrix or stored dataset of shape \
+                (n_pairs, n_features)
             The two views, row i with row i. Read in blocks of rows and accumulated in float64;
-            sparse input is never made dense as a whole.
+            sparse input is never made dense as a whole. An HDF5 dataset, a zarr array, the sparse
+            dataset of a backed AnnData or a memory map is never in memory as a whole.
         feature_names : sequence of str, optional
             Names of the features; those of a DataFrame are taken by default.
+        progress : bool or callable, default=False
+            Show a progress bar of the blocks read of stored datasets: tqdm's, or one that is called
+            as tqdm is.
 
         Returns
         -------
@@ -109,8 +117,23 @@ class PairMoments:
         ------
         ValueError
             If the views differ in rows or features, are empty, or hold NaN or infinity.
+        ImportError
+            If ``progress=True`` and tqdm is not installed.
         """
-        return cls.from_chunks([(X, positive)], feature_names=feature_names)
+        if not (is_stored(X) or is_stored(positive)):
+            return cls.from_chunks([(X, positive)], feature_names=feature_names)
+        views: list[Any] = [
+            StoredRows(rows, name) if is_stored(rows) else check_rows(rows, name)
+            for rows, name in ((X, "X"), (positive, "positive"))
+        ]
+        names = _check_views(*views, feature_names_of(X), feature_names_of(positive))
+        stored = next(view for view in views if isinstance(view, StoredRows))
+        first, second = (
+            view.read if isinstance(view, StoredRows) else view.__getitem__ for view in views
+        )
+        blocks = with_progress(stored.slices(), len(stored), "pairs", progress)
+        chunks = ((first(rows), second(rows)) for rows in blocks)
+        return cls.from_chunks(chunks, feature_names=feature_names or names)
 
     @classmethod
     def from_chunks(
@@ -283,7 +306,13 @@ def check_pairs(X: MatrixLike, positive: MatrixLike) -> tuple[Any, Any, tuple[st
     Raises ValueError if the views differ in rows or features.
     """
     x, p = check_rows(X, "X"), check_rows(positive, "positive")
-    names, positive_names = feature_names_of(X), feature_names_of(positive)
+    return x, p, _check_views(x, p, feature_names_of(X), feature_names_of(positive))
+
+
+def _check_views(
+    x: Any, p: Any, names: tuple[str, ...] | None, positive_names: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    """The features' names; ValueError if the views differ in rows or features."""
     check_same_features(x.shape[1], names, p.shape[1], positive_names, background_name="positive")
     if x.shape[0] != p.shape[0]:
         raise ValueError(
@@ -291,4 +320,4 @@ def check_pairs(X: MatrixLike, positive: MatrixLike) -> tuple[Any, Any, tuple[st
             "is paired with row i of the other, so both need the same number. Repeat rows that "
             "have several partners, and say how many pairs that is worth by n_effective."
         )
-    return x, p, names or positive_names
+    return names or positive_names

@@ -168,10 +168,13 @@ class PCAPlusPlus(PositivePairEmbedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame, sparse matrix of shape (n_pairs, n_features) or PairMoments
-            The first view; or the moments of both, `positive` then being left out.
+        X : array-like, DataFrame, sparse matrix, stored dataset of shape (n_pairs, n_features) \
+                or PairMoments
+            The first view; or the moments of both, `positive` then being left out. Stored datasets
+            are read in blocks, into matrices of features x features.
         y : ignored
-        positive : array-like, DataFrame or sparse matrix of shape (n_pairs, n_features)
+        positive : array-like, DataFrame, sparse matrix or stored dataset of shape \
+                (n_pairs, n_features)
             The second view, row i with row i of X, the same features in the same order.
         n_effective : float, optional
             How many independent pairs the pairs are worth, where rows repeat (see

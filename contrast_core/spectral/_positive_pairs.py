@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from contrast_core._base import LinearEmbedding
+from contrast_core._sources import is_stored
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.moments import PairMoments, PairRows, check_pairs
 
@@ -56,7 +57,7 @@ class PositivePairEmbedding(LinearEmbedding):
 def positive_pairs(
     X: MatrixLike | PairMoments, positive: MatrixLike | None
 ) -> PairMoments | PairRows:
-    """Pairs as moments or as checked rows, at least two of them.
+    """Pairs as moments, if they are or are stored, or as checked rows; at least two of them.
 
     Raises
     ------
@@ -80,7 +81,10 @@ def positive_pairs(
                 "positive=None was given; a method on positive pairs needs a second view of every "
                 "row of X: fit(X, positive=...), or fit(moments) with the PairMoments of both."
             )
-        pairs = PairRows(*check_pairs(X, positive))
+        if is_stored(X) or is_stored(positive):
+            pairs = PairMoments.from_data(X, positive)
+        else:
+            pairs = PairRows(*check_pairs(X, positive))
     if pairs.n_pairs < 2:
         raise ValueError(
             f"X has n_samples={pairs.n_pairs} pair(s), but a variance needs at least 2."

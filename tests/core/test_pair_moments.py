@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
-from contrast_core import PairMoments, _validation
+from contrast_core import (
+    PairMoments,
+    PCAPlus,
+    PCAPlusPlus,
+    _sources,
+    _validation,
+    subspace_error,
+)
 from contrast_core.moments import PairRows
 
 FIELDS = ("mean", "positive_mean", "covariance", "positive_covariance", "cross_covariance")
@@ -52,6 +61,67 @@ def test_chunks_and_sparse_blocks_agree_with_the_whole(
     assert_same(PairMoments.from_data(sp.csr_array(X), sp.csc_matrix(P)), whole)
     blocks = zip(np.array_split(X, 13), np.array_split(P, 13), strict=True)
     assert_same(PairMoments.from_chunks(blocks), whole)
+
+
+def stored(rows: Any, folder: Path, kind: str) -> Any:
+    if kind == "h5py":
+        h5py = pytest.importorskip("h5py")
+        file = h5py.File(folder / "rows.h5", "w")
+        return file.create_dataset("rows", data=rows, chunks=(50, 7))
+    if kind == "zarr":
+        zarr = pytest.importorskip("zarr")
+        dataset = zarr.create_array(
+            folder / "rows.zarr", shape=rows.shape, chunks=(130, 3), dtype="f8"
+        )
+        dataset[:] = rows
+        return dataset
+    if kind == "frame":
+        return pd.DataFrame(rows, columns=list("abcdefg"))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("h5py", "zarr"), ("zarr", "h5py"), ("h5py", "memory"), ("frame", "zarr")],
+)
+def test_stored_views_are_read_in_blocks(
+    pair: Any, first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sources, "_READ_ELEMENTS", 1)  # the storage chunks of the first
+    X, P = pair
+    x, p = stored(X, tmp_path, first), stored(P, tmp_path, second)
+    seen: list[int] = []
+
+    def progress(items: Any, total: int, desc: str) -> Any:
+        for item in items:
+            seen.append(total)
+            yield item
+
+    moments = PairMoments.from_data(x, p, progress=progress)
+    assert_same(moments, PairMoments.from_data(X, P))
+    assert moments.feature_names == (tuple("abcdefg") if first == "frame" else None)
+    assert seen == [{"h5py": 12, "zarr": 5, "frame": 5}[first]] * len(seen)
+    assert len(seen) == seen[0]
+    for estimator in (PCAPlus(2), PCAPlusPlus(2, truncation=6)):
+        found = estimator.fit(x, positive=p)
+        exact = clone(estimator).fit(X, positive=P)
+        assert subspace_error(found.components_, exact.components_) < 1e-10
+        np.testing.assert_allclose(found.transform(x), exact.transform(X), atol=1e-9)
+
+
+def test_stored_views_must_match_too(pair: Any, tmp_path: Path) -> None:
+    X, P = pair
+    x = stored(X, tmp_path, "zarr")
+    with pytest.raises(ValueError, match=r"positive has n_samples=9 but X has n_samples=600;"):
+        PairMoments.from_data(x, P[:9])
+    with pytest.raises(ValueError, match=r"positive has 5 features but X has 7"):
+        PCAPlusPlus().fit(x, positive=P[:, :5])
+    with_nan = P.copy()
+    with_nan[300, 2] = np.nan
+    with pytest.raises(ValueError, match=r"positive contains NaN or inf \(NaN first met in fea"):
+        PCAPlus().fit(x, positive=with_nan)
+    with pytest.raises(ValueError, match=r"needs a second view of every row of X"):
+        PCAPlus().fit(x)
 
 
 def test_moments_of_parts_merge(pair: Any) -> None:
