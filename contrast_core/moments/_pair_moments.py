@@ -122,17 +122,17 @@ class PairMoments:
         """
         if not (is_stored(X) or is_stored(positive)):
             return cls.from_chunks([(X, positive)], feature_names=feature_names)
-        views: list[Any] = [
+        x, p = (
             StoredRows(rows, name) if is_stored(rows) else check_rows(rows, name)
             for rows, name in ((X, "X"), (positive, "positive"))
-        ]
-        names = _check_views(*views, feature_names_of(X), feature_names_of(positive))
-        stored = next(view for view in views if isinstance(view, StoredRows))
-        first, second = (
-            view.read if isinstance(view, StoredRows) else view.__getitem__ for view in views
+        )
+        names = _check_views(x, p, feature_names_of(X), feature_names_of(positive))
+        stored = x if isinstance(x, StoredRows) else p
+        read_x, read_p = (
+            rows.read if isinstance(rows, StoredRows) else rows.__getitem__ for rows in (x, p)
         )
         blocks = with_progress(stored.slices(), len(stored), "pairs", progress)
-        chunks = ((first(rows), second(rows)) for rows in blocks)
+        chunks = ((read_x(rows), read_p(rows)) for rows in blocks)
         return cls.from_chunks(chunks, feature_names=feature_names or names)
 
     @classmethod

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
-import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.utils import gen_batches
@@ -21,9 +19,10 @@ from contrast_core._validation import (
     check_n_components,
     feature_names_of,
 )
-from contrast_core.linalg import fix_signs, pivoted_cholesky
+from contrast_core.linalg import fix_signs
 from contrast_core.moments import SecondMoments
 from contrast_core.spectral._cpca import CPCA
+from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
 
 Kernel: TypeAlias = (
     Literal[
@@ -41,7 +40,6 @@ Kernel: TypeAlias = (
     | Callable[..., float]
 )
 
-_INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is no rounding
 _BATCH_ELEMENTS = 2**22  # of a kernel between new rows and those of the fit: 32 MB
 
 
@@ -210,8 +208,8 @@ class KernelCPCA(BackgroundMixin, Embedding):
         rows = _stack(foreground, contrast_with)
         n = foreground.shape[0]
         kernel = self._kernel(rows, rows)
-        _check_kernel(kernel)
-        coordinates, pivots = _factorise(kernel, n)
+        check_kernel(kernel)
+        coordinates, pivots = factorise(kernel, n)
         return self._solve(
             SecondMoments.from_data(coordinates[:n]),
             SecondMoments.from_data(coordinates[n:]),
@@ -332,28 +330,6 @@ class KernelCPCA(BackgroundMixin, Embedding):
         )
 
 
-class KernelFactor(NamedTuple):
-    """What leads from coordinates of the mapped rows back to the rows: some rows span them all."""
-
-    triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
-    pivots: NDArray[np.intp]  # (r,)
-    n_foreground: int
-    foreground_mean: FloatArray  # mean kernel row of the foreground, not centred, (N,)
-
-    def dual(self, components: FloatArray) -> FloatArray:
-        """Coefficients of components (k, r) on the N mapped rows, summing to zero in each dataset.
-
-        On centred rows a combination of the pivots; less their mean, the same on rows as they are.
-        """
-        coefficients = np.zeros((len(components), len(self.foreground_mean)))
-        coefficients[:, self.pivots] = scipy.linalg.solve_triangular(
-            self.triangle, components.T, lower=True, trans="T", check_finite=False
-        ).T
-        for part in np.split(coefficients, [self.n_foreground], axis=1):
-            part -= part.mean(axis=1, keepdims=True)
-        return coefficients
-
-
 def _stack(foreground: Any, background: Any) -> Any:
     """All rows in double precision, foreground first; CSR if either is sparse."""
     if issparse(foreground) or issparse(background):
@@ -370,70 +346,3 @@ def _check_alpha(alpha: object) -> None:
             f"alpha={alpha!r} is unknown to kernel cPCA; expected 'auto' or a number from 0 to inf."
         )
     check_alpha(alpha)
-
-
-def _check_kernel(kernel: FloatArray) -> None:
-    if kernel.shape[0] != kernel.shape[1]:
-        raise ValueError(
-            f"the precomputed kernel has {kernel.shape[0]} rows (X and background together) and "
-            f"{kernel.shape[1]} columns; it needs a column for each row, foreground first."
-        )
-    if not np.isfinite(kernel).all():
-        raise ValueError(
-            "the kernel has values that are NaN or infinite; scale the data, or use a smaller "
-            "degree or kernel_gamma."
-        )
-    asymmetry = float(np.abs(kernel - kernel.T).max())
-    if asymmetry > _INDEFINITE * float(np.abs(kernel).max()):
-        raise ValueError(
-            f"the kernel is not symmetric (largest difference {asymmetry:.3g}); k(a, b) must equal "
-            "k(b, a)."
-        )
-
-
-def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
-    """Centre the mapped rows of each dataset by its own mean: K - 1K - K1 + 1K1 in each block."""
-    centred = kernel.copy()
-    for part in (slice(None, n), slice(n, None)):
-        centred[part] -= centred[part].mean(axis=0)
-    for part in (slice(None, n), slice(n, None)):
-        centred[:, part] -= centred[:, part].mean(axis=1, keepdims=True)
-    return (centred + centred.T) / 2
-
-
-def _factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Coordinates L (N, r) of the mapped rows about their datasets' means, and its pivot rows.
-
-    Distances to the span of the pivots of at most ``N * eps`` times the largest entry on the
-    kernel's diagonal, squared, are rounding; where the kernel is less exact than that, those of
-    twice the size of its most negative eigenvalue.
-
-    Raises
-    ------
-    ValueError
-        If an eigenvalue is negative beyond rounding, or all are zero.
-    """
-    centred = _centre_by_dataset(kernel, n)
-    rounding = len(kernel) * np.finfo(np.float64).eps * float(np.abs(kernel.diagonal()).max())
-    coordinates, pivots = pivoted_cholesky(centred, rounding)
-    rest = np.delete(np.arange(len(kernel)), pivots)
-    unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T
-    if np.abs(unexplained).max(initial=0.0) > 2 * rounding:
-        # No entry of a positive semi-definite matrix exceeds its diagonal.
-        values = scipy.linalg.eigvalsh(centred, check_finite=False)
-        largest, smallest = float(values[-1]), float(values[0])
-        if smallest < -_INDEFINITE * max(largest, 0.0):
-            raise ValueError(
-                f"the kernel is indefinite on these data: the centred kernel has the eigenvalue "
-                f"{smallest:.3g} beside the largest {largest:.3g}. A covariance in feature space "
-                "needs a positive semi-definite kernel: use another one, or other parameters (a "
-                "sigmoid is indefinite for many)."
-            )
-        coordinates, pivots = pivoted_cholesky(centred, max(rounding, -2 * smallest))
-    if not len(pivots):
-        raise ValueError(
-            "the kernel does not tell the rows of a dataset apart: after centring it is zero "
-            "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far "
-            "too small?"
-        )
-    return coordinates, pivots

@@ -1,0 +1,104 @@
+"""A kernel matrix as coordinates of the mapped rows, which linear methods take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import pivoted_cholesky
+
+_INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is no rounding
+
+
+class KernelFactor(NamedTuple):
+    """What leads from coordinates of the mapped rows back to the rows: some rows span them all."""
+
+    triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
+    pivots: NDArray[np.intp]  # (r,)
+    n_foreground: int
+    foreground_mean: FloatArray  # mean kernel row of the foreground, not centred, (N,)
+
+    def dual(self, components: FloatArray) -> FloatArray:
+        """Coefficients of components (k, r) on the N mapped rows, summing to zero in each dataset.
+
+        On centred rows a combination of the pivots; less their mean, the same on rows as they are.
+        """
+        coefficients = np.zeros((len(components), len(self.foreground_mean)))
+        coefficients[:, self.pivots] = scipy.linalg.solve_triangular(
+            self.triangle, components.T, lower=True, trans="T", check_finite=False
+        ).T
+        for part in np.split(coefficients, [self.n_foreground], axis=1):
+            part -= part.mean(axis=1, keepdims=True)
+        return coefficients
+
+
+def check_kernel(kernel: FloatArray) -> None:
+    """Raise ValueError unless the kernel is square, finite and symmetric."""
+    if kernel.shape[0] != kernel.shape[1]:
+        raise ValueError(
+            f"the precomputed kernel has {kernel.shape[0]} rows (X and background together) and "
+            f"{kernel.shape[1]} columns; it needs a column for each row, foreground first."
+        )
+    if not np.isfinite(kernel).all():
+        raise ValueError(
+            "the kernel has values that are NaN or infinite; scale the data, or use a smaller "
+            "degree or kernel_gamma."
+        )
+    asymmetry = float(np.abs(kernel - kernel.T).max())
+    if asymmetry > _INDEFINITE * float(np.abs(kernel).max()):
+        raise ValueError(
+            f"the kernel is not symmetric (largest difference {asymmetry:.3g}); k(a, b) must equal "
+            "k(b, a)."
+        )
+
+
+def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
+    """Centre the mapped rows of each dataset by its own mean: K - 1K - K1 + 1K1 in each block."""
+    centred = kernel.copy()
+    for part in (slice(None, n), slice(n, None)):
+        centred[part] -= centred[part].mean(axis=0)
+    for part in (slice(None, n), slice(n, None)):
+        centred[:, part] -= centred[:, part].mean(axis=1, keepdims=True)
+    return (centred + centred.T) / 2
+
+
+def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Coordinates L (N, r) of the mapped rows about their datasets' means, and its pivot rows.
+
+    Distances to the span of the pivots of at most ``N * eps`` times the largest entry on the
+    kernel's diagonal, squared, are rounding; where the kernel is less exact than that, those of
+    twice the size of its most negative eigenvalue.
+
+    Raises
+    ------
+    ValueError
+        If an eigenvalue is negative beyond rounding, or all are zero.
+    """
+    centred = _centre_by_dataset(kernel, n)
+    rounding = len(kernel) * np.finfo(np.float64).eps * float(np.abs(kernel.diagonal()).max())
+    coordinates, pivots = pivoted_cholesky(centred, rounding)
+    rest = np.delete(np.arange(len(kernel)), pivots)
+    unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T
+    if np.abs(unexplained).max(initial=0.0) > 2 * rounding:
+        # No entry of a positive semi-definite matrix exceeds its diagonal.
+        values = scipy.linalg.eigvalsh(centred, check_finite=False)
+        largest, smallest = float(values[-1]), float(values[0])
+        if smallest < -_INDEFINITE * max(largest, 0.0):
+            raise ValueError(
+                f"the kernel is indefinite on these data: the centred kernel has the eigenvalue "
+                f"{smallest:.3g} beside the largest {largest:.3g}. A covariance in feature space "
+                "needs a positive semi-definite kernel: use another one, or other parameters (a "
+                "sigmoid is indefinite for many)."
+            )
+        coordinates, pivots = pivoted_cholesky(centred, max(rounding, -2 * smallest))
+    if not len(pivots):
+        raise ValueError(
+            "the kernel does not tell the rows of a dataset apart: after centring it is zero "
+            "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far "
+            "too small?"
+        )
+    return coordinates, pivots
