@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 from contrast_core._sources import check_two_dimensional
@@ -26,10 +28,10 @@ def dask_sums(X: Any, name: str, precision: Precision) -> Sums:
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     chunks = X.to_delayed().ravel().tolist()
-    size = _chunks_per_task(X, len(chunks))
     part = delayed(_partial_sums, pure=True)
     merge = delayed(_merge, pure=True)
-    parts = [part(chunks[i : i + size], i, name, precision) for i in range(0, len(chunks), size)]
+    ends = _task_ends(X, len(chunks))
+    parts = [part(chunks[a:b], a, name, precision) for a, b in pairwise(ends)]
     while len(parts) > 1:
         pairs = [merge(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[2 * len(pairs) :]
@@ -40,12 +42,16 @@ def dask_sums(X: Any, name: str, precision: Precision) -> Sums:
     return sums
 
 
-def _chunks_per_task(X: Any, n_chunks: int) -> int:
-    """Neighbouring chunks that make a task; one where their sizes are not known."""
+def _task_ends(X: Any, n_chunks: int) -> list[int]:
+    """Where the neighbouring chunks of a task begin and end; one chunk each if sizes are unknown.
+
+    Tasks of about the same size, enough of them for every processor.
+    """
     elements = max(X.chunks[0], default=0) * X.shape[1]
-    if not n_chunks or math.isnan(elements) or not elements:
-        return 1
-    return max(1, int(_TASK_ELEMENTS // elements))
+    known = bool(elements) and not math.isnan(elements)
+    per_task = max(1, int(_TASK_ELEMENTS // elements)) if known else 1
+    n_tasks = max(math.ceil(n_chunks / per_task), min(n_chunks, 2 * (os.cpu_count() or 1)))
+    return [n_chunks * i // n_tasks for i in range(n_tasks + 1)] if n_tasks else []
 
 
 def _partial_sums(chunks: list[Any], first: int, name: str, precision: Precision) -> Sums | None:
