@@ -15,7 +15,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_finite
-from contrast_core.linalg import fix_signs, pivoted_cholesky
+from contrast_core.linalg import add_products, fix_signs, mirror_upper, pivoted_cholesky
 from contrast_core.moments._accumulator import worker_threads
 from contrast_core.moments._sparse import (
     filled_features,
@@ -204,9 +204,11 @@ def row_space_moments(
 
 
 def _covariance(centred: FloatArray) -> FloatArray:
-    product = centred.T @ centred
-    product /= len(centred)
-    return product
+    products = np.zeros((centred.shape[1],) * 2)
+    add_products(centred, products)
+    products /= len(centred)
+    mirror_upper(products)
+    return products
 
 
 class Span(NamedTuple):
@@ -279,8 +281,10 @@ def _dense_products(
     for columns, block in _columns(tuple(_by_column(part) for part in rows)):
         parts = np.split(block, ends[:-1])
         for i, (part, name) in enumerate(zip(parts, names, strict=True)):
-            check_finite(part, name)
-            means[i, columns] = part.mean(axis=0)
+            with np.errstate(invalid="ignore", over="ignore"):
+                means[i, columns] = part.mean(axis=0)
+            if not np.isfinite(means[i, columns]).all():
+                check_finite(part, name)
         if common_mean:
             means[:, columns] = block.mean(axis=0)
         for i, part in enumerate(parts):
