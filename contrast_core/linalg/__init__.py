@@ -19,7 +19,7 @@ from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
 from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
-from contrast_core.linalg._pivoted_cholesky import pivoted_cholesky
+from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import iteration_pays, single_precision_pays
 from contrast_core.linalg._spectrum import Spectrum
@@ -32,6 +32,7 @@ __all__ = [
     "PathSolution",
     "PathSolver",
     "Pencil",
+    "PivotedFactor",
     "RidgeWeights",
     "Spectrum",
     "SymmetricOperator",

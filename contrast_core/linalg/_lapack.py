@@ -39,15 +39,21 @@ def add_products(rows: NDArray[Any], products: NDArray[Any], *, keep: bool = Tru
     Parameters
     ----------
     rows : ndarray of shape (n, D)
-        float32 or float64, C-ordered.
+        float32 or float64, C- or Fortran-ordered.
     products : ndarray of shape (D, D)
-        Of the same type, C-ordered.
+        Of the same type, C- or Fortran-ordered.
     keep : bool, default=True
         Whether to add to what is there; else it is overwritten.
     """
-    kinds = {(a.dtype.type, a.flags.c_contiguous) for a in (rows, products)}
-    if kinds not in ({(np.float32, True)}, {(np.float64, True)}):
-        raise TypeError(f"expected C-ordered arrays, both float32 or both float64; got {kinds}.")
+    given = [(a.dtype.type, a.flags.c_contiguous, a.flags.f_contiguous) for a in (rows, products)]
+    kind = given[0][0]
+    if kind not in (np.float32, np.float64) or any(
+        a[0] is not kind or not any(a[1:]) for a in given
+    ):
+        raise TypeError(
+            "expected arrays in C or Fortran order, both float32 or both float64; got types and "
+            f"orders {given}."
+        )
     n, n_features = rows.shape
     if products.shape != (n_features, n_features):
         raise ValueError(f"products of {n_features} features do not fit into {products.shape}.")
@@ -55,12 +61,14 @@ def add_products(rows: NDArray[Any], products: NDArray[Any], *, keep: bool = Tru
         if not keep:
             products[:] = 0
         return
-    multiply = _routine("cython_blas", "ssyrk" if rows.dtype == np.float32 else "dsyrk", 10)
-    sizes = [np.array(i, dtype=np.intc) for i in (n_features, n)]
-    one, beta = np.ones((), rows.dtype), np.array(keep, dtype=rows.dtype)
-    # In Fortran's order these are the transposes: the lower triangle, and rows @ rows.T.
-    arrays = [*sizes, one, rows, sizes[0], beta, products, sizes[0]]
-    multiply(b"L", b"N", *(array.ctypes.data for array in arrays))
+    multiply = _routine("cython_blas", "ssyrk" if kind is np.float32 else "dsyrk", 10)
+    by_row = rows.flags.c_contiguous
+    # In Fortran's order C-ordered arrays are their transposes.
+    triangle = b"L" if products.flags.c_contiguous else b"U"
+    sizes = [np.array(i, dtype=np.intc) for i in (n_features, n, n_features if by_row else n)]
+    one, beta = np.ones((), kind), np.array(keep, dtype=kind)
+    arrays = [sizes[0], sizes[1], one, rows, sizes[2], beta, products, sizes[0]]
+    multiply(triangle, b"N" if by_row else b"T", *(array.ctypes.data for array in arrays))
 
 
 def mirror_upper(matrix: NDArray[Any]) -> None:

@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from contrast_core._validation import FloatArray
 
 
+class PivotedFactor(NamedTuple):
+    r"""Triangular coordinates of rows in an orthonormal basis of their span.
+
+    With the rows in `order`, :math:`G = U^\top U`, U being the leading `rank` rows of `upper`.
+
+    upper : ndarray of shape (n, n)
+        Its upper triangle, ended by an identity, so that it can be solved with as it is. What lies
+        below the diagonal has no meaning.
+    order : ndarray of shape (n,)
+        Indices of the rows.
+    rank : int
+        Dimensions of the span.
+    """
+
+    upper: FloatArray
+    order: NDArray[np.intp]
+    rank: int
+
+    @property
+    def pivots(self) -> NDArray[np.intp]:
+        """The rows whose directions make the basis, in their order, (rank,)."""
+        return self.order[: self.rank]
+
+    def coordinates(self, n_spare: int = 0) -> FloatArray:
+        """Of all rows, (n, rank + n_spare), zero in the last ones; lower triangular at `pivots`."""
+        coordinates = np.zeros((len(self.order), self.rank + n_spare))
+        coordinates[self.order, : self.rank] = self.upper[: self.rank].T
+        for i, row in enumerate(self.pivots):
+            coordinates[row, i + 1 :] = 0
+        return coordinates
+
+    def weights(self, vectors: FloatArray) -> FloatArray:
+        """Weights of rows (n, k) that sum up to vectors of these coordinates (k, rank)."""
+        right = np.zeros((len(self.order), len(vectors)))
+        right[: self.rank] = vectors.T
+        weights = np.empty_like(right)
+        weights[self.order] = solve_triangular(self.upper, right, check_finite=False)
+        return weights
+
+    def along_basis(self, products: FloatArray) -> FloatArray:
+        """Coordinates (k, rank) of vectors' parts in the span, from products with rows (k, n)."""
+        right = products[:, self.order].T
+        solved = solve_triangular(self.upper, right, trans="T", check_finite=False)
+        return np.asarray(solved[: self.rank].T)
+
+
 def pivoted_cholesky(
     gram: FloatArray, tolerance: float = -1.0, *, overwrite: bool = False
-) -> tuple[FloatArray, NDArray[np.intp]]:
-    r"""Coordinates L of rows in an orthonormal basis of their span, :math:`G = L L^\top`.
+) -> PivotedFactor:
+    r"""Coordinates of rows in an orthonormal basis of their span.
 
     Each next row taken is the one farthest from the span of those before it, to which its
-    direction is added: the pivot rows of L are lower triangular.
+    direction is added.
 
     Parameters
     ----------
@@ -29,14 +78,9 @@ def pivoted_cholesky(
 
     Returns
     -------
-    coordinates : ndarray of shape (n, rank)
-        L.
-    pivots : ndarray of shape (rank,)
-        The rows taken, in their order; ``coordinates[pivots]`` is lower triangular.
+    PivotedFactor
     """
     # The flag that is not taken says that the rank is below the number of rows.
-    factor, order, rank, _ = dpstrf(gram, tol=tolerance, overwrite_a=overwrite)
-    order = order.astype(np.intp) - 1
-    coordinates = np.empty((len(gram), rank))
-    coordinates[order] = np.triu(factor[:rank]).T
-    return coordinates, order[:rank]
+    upper, order, rank, _ = dpstrf(gram, tol=tolerance, overwrite_a=overwrite)
+    upper[rank:, rank:] = np.eye(len(gram) - rank)
+    return PivotedFactor(upper, order.astype(np.intp) - 1, rank)

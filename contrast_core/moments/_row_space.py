@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
-from scipy.sparse import issparse, vstack
 
-from contrast_core._validation import FloatArray, check_finite
-from contrast_core.linalg import add_products, fix_signs, mirror_upper, pivoted_cholesky
-from contrast_core.moments._accumulator import worker_threads
-from contrast_core.moments._sparse import (
-    filled_features,
-    sparse_gram,
-    sparse_mean_and_variances,
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import (
+    PivotedFactor,
+    add_products,
+    fix_signs,
+    mirror_upper,
+    pivoted_cholesky,
 )
-
-_BLOCK_ELEMENTS = 2**22  # 32 MB of centred columns at a time
+from contrast_core.moments._row_products import combine_rows, row_ends, row_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +34,8 @@ class RowSpace:
         The data, held as they were given.
     means : ndarray of shape (number of datasets, n_features)
         What each was centred by.
-    pivots : ndarray of shape (rank,)
-        Indices into the stacked rows.
-    factor : ndarray of shape (rank, rank)
-        :math:`L^\top`, upper triangular.
+    factor : PivotedFactor
+        Of the stacked rows.
     n_spare : int
         Coordinates beyond the rank: directions orthogonal to every row, where no dataset
         varies. Their eigenvalue 0 is among the leading ones where others are negative.
@@ -51,8 +43,7 @@ class RowSpace:
 
     rows: tuple[Any, ...]
     means: FloatArray
-    pivots: NDArray[np.intp]
-    factor: FloatArray
+    factor: PivotedFactor
     n_spare: int
 
     @property
@@ -63,7 +54,7 @@ class RowSpace:
     @property
     def rank(self) -> int:
         """Dimensions that the centred rows span."""
-        return len(self.pivots)
+        return self.factor.rank
 
     def lift(self, coordinates: FloatArray) -> FloatArray:
         """Vectors (..., k, rank + n_spare) in feature space, (..., k, n_features).
@@ -81,22 +72,7 @@ class RowSpace:
         return lifted.reshape(*coordinates.shape[:-1], self.n_features)
 
     def _from_span(self, coordinates: FloatArray) -> FloatArray:
-        ends = _ends(self.rows)
-        weights = np.zeros((ends[-1], len(coordinates)))
-        weights[self.pivots] = scipy.linalg.solve_triangular(
-            self.factor, coordinates.T, check_finite=False
-        )
-        lifted = np.zeros((len(coordinates), self.n_features))
-        if any(issparse(rows) for rows in self.rows):
-            parts = np.split(weights, ends[:-1])
-            for rows, mean, w in zip(self.rows, self.means, parts, strict=True):
-                lifted += (rows.T @ w).T - np.outer(w.sum(axis=0), mean)
-        else:
-            for columns, block in _columns(self.rows):
-                for part, mean in zip(np.split(block, ends[:-1]), self.means, strict=True):
-                    part -= mean[columns]
-                lifted[:, columns] = weights.T @ block
-        return lifted
+        return combine_rows(self.rows, self.means, self.factor.weights(coordinates))
 
     def _complement(self) -> FloatArray:
         """Orthonormal directions that no row has a part in, (n_spare, n_features)."""
@@ -108,10 +84,7 @@ class RowSpace:
                     for rows, mean in zip(self.rows, self.means, strict=True)
                 ]
             )
-            inside = scipy.linalg.solve_triangular(
-                self.factor, products[:, self.pivots].T, trans="T", check_finite=False
-            )
-            directions -= self._from_span(inside.T)
+            directions -= self._from_span(self.factor.along_basis(products))
             directions = np.linalg.qr(directions.T)[0].T
         return directions
 
@@ -204,8 +177,8 @@ def row_space_moments(
 
 
 def _covariance(centred: FloatArray) -> FloatArray:
-    products = np.zeros((centred.shape[1],) * 2)
-    add_products(centred, products)
+    products = np.empty((centred.shape[1],) * 2)
+    add_products(centred, products, keep=False)
     products /= len(centred)
     mirror_upper(products)
     return products
@@ -248,76 +221,11 @@ def span_of_rows(
     ValueError
         On NaN or infinity.
     """
-    products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
-    gram, means, variances = products(rows, names, common_mean)
-    coordinates, pivots = pivoted_cholesky(gram, overwrite=True)
-    del gram
-    n_spare = _n_spare(n_components, means.shape[1] - len(pivots))
-    space = RowSpace(rows, means, pivots, coordinates[pivots].T, n_spare)
-    if n_spare:
-        coordinates = np.pad(coordinates, ((0, 0), (0, n_spare)))
-    return Span(space, np.split(coordinates, _ends(rows)[:-1]), variances)
-
-
-class _Products(NamedTuple):
-    """Gram matrix of the centred rows, its upper triangle; what each dataset was centred by."""
-
-    gram: FloatArray  # (number of rows, number of rows)
-    means: FloatArray  # (number of datasets, n_features)
-    variances: FloatArray  # about these means, the same shape
-
-
-def _dense_products(
-    rows: tuple[Any, ...],
-    names: tuple[str, ...],
-    common_mean: bool,
-    gram: FloatArray | None = None,
-) -> _Products:
-    """By blocks of columns, added to `gram`."""
-    ends, shape = _ends(rows), (len(rows), rows[0].shape[1])
-    if gram is None:
-        gram = np.zeros((ends[-1], ends[-1]), order="F")
-    means, variances = np.empty(shape), np.empty(shape)
-    for columns, block in _columns(tuple(_by_column(part) for part in rows)):
-        parts = np.split(block, ends[:-1])
-        for i, (part, name) in enumerate(zip(parts, names, strict=True)):
-            with np.errstate(invalid="ignore", over="ignore"):
-                means[i, columns] = part.mean(axis=0)
-            if not np.isfinite(means[i, columns]).all():
-                check_finite(part, name)
-        if common_mean:
-            means[:, columns] = block.mean(axis=0)
-        for i, part in enumerate(parts):
-            part -= means[i, columns]
-            variances[i, columns] = np.einsum("ij,ij->j", part, part) / len(part)
-        gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=True)
-    return _Products(gram, means, variances)
-
-
-def _sparse_products(rows: tuple[Any, ...], names: tuple[str, ...], common_mean: bool) -> _Products:
-    """Well filled features as dense ones, the others entry by entry and centred afterwards."""
-    ends, n_features = _ends(rows), rows[0].shape[1]
-    found = [sparse_mean_and_variances(part, name) for part, name in zip(rows, names, strict=True)]
-    means, variances = (np.stack(part) for part in zip(*found, strict=True))
-    if common_mean:
-        common = np.average(means, axis=0, weights=np.diff(ends, prepend=0))
-        variances += (means - common) ** 2
-        means[:] = common
-    stacked = vstack(rows, format="csr", dtype=np.float64)
-    stacked.sum_duplicates()
-    counts = np.bincount(stacked.indices, minlength=n_features)
-    filled = filled_features(counts, stacked.shape[0])
-    with worker_threads() as (pool, n_threads):
-        gram = sparse_gram(stacked, filled, pool, n_threads)
-    thin_means = np.where(filled, 0.0, means)
-    along, between = stacked @ thin_means.T, thin_means @ thin_means.T
-    datasets = [slice(end - part.shape[0], end) for end, part in zip(ends, rows, strict=True)]
-    for (i, a), (j, b) in product(enumerate(datasets), repeat=2):
-        gram[a, b] -= along[a, j, None] + along[b, i] - between[i, j]
-    if not filled.any():
-        return _Products(gram, means, variances)
-    well = tuple(part[:, filled] for part in rows)
-    return _Products(_dense_products(well, names, common_mean, gram).gram, means, variances)
+    gram, means, variances = row_products(rows, names, common_mean)
+    factor = pivoted_cholesky(gram, overwrite=True)
+    n_spare = _n_spare(n_components, means.shape[1] - factor.rank)
+    coordinates = np.split(factor.coordinates(n_spare), row_ends(rows)[:-1])
+    return Span(RowSpace(rows, means, factor, n_spare), coordinates, variances)
 
 
 def with_room_for(
@@ -355,26 +263,3 @@ def _n_spare(n_components: object, available: int) -> int:
     # Anything but a number is refused later, where the features are known.
     wanted = int(n_components) if isinstance(n_components, Integral) else 1
     return max(min(wanted, available), 0)
-
-
-def _by_column(rows: Any) -> Any:
-    return rows.tocsc() if issparse(rows) else rows
-
-
-def _ends(rows: tuple[Any, ...]) -> NDArray[np.intp]:
-    """Where each dataset ends among the stacked rows."""
-    return np.cumsum([part.shape[0] for part in rows], dtype=np.intp)
-
-
-def _columns(rows: tuple[Any, ...]) -> Iterator[tuple[slice, FloatArray]]:
-    """Blocks of columns of the stacked rows, dense; each is overwritten by the next."""
-    ends, n_features = _ends(rows), rows[0].shape[1]
-    n_rows = int(ends[-1])
-    step = max(64, _BLOCK_ELEMENTS // n_rows)
-    buffer = np.empty(n_rows * min(step, n_features))
-    for start in range(0, n_features, step):
-        columns = slice(start, min(start + step, n_features))
-        block = buffer[: n_rows * (columns.stop - start)].reshape(n_rows, -1)
-        for data, part in zip(rows, np.split(block, ends[:-1]), strict=True):
-            part[:] = data[:, columns].toarray() if issparse(data) else data[:, columns]
-        yield columns, block

@@ -67,7 +67,7 @@ def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
 
 
 def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Coordinates L (N, r) of the mapped rows about their datasets' means, and its pivot rows.
+    """Coordinates L (N, r) of the mapped rows about their datasets' means, and the pivot rows (r,).
 
     Distances to the span of the pivots of at most ``N * eps`` times the largest entry on the
     kernel's diagonal, squared, are rounding; where the kernel is less exact than that, those of
@@ -80,8 +80,8 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
     """
     centred = _centre_by_dataset(kernel, n)
     rounding = len(kernel) * np.finfo(np.float64).eps * float(np.abs(kernel.diagonal()).max())
-    coordinates, pivots = pivoted_cholesky(centred, rounding)
-    rest = np.delete(np.arange(len(kernel)), pivots)
+    factor = pivoted_cholesky(centred, rounding)
+    coordinates, rest = factor.coordinates(), factor.order[factor.rank :]
     unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T
     if np.abs(unexplained).max(initial=0.0) > 2 * rounding:
         # No entry of a positive semi-definite matrix exceeds its diagonal.
@@ -94,11 +94,12 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
                 "needs a positive semi-definite kernel: use another one, or other parameters (a "
                 "sigmoid is indefinite for many)."
             )
-        coordinates, pivots = pivoted_cholesky(centred, max(rounding, -2 * smallest))
-    if not len(pivots):
+        factor = pivoted_cholesky(centred, max(rounding, -2 * smallest))
+        coordinates = factor.coordinates()
+    if not factor.rank:
         raise ValueError(
             "the kernel does not tell the rows of a dataset apart: after centring it is zero "
             "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far "
             "too small?"
         )
-    return coordinates, pivots
+    return coordinates, factor.pivots

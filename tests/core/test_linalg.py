@@ -64,12 +64,15 @@ def test_lapack_without_the_lock_is_scipys(dtype: Any, n: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
 @pytest.mark.parametrize(("n", "n_features"), [(40, 1), (3, 600), (700, 300), (0, 4), (5, 0)])
-def test_products_are_added_or_overwritten(n: int, n_features: int, dtype: Any) -> None:
-    rows = np.random.default_rng(0).integers(-9, 9, (n, n_features)).astype(dtype)
+def test_products_are_added_or_overwritten(
+    n: int, n_features: int, orders: Any, dtype: Any
+) -> None:
+    rows = np.random.default_rng(0).integers(-9, 9, (n, n_features)).astype(dtype, orders[0])
     rows.setflags(write=False)
     wanted = rows.T @ rows  # of small integers: exact
-    products = np.full((n_features,) * 2, np.nan, dtype)
+    products = np.full((n_features,) * 2, np.nan, dtype, orders[1])
     add_products(rows, products, keep=False)
     add_products(rows, products)
     np.testing.assert_array_equal(np.triu(products), np.triu(2 * wanted))
@@ -82,7 +85,7 @@ def test_products_are_added_or_overwritten(n: int, n_features: int, dtype: Any) 
     [
         (np.ones((4, 3)), np.ones((3, 3), np.float32), "both float32 or both float64"),
         (np.ones((4, 3), int), np.ones((3, 3), int), "both float32 or both float64"),
-        (np.ones((3, 4)).T, np.ones((3, 3)), "C-ordered"),
+        (np.ones((4, 6))[:, ::2], np.ones((3, 3)), "C or Fortran order"),
         (np.ones((4, 3)), np.ones((3, 4)), "do not fit"),
     ],
 )
@@ -156,12 +159,25 @@ def test_angles_between_known_subspaces() -> None:
 def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
     rows = np.random.default_rng(0).normal(size=(300, rank)) * np.linspace(5, 1, rank)
     gram = rows @ rows.T
-    coordinates, pivots = pivoted_cholesky(gram, 300 * EPS * gram.diagonal().max())
+    factor = pivoted_cholesky(gram, 300 * EPS * gram.diagonal().max())
+    coordinates = factor.coordinates()
     assert coordinates.shape == (300, rank)
     np.testing.assert_allclose(coordinates @ coordinates.T, gram, atol=1e-12 * gram.max())
-    triangle = coordinates[pivots]
+    triangle = coordinates[factor.pivots]
     assert not np.triu(triangle, 1).any()
     assert (np.diff(triangle.diagonal()) <= 1e-12).all()  # the farthest row first
-    nothing, none = pivoted_cholesky(np.zeros((4, 4)), 0.0)
-    assert nothing.shape == (4, 0)
-    assert none.shape == (0,)
+    np.testing.assert_array_equal(factor.coordinates(2), np.pad(coordinates, ((0, 0), (0, 2))))
+
+    vectors = np.random.default_rng(1).normal(size=(2, rank))
+    weights = factor.weights(vectors)
+    np.testing.assert_allclose(weights.T @ coordinates, vectors, atol=1e-10)
+    assert not weights[factor.order[rank:]].any()
+    found = factor.along_basis(vectors @ coordinates.T)
+    np.testing.assert_allclose(found, vectors, atol=1e-10)
+
+
+def test_a_pivoted_factor_of_nothing() -> None:
+    factor = pivoted_cholesky(np.zeros((4, 4)), 0.0)
+    assert factor.coordinates().shape == (4, 0)
+    assert factor.pivots.shape == (0,)
+    np.testing.assert_array_equal(factor.weights(np.empty((3, 0))), np.zeros((4, 3)))

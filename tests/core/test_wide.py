@@ -129,9 +129,10 @@ def test_sparse_agrees_with_dense(solver: Any, kind: Any, index: Any, dtype: Any
 
 
 def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contrast_core.moments import _row_space
+    from contrast_core.moments import _row_products
 
-    monkeypatch.setattr(_row_space, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(_row_products, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(_row_products, "_LEAST_COLUMNS", 64)
     largest = 0
     for kind in (sp.csr_matrix, sp.csc_matrix):
         plain = kind.toarray

@@ -182,9 +182,10 @@ def test_no_matrix_of_features_by_features(
 def test_sparse_rows_are_never_dense_as_a_whole(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from contrast_core.moments import _row_space
+    from contrast_core.moments import _row_products
 
-    monkeypatch.setattr(_row_space, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(_row_products, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(_row_products, "_LEAST_COLUMNS", 64)
     monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)
     X, positive = sparse_pairs((300 if shape == WIDE else 450, shape[1]))
     largest = 0
