@@ -51,15 +51,23 @@ def contrastive_eigenpairs(
         return Eigenpairs(values, fix_signs(np.ascontiguousarray(vectors.T)))
     if math.isinf(alpha):
         return null_space_eigenpairs(foreground, background, k)
-    # Fortran order lets LAPACK work in place.
-    contrast = np.asarray(background.T * -alpha, order="F")
-    contrast += foreground.T
+    contrast = np.empty(background.shape)
+
+    def form() -> FloatArray:
+        np.multiply(background, -alpha, out=contrast)
+        return np.add(contrast, foreground, out=contrast)
+
+    def form_negated() -> FloatArray:
+        np.multiply(background, alpha, out=contrast)
+        return np.subtract(contrast, foreground, out=contrast)
+
     if iterate and proved_pays(len(contrast), k):
-        pairs = proved_eigenpairs(contrast.T, k)
+        pairs = proved_eigenpairs(form(), k, form_negated)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
             return Eigenpairs(pairs.values[:k], components)
-    return leading_eigenpairs(contrast, k, overwrite=True)
+    # In the order in which LAPACK works in place.
+    return leading_eigenpairs(form().T, k, overwrite=True)
 
 
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:

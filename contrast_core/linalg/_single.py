@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from contrast_core._validation import FloatArray
@@ -35,12 +37,17 @@ def proved_pays(n_features: int, k: int) -> bool:
     return n_features >= _FEWEST_FEATURES and iteration_pays(n_features, k)
 
 
-def proved_eigenpairs(matrix: FloatArray, k: int) -> RitzPairs | None:
+def proved_eigenpairs(
+    matrix: FloatArray, k: int, negated: Callable[[], FloatArray] | None = None
+) -> RitzPairs | None:
     """The k algebraically largest eigenpairs of a symmetric matrix, proved by inertia, or None.
 
     By a block Krylov space of a random block with a fixed seed, which takes a gap; without one, in
     a large matrix, from there by a preconditioned iteration. None where neither converges in a
     fraction of the time that LAPACK takes, or the proof fails.
+
+    `negated` returns ``-matrix`` anew, which may be in the memory of `matrix`: by default in
+    memory of its own.
     """
     krylov = BlockKrylov(matrix, k + 2, len(matrix) // _LARGEST_SHARE, random_state=0)
     converged = False
@@ -73,5 +80,5 @@ def proved_eigenpairs(matrix: FloatArray, k: int) -> RitzPairs | None:
         )
     else:
         return None
-    beta, _ = bound_by_inertia(lambda: -matrix, pairs, norm)
+    beta, _ = bound_by_inertia(negated or (lambda: -matrix), pairs, norm)
     return pairs if is_proved(pairs, beta, norm) else None
