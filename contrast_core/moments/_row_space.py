@@ -177,8 +177,8 @@ def row_space_moments(
 
 
 def _covariance(centred: FloatArray) -> FloatArray:
-    products = np.empty((centred.shape[1],) * 2)
-    add_products(centred, products, keep=False)
+    products = np.zeros((centred.shape[1],) * 2)
+    add_products(centred, products)
     products /= len(centred)
     mirror_upper(products)
     return products
