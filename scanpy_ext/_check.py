@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, cross_fitted_ratio
 
-from . import _keys, _matrix, _read, _select, _write
+from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
 from ._gene_summary import GeneSummary, gene_summaries, merged
 
@@ -22,21 +21,9 @@ if TYPE_CHECKING:
 
     from contrast_core._progress import Progress
 
-_COMMON = 0.01  # share of the foreground from which on a cell type counts
-_RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
-_FEW_CELLS = 10
-_LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
-_LEFT_OUT = 0.3  # of the genes of largest variance
-_ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
+_LEAST_CELLS = 40  # of a donor, for its controls to be set against another's
 _MAX_NULLS = 12  # ordered pairs of donors
-_FIRST_CELLS = 1000  # that are looked at for counts
 _RATIO_GENES = 300  # the ratio hardly depends on more, its time does
-
-
-class _Finding(NamedTuple):
-    check: str
-    sound: bool
-    message: str
 
 
 @documented
@@ -183,12 +170,12 @@ def contrast_check(
     features = cast("_select.BoolArray", data.features)  # None for an embedding only
     whole = _read.whole_matrix(adata, layer)
     varying = _varying(whole, data.selection, features, progress)
-    findings = [_values(data, varying["all"], features)]
-    findings += _genes(adata, features, varying)
+    findings = [_findings.values(data, varying["all"], features)]
+    findings += _findings.genes(adata, features, varying)
     if cell_type is not None:
-        findings.append(_composition(labels["cell_type"], inside, behind))
+        findings.append(_findings.composition(labels["cell_type"], inside, behind))
     findings += [
-        _confounding(name, labels[name], inside & ~behind, behind)
+        _findings.confounding(name, labels[name], inside & ~behind, behind)
         for name in ("donor", "batch")
         if name in labels
     ]
@@ -204,7 +191,7 @@ def contrast_check(
         n_splits=n_splits,
         random_state=random_state,
     )
-    findings.append(_ratio(ratios, donor))
+    findings.append(_findings.ratio(ratios, donor))
     checks = pd.DataFrame(findings).set_index("check")
     checks.index.name = None
     result = {
@@ -261,70 +248,6 @@ def _varying(
     return varying
 
 
-def _values(
-    data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray
-) -> _Finding:
-    first = data.selection.foreground | data.selection.background
-    first &= np.cumsum(first) <= _FIRST_CELLS
-    if largest := _read.looks_like_counts(_read.loaded(data.matrix, first)):
-        return _Finding(
-            "values",
-            False,
-            f"these look like raw counts (whole numbers, up to {largest:g}); log-normalise them "
-            "first: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)",
-        )
-    largest = float(varying.largest[features].max())
-    if largest > _LARGEST_LOG:
-        return _Finding(
-            "values",
-            False,
-            f"values reach {largest:.3g}, which no logarithm of counts does: a few strong genes "
-            "will be all of the contrast. Use sc.pp.log1p(adata)",
-        )
-    return _Finding("values", True, f"no raw counts, at most {largest:.3g}")
-
-
-def _genes(
-    adata: AnnData, features: _select.BoolArray, varying: dict[str, GeneSummary]
-) -> Iterator[_Finding]:
-    """Whether the genes in use are those that vary: over all cells, and on both sides."""
-    if features.all():
-        yield _Finding("genes", True, "all genes are in use")
-        return
-    n = int(features.sum())
-    leading = {name: _leading(summary, n) for name, summary in varying.items()}
-    hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
-    left_out = leading["all"][~features[leading["all"]]]
-    if 1 - hits["all"] > _LEFT_OUT:
-        yield _Finding(
-            "genes",
-            False,
-            f"{len(left_out)} of the {n} genes of largest variance are not in use "
-            f"({_select.listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
-            "choice of genes that corrects for the mean: the difference between conditions may be "
-            "lost. Choose the genes of largest plain variance",
-        )
-    else:
-        yield _Finding(
-            "genes", True, f"{hits['all']:.0%} of the {n} genes of largest variance are in use"
-        )
-    more = max(("foreground", "background"), key=lambda side: hits[side])
-    less = "background" if more == "foreground" else "foreground"
-    if hits[more] - hits[less] > _ONE_SIDED:
-        yield _Finding(
-            "gene choice",
-            False,
-            f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but "
-            f"{hits[less]:.0%} of the {less}'s: were they chosen on the {more} alone? Choose them "
-            "on the cells of both",
-        )
-
-
-def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
-    """The n genes of largest variance, in descending order."""
-    return np.argsort(-summary.moments.variance, kind="stable")[:n]
-
-
 def _most_variable(
     summary: GeneSummary, features: _select.BoolArray, most: int
 ) -> _select.BoolArray:
@@ -333,57 +256,6 @@ def _most_variable(
     chosen = np.zeros_like(features)
     chosen[np.argsort(-variance, kind="stable")[: min(most, features.sum())]] = True
     return chosen
-
-
-def _composition(
-    types: pd.Series[Any], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
-) -> _Finding:
-    front, back = (types[cells].value_counts() for cells in (inside, behind))
-    back = back.reindex(front.index, fill_value=0)
-    common = front >= _COMMON * front.sum()
-    share = (back / max(back.sum(), 1)) / (front / front.sum())
-    missing = front.index[common & (back == 0)]
-    rare = front.index[common & (back > 0) & ((share < _RARE) | (back < _FEW_CELLS))]
-    if not len(missing) and not len(rare):
-        return _Finding(
-            "composition", True, f"the background has all {int(common.sum())} cell types"
-        )
-    said = [
-        f"{word} in the background: {_select.listed(list(names))}"
-        for word, names in (("missing", missing), ("rare", rare))
-        if len(names)
-    ]
-    return _Finding(
-        "composition",
-        False,
-        f"cell types {', '.join(said)}. What tells them from other types will look like the "
-        "effect, and stronger. Leave them out of the foreground, or find another "
-        "background",
-    )
-
-
-def _confounding(
-    name: str, labels: pd.Series[Any], front: NDArray[np.bool_], back: NDArray[np.bool_]
-) -> _Finding:
-    """Whether the levels have cells on both sides."""
-    sides = [set(labels[cells].dropna()) for cells in (front, back)]
-    both = sides[0] & sides[1]
-    missing = int(labels[front | back].isna().sum())
-    if sides[0] and sides[1] and not both:
-        return _Finding(
-            name,
-            False,
-            f"no {name} has cells in both sets: what differs between {name}s is in the contrast "
-            f"as well, and cannot be told from the effect. Compare with the {name}s' controls "
-            "against each other",
-        )
-    alone = sorted((sides[0] | sides[1]) - both)
-    if alone or missing:
-        of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
-        said = [f"{_select.listed(alone)} in one set only"] if alone else []
-        said += [f"{missing} cells without a value"] if missing else []
-        return _Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
-    return _Finding(name, True, f"all {len(both)} have cells in both sets")
 
 
 def _ratios(
@@ -427,33 +299,8 @@ def _ratios(
     rows = {"contrast": ratio(inside, behind, null=False)}
     if donors is not None:
         sizes = donors[still].value_counts()
-        large = list(sizes.index[sizes >= 4 * _FEW_CELLS])
+        large = list(sizes.index[sizes >= _LEAST_CELLS])
         for a, b in list(permutations(large, 2))[:_MAX_NULLS]:
             front, back = (still & (donors == name).to_numpy() for name in (a, b))
             rows[f"{a} / {b}"] = ratio(front, back, null=True)
     return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _ratio(ratios: pd.DataFrame, donor: str | None) -> _Finding:
-    if not len(ratios):
-        return _Finding("ratio", False, "too few cells for a cross-fitted ratio")
-    contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]
-    exploratory = "" if contrast["unit"] == "donor" else " (by cell: exploratory)"
-    said = (
-        f"cross-fitted ratio {contrast['ratio']:.2f}, {contrast['relative']:.2f} times what "
-        f"directions without contrast give{exploratory}"
-    )
-    if not len(nulls):
-        advice = "give donor=" if donor is None else "controls= of two donors are needed"
-        return _Finding(
-            "ratio",
-            bool(contrast["relative"] >= 1.5),
-            f"{said}; one donor's controls against another's give about 2: {advice} to compare",
-        )
-    worst = float(nulls["relative"].max())
-    return _Finding(
-        "ratio",
-        bool(contrast["relative"] > max(worst, 1.5)),
-        f"{said}; controls of one donor against another's: "
-        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times",
-    )

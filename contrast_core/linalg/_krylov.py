@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
+_FAR = 1e-3  # part of a product along the basis: if more is taken off, one more pass must follow
 _EXHAUSTED = 0.01  # part of a product that the basis leaves: less is orthogonalised once more
 
 
@@ -116,9 +117,18 @@ def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, Float
     ``product = held @ along + block @ coupling``; the product is overwritten.
     """
     length = np.linalg.norm(product, axis=0).max()
-    along = held.T @ product
-    product -= held @ along
-    product -= held @ (held.T @ product)
+    # Of what lies along the basis, only the part along the last two blocks is large, but where an
+    # iteration has been restarted. Without it, one pass leaves as little as two.
+    along = np.zeros((held.shape[1], product.shape[1]))
+    last = slice(-2 * product.shape[1], None)
+    along[last] = held[:, last].T @ product
+    product -= held[:, last] @ along[last]
+    far = np.inf
+    while far > _FAR * length:
+        rest = held.T @ product
+        product -= held @ rest
+        along += rest
+        far = np.abs(rest).max()
     block, coupling = np.linalg.qr(product)
     if np.abs(coupling.diagonal()).min() < _EXHAUSTED * length:
         # The block may hold rounding errors of any direction.

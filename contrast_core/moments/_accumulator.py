@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,16 +15,15 @@ from scipy.sparse import issparse, vstack
 from contrast_core._validation import FloatArray, iter_chunks
 from contrast_core.linalg import add_products, mirror_upper
 from contrast_core.moments._sparse import BoolArray, filled_columns, sparse_covariance
+from contrast_core.moments._threads import worker_threads
 
 Precision: TypeAlias = Literal["double", "single"]
 
 _BLOCK_ELEMENTS = 2**21  # 16 MB of float64: large enough for BLAS, small beside the data
 _CACHED_ELEMENTS = 2**16  # 512 KB of float64
 _MAX_SINGLE_ROWS = 4096
-_MAX_WORKERS = 4  # each holds a block and a product
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 _GATHERED_ENTRIES = 2**22  # of sparse rows: enough to outweigh putting their products together
-_controller_in_use = threading.Lock()
 
 
 class Sums(NamedTuple):
@@ -258,35 +256,3 @@ def accumulate(
         for chunk in chunks:
             accumulator.add(chunk)
         return accumulator.sums(name)
-
-
-@contextmanager
-def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Threads that share BLAS's threads among them; none where it has one, or is already shared."""
-    with blas_threads() as blas:
-        n_threads = max((library["num_threads"] for library in blas.info()), default=1)
-        n_workers = min(n_threads, _MAX_WORKERS)
-        if n_workers < 2:
-            yield None, 0
-            return
-        with blas.limit(limits=n_threads // n_workers), ThreadPoolExecutor(n_workers) as pool:
-            yield pool, n_workers
-
-
-@contextmanager
-def blas_threads() -> Iterator[Any]:
-    """The BLAS libraries, as threadpoolctl controls them; none while another thread has them.
-
-    The number of BLAS threads belongs to the process: two that set and restore it at once would
-    leave it wrong.
-    """
-    from threadpoolctl import ThreadpoolController
-
-    controller = ThreadpoolController()
-    if not _controller_in_use.acquire(blocking=False):
-        yield controller.select(user_api=[])
-        return
-    try:
-        yield controller.select(user_api="blas")
-    finally:
-        _controller_in_use.release()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._base import paired_moments
+from contrast_core._paired_input import paired_moments
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,

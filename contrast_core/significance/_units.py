@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from contrast_core._base import paired_rows
+from contrast_core._paired_input import paired_rows
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.moments import SecondMoments
 

@@ -10,7 +10,8 @@ from typing import Literal, Self
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import LinearContrast, paired_moments
+from contrast_core._base import LinearContrast
+from contrast_core._paired_input import paired_moments
 from contrast_core._validation import (
     ContrastWarning,
     FloatArray,

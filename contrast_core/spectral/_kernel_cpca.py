@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import BackgroundMixin, Embedding, paired_rows
+from contrast_core._base import BackgroundMixin, Embedding
+from contrast_core._paired_input import paired_rows
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._base import LinearContrast, paired_rows
+from contrast_core._base import LinearContrast
+from contrast_core._paired_input import paired_rows
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -19,23 +19,13 @@ from contrast_core._validation import (
     check_rows,
     check_same_features,
     feature_names_of,
-    iter_chunks,
 )
 from contrast_core.linalg import fix_signs, orthonormal_rows
+from contrast_core.spectral._online_rows import Centre, alternating, centre_of, centre_running
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
-_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
 _LOST = 1e100  # weights beyond which nothing is left to save
 _ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is held against their scale
-
-
-class _Centre(NamedTuple):
-    """Rows of one kind seen so far: how many, their mean, and sums of |x|^2 and |x|^4 about it."""
-
-    n_rows: int
-    mean: FloatArray
-    squares: float = 0.0
-    fourths: float = 0.0
 
 
 class OnlineCPCAStar(LinearContrast):
@@ -148,8 +138,8 @@ class OnlineCPCAStar(LinearContrast):
     lateral_weights_: FloatArray
     n_steps_: int
     _state: OnlineState
-    _foreground: _Centre
-    _background: _Centre
+    _foreground: Centre
+    _background: Centre
 
     def __init__(
         self,
@@ -198,12 +188,12 @@ class OnlineCPCAStar(LinearContrast):
         rows = paired_rows(X, background)
         sizes = self._step_sizes()
         n_passes = _check_count(self.n_passes, "n_passes")
-        centres = _centre_of(rows[0], "X"), _centre_of(rows[1], "background")
+        centres = centre_of(rows[0], "X"), centre_of(rows[1], "background")
         rng = np.random.default_rng(self.random_state)
         state = self._start(rows[0].shape[1], rng)
         self._check_learning_rate(sizes, state, centres[1], share=0.5)
         for _ in range(n_passes):
-            for block, is_foreground in _alternating(rows, centres, rng):
+            for block, is_foreground in alternating(rows, centres, rng):
                 state = self._advance(state, block, is_foreground, sizes)
         names = feature_names_of(X) or feature_names_of(background)
         return self._set_state(names, state, *centres)
@@ -254,11 +244,11 @@ class OnlineCPCAStar(LinearContrast):
             names = known or names
         else:
             state = self._start(rows.shape[1], np.random.default_rng(self.random_state))
-            foreground = background = _Centre(0, np.zeros(rows.shape[1]))
+            foreground = background = Centre(0, np.zeros(rows.shape[1]))
         if len(rows):
             centred = np.empty(rows.shape)
-            centred[flags], foreground = _centre_running(rows[flags], foreground)
-            centred[~flags], background = _centre_running(rows[~flags], background)
+            centred[flags], foreground = centre_running(rows[flags], foreground)
+            centred[~flags], background = centre_running(rows[~flags], background)
             n_background = state.n_background + int((~flags).sum())
             share = n_background / (state.n_seen + len(rows))
             if background.n_rows >= _ENOUGH_TO_JUDGE:
@@ -285,7 +275,7 @@ class OnlineCPCAStar(LinearContrast):
         return StepSizes(learning_rate, _check_positive(decay, "decay_steps"), tau, beta)
 
     def _check_learning_rate(
-        self, sizes: StepSizes, state: OnlineState, background: _Centre, share: float
+        self, sizes: StepSizes, state: OnlineState, background: Centre, share: float
     ) -> None:
         """Raise if the average step along a background row would overshoot."""
         length = background.fourths / background.squares if background.squares else 0.0
@@ -325,8 +315,8 @@ class OnlineCPCAStar(LinearContrast):
         self,
         feature_names: tuple[str, ...] | None,
         state: OnlineState,
-        foreground: _Centre,
-        background: _Centre,
+        foreground: Centre,
+        background: Centre,
     ) -> Self:
         # Where the iteration rests, M^2 = W B W^T and the eigenvalues of M are lambda times the
         # foreground's share: the eigenvectors of M turn W into the generalised eigenvectors.
@@ -348,61 +338,6 @@ class OnlineCPCAStar(LinearContrast):
             _foreground=foreground,
             _background=background,
         )
-
-
-def _centre_of(rows: Any, name: str) -> _Centre:
-    """Count, mean and scatter of rows in memory, dense or sparse, block by block."""
-    total = sum(np.sum(chunk, axis=0, dtype=np.float64) for chunk in iter_chunks(rows, name))
-    mean = total / rows.shape[0]
-    centre = _Centre(rows.shape[0], mean)
-    for chunk in iter_chunks(rows, name):
-        centre = _with_lengths(centre, chunk - mean)
-    return centre
-
-
-def _centre_running(rows: NDArray[Any], seen: _Centre) -> tuple[FloatArray, _Centre]:
-    """Each row about the running mean that includes it, scaled as Welford's sum asks."""
-    if not len(rows):
-        return np.empty(rows.shape), seen
-    t = seen.n_rows + np.arange(1.0, len(rows) + 1)[:, None]
-    origin = seen.mean if seen.n_rows else rows[0].astype(np.float64)
-    shifted = rows - origin
-    drift = np.cumsum(shifted, axis=0) / t
-    centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))
-    after = seen._replace(n_rows=seen.n_rows + len(rows), mean=origin + drift[-1])
-    return centred, _with_lengths(after, centred)
-
-
-def _with_lengths(centre: _Centre, centred: FloatArray) -> _Centre:
-    lengths = np.einsum("nd,nd->n", centred, centred)
-    return centre._replace(
-        squares=centre.squares + float(lengths.sum()),
-        fourths=centre.fourths + float(lengths @ lengths),
-    )
-
-
-def _alternating(
-    rows: tuple[Any, Any], centres: tuple[_Centre, _Centre], rng: np.random.Generator
-) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
-    """One pass, in blocks: foreground and background rows in turn, centred, both in random order.
-
-    Taking turns keeps p at one half, where a background row weighs least: the noise that is left
-    at a constant learning rate is smaller than with all rows shuffled together.
-    """
-    length, n_features = max(part.shape[0] for part in rows), rows[0].shape[1]
-    order = [
-        np.concatenate([rng.permutation(n) for _ in range(-(-length // n))])
-        for n in (part.shape[0] for part in rows)
-    ]
-    step = max(128, _BLOCK_ELEMENTS // (2 * n_features))
-    for start in range(0, length, step):
-        stop = min(start + step, length)
-        block = np.empty((2 * (stop - start), n_features))
-        for i in (0, 1):
-            part = rows[i][order[i][start:stop]]
-            block[i::2] = part.toarray() if hasattr(part, "toarray") else part
-            block[i::2] -= centres[i].mean
-        yield block, np.arange(len(block)) % 2 == 0
 
 
 def _check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:

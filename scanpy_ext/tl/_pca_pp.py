@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
-from contrast_core.pairing import ScaledFeatures, scaled_features
 
-from .. import _keys, _pairs, _read, _select, _write
+from .. import _keys, _select, _write
 from .._docs import documented
+from .._paired_input import paired_input
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -151,7 +149,7 @@ def pca_pp(
     """
     keys = _keys.PCA_PP.added(key_added)
     _write.check_writable(adata, copy)
-    data = _paired_input(
+    data = paired_input(
         adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
     )
     model = PCAPlusPlus(
@@ -294,7 +292,7 @@ def pca_plus(
     """
     keys = _keys.PCA_PLUS.added(key_added)
     _write.check_writable(adata, copy)
-    data = _paired_input(
+    data = paired_input(
         adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
     )
     model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
@@ -307,120 +305,4 @@ def pca_plus(
         result={"eigenvalues": model.alignment_},
         params={"exchangeable": exchangeable},
         copy=copy,
-    )
-
-
-@dataclass(frozen=True)
-class _PairedInput:
-    """All cells at the scale in use, and which of them are pairs."""
-
-    scaled: ScaledFeatures
-    pairs: _pairs.Pairs
-    features: _select.BoolArray
-    params: dict[str, Any]
-
-    @property
-    def rows(self) -> Any:
-        """The stimulated cells of the pairs, (n_pairs, n_features)."""
-        return self.scaled.matrix[self.pairs.stimulated]
-
-    @property
-    def positive(self) -> Any:
-        """Their partners."""
-        return self.scaled.matrix[self.pairs.control]
-
-    def write(
-        self,
-        adata: AnnData,
-        keys: _keys.Keys,
-        model: PCAPlus | PCAPlusPlus,
-        *,
-        loadings: NDArray[np.floating],
-        filters: NDArray[np.floating],
-        result: dict[str, Any],
-        params: dict[str, Any],
-        copy: bool,
-    ) -> AnnData | None:
-        """Embed all cells and write: loadings and filters are rows (k, n_features), as scaled."""
-        scale, cap = self.scaled.scale, self.scaled.cap
-        mean = np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0)
-        return _write.write(
-            adata,
-            obsm={keys.obsm: model.transform(self.scaled.matrix)},
-            varm={
-                keys.varm: self._of_all_genes(loadings.T),
-                _keys.filters(keys): self._of_all_genes((filters * scale).T),
-            },
-            obsp=self.pairs.obsp,
-            uns=self.pairs.uns
-            | {
-                keys.uns: result
-                | {
-                    "mean": self._of_all_genes(mean),
-                    "cap": self._of_all_genes(cap, fill=np.inf),
-                    "n_pairs": len(self.pairs.control),
-                    "n_effective": self.pairs.n_effective,
-                    "params": self.params | params,
-                }
-            },
-            copy=copy,
-        )
-
-    def _of_all_genes(
-        self, values: NDArray[np.floating], fill: float = 0.0
-    ) -> NDArray[np.floating]:
-        """Values of the genes in use, (n_features, ...), as (n_vars, ...)."""
-        whole = np.full((self.features.size, *values.shape[1:]), fill)
-        whole[self.features] = values
-        return whole
-
-
-def _paired_input(
-    adata: AnnData,
-    condition: str | None,
-    reference: _select.Level | None,
-    donor: str | None,
-    key: str | None,
-    n_comps: int,
-    scale: bool,
-    layer: str | None,
-    mask_var: _select.Mask | _select.Default | None,
-    progress: Progress,
-) -> _PairedInput:
-    """The cells and their pairs: those stored, or new ones if a condition is given."""
-    matrix, features, params = _read.read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
-    )
-    everyone = np.ones(adata.n_obs, dtype=bool)
-    if condition is None:
-        if reference is not None or donor is not None:
-            raise ValueError(
-                "condition is missing: give condition= and reference= (and donor=) to find pairs, "
-                "or none of them to use stored pairs."
-            )
-        pairs = _pairs.stored(adata, key)
-        matrix = _read.loaded(matrix, everyone, progress)
-        _read.warn_of_counts(matrix, stacklevel=3)
-    else:
-        if reference is None:
-            raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
-        matrix = _read.loaded(matrix, everyone, progress)
-        pairs = _pairs.find(
-            adata,
-            matrix,
-            condition,
-            reference,
-            donor,
-            n_comps=min(20, matrix.shape[1]),
-            params=params,
-            key=key,
-            stacklevel=3,
-        )
-    if scale:
-        scaled = scaled_features(matrix)
-    else:
-        n_features = matrix.shape[1]
-        scaled = ScaledFeatures(matrix, np.full(n_features, np.inf), np.ones(n_features))
-    return _PairedInput(
-        scaled, pairs, features, params | _write.storable(pairs=key or "pairs", scale=scale)
     )

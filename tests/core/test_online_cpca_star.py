@@ -179,11 +179,11 @@ def test_a_stream_is_the_same_however_it_is_cut() -> None:
 
 
 def test_running_centring_adds_up_to_the_scatter() -> None:
-    from contrast_core.spectral._online_cpca_star import _Centre, _centre_running
+    from contrast_core.spectral._online_rows import Centre, centre_running
 
     rows = np.random.default_rng(0).normal(size=(50, 4)) + 1e6
-    first, seen = _centre_running(rows[:20], _Centre(0, np.zeros(4)))
-    second, seen = _centre_running(rows[20:], seen)
+    first, seen = centre_running(rows[:20], Centre(0, np.zeros(4)))
+    second, seen = centre_running(rows[20:], seen)
     centred = np.vstack([first, second])
     np.testing.assert_allclose(centred.T @ centred, 50 * np.cov(rows.T, bias=True), rtol=1e-8)
     np.testing.assert_allclose(seen.mean, rows.mean(axis=0), rtol=1e-14)

@@ -1,0 +1,127 @@
+"""A foreground and a background, as moments or rows that belong together."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from scipy.sparse import issparse
+
+from contrast_core._tensors import check_same_place, is_tensor, wide_tensors_to_host
+from contrast_core._validation import (
+    ContrastWarning,
+    MatrixLike,
+    check_finite,
+    check_rows,
+    check_same_features,
+    feature_names_of,
+)
+from contrast_core.moments import (
+    Moments,
+    SecondMoments,
+    check_moments_pair,
+    is_moments,
+    wide_moments,
+)
+
+_SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
+
+
+def paired_moments(
+    X: MatrixLike | Moments,
+    background: MatrixLike | Moments,
+    *,
+    n_components: object = 1,
+    solver: str = "auto",
+    **wide: Any,
+) -> tuple[Moments, Moments]:
+    """Moments of foreground and background, checked to belong together.
+
+    Parameters
+    ----------
+    X, background : data or moments
+        See `LinearContrast.fit`.
+    n_components : int, default=1
+        Number of components that will be asked for.
+    solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
+        See `contrast_core.CPCA`.
+    **wide
+        What else `contrast_core.moments.wide_moments` is told.
+
+    Raises
+    ------
+    TypeError
+        If only one of the two is moments already.
+    ValueError
+        If features differ, a dataset has fewer than two rows, data are not finite, or they are not
+        what `solver` needs.
+    """
+    _check_background_is_given(background)
+    if is_moments(X) != is_moments(background):
+        raise TypeError(
+            f"X is {type(X).__name__} and background is {type(background).__name__}; give "
+            "SecondMoments for both, or data for both."
+        )
+    x: Any
+    y: Any
+    if is_moments(X):
+        x, y = check_moments_pair(X, background, solver, n_components)
+    else:
+        check_same_place(X, background, "background")
+        if is_tensor(X):
+            X, background = wide_tensors_to_host(X, background)
+        x, y = wide_moments(X, background, solver=solver, n_components=n_components, **wide) or (
+            SecondMoments.from_data(X, name="X"),
+            SecondMoments.from_data(background, name="background"),
+        )
+    for moments, name in ((x, "X"), (y, "background")):
+        if moments.n_samples < 2:
+            raise ValueError(
+                f"{name} has n_samples={moments.n_samples}, but a variance needs at least 2 rows."
+            )
+    check_same_features(x.n_features, x.feature_names, y.n_features, y.feature_names)
+    total_x, total_y = x.total_variance, y.total_variance
+    if total_x > 0 and total_y > 0 and not 1 / _SCALE_RATIO < total_x / total_y < _SCALE_RATIO:
+        warnings.warn(
+            f"the total variance of X is {total_x:.3g}, that of the background {total_y:.3g}; were "
+            "both scaled alike? In a scikit-learn Pipeline, transform_input=['background'] makes "
+            "the earlier steps transform the background too.",
+            ContrastWarning,
+            stacklevel=4,
+        )
+    return x, y
+
+
+def paired_rows(X: MatrixLike, background: MatrixLike) -> tuple[Any, Any]:
+    """Rows of foreground and background, checked to belong together; sparse ones become CSR.
+
+    For what needs rows, where moments do not do.
+
+    Raises
+    ------
+    TypeError
+        If moments are given.
+    ValueError
+        If features differ, a dataset has fewer than two rows, or data are not finite.
+    """
+    _check_background_is_given(background)
+    pair = []
+    for data, name in ((X, "X"), (background, "background")):
+        if is_moments(data):
+            raise TypeError(
+                f"{name} is {type(data).__name__}, but rows are needed here; give the data."
+            )
+        rows = check_rows(data, name, min_rows=2)
+        check_finite(rows.data if issparse(rows) else rows, name)
+        pair.append(rows)
+    x, y = pair
+    check_same_features(x.shape[1], feature_names_of(X), y.shape[1], feature_names_of(background))
+    return x, y
+
+
+def _check_background_is_given(background: object) -> None:
+    if background is None:
+        raise ValueError(
+            "background=None was given; a contrastive method needs background rows with the "
+            "features of X: fit(X, background=...)."
+        )

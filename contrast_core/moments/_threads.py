@@ -1,0 +1,44 @@
+"""Threads for work that BLAS does not share out, as many as BLAS may use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+_MAX_WORKERS = 4  # each holds a block and a product
+_controller_in_use = threading.Lock()
+
+
+@contextmanager
+def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
+    """Threads that share BLAS's threads among them; none where it has one, or is already shared."""
+    with blas_threads() as blas:
+        n_threads = max((library["num_threads"] for library in blas.info()), default=1)
+        n_workers = min(n_threads, _MAX_WORKERS)
+        if n_workers < 2:
+            yield None, 0
+            return
+        with blas.limit(limits=n_threads // n_workers), ThreadPoolExecutor(n_workers) as pool:
+            yield pool, n_workers
+
+
+@contextmanager
+def blas_threads() -> Iterator[Any]:
+    """The BLAS libraries, as threadpoolctl controls them; none while another thread has them.
+
+    The number of BLAS threads belongs to the process: two that set and restore it at once would
+    leave it wrong.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController()
+    if not _controller_in_use.acquire(blocking=False):
+        yield controller.select(user_api=[])
+        return
+    try:
+        yield controller.select(user_api="blas")
+    finally:
+        _controller_in_use.release()

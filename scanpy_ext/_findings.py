@@ -1,0 +1,168 @@
+"""What `contrast_check` looks at, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from . import _read, _select
+from ._gene_summary import GeneSummary
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_COMMON = 0.01  # share of the foreground from which on a cell type counts
+_RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
+_FEW_CELLS = 10
+_LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
+_LEFT_OUT = 0.3  # of the genes of largest variance
+_ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
+_FIRST_CELLS = 1000  # that are looked at for counts
+
+
+class Finding(NamedTuple):
+    check: str
+    sound: bool
+    message: str
+
+
+def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray) -> Finding:
+    first = data.selection.foreground | data.selection.background
+    first &= np.cumsum(first) <= _FIRST_CELLS
+    if largest := _read.looks_like_counts(_read.loaded(data.matrix, first)):
+        return Finding(
+            "values",
+            False,
+            f"these look like raw counts (whole numbers, up to {largest:g}); log-normalise them "
+            "first: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)",
+        )
+    largest = float(varying.largest[features].max())
+    if largest > _LARGEST_LOG:
+        return Finding(
+            "values",
+            False,
+            f"values reach {largest:.3g}, which no logarithm of counts does: a few strong genes "
+            "will be all of the contrast. Use sc.pp.log1p(adata)",
+        )
+    return Finding("values", True, f"no raw counts, at most {largest:.3g}")
+
+
+def genes(
+    adata: AnnData, features: _select.BoolArray, varying: dict[str, GeneSummary]
+) -> Iterator[Finding]:
+    """Whether the genes in use are those that vary: over all cells, and on both sides."""
+    if features.all():
+        yield Finding("genes", True, "all genes are in use")
+        return
+    n = int(features.sum())
+    leading = {name: _leading(summary, n) for name, summary in varying.items()}
+    hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
+    left_out = leading["all"][~features[leading["all"]]]
+    if 1 - hits["all"] > _LEFT_OUT:
+        yield Finding(
+            "genes",
+            False,
+            f"{len(left_out)} of the {n} genes of largest variance are not in use "
+            f"({_select.listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
+            "choice of genes that corrects for the mean: the difference between conditions may be "
+            "lost. Choose the genes of largest plain variance",
+        )
+    else:
+        yield Finding(
+            "genes", True, f"{hits['all']:.0%} of the {n} genes of largest variance are in use"
+        )
+    more = max(("foreground", "background"), key=lambda side: hits[side])
+    less = "background" if more == "foreground" else "foreground"
+    if hits[more] - hits[less] > _ONE_SIDED:
+        yield Finding(
+            "gene choice",
+            False,
+            f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but "
+            f"{hits[less]:.0%} of the {less}'s: were they chosen on the {more} alone? Choose them "
+            "on the cells of both",
+        )
+
+
+def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
+    """The n genes of largest variance, in descending order."""
+    return np.argsort(-summary.moments.variance, kind="stable")[:n]
+
+
+def composition(
+    types: pd.Series[Any], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
+) -> Finding:
+    front, back = (types[cells].value_counts() for cells in (inside, behind))
+    back = back.reindex(front.index, fill_value=0)
+    common = front >= _COMMON * front.sum()
+    share = (back / max(back.sum(), 1)) / (front / front.sum())
+    missing = front.index[common & (back == 0)]
+    rare = front.index[common & (back > 0) & ((share < _RARE) | (back < _FEW_CELLS))]
+    if not len(missing) and not len(rare):
+        return Finding(
+            "composition", True, f"the background has all {int(common.sum())} cell types"
+        )
+    said = [
+        f"{word} in the background: {_select.listed(list(names))}"
+        for word, names in (("missing", missing), ("rare", rare))
+        if len(names)
+    ]
+    return Finding(
+        "composition",
+        False,
+        f"cell types {', '.join(said)}. What tells them from other types will look like the "
+        "effect, and stronger. Leave them out of the foreground, or find another "
+        "background",
+    )
+
+
+def confounding(
+    name: str, labels: pd.Series[Any], front: NDArray[np.bool_], back: NDArray[np.bool_]
+) -> Finding:
+    """Whether the levels have cells on both sides."""
+    sides = [set(labels[cells].dropna()) for cells in (front, back)]
+    both = sides[0] & sides[1]
+    missing = int(labels[front | back].isna().sum())
+    if sides[0] and sides[1] and not both:
+        return Finding(
+            name,
+            False,
+            f"no {name} has cells in both sets: what differs between {name}s is in the contrast "
+            f"as well, and cannot be told from the effect. Compare with the {name}s' controls "
+            "against each other",
+        )
+    alone = sorted((sides[0] | sides[1]) - both)
+    if alone or missing:
+        of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
+        said = [f"{_select.listed(alone)} in one set only"] if alone else []
+        said += [f"{missing} cells without a value"] if missing else []
+        return Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
+    return Finding(name, True, f"all {len(both)} have cells in both sets")
+
+
+def ratio(ratios: pd.DataFrame, donor: str | None) -> Finding:
+    if not len(ratios):
+        return Finding("ratio", False, "too few cells for a cross-fitted ratio")
+    contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]
+    exploratory = "" if contrast["unit"] == "donor" else " (by cell: exploratory)"
+    said = (
+        f"cross-fitted ratio {contrast['ratio']:.2f}, {contrast['relative']:.2f} times what "
+        f"directions without contrast give{exploratory}"
+    )
+    if not len(nulls):
+        advice = "give donor=" if donor is None else "controls= of two donors are needed"
+        return Finding(
+            "ratio",
+            bool(contrast["relative"] >= 1.5),
+            f"{said}; one donor's controls against another's give about 2: {advice} to compare",
+        )
+    worst = float(nulls["relative"].max())
+    return Finding(
+        "ratio",
+        bool(contrast["relative"] > max(worst, 1.5)),
+        f"{said}; controls of one donor against another's: "
+        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times",
+    )
