@@ -23,6 +23,7 @@ from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_choles
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import iteration_pays, single_precision_pays
 from contrast_core.linalg._spectrum import Spectrum
+from contrast_core.linalg._threads import blas_threads, worker_threads
 
 __all__ = [
     "Eigenpairs",
@@ -37,6 +38,7 @@ __all__ = [
     "Spectrum",
     "SymmetricOperator",
     "add_products",
+    "blas_threads",
     "contrastive_eigenpairs",
     "contrastive_path",
     "fix_signs",
@@ -52,4 +54,5 @@ __all__ = [
     "single_precision_pays",
     "subspace_error",
     "variances_along",
+    "worker_threads",
 ]

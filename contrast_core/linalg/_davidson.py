@@ -28,7 +28,9 @@ _MAX_FACTORS = 3  # where progress stops, the factor is made anew from what is k
 
 
 class Pencil:
-    """``foreground - alpha * background`` for any alpha, and its copy in single precision.
+    """``foreground - alpha * background`` for any alpha, in double and in single precision.
+
+    Copies in single precision are kept of two matrices, which many alphas need, not of one.
 
     Parameters
     ----------
@@ -40,19 +42,16 @@ class Pencil:
 
     def __init__(self, foreground: FloatArray, background: FloatArray | None) -> None:
         self.matrices = [foreground] if background is None else [foreground, background]
-        self._single, self._scales = [], []
-        for matrix in self.matrices:
-            # Divided by its scale, so that single precision neither overflows nor underflows.
-            scale = max(float(matrix.max()), -float(matrix.min())) or 1.0
-            single = np.empty(matrix.shape, dtype=np.float32)
-            self._single.append(np.multiply(matrix, 1 / scale, out=single, casting="same_kind"))
-            self._scales.append(scale)
+        # Divided by their scales, so that single precision neither overflows nor underflows.
+        self._scales = [max(float(m.max()), -float(m.min())) or 1.0 for m in self.matrices]
+        self._single = [] if background is None else list(map(_single, self.matrices, self._scales))
 
     def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
         """``(foreground - alpha * background) / scale``, in Fortran order."""
+        if not self._single:
+            return _single(self.matrices[0], scale).T
         contrast = self._single[0].T * np.float32(self._scales[0] / scale)
-        if len(self.matrices) == 2:
-            contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
+        contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
         return contrast
 
     def starting_block(self, alpha: float, k: int) -> FloatArray:
@@ -63,6 +62,11 @@ class Pencil:
         contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[-1])
         _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
         return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
+
+
+def _single(matrix: FloatArray, scale: float) -> NDArray[np.float32]:
+    single = np.empty(matrix.shape, dtype=np.float32)
+    return np.multiply(matrix, 1 / scale, out=single, casting="same_kind")
 
 
 def neighbouring_pairs(

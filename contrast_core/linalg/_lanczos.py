@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import math
+from concurrent.futures import Executor
+from contextlib import nullcontext
 
 import numpy as np
 import scipy.linalg
@@ -11,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._krylov import accuracy, next_block
+from contrast_core.linalg._threads import worker_threads
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST_BASIS = 320  # vectors held; what is kept at a restart is a third of them
@@ -42,6 +45,15 @@ class SymmetricOperator(LinearOperator, abc.ABC):
     @abc.abstractmethod
     def _matmat(self, columns: FloatArray) -> FloatArray: ...
 
+    @property
+    def shares_out(self) -> bool:
+        """Whether `multiply` makes use of threads."""
+        return False
+
+    def multiply(self, columns: FloatArray, pool: Executor | None, n_threads: int) -> FloatArray:
+        """The product with columns (D, b), on threads of the pool where that is of use."""
+        return self._matmat(columns)
+
     def _adjoint(self) -> SymmetricOperator:
         return self
 
@@ -69,6 +81,20 @@ def lanczos_eigenpairs(
             "alpha=inf needs the null space of the background, which products do not show; use "
             "solver='gram' or 'eigh', or a large finite alpha."
         )
+    shares_out = foreground.shares_out or background.shares_out
+    # BLAS's own threads, which go on running for a while after each product, would be in the way.
+    with worker_threads() if shares_out else nullcontext((None, 1)) as threads:
+        return _iterate(foreground, background, alpha, k, *threads)
+
+
+def _iterate(
+    foreground: SymmetricOperator,
+    background: SymmetricOperator,
+    alpha: float,
+    k: int,
+    pool: Executor | None,
+    n_threads: int,
+) -> tuple[FloatArray, FloatArray]:
     size = foreground.shape[0]
     width = min(k + 2, size)
     rng = np.random.default_rng(foreground.random_state)
@@ -79,9 +105,9 @@ def lanczos_eigenpairs(
     while True:
         first, used = used, used + block.shape[1]
         basis[:, first:used] = block
-        product = foreground @ block
+        product = foreground.multiply(block, pool, n_threads)
         if alpha:
-            product -= alpha * (background @ block)
+            product -= alpha * background.multiply(block, pool, n_threads)
         n_products += block.shape[1]
         held = basis[:, :used]
         along, block, coupling = next_block(held, product)

@@ -13,9 +13,8 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, iter_chunks
-from contrast_core.linalg import add_products, mirror_upper
+from contrast_core.linalg import add_products, mirror_upper, worker_threads
 from contrast_core.moments._sparse import BoolArray, filled_columns, sparse_covariance
-from contrast_core.moments._threads import worker_threads
 
 Precision: TypeAlias = Literal["double", "single"]
 

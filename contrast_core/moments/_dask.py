@@ -12,8 +12,8 @@ from typing import Any
 
 from contrast_core._sources import check_two_dimensional
 from contrast_core._validation import check_rows, iter_chunks
+from contrast_core.linalg import blas_threads
 from contrast_core.moments._accumulator import Precision, Sums, accumulate
-from contrast_core.moments._threads import blas_threads
 
 _TASK_ELEMENTS = 2**25  # of neighbouring chunks per task, so that products outweigh the merging
 

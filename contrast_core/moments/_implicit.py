@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -14,6 +15,7 @@ from contrast_core._validation import FloatArray, iter_chunks, rows_per_chunk
 from contrast_core.linalg import SymmetricOperator
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import as_float64, sparse_mean_and_variances
+from contrast_core.moments._sparse_products import compiled_pays, gram_products
 
 MAX_PRODUCTS = 5_000
 
@@ -47,10 +49,24 @@ class RowsCovariance(SymmetricOperator):
         # scipy would convert the values at every product.
         self._ready = [as_float64(rows) if issparse(rows) else rows for rows in parts]
 
+    @property
+    def shares_out(self) -> bool:
+        """Whether `multiply` makes use of threads: all rows are sparse, and that pays."""
+        return all(
+            issparse(rows) and rows.format == "csr" and compiled_pays(rows.nnz)
+            for rows in self.parts
+        )
+
     def _matmat(self, columns: FloatArray) -> FloatArray:
-        product = np.zeros(columns.shape)
+        return self.multiply(columns, None, 1)
+
+    def multiply(self, columns: FloatArray, pool: Executor | None, n_threads: int) -> FloatArray:
+        """The product with columns (D, b); of sparse rows on threads of the pool."""
+        product, compiled = np.zeros(columns.shape), self.shares_out
         for rows in self._ready:
-            if issparse(rows):
+            if compiled:
+                product += gram_products(rows, self.mean, columns, pool, n_threads)
+            elif issparse(rows):
                 product += products(rows, self.mean, scores(rows, self.mean, columns))
             else:  # in one pass
                 for centred in _centred(rows, self.mean):

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_finite
-from contrast_core.linalg import add_products
+from contrast_core.linalg import add_products, worker_threads
 from contrast_core.moments._sparse import (
     filled_features,
     sparse_gram,
     sparse_mean_and_variances,
 )
-from contrast_core.moments._threads import worker_threads
 
 Result = TypeVar("Result")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
-from contrast_core import SecondMoments
-from contrast_core.moments import _accumulator, _sparse
+from contrast_core import CPCA, SecondMoments, subspace_error
+from contrast_core.moments import _accumulator, _sparse, _sparse_products
 from contrast_core.moments._row_space import row_space_moments
 
 
@@ -150,8 +152,6 @@ def test_the_gram_matrix_of_sparse_rows(
     compiled: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With machine code where numba is, and without."""
-    from concurrent.futures import ThreadPoolExecutor
-
     if not compiled:
         monkeypatch.setattr(_sparse, "_compiled_gram", lambda: None)
     monkeypatch.setattr(_sparse, "_CACHED_FEATURES", 64)
@@ -182,3 +182,45 @@ def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
         assert a.covariance.shape == b.covariance.shape
         values = [np.linalg.eigvalsh(part.covariance) for part in (a, b)]
         np.testing.assert_allclose(*values, atol=1e-12 * values[0][-1])
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
+@pytest.mark.parametrize("width", [1, 4, 6])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_products_of_centred_rows_in_machine_code(index: Any, width: int, n_threads: int) -> None:
+    pytest.importorskip("numba")
+    rows = counts(40, 300)
+    rows = sp.vstack([rows, sp.csr_array((3, rows.shape[1]))], format="csr")  # empty rows
+    rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
+    columns = np.random.default_rng(0).normal(size=(rows.shape[1], width))
+    mean = rows.mean(axis=0)
+    centred = rows.toarray() - mean
+    wanted = centred.T @ (centred @ columns)
+    with ThreadPoolExecutor(max(n_threads, 1)) as pool:
+        for _ in range(2):
+            found = _sparse_products.gram_products(
+                rows, mean, columns, pool if n_threads else None, n_threads
+            )
+            np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
+
+
+def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("numba")
+    x, y = counts(60, 3000), counts(50, 3000)
+    plain = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
+    used: list[int] = []
+    multiply = _sparse_products.gram_products
+
+    def seen(*args: Any) -> Any:
+        used.append(args[-1])
+        return multiply(*args)
+
+    monkeypatch.setattr(_sparse_products, "_WORTH_SHARING", 0)
+    monkeypatch.setattr("contrast_core.moments._implicit.gram_products", seen)
+    with threadpool_limits(2):
+        shared = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
+    assert used.count(2) > 10
+    np.testing.assert_allclose(shared.contrastive_eigenvalues_, plain.contrastive_eigenvalues_)
+    assert subspace_error(shared.components_, plain.components_) < 1e-10
