@@ -25,12 +25,15 @@ _FIRST_CELLS = 1000  # that are looked at for counts
 
 
 class Finding(NamedTuple):
+    """One of the rows of `.uns['contrast_check']['checks']`."""
+
     check: str
     sound: bool
     message: str
 
 
 def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray) -> Finding:
+    """Whether the values are logarithms, not counts."""
     first = data.selection.foreground | data.selection.background
     first &= np.cumsum(first) <= _FIRST_CELLS
     if largest := _read.looks_like_counts(_read.loaded(data.matrix, first)):
@@ -95,6 +98,7 @@ def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
 def composition(
     types: pd.Series[Any], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
 ) -> Finding:
+    """Whether the background has the foreground's cell types."""
     front, back = (types[cells].value_counts() for cells in (inside, behind))
     back = back.reindex(front.index, fill_value=0)
     common = front >= _COMMON * front.sum()
@@ -144,6 +148,7 @@ def confounding(
 
 
 def ratio(ratios: pd.DataFrame, donor: str | None) -> Finding:
+    """Whether the contrast's cross-fitted ratio exceeds those of donors against each other."""
     if not len(ratios):
         return Finding("ratio", False, "too few cells for a cross-fitted ratio")
     contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]

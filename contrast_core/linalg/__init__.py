@@ -5,6 +5,7 @@ from contrast_core.linalg._davidson import Pencil, neighbouring_pairs
 from contrast_core.linalg._eigen import (
     Eigenpairs,
     contrastive_eigenpairs,
+    formed_eigenpairs,
     leading_eigenpairs,
     null_space_eigenpairs,
     variances_along,
@@ -42,6 +43,7 @@ __all__ = [
     "contrastive_eigenpairs",
     "contrastive_path",
     "fix_signs",
+    "formed_eigenpairs",
     "iteration_pays",
     "leading_eigenpairs",
     "mirror_upper",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -53,21 +54,27 @@ def contrastive_eigenpairs(
         return null_space_eigenpairs(foreground, background, k)
     contrast = np.empty(background.shape)
 
-    def form() -> FloatArray:
-        np.multiply(background, -alpha, out=contrast)
-        return np.add(contrast, foreground, out=contrast)
+    def form(sign: float) -> FloatArray:
+        np.multiply(background, -sign * alpha, out=contrast)
+        return (np.add if sign > 0 else np.subtract)(contrast, foreground, out=contrast)
 
-    def form_negated() -> FloatArray:
-        np.multiply(background, alpha, out=contrast)
-        return np.subtract(contrast, foreground, out=contrast)
+    return formed_eigenpairs(form, len(contrast), k, iterate=iterate)
 
-    if iterate and proved_pays(len(contrast), k):
-        pairs = proved_eigenpairs(form(), k, form_negated)
+
+def formed_eigenpairs(
+    form: Callable[[float], FloatArray], size: int, k: int, *, iterate: bool = True
+) -> Eigenpairs:
+    """Top-k eigenpairs of the symmetric matrix (size, size) that `form` makes.
+
+    As `contrastive_eigenpairs` finds them; about `form` see `proved_eigenpairs`.
+    """
+    if iterate and proved_pays(size, k):
+        pairs = proved_eigenpairs(form, k)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
             return Eigenpairs(pairs.values[:k], components)
     # In the order in which LAPACK works in place.
-    return leading_eigenpairs(form().T, k, overwrite=True)
+    return leading_eigenpairs(form(1.0).T, k, overwrite=True)
 
 
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:

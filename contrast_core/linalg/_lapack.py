@@ -30,8 +30,10 @@ def _routine(library: str, name: str, n_arguments: int) -> Any:
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(pointer)
 
 
-def add_products(rows: NDArray[Any], products: NDArray[Any], *, keep: bool = True) -> None:
-    """Add ``rows.T @ rows`` to the upper triangle of `products`, in place.
+def add_products(
+    rows: NDArray[Any], products: NDArray[Any], *, weight: float = 1.0, keep: bool = True
+) -> None:
+    """Add ``weight * rows.T @ rows`` to the upper triangle of `products`, in place.
 
     Half the work of a product of two matrices. numpy's ``rows.T @ rows``, as fast by itself, fills
     the other triangle slowly and cannot add.
@@ -42,6 +44,8 @@ def add_products(rows: NDArray[Any], products: NDArray[Any], *, keep: bool = Tru
         float32 or float64, C- or Fortran-ordered.
     products : ndarray of shape (D, D)
         Of the same type, C- or Fortran-ordered.
+    weight : float, default=1
+        Of any sign.
     keep : bool, default=True
         Whether to add to what is there; else it is overwritten.
     """
@@ -66,8 +70,8 @@ def add_products(rows: NDArray[Any], products: NDArray[Any], *, keep: bool = Tru
     # In Fortran's order C-ordered arrays are their transposes.
     triangle = b"L" if products.flags.c_contiguous else b"U"
     sizes = [np.array(i, dtype=np.intc) for i in (n_features, n, n_features if by_row else n)]
-    one, beta = np.ones((), kind), np.array(keep, dtype=kind)
-    arrays = [sizes[0], sizes[1], one, rows, sizes[2], beta, products, sizes[0]]
+    alpha, beta = np.array(weight, dtype=kind), np.array(keep, dtype=kind)
+    arrays = [sizes[0], sizes[1], alpha, rows, sizes[2], beta, products, sizes[0]]
     multiply(triangle, b"N" if by_row else b"T", *(array.ctypes.data for array in arrays))
 
 

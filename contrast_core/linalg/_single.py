@@ -37,18 +37,25 @@ def proved_pays(n_features: int, k: int) -> bool:
     return n_features >= _FEWEST_FEATURES and iteration_pays(n_features, k)
 
 
-def proved_eigenpairs(
-    matrix: FloatArray, k: int, negated: Callable[[], FloatArray] | None = None
-) -> RitzPairs | None:
+def proved_eigenpairs(form: Callable[[float], FloatArray], k: int) -> RitzPairs | None:
     """The k algebraically largest eigenpairs of a symmetric matrix, proved by inertia, or None.
 
     By a block Krylov space of a random block with a fixed seed, which takes a gap; without one, in
     a large matrix, from there by a preconditioned iteration. None where neither converges in a
     fraction of the time that LAPACK takes, or the proof fails.
 
-    `negated` returns ``-matrix`` anew, which may be in the memory of `matrix`: by default in
-    memory of its own.
+    `form` makes the matrix times its argument, 1 or -1, anew each time, and may do so in the same
+    memory: what it made before is overwritten.
     """
+    matrix, intact = form(1.0), True
+
+    def negated() -> FloatArray:
+        nonlocal intact
+        if not intact:
+            return form(-1.0)
+        intact = False
+        return np.negative(matrix, out=matrix)
+
     krylov = BlockKrylov(matrix, k + 2, len(matrix) // _LARGEST_SHARE, random_state=0)
     converged = False
     while not (converged or krylov.full):
@@ -80,5 +87,5 @@ def proved_eigenpairs(
         )
     else:
         return None
-    beta, _ = bound_by_inertia(negated or (lambda: -matrix), pairs, norm)
+    beta, _ = bound_by_inertia(negated, pairs, norm)
     return pairs if is_proved(pairs, beta, norm) else None

@@ -11,6 +11,7 @@ from contrast_core.moments._paired import (
     check_moments_pair,
     direct_moments,
     is_moments,
+    solve_one,
     solver_of,
     wide_moments,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "direct_moments",
     "exact_moments",
     "is_moments",
+    "solve_one",
     "solver_of",
     "wide_moments",
 ]

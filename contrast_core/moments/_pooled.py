@@ -102,7 +102,7 @@ def _row_space(
         len(stacked),
         space.means[0],
         np.average(variances, axis=0, weights=[len(part) for part in coordinates]),
-        stacked.T @ stacked / len(stacked),
+        stacked,
         space,
         feature_names,
     )

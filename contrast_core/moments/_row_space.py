@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -11,9 +12,11 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import (
+    Eigenpairs,
     PivotedFactor,
     add_products,
     fix_signs,
+    formed_eigenpairs,
     mirror_upper,
     pivoted_cholesky,
 )
@@ -94,9 +97,9 @@ class RowSpaceMoments:
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
     For far more features than rows: the covariance has as many rows as the data, not as the
-    features. Those of a foreground and a background are made together by `row_space_moments`, for
-    both share the basis. They hold the rows (no copy; leave them unchanged), so unlike
-    `SecondMoments` they neither merge nor are small.
+    features, and is only formed when it is asked for. Those of a foreground and a background are
+    made together by `row_space_moments`, for both share the basis. They hold the rows (no copy;
+    leave them unchanged), so unlike `SecondMoments` they neither merge nor are small.
 
     Parameters
     ----------
@@ -104,8 +107,8 @@ class RowSpaceMoments:
         Number of rows, n.
     mean, variances : ndarray of shape (n_features,)
         Mean and variance of each feature.
-    covariance : ndarray of shape (r, r)
-        Second moments about the mean, divided by n, in the coordinates of `space`.
+    coordinates : ndarray of shape (n_samples, r)
+        The centred rows, in the coordinates of `space`.
     space : RowSpace
         The basis.
     feature_names : tuple of str, optional
@@ -115,7 +118,7 @@ class RowSpaceMoments:
     n_samples: int
     mean: FloatArray
     variances: FloatArray
-    covariance: FloatArray
+    coordinates: FloatArray
     space: RowSpace
     feature_names: tuple[str, ...] | None = None
 
@@ -125,12 +128,30 @@ class RowSpaceMoments:
         return len(self.mean)
 
     @property
+    def is_formed(self) -> bool:
+        """Whether the covariance has been asked for."""
+        return "covariance" in vars(self)
+
+    @cached_property
+    def covariance(self) -> FloatArray:
+        """Second moments about the mean, divided by n, (r, r)."""
+        covariance = np.zeros((self.coordinates.shape[1],) * 2)
+        add_products(self.coordinates, covariance, weight=1 / self.n_samples)
+        mirror_upper(covariance)
+        return covariance
+
+    @property
     def total_variance(self) -> float:
         """Trace of the covariance."""
         return float(self.variances.sum())
 
+    def variances_along(self, components: FloatArray) -> FloatArray:
+        """Of each row of `components`, (k, r), without the covariance: (k,)."""
+        scores = self.coordinates @ components.T
+        return np.asarray(np.einsum("nk,nk->k", scores, scores) / self.n_samples)
+
     def lift(self, components: FloatArray) -> FloatArray:
-        """Rows in the coordinates of `covariance` as rows in feature space, signs fixed."""
+        """Rows in the coordinates of `space` as rows in feature space, signs fixed."""
         lifted = self.space.lift(components)
         return fix_signs(lifted.reshape(-1, self.n_features)).reshape(lifted.shape)
 
@@ -168,7 +189,7 @@ def row_space_moments(
     """
     span = span_of_rows(rows, ("X", "background"), n_components=n_components)
     x, y = (
-        RowSpaceMoments(len(part), mean, variance, _covariance(part), span.space, names)
+        RowSpaceMoments(len(part), mean, variance, part, span.space, names)
         for part, mean, variance, names in zip(
             span.coordinates, span.space.means, span.variances, feature_names, strict=True
         )
@@ -176,12 +197,20 @@ def row_space_moments(
     return x, y
 
 
-def _covariance(centred: FloatArray) -> FloatArray:
-    products = np.zeros((centred.shape[1],) * 2)
-    add_products(centred, products)
-    products /= len(centred)
-    mirror_upper(products)
-    return products
+def row_space_eigenpairs(
+    x: RowSpaceMoments, y: RowSpaceMoments, alpha: float, k: int
+) -> Eigenpairs:
+    """Top-k eigenpairs of one contrast at a finite alpha, without either covariance."""
+    size = x.coordinates.shape[1]
+    contrast = np.zeros((size, size))
+
+    def form(sign: float) -> FloatArray:
+        add_products(x.coordinates, contrast, weight=sign / x.n_samples, keep=False)
+        add_products(y.coordinates, contrast, weight=-sign * alpha / y.n_samples)
+        mirror_upper(contrast)
+        return contrast
+
+    return formed_eigenpairs(form, size, k)
 
 
 class Span(NamedTuple):
@@ -241,7 +270,8 @@ def with_room_for(
     if missing <= 0:
         return x, y
     space = replace(x.space, n_spare=x.space.n_spare + missing)
-    x, y = (replace(m, covariance=np.pad(m.covariance, (0, missing)), space=space) for m in (x, y))
+    wider = ((0, 0), (0, missing))
+    x, y = (replace(m, coordinates=np.pad(m.coordinates, wider), space=space) for m in (x, y))
     return x, y
 
 

@@ -20,12 +20,13 @@ from contrast_core._validation import (
     check_n_components,
 )
 from contrast_core.contrast import denoising_alpha, trace_ratio_alpha
-from contrast_core.linalg import NotConvergedError, contrastive_eigenpairs, variances_along
+from contrast_core.linalg import NotConvergedError
 from contrast_core.moments import (
     SOLVERS,
     Moments,
     Solver,
     direct_moments,
+    solve_one,
     solver_of,
 )
 
@@ -190,19 +191,17 @@ class CPCA(LinearContrast):
     def _fit_checked(self, foreground: Moments, background: Moments) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
         alpha = self._choose_alpha(foreground, background, k)
-        values, components = contrastive_eigenpairs(
-            foreground.covariance, background.covariance, alpha, k
-        )
-        _warn_of_negative_contrast(values, foreground, alpha)
+        solution = solve_one(foreground, background, alpha, k)
+        _warn_of_negative_contrast(solution.values, foreground, alpha)
         return self._set_fitted(
             foreground.feature_names,
             mean_=foreground.mean,
             background_mean_=background.mean,
-            components_=foreground.lift(components),
+            components_=foreground.lift(solution.components),
             alpha_=alpha,
-            contrastive_eigenvalues_=values,
-            foreground_variance_=variances_along(components, foreground.covariance),
-            background_variance_=variances_along(components, background.covariance),
+            contrastive_eigenvalues_=solution.values,
+            foreground_variance_=solution.foreground_variance,
+            background_variance_=solution.background_variance,
             foreground_moments_=foreground,
             background_moments_=background,
             solver_=solver_of(foreground),

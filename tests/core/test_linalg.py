@@ -78,6 +78,8 @@ def test_products_are_added_or_overwritten(
     np.testing.assert_array_equal(np.triu(products), np.triu(2 * wanted))
     mirror_upper(products)
     np.testing.assert_array_equal(products, 2 * wanted)
+    add_products(rows, products, weight=-3.0)
+    np.testing.assert_array_equal(np.triu(products), np.triu(-wanted))
 
 
 @pytest.mark.parametrize(

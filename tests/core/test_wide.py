@@ -21,6 +21,7 @@ from contrast_core import (
     linalg,
     subspace_error,
 )
+from contrast_core.linalg import _single
 from contrast_core.moments import ImplicitMoments, RowSpaceMoments
 
 D, N, M = 1600, 34, 26
@@ -334,3 +335,41 @@ def test_the_seed_decides() -> None:
         CPCA(alpha=1.0, solver="lanczos", random_state=5).fit(x, background=y) for _ in range(2)
     )
     np.testing.assert_array_equal(first.components_, second.components_)
+
+
+@pytest.mark.parametrize("blind", [False, True])
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 4.0])
+def test_one_contrast_needs_neither_covariance(
+    alpha: float, blind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the proved iteration, and by LAPACK where the proof fails: the matrix is made again."""
+    monkeypatch.setattr(_single, "_FEWEST_FEATURES", 0)
+    monkeypatch.setattr(_single, "_MANY_FEATURES", 0)
+    monkeypatch.setattr(_single, "_FEATURES_PER_COMPONENT", 1)
+    monkeypatch.setattr(_single, "_LARGEST_SHARE", 1)
+    proofs: list[float] = []
+    prove = _single.bound_by_inertia
+
+    def seen(*args: Any) -> Any:
+        beta, n_factors = prove(*args)
+        proofs.append(beta)
+        return (np.inf if blind else beta), n_factors
+
+    monkeypatch.setattr(_single, "bound_by_inertia", seen)
+    x, y = wide_data(mean=5.0)
+    found = CPCA(1, alpha=alpha, solver="gram").fit(x, background=y)
+    assert proofs
+    assert np.isfinite(proofs).all()
+    assert not found.foreground_moments_.is_formed
+    reference = exact(alpha, 1)
+    assert subspace_error(found.components_, reference.components_) < 1e-8
+    for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(reference, name), atol=1e-8)
+    again = found.at(alpha)
+    np.testing.assert_array_equal(again.components_, found.components_)
+    moments = found.foreground_moments_, found.background_moments_
+    path = contrast_path(
+        moments[0], background=moments[1], n_components=1, alphas=[alpha, 9.0], n_representatives=1
+    )
+    assert moments[0].is_formed
+    assert subspace_error(path.components[0], found.components_) < 1e-8
