@@ -20,6 +20,8 @@ from contrast_core.moments._paired import Moments
 from contrast_core.moments._pooled import affordable, form_of, pooled_moments
 from contrast_core.moments._row_space import span_of_rows
 
+_CACHED_ELEMENTS = 2**18  # 2 MB of float64
+
 
 @dataclass(frozen=True, eq=False)
 class PairRows:
@@ -103,7 +105,7 @@ class PairRows:
         ):
             if shift is None:  # data far from zero would lose digits
                 shift = x.mean(axis=0, dtype=np.float64)
-            a, b = (np.subtract(rows, shift, dtype=np.float64) @ directions.T for rows in (x, p))
+            a, b = (_scores(rows, shift, directions) for rows in (x, p))
             total += a.sum(axis=0)
             other_total += b.sum(axis=0)
             cross += a.T @ b
@@ -114,3 +116,15 @@ class PairRows:
             half = (mean - other_mean) / 2
             cross -= np.outer(half, half)
         return np.asarray(cross)
+
+
+def _scores(rows: Any, shift: FloatArray, directions: FloatArray) -> FloatArray:
+    """Shifted rows (n, D) times the transpose of directions (k, D), in memory that stays cached."""
+    scores = np.empty((len(rows), len(directions)))
+    step = max(16, _CACHED_ELEMENTS // len(shift))
+    shifted = np.empty((min(step, len(rows)), len(shift)))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        np.subtract(block, shift, out=shifted[: len(block)])
+        scores[start : start + step] = shifted[: len(block)] @ directions.T
+    return scores

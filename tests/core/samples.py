@@ -1,0 +1,35 @@
+"""Rows for tests of significance: independent ones, and ones that repeat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+quiet = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+SD = np.array([2.0, 1.5, 1.0, 1.0, 0.7, 0.5])
+
+
+def rows(n: int, rng: np.random.Generator, spike: float = 0.0) -> Any:
+    """Independent rows; a spike adds a direction of that standard deviation."""
+    X = rng.normal(size=(n, len(SD))) * SD
+    X[:, 4] += spike * rng.normal(size=n)
+    return X
+
+
+def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, Any]:
+    """Rows that repeat: `n` animals, each measured several times; and the animal of each row."""
+    animals = np.repeat(np.arange(n), repeats)
+    return rows(n, rng)[animals] + 0.3 * rng.normal(size=(n * repeats, len(SD))), animals
+
+
+def rejections(p_values: Any, level: float) -> int:
+    return int((np.asarray(p_values) <= level).sum())
+
+
+def assert_level_is_kept(p_values: Any, level: float) -> None:
+    """As many p-values up to the level as a uniform distribution gives, within 99.8%."""
+    n = len(p_values)
+    assert binom.ppf(0.001, n, level) <= rejections(p_values, level) <= binom.ppf(0.999, n, level)
