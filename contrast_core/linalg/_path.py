@@ -33,6 +33,7 @@ PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 11  # neighbouring contrasts that share a search space and a preconditioner
 FEWEST_CONTRASTS = 8  # for fewer, the start costs more than is saved
+_FEWEST_FEATURES = 500  # below them LAPACK is as fast, where there are gaps
 
 
 class PathSolution(NamedTuple):
@@ -65,7 +66,7 @@ def contrastive_path(
     solver : {"auto", "eigh", "davidson"}, default="auto"
         LAPACK at every contrast, or an iteration warm-started from contrast to contrast with every
         result proved and LAPACK where the proof fails. "auto" iterates where that is faster: at
-        least 700 features, at most one component per 200 features, at least 8 contrasts.
+        least 500 features, at most one component per 200 features, at least 8 contrasts.
 
     Returns
     -------
@@ -76,7 +77,9 @@ def contrastive_path(
     n_features = foreground.shape[0]
     finite = np.flatnonzero(np.isfinite(alphas))
     iterate = solver == "davidson" or (
-        solver == "auto" and iteration_pays(n_features, k) and len(finite) >= FEWEST_CONTRASTS
+        solver == "auto"
+        and iteration_pays(n_features, k, _FEWEST_FEATURES)
+        and len(finite) >= FEWEST_CONTRASTS
     )
     operators = isinstance(foreground, SymmetricOperator)
     iterate = (

@@ -27,9 +27,10 @@ def single_precision_pays(n_features: int) -> bool:
     return n_features >= _MANY_FEATURES
 
 
-def iteration_pays(n_features: int, k: int) -> bool:
+def iteration_pays(n_features: int, k: int, fewest: int | None = None) -> bool:
     """Whether an iteration is faster than LAPACK for k of n_features components."""
-    return single_precision_pays(n_features) and _FEATURES_PER_COMPONENT * k <= n_features
+    fewest = _MANY_FEATURES if fewest is None else fewest
+    return n_features >= fewest and _FEATURES_PER_COMPONENT * k <= n_features
 
 
 def proved_pays(n_features: int, k: int) -> bool:
