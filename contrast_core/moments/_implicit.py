@@ -15,7 +15,7 @@ from contrast_core._validation import FloatArray, iter_chunks, rows_per_chunk
 from contrast_core.linalg import SymmetricOperator
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import as_float64, sparse_mean_and_variances
-from contrast_core.moments._sparse_products import compiled_pays, gram_products
+from contrast_core.moments._sparse_products import gram_products, sharing_pays
 
 MAX_PRODUCTS = 5_000
 
@@ -51,20 +51,17 @@ class RowsCovariance(SymmetricOperator):
 
     @property
     def shares_out(self) -> bool:
-        """Whether `multiply` makes use of threads: all rows are sparse, and that pays."""
-        return all(
-            issparse(rows) and rows.format == "csr" and compiled_pays(rows.nnz)
-            for rows in self.parts
-        )
+        """Whether `multiply` makes use of threads: all rows are CSR, and that pays."""
+        return all(_is_csr(rows) and sharing_pays(rows.nnz) for rows in self.parts)
 
     def _matmat(self, columns: FloatArray) -> FloatArray:
         return self.multiply(columns, None, 1)
 
     def multiply(self, columns: FloatArray, pool: Executor | None, n_threads: int) -> FloatArray:
-        """The product with columns (D, b); of sparse rows on threads of the pool."""
-        product, compiled = np.zeros(columns.shape), self.shares_out
+        """The product with columns (D, b); of CSR rows on threads of the pool."""
+        product = np.zeros(columns.shape)
         for rows in self._ready:
-            if compiled:
+            if _is_csr(rows):
                 product += gram_products(rows, self.mean, columns, pool, n_threads)
             elif issparse(rows):
                 product += products(rows, self.mean, scores(rows, self.mean, columns))
@@ -73,6 +70,10 @@ class RowsCovariance(SymmetricOperator):
                     product += centred.T @ (centred @ columns)
         product /= sum(rows.shape[0] for rows in self.parts)
         return product
+
+
+def _is_csr(rows: Any) -> bool:
+    return bool(issparse(rows) and rows.format == "csr")
 
 
 def scores(rows: Any, mean: FloatArray, columns: FloatArray) -> FloatArray:

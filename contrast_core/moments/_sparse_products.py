@@ -1,4 +1,4 @@
-"""Products of sparse centred rows with a few columns, in machine code on several threads."""
+"""Products of sparse centred rows with a few columns, on several threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from contrast_core._validation import FloatArray
 
@@ -18,18 +19,15 @@ _WORTH_STARTING = 2**24  # entries from which on a fit saves more than the secon
 _WORTH_SHARING = 2**18  # entries: fewer are multiplied in a millisecond
 
 
-def compiled_pays(n_entries: int) -> bool:
-    """Whether `gram_products` is there and faster than scipy's products."""
-    least = _WORTH_SHARING if "numba" in sys.modules else _WORTH_STARTING
-    return n_entries >= least and _compiled() is not None
+def sharing_pays(n_entries: int) -> bool:
+    """Whether threads multiply so many entries faster than one."""
+    return n_entries >= _WORTH_SHARING
 
 
 def gram_products(
     rows: Any, mean: FloatArray, columns: FloatArray, pool: Executor | None, n_threads: int
 ) -> FloatArray:
-    """``Z.T @ (Z @ columns)`` of centred rows Z, one pass over them; see `compiled_pays`.
-
-    scipy passes twice, and holds Python's global lock meanwhile.
+    """``Z.T @ (Z @ columns)`` of centred rows Z: by numba in one pass over them, else by scipy.
 
     Parameters
     ----------
@@ -44,27 +42,54 @@ def gram_products(
     n_threads : int
         Their number.
     """
-    multiply = _compiled()
-    assert multiply is not None
-    size, width = columns.shape
-    padded = np.zeros((size, -(-width // _TOGETHER) * _TOGETHER))
-    padded[:, :width] = columns
-    along_mean = mean @ padded
+    multiply = _by_numba if _compiled_pays(rows.nnz) else _by_scipy
     shares = np.linspace(0, rows.nnz, max(n_threads, 1) + 1)[1:-1]
     ends = [0, *np.searchsorted(rows.indptr, shares).tolist(), rows.shape[0]]
 
     def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-        product, total = np.zeros(padded.shape), np.zeros(padded.shape[1])
-        matrix = rows.indptr, rows.indices, rows.data
-        multiply(*matrix, padded, along_mean, product, total, *ends)
-        return product, total
+        return multiply(rows, mean, columns, *ends)
 
     (product, total), *others = (map if pool is None else pool.map)(product_of, pairwise(ends))
     for other, other_total in others:
         product += other
         total += other_total
     product -= np.outer(mean, total)
-    return product[:, :width]
+    return product
+
+
+def _by_scipy(
+    rows: Any, mean: FloatArray, columns: FloatArray, start: int, stop: int
+) -> tuple[FloatArray, FloatArray]:
+    """These rows, not centred, times their scores (n_features, b), and the sum of the scores."""
+    ends = rows.indptr[start : stop + 1]
+    entries = slice(ends[0], ends[-1])
+    # A view: scipy would copy the rows that a slice takes.
+    share = csr_array(
+        (rows.data[entries], rows.indices[entries], ends - ends[0]),
+        shape=(stop - start, rows.shape[1]),
+    )
+    scores = share @ columns - mean @ columns
+    return share.T @ scores, scores.sum(axis=0)
+
+
+def _by_numba(
+    rows: Any, mean: FloatArray, columns: FloatArray, start: int, stop: int
+) -> tuple[FloatArray, FloatArray]:
+    """The same, a row's scores being used as soon as they are known."""
+    compiled = _compiled()
+    assert compiled is not None
+    size, width = columns.shape
+    padded = np.zeros((size, -(-width // _TOGETHER) * _TOGETHER))
+    padded[:, :width] = columns
+    product, total = np.zeros(padded.shape), np.zeros(padded.shape[1])
+    matrix = rows.indptr, rows.indices, rows.data
+    compiled(*matrix, padded, mean @ padded, product, total, start, stop)
+    return product[:, :width], total[:width]
+
+
+def _compiled_pays(n_entries: int) -> bool:
+    least = _WORTH_SHARING if "numba" in sys.modules else _WORTH_STARTING
+    return n_entries >= least and _compiled() is not None
 
 
 @cache

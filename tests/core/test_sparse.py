@@ -187,8 +187,13 @@ def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
 @pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
 @pytest.mark.parametrize("width", [1, 4, 6])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_products_of_centred_rows_in_machine_code(index: Any, width: int, n_threads: int) -> None:
-    pytest.importorskip("numba")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_products_of_centred_rows(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool, index: Any, width: int, n_threads: int
+) -> None:
+    if compiled:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(_sparse_products, "_compiled_pays", lambda n_entries: compiled)
     rows = counts(40, 300)
     rows = sp.vstack([rows, sp.csr_array((3, rows.shape[1]))], format="csr")  # empty rows
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
@@ -204,10 +209,12 @@ def test_products_of_centred_rows_in_machine_code(index: Any, width: int, n_thre
             np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
-    pytest.importorskip("numba")
+    if compiled:
+        pytest.importorskip("numba")
     x, y = counts(60, 3000), counts(50, 3000)
     plain = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
     used: list[int] = []
@@ -218,6 +225,7 @@ def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
         return multiply(*args)
 
     monkeypatch.setattr(_sparse_products, "_WORTH_SHARING", 0)
+    monkeypatch.setattr(_sparse_products, "_compiled_pays", lambda n_entries: compiled)
     monkeypatch.setattr("contrast_core.moments._implicit.gram_products", seen)
     with threadpool_limits(2):
         shared = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
