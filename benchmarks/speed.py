@@ -1,11 +1,12 @@
 """Dense data in memory: the table of times against peers and against "just PCA".
 
-    python benchmarks/speed.py            # everything, about twelve minutes
+    python benchmarks/speed.py            # everything, a quarter of an hour
     python benchmarks/speed.py path pca   # some of it: path, pca, kernel, pairs
 
-CPU seconds on one BLAS thread, medians, both sides of a ratio by turns in the same process, so that
-a busy machine does not decide. Memory is what numpy allocates beyond the data at most, in a run of
-its own. `contrastive` 1.2.0 and `pcpca` 0.4 are installed for the length of the run.
+CPU seconds on one BLAS thread, medians of three to nine, both sides of a ratio by turns in the same
+process, so that a busy machine does not decide (10,000 x 10,000, which takes minutes: once). Memory
+is what numpy allocates beyond the data at most, in a run of its own. `contrastive` 1.2.0 and
+`pcpca` 0.4 are installed for the length of the run.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ def path_rows() -> Iterator[Row]:
                 CPCA().fit(path.foreground, background=path.background)
                 return path
 
-            slow, _ = median(lambda peer=peer, X=X, Y=Y: peer.fit_transform(X, Y), repeats=1)
-            fast, path = median(ours)
+            (slow, _), (fast, path) = medians(
+                lambda peer=peer, X=X, Y=Y: peer.fit_transform(X, Y), ours
+            )
             yield Row(
                 f"automatic cPCA and 41 contrasts, D = {n_features}, contrastive",
                 f"{slow:.2f} s / {fast:.2f} s = {slow / fast:.1f}",
@@ -101,8 +103,9 @@ def path_rows() -> Iterator[Row]:
             )
             if n_features == 500:
                 yield from pcpca_rows(pcpca, X, Y)
-    covariances, _ = median(lambda: (X.T @ X, Y.T @ Y))
-    solving, _ = median(lambda: contrastive_path(x, y, ALPHAS, 2))
+    (covariances, _), (solving, _) = medians(
+        lambda: (X.T @ X, Y.T @ Y), lambda: contrastive_path(x, y, ALPHAS, 2)
+    )
     yield Row(
         "41 proved contrasts, D = 2000, in units of two covariances",
         f"{solving:.2f} s / {covariances:.2f} s = {solving / covariances:.1f}",
@@ -112,7 +115,7 @@ def path_rows() -> Iterator[Row]:
     for n_features, wanted in ((500, 0.02), (2000, 0.5)):
         X, Y = expression_like(n_features)
         fitted = CPCA(alpha=1.0).fit(X, background=Y)
-        again, _ = median(lambda fitted=fitted: fitted.at(17.0), repeats=9)
+        [(again, _)] = medians(lambda fitted=fitted: fitted.at(17.0), repeats=9)
         yield Row(
             f"solving again at another contrast, D = {n_features}",
             f"{again * 1000:.0f} ms",
@@ -121,8 +124,9 @@ def path_rows() -> Iterator[Row]:
         )
     star = CPCAStar(2, beta=0.5).fit(path.foreground, background=path.background)
     betas = 1 - 1 / (1 + np.logspace(-2, 2, 41))
-    solving, _ = median(lambda: star.path(betas.tolist()), repeats=1)
-    lapack, _ = median(lambda: leading_eigenpairs(x, 2))
+    (solving, _), (lapack, _) = medians(
+        lambda: star.path(betas.tolist()), lambda: leading_eigenpairs(x, 2)
+    )
     yield Row(
         "41 proved betas of cPCA*, D = 2000, LAPACK at each",
         f"41 x {lapack:.2f} s / {solving:.2f} s = {41 * lapack / solving:.1f}",
@@ -135,8 +139,9 @@ def pcpca_rows(pcpca: Any, X: Any, Y: Any) -> Iterator[Row]:
     """PCPCA at one contrast; the peer takes centred features as rows."""
     x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
     peer = pcpca.PCPCA(n_components=2, gamma=0.5)
-    slow, _ = median(lambda: peer.fit(x, y))
-    fast, ours = median(lambda: PCPCA(2, gamma=0.5).fit(X, background=Y))
+    (slow, _), (fast, ours) = medians(
+        lambda: peer.fit(x, y), lambda: PCPCA(2, gamma=0.5).fit(X, background=Y)
+    )
     sine = np.sin(scipy.linalg.subspace_angles(peer.W_mle, ours.loadings_).max())
     yield Row(
         f"PCPCA at one contrast, D = {X.shape[1]}, pcpca",
@@ -152,8 +157,9 @@ def pca_rows() -> Iterator[Row]:
     X, Y = expression_like(2000)
     both = np.vstack([X, Y])
     pca = PCA(2, svd_solver="covariance_eigh")
-    plain, _ = median(lambda: pca.fit(both), repeats=5)
-    ours, _ = median(lambda: CPCA(alpha=1.0).fit(X, background=Y), repeats=5)
+    (plain, _), (ours, _) = medians(
+        lambda: pca.fit(both), lambda: CPCA(alpha=1.0).fit(X, background=Y), repeats=5
+    )
     yield Row(
         "CPCA(alpha=1), D = 2000, scikit-learn's PCA of all rows",
         f"{ours:.2f} s / {plain:.2f} s = {ours / plain:.2f}",
@@ -161,8 +167,9 @@ def pca_rows() -> Iterator[Row]:
         ours <= plain,
     )
     rows, products = np.ascontiguousarray(X), np.zeros((2000, 2000))
-    limit, _ = median(lambda: add_products(rows, products))
-    moments, _ = median(lambda: SecondMoments.from_data(X))
+    (limit, _), (moments, _) = medians(
+        lambda: add_products(rows, products), lambda: SecondMoments.from_data(X), repeats=5
+    )
     yield Row(
         "moments of 5000 x 2000, share of the measured syrk rate",
         f"{limit:.2f} s / {moments:.2f} s = {limit / moments:.0%}",
@@ -187,8 +194,7 @@ def kernel_rows() -> Iterator[Row]:
         weights = np.concatenate([np.full(1000, 1 / 1000), np.full(1000, -1.0 / 1000)])
         scipy.linalg.eig(weights[:, None] * kernel)
 
-    fast, _ = median(ours)
-    slow, _ = median(paper)
+    (fast, _), (slow, _) = medians(ours, paper)
     yield Row(
         "kernel path, N = 2000, 41 contrasts, non-symmetric form",
         f"41 x {slow:.2f} s / {fast:.2f} s = {41 * slow / fast:.0f}",
@@ -210,8 +216,7 @@ def pair_rows() -> Iterator[Row]:
         np.linalg.eig(inverse @ ((X.T @ positive + positive.T @ X) / (2 * n)))
 
     literal = PCAPlusPlus(5, truncation=100, exchangeable=False)
-    plain, _ = median(published)
-    ours, _ = median(lambda: literal.fit(X, positive=positive))
+    (plain, _), (ours, _) = medians(published, lambda: literal.fit(X, positive=positive), repeats=5)
     yield Row(
         "PCA++ from rows, D = 2000, s = 100, inverse(S) S+ by eig",
         f"{plain:.2f} s / {ours:.2f} s = {plain / ours:.1f}",
@@ -220,9 +225,9 @@ def pair_rows() -> Iterator[Row]:
     )
     X, positive = paired(10_000, 10_000)
     taken = {
-        truncation: median(
+        truncation: medians(
             lambda t=truncation: PCAPlusPlus(5, truncation=t).fit(X, positive=positive), repeats=1
-        )[0]
+        )[0][0]
         for truncation in ("auto", 100)
     }
     covariance = X.T @ X
@@ -230,7 +235,7 @@ def pair_rows() -> Iterator[Row]:
     cross = X.T @ positive
     cross += cross.T
     top = len(covariance) - 1
-    plain, _ = median(
+    [(plain, _)] = medians(
         lambda: scipy.linalg.eigh(
             cross,
             covariance,
@@ -277,14 +282,16 @@ def paired(n_pairs: int, n_features: int, seed: int = 0) -> tuple[Any, Any]:
     return views[0], views[1]
 
 
-def median(call: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
-    """Median CPU seconds, and what the call returned."""
-    taken, result = [], None
+def medians(*calls: Callable[[], Any], repeats: int = 3) -> list[tuple[float, Any]]:
+    """Median CPU seconds of each, by turns, and what it returned."""
+    taken: list[list[float]] = [[] for _ in calls]
+    results: list[Any] = [None] * len(calls)
     for _ in range(repeats):
-        start = time.process_time()
-        result = call()
-        taken.append(time.process_time() - start)
-    return float(np.median(taken)), result
+        for i, call in enumerate(calls):
+            start = time.process_time()
+            results[i] = call()
+            taken[i].append(time.process_time() - start)
+    return [(float(np.median(t)), result) for t, result in zip(taken, results, strict=True)]
 
 
 def peak(call: Callable[[], Any]) -> float:
