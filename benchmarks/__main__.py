@@ -1,4 +1,4 @@
-"""All tables of times and memory, one after the other: `python benchmarks`, about half an hour.
+"""All tables of times and memory, one after the other: `python benchmarks`, about forty minutes.
 
 Each file says what it measures and what must be reached; those that install a peer say so too.
 """

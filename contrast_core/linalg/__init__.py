@@ -2,6 +2,7 @@
 
 from contrast_core.linalg._angles import principal_angles, subspace_error
 from contrast_core.linalg._davidson import Pencil, neighbouring_pairs
+from contrast_core.linalg._dual import DualPairs, dual_eigenpairs
 from contrast_core.linalg._eigen import (
     Eigenpairs,
     contrastive_eigenpairs,
@@ -22,11 +23,12 @@ from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import iteration_pays, single_precision_pays
+from contrast_core.linalg._single import iteration_pays, proved_pays, single_precision_pays
 from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads
 
 __all__ = [
+    "DualPairs",
     "Eigenpairs",
     "EstimatedSpectrum",
     "GeneralizedEigenpairs",
@@ -42,6 +44,7 @@ __all__ = [
     "blas_threads",
     "contrastive_eigenpairs",
     "contrastive_path",
+    "dual_eigenpairs",
     "fix_signs",
     "formed_eigenpairs",
     "iteration_pays",
@@ -52,6 +55,7 @@ __all__ = [
     "orthonormal_rows",
     "pivoted_cholesky",
     "principal_angles",
+    "proved_pays",
     "regularised_path",
     "single_precision_pays",
     "subspace_error",

@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpotrf
 from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
-_AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
+AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
 
 
 class RitzPairs(NamedTuple):
@@ -41,7 +41,7 @@ class RitzPairs(NamedTuple):
     @property
     def hoped(self) -> float:
         """The first bound of the next eigenvalue that `bound_by_inertia` tries."""
-        return float(self.values[-1] + _AIMS[0] * self.gap)
+        return float(self.values[-1] + AIMS[0] * self.gap)
 
 
 def allowed_sine(norm: float, gap: float) -> float:
@@ -70,7 +70,7 @@ def bound_by_inertia(
         Estimate of the spectral norm of C.
     """
     n_factors = 0
-    for share in _AIMS if pairs.gap > 0 else ():
+    for share in AIMS if pairs.gap > 0 else ():
         shift = float(pairs.values[-1] + share * pairs.gap)
         matrix = negated()
         matrix.flat[:: len(matrix) + 1] += shift

@@ -9,6 +9,7 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._davidson import EXTRA, Pencil, neighbouring_pairs
 from contrast_core.linalg._krylov import BlockKrylov
+from contrast_core.linalg._krylov import RitzPairs as AllRitzPairs
 from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
 
 _MANY_FEATURES = 700  # below them there is little to gain from a start in single precision
@@ -16,7 +17,7 @@ _FEWEST_FEATURES = 1000  # below them LAPACK is as fast from scratch in double p
 _FEATURES_PER_COMPONENT = 200  # with more components the gaps are too small for an iteration
 _SINE = 1e-11  # aimed at: a few products more than what is asked for
 _PATIENCE = 16  # products after which a residual above the gap means that there is none
-_LARGEST_SHARE = 8  # of the features in the basis: about half of LAPACK's time
+LARGEST_SHARE = 8  # of the features in the basis: about half of LAPACK's time
 _REFINED_FEATURES = 2000  # below them LAPACK is as fast as a factor and what follows from it
 _REFINED_PER_COMPONENT = 400
 _EPS = float(np.finfo(np.float64).eps)
@@ -57,21 +58,8 @@ def proved_eigenpairs(form: Callable[[float], FloatArray], k: int) -> RitzPairs 
         intact = False
         return np.negative(matrix, out=matrix)
 
-    krylov = BlockKrylov(matrix, k + 2, len(matrix) // _LARGEST_SHARE, random_state=0)
-    converged = False
-    while not (converged or krylov.full):
-        for _ in range(max(4, krylov.steps // 4)):
-            if not krylov.full:
-                krylov.grow()
-        values, vectors, residuals = krylov.ritz_pairs()
-        if len(values) <= k:
-            continue
-        norm = float(np.abs(values[[0, -1]]).max())
-        gap = float(values[k - 1] - values[k])
-        residual = float(np.linalg.norm(residuals[:k]))
-        converged = residual <= max(_SINE * gap, 10 * _EPS * norm)
-        if krylov.steps >= _PATIENCE and residual > gap:
-            break
+    krylov = BlockKrylov(matrix, k + 2, len(matrix) // LARGEST_SHARE, random_state=0)
+    (values, vectors, _), norm, converged = search(krylov, k)
     if converged:
         found = krylov.vectors(vectors[:, :k])
         rest = np.linalg.norm(matrix @ found - found * values[:k])
@@ -90,3 +78,26 @@ def proved_eigenpairs(form: Callable[[float], FloatArray], k: int) -> RitzPairs 
         return None
     beta, _ = bound_by_inertia(negated, pairs, norm)
     return pairs if is_proved(pairs, beta, norm) else None
+
+
+def search(krylov: BlockKrylov, k: int) -> tuple[AllRitzPairs, float, bool]:
+    """Grow a Krylov space: its Ritz pairs, the norm, and whether the k leading ones converged.
+
+    It ends early where the residual shows that there is no gap.
+    """
+    while not krylov.full:
+        for _ in range(max(4, krylov.steps // 4)):
+            if not krylov.full:
+                krylov.grow()
+        ritz = krylov.ritz_pairs()
+        values = ritz.values
+        if len(values) <= k:
+            continue
+        norm = float(np.abs(values[[0, -1]]).max())
+        gap = float(values[k - 1] - values[k])
+        residual = float(np.linalg.norm(ritz.residuals[:k]))
+        if residual <= max(_SINE * gap, 10 * _EPS * norm):
+            return ritz, norm, True
+        if krylov.steps >= _PATIENCE and residual > gap:
+            break
+    return ritz, norm, False

@@ -81,9 +81,10 @@ class PairRows:
         return moments.shared_variance(k, exchangeable=exchangeable)
 
     def _from_span(self, k: int, exchangeable: bool) -> SharedVariance:
-        space, (x, p), _ = span_of_rows(
+        space, _ = span_of_rows(
             (self.X, self.positive), ("X", "positive"), n_components=k, common_mean=exchangeable
         )
+        x, p = np.split(space.coordinates, 2)
         cross = x.T @ p / (2 * self.n_pairs)
         values, components = leading_eigenpairs(cross + cross.T, k)
         return SharedVariance(space.means[0], values, fix_signs(space.lift(components)))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
 from contrast_core._validation import (
-    FloatArray,
     MatrixLike,
     check_same_features,
     feature_names_of,
@@ -18,8 +17,9 @@ from contrast_core._validation import (
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments._implicit import MAX_PRODUCTS, ImplicitMoments
 from contrast_core.moments._row_space import (
+    OneContrast,
     RowSpaceMoments,
-    row_space_eigenpairs,
+    row_space_contrast,
     row_space_moments,
     with_room_for,
 )
@@ -75,15 +75,6 @@ def check_moments_pair(
     return x, y
 
 
-class OneContrast(NamedTuple):
-    """Top-k eigenpairs of a contrast, in the coordinates of the moments."""
-
-    values: FloatArray  # (k,), descending
-    components: FloatArray  # (k, r), orthonormal rows
-    foreground_variance: FloatArray  # along the components, (k,)
-    background_variance: FloatArray
-
-
 def solve_one(x: Moments, y: Moments, alpha: float, k: int) -> OneContrast:
     """Solve ``C_X - alpha C_Y`` for one alpha, without forming covariances that are not there yet.
 
@@ -94,18 +85,16 @@ def solve_one(x: Moments, y: Moments, alpha: float, k: int) -> OneContrast:
     NotConvergedError
         If the moments are `ImplicitMoments` and the iteration fails.
     """
-    if not (isinstance(x, RowSpaceMoments) and isinstance(y, RowSpaceMoments)):
-        c_x, c_y = x.covariance, y.covariance
-        values, components = contrastive_eigenpairs(c_x, c_y, alpha, k)
-        along = (variances_along(components, covariance) for covariance in (c_x, c_y))
-        return OneContrast(values, components, *along)
-    if math.isinf(alpha) or (x.is_formed and y.is_formed):
-        values, components = contrastive_eigenpairs(x.covariance, y.covariance, alpha, k)
-    else:
-        values, components = row_space_eigenpairs(x, y, alpha, k)
-    return OneContrast(
-        values, components, x.variances_along(components), y.variances_along(components)
-    )
+    if (
+        isinstance(x, RowSpaceMoments)
+        and isinstance(y, RowSpaceMoments)
+        and not (math.isinf(alpha) or (x.is_formed and y.is_formed))
+    ):
+        return row_space_contrast(x, y, alpha, k)
+    c_x, c_y = x.covariance, y.covariance
+    values, components = contrastive_eigenpairs(c_x, c_y, alpha, k)
+    along = (variances_along(components, covariance) for covariance in (c_x, c_y))
+    return OneContrast(values, x.lift(components), *along)
 
 
 def wide_moments(

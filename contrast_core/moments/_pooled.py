@@ -96,13 +96,13 @@ def _covariance(
 def _row_space(
     parts: tuple[Any, ...], names: tuple[str, ...], feature_names: tuple[str, ...] | None
 ) -> RowSpaceMoments:
-    space, coordinates, variances = span_of_rows(parts, names, common_mean=True)
-    stacked = np.concatenate(coordinates)
+    space, variances = span_of_rows(parts, names, common_mean=True)
+    counts = [part.shape[0] for part in parts]
     return RowSpaceMoments(
-        len(stacked),
+        sum(counts),
         space.means[0],
-        np.average(variances, axis=0, weights=[len(part) for part in coordinates]),
-        stacked,
+        np.average(variances, axis=0, weights=counts),
         space,
+        slice(0, sum(counts)),
         feature_names,
     )

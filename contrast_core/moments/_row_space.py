@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -12,15 +13,47 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import (
-    Eigenpairs,
     PivotedFactor,
     add_products,
+    dual_eigenpairs,
     fix_signs,
     formed_eigenpairs,
     mirror_upper,
     pivoted_cholesky,
+    proved_pays,
 )
 from contrast_core.moments._row_products import combine_rows, row_ends, row_products
+
+_factoring = threading.Lock()
+
+
+class Gram:
+    """Inner products of rows, until their factor is asked for, which takes their memory.
+
+    Parameters
+    ----------
+    products : ndarray of shape (n, n)
+        Fortran-ordered, symmetric.
+    """
+
+    def __init__(self, products: FloatArray) -> None:
+        self._products: FloatArray | None = products
+        self._factor: PivotedFactor | None = None
+
+    @property
+    def products(self) -> FloatArray | None:
+        """None once there is a factor."""
+        return self._products
+
+    @property
+    def factor(self) -> PivotedFactor:
+        """Coordinates of the rows in a basis of their span."""
+        with _factoring:  # in place: of two threads that ask, one must wait
+            if self._products is not None:
+                products, self._products = self._products, None
+                self._factor = pivoted_cholesky(products, overwrite=True)
+        assert self._factor is not None
+        return self._factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +62,8 @@ class RowSpace:
 
     With the pivoted Cholesky factor of the Gram matrix, :math:`Z_p Z_p^\top = L L^\top`, the rows
     of :math:`L^{-1} Z_p` are orthonormal, p being as many pivot rows as the rank. The basis is
-    never formed: vectors in its coordinates are lifted by a product with the rows.
+    never formed: vectors in its coordinates are lifted by a product with the rows. It is chosen
+    when it is first asked for.
 
     Parameters
     ----------
@@ -37,17 +71,16 @@ class RowSpace:
         The data, held as they were given.
     means : ndarray of shape (number of datasets, n_features)
         What each was centred by.
-    factor : PivotedFactor
+    gram : Gram
         Of the stacked rows.
-    n_spare : int
-        Coordinates beyond the rank: directions orthogonal to every row, where no dataset
-        varies. Their eigenvalue 0 is among the leading ones where others are negative.
+    n_components : int
+        Number of components that will be asked for.
     """
 
     rows: tuple[Any, ...]
     means: FloatArray
-    factor: PivotedFactor
-    n_spare: int
+    gram: Gram
+    n_components: int
 
     @property
     def n_features(self) -> int:
@@ -57,7 +90,20 @@ class RowSpace:
     @property
     def rank(self) -> int:
         """Dimensions that the centred rows span."""
-        return self.factor.rank
+        return self.gram.factor.rank
+
+    @property
+    def n_spare(self) -> int:
+        """Coordinates beyond the rank: directions orthogonal to every row, where none varies.
+
+        Their eigenvalue 0 is among the leading ones where others are negative.
+        """
+        return max(min(self.n_components, self.n_features - self.rank), 0)
+
+    @cached_property
+    def coordinates(self) -> FloatArray:
+        """Of the stacked centred rows, (number of rows, rank + n_spare)."""
+        return self.gram.factor.coordinates(self.n_spare)
 
     def lift(self, coordinates: FloatArray) -> FloatArray:
         """Vectors (..., k, rank + n_spare) in feature space, (..., k, n_features).
@@ -71,11 +117,18 @@ class RowSpace:
             lifted += spare @ self._complement()
         k = coordinates.shape[-2]
         for start in range(0, len(flat), k):
-            _restore_products(lifted[start : start + k], flat[start : start + k])
+            some = flat[start : start + k]
+            _restore_products(lifted[start : start + k], some @ some.T)
         return lifted.reshape(*coordinates.shape[:-1], self.n_features)
 
+    def combined(self, combinations: FloatArray) -> FloatArray:
+        """Orthonormal vectors (k, n_features), combinations of the rows by columns (n, k)."""
+        combined = combine_rows(self.rows, self.means, combinations)
+        _restore_products(combined, np.eye(len(combined)))
+        return combined
+
     def _from_span(self, coordinates: FloatArray) -> FloatArray:
-        return combine_rows(self.rows, self.means, self.factor.weights(coordinates))
+        return combine_rows(self.rows, self.means, self.gram.factor.weights(coordinates))
 
     def _complement(self) -> FloatArray:
         """Orthonormal directions that no row has a part in, (n_spare, n_features)."""
@@ -87,7 +140,7 @@ class RowSpace:
                     for rows, mean in zip(self.rows, self.means, strict=True)
                 ]
             )
-            directions -= self._from_span(self.factor.along_basis(products))
+            directions -= self._from_span(self.gram.factor.along_basis(products))
             directions = np.linalg.qr(directions.T)[0].T
         return directions
 
@@ -97,9 +150,10 @@ class RowSpaceMoments:
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
     For far more features than rows: the covariance has as many rows as the data, not as the
-    features, and is only formed when it is asked for. Those of a foreground and a background are
-    made together by `row_space_moments`, for both share the basis. They hold the rows (no copy;
-    leave them unchanged), so unlike `SecondMoments` they neither merge nor are small.
+    features, and both it and the basis are only made when they are asked for. Those of a foreground
+    and a background are made together by `row_space_moments`, for both share the basis. They hold
+    the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge nor are
+    small.
 
     Parameters
     ----------
@@ -107,10 +161,10 @@ class RowSpaceMoments:
         Number of rows, n.
     mean, variances : ndarray of shape (n_features,)
         Mean and variance of each feature.
-    coordinates : ndarray of shape (n_samples, r)
-        The centred rows, in the coordinates of `space`.
     space : RowSpace
         The basis.
+    rows : slice
+        Which of the rows of `space` these are.
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
     """
@@ -118,8 +172,8 @@ class RowSpaceMoments:
     n_samples: int
     mean: FloatArray
     variances: FloatArray
-    coordinates: FloatArray
     space: RowSpace
+    rows: slice
     feature_names: tuple[str, ...] | None = None
 
     @property
@@ -131,6 +185,11 @@ class RowSpaceMoments:
     def is_formed(self) -> bool:
         """Whether the covariance has been asked for."""
         return "covariance" in vars(self)
+
+    @property
+    def coordinates(self) -> FloatArray:
+        """The centred rows, in the coordinates of `space`, (n_samples, r)."""
+        return self.space.coordinates[self.rows]
 
     @cached_property
     def covariance(self) -> FloatArray:
@@ -187,38 +246,52 @@ def row_space_moments(
     ValueError
         On NaN or infinity.
     """
-    span = span_of_rows(rows, ("X", "background"), n_components=n_components)
+    space, variances = span_of_rows(rows, ("X", "background"), n_components=n_components)
+    n, size = row_ends(rows).tolist()
     x, y = (
-        RowSpaceMoments(len(part), mean, variance, part, span.space, names)
-        for part, mean, variance, names in zip(
-            span.coordinates, span.space.means, span.variances, feature_names, strict=True
+        RowSpaceMoments(part.stop - part.start, mean, variance, space, part, names)
+        for mean, variance, part, names in zip(
+            space.means, variances, (slice(0, n), slice(n, size)), feature_names, strict=True
         )
     )
     return x, y
 
 
-def row_space_eigenpairs(
-    x: RowSpaceMoments, y: RowSpaceMoments, alpha: float, k: int
-) -> Eigenpairs:
-    """Top-k eigenpairs of one contrast at a finite alpha, without either covariance."""
+class OneContrast(NamedTuple):
+    """Top-k eigenpairs of a contrast."""
+
+    values: FloatArray  # (k,), descending
+    components: FloatArray  # orthonormal rows in feature space, signs fixed, (k, n_features)
+    foreground_variance: FloatArray  # along the components, (k,)
+    background_variance: FloatArray
+
+
+def row_space_contrast(x: RowSpaceMoments, y: RowSpaceMoments, alpha: float, k: int) -> OneContrast:
+    """One contrast at a finite alpha: without either covariance, and without a basis if it can."""
+    products, n = x.space.gram.products, x.n_samples
+    if products is not None and x.rows.stop == y.rows.start and proved_pays(len(products), k):
+        weights = np.repeat([1 / n, -alpha / y.n_samples], [n, y.n_samples])
+        dual = dual_eigenpairs(products, weights, k)
+        if dual is not None:
+            squares = dual.scores**2
+            return OneContrast(
+                dual.values,
+                fix_signs(x.space.combined(dual.combinations)),
+                squares[:n].mean(axis=0),
+                squares[n:].mean(axis=0),
+            )
     size = x.coordinates.shape[1]
     contrast = np.zeros((size, size))
 
     def form(sign: float) -> FloatArray:
-        add_products(x.coordinates, contrast, weight=sign / x.n_samples, keep=False)
+        add_products(x.coordinates, contrast, weight=sign / n, keep=False)
         add_products(y.coordinates, contrast, weight=-sign * alpha / y.n_samples)
         mirror_upper(contrast)
         return contrast
 
-    return formed_eigenpairs(form, size, k)
-
-
-class Span(NamedTuple):
-    """Basis of some rows' span; each dataset's coordinates (n, r) and variances (n_features,)."""
-
-    space: RowSpace
-    coordinates: list[FloatArray]
-    variances: FloatArray
+    values, components = formed_eigenpairs(form, size, k)
+    along = (moments.variances_along(components) for moments in (x, y))
+    return OneContrast(values, x.lift(components), *along)
 
 
 def span_of_rows(
@@ -227,8 +300,8 @@ def span_of_rows(
     *,
     n_components: object = 1,
     common_mean: bool = False,
-) -> Span:
-    """Coordinates of centred rows in their own span, from their Gram matrix.
+) -> tuple[RowSpace, FloatArray]:
+    """The span of centred rows, from their Gram matrix.
 
     Parameters
     ----------
@@ -243,7 +316,8 @@ def span_of_rows(
 
     Returns
     -------
-    Span
+    RowSpace, ndarray of shape (number of datasets, n_features)
+        And the variances of each dataset's features.
 
     Raises
     ------
@@ -251,10 +325,8 @@ def span_of_rows(
         On NaN or infinity.
     """
     gram, means, variances = row_products(rows, names, common_mean)
-    factor = pivoted_cholesky(gram, overwrite=True)
-    n_spare = _n_spare(n_components, means.shape[1] - factor.rank)
-    coordinates = np.split(factor.coordinates(n_spare), row_ends(rows)[:-1])
-    return Span(RowSpace(rows, means, factor, n_spare), coordinates, variances)
+    mirror_upper(gram)
+    return RowSpace(rows, means, Gram(gram), _wanted(n_components)), variances
 
 
 def with_room_for(
@@ -266,19 +338,17 @@ def with_room_for(
             "X and background are RowSpaceMoments that were not made together, so their "
             "coordinates differ; take both from one fit, or give the data."
         )
-    missing = _n_spare(n_components, x.n_features - x.space.rank) - x.space.n_spare
-    if missing <= 0:
+    wanted = _wanted(n_components)
+    if wanted <= x.space.n_components:
         return x, y
-    space = replace(x.space, n_spare=x.space.n_spare + missing)
-    wider = ((0, 0), (0, missing))
-    x, y = (replace(m, coordinates=np.pad(m.coordinates, wider), space=space) for m in (x, y))
-    return x, y
+    space = replace(x.space, n_components=wanted)
+    return replace(x, space=space), replace(y, space=space)
 
 
 def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
-    """Give `lifted` rows the inner products of `wanted`, of which rounding has cost a little."""
-    lengths = np.linalg.norm(wanted, axis=1)
-    products = wanted @ wanted.T / np.outer(lengths, lengths)
+    """Give `lifted` rows their inner products, (k, k), of which rounding has cost a little."""
+    lengths = np.sqrt(wanted.diagonal())
+    products = wanted / np.outer(lengths, lengths)
     found = lifted @ lifted.T / np.outer(lengths, lengths)
     if np.linalg.eigvalsh(products)[0] < 0.1 or np.linalg.eigvalsh(found)[0] < 0.1:
         return  # nearly dependent: dividing by their factor would do harm
@@ -289,7 +359,6 @@ def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
     lifted[:] = (correction * lengths[:, None] / lengths) @ lifted
 
 
-def _n_spare(n_components: object, available: int) -> int:
+def _wanted(n_components: object) -> int:
     # Anything but a number is refused later, where the features are known.
-    wanted = int(n_components) if isinstance(n_components, Integral) else 1
-    return max(min(wanted, available), 0)
+    return int(n_components) if isinstance(n_components, Integral) else 1

@@ -197,7 +197,7 @@ class CPCA(LinearContrast):
             foreground.feature_names,
             mean_=foreground.mean,
             background_mean_=background.mean,
-            components_=foreground.lift(solution.components),
+            components_=solution.components,
             alpha_=alpha,
             contrastive_eigenvalues_=solution.values,
             foreground_variance_=solution.foreground_variance,

@@ -176,7 +176,7 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
     monkeypatch.setattr(_single, "_FEATURES_PER_COMPONENT", 1)
     monkeypatch.setattr(_generalized, "warm_eigenpairs", watched)
     if not converges:
-        monkeypatch.setattr(_proof, "_AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
+        monkeypatch.setattr(_proof, "AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
     found = regularised_path(x, y, weights, 2)
     assert len(accepted) == 10
     assert all(accepted) if converges else not any(accepted)

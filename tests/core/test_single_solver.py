@@ -14,7 +14,7 @@ D = 240
 
 @pytest.fixture(autouse=True)
 def small_matrices_are_many_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_single, "_LARGEST_SHARE", 2)
+    monkeypatch.setattr(_single, "LARGEST_SHARE", 2)
     monkeypatch.setattr(_eigen, "proved_pays", lambda n_features, k: True)
 
 
