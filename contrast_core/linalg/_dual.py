@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.sparse.linalg import LinearOperator
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._krylov import BlockKrylov
+from contrast_core.linalg._krylov import BlockKrylov, squares_fit
 from contrast_core.linalg._proof import AIMS, RitzPairs, is_proved
 from contrast_core.linalg._single import LARGEST_SHARE, search
 from contrast_core.linalg._threads import worker_threads
@@ -42,7 +42,8 @@ def dual_eigenpairs(gram: FloatArray, weights: FloatArray, k: int) -> DualPairs 
     """The k algebraically largest eigenpairs of a contrast, proved by inertia, or None.
 
     By a block Krylov space of a random block with a fixed seed. None if that does not converge soon
-    for want of a gap, if the eigenvalue after the k-th is well below zero, or if the proof fails.
+    for want of a gap, if the eigenvalue after the k-th is well below zero, if the proof fails, or
+    if squares would leave the range of float64.
 
     Parameters
     ----------
@@ -54,6 +55,8 @@ def dual_eigenpairs(gram: FloatArray, weights: FloatArray, k: int) -> DualPairs 
     k : int
         Number of eigenpairs.
     """
+    if not squares_fit(float(gram.diagonal().max())):
+        return None
     try:
         # Few columns are multiplied faster by threads of ours than by those of BLAS.
         with worker_threads() as (pool, n_threads):

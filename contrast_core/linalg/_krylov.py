@@ -15,6 +15,11 @@ _FAR = 1e-3  # part of a product along the basis: if more is taken off, one more
 _EXHAUSTED = 0.01  # part of a product that the basis leaves: less is orthogonalised once more
 
 
+def squares_fit(largest: float) -> bool:
+    """Whether residuals of a matrix with entries up to this neither vanish nor overflow."""
+    return largest == 0 or 1e-151 < largest < 1e151
+
+
 class RitzPairs(NamedTuple):
     """Ritz values, descending (p,), vectors in the basis as columns (p, p), residuals (p,)."""
 
@@ -116,7 +121,8 @@ def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, Float
 
     ``product = held @ along + block @ coupling``; the product is overwritten.
     """
-    length = np.linalg.norm(product, axis=0).max()
+    scale = np.abs(product).max() or 1.0  # squares of tiny numbers are zero
+    length = scale * np.linalg.norm(product / scale, axis=0).max()
     # Of what lies along the basis, only the part along the last two blocks is large, but where an
     # iteration has been restarted. Without it, one pass leaves as little as two.
     along = np.zeros((held.shape[1], product.shape[1]))

@@ -12,7 +12,7 @@ import scipy.linalg
 from scipy.sparse.linalg import LinearOperator
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._krylov import accuracy, next_block
+from contrast_core.linalg._krylov import accuracy, next_block, squares_fit
 from contrast_core.linalg._threads import worker_threads
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -109,6 +109,12 @@ def _iterate(
         if alpha:
             product -= alpha * background.multiply(block, pool, n_threads)
         n_products += block.shape[1]
+        largest = float(np.abs(product).max())
+        if not squares_fit(largest):
+            raise NotConvergedError(
+                f"the contrast of these data is of the size of {largest:.1g}, squares of which are "
+                "no longer numbers; bring the data to a scale near 1."
+            )
         held = basis[:, :used]
         along, block, coupling = next_block(held, product)
         projected[:used, first:used] = along

@@ -8,7 +8,7 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._davidson import EXTRA, Pencil, neighbouring_pairs
-from contrast_core.linalg._krylov import BlockKrylov
+from contrast_core.linalg._krylov import BlockKrylov, squares_fit
 from contrast_core.linalg._krylov import RitzPairs as AllRitzPairs
 from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
 
@@ -44,12 +44,15 @@ def proved_eigenpairs(form: Callable[[float], FloatArray], k: int) -> RitzPairs 
 
     By a block Krylov space of a random block with a fixed seed, which takes a gap; without one, in
     a large matrix, from there by a preconditioned iteration. None where neither converges in a
-    fraction of the time that LAPACK takes, or the proof fails.
+    fraction of the time that LAPACK takes, the proof fails, or squares would leave the range of
+    float64.
 
     `form` makes the matrix times its argument, 1 or -1, anew each time, and may do so in the same
     memory: what it made before is overwritten.
     """
     matrix, intact = form(1.0), True
+    if not squares_fit(float(np.abs(matrix.diagonal()).max())):
+        return None
 
     def negated() -> FloatArray:
         nonlocal intact

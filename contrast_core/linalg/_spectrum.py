@@ -50,9 +50,16 @@ class Spectrum:
         n = len(self._diagonal)
         if n == 1:
             return Eigenpairs(self.values.copy(), np.ones((1, 1)))
+        # LAPACK squares the entries; a power of two costs no digits.
+        scale = 2.0 ** int(np.frexp(np.abs(self.values).max())[1])
         values, vectors = scipy.linalg.eigh_tridiagonal(
-            self._diagonal, self._off, select="i", select_range=(n - k, n - 1), check_finite=False
+            self._diagonal / scale,
+            self._off / scale,
+            select="i",
+            select_range=(n - k, n - 1),
+            check_finite=False,
         )
+        values *= scale
         # Back from tridiagonal form: with the lower triangle the reflectors leave row 0 alone.
         vectors[1:] = lapack.dormqr(
             "L", "N", self._reflectors[1:, :-1], self._tau, vectors[1:], lwork=64 * k

@@ -64,6 +64,16 @@ def test_it_agrees_with_feature_space(alpha: float, k: int) -> None:
         check(z, weights, found, k)
 
 
+@pytest.mark.parametrize("scale", [1e-70, 1e70])
+def test_the_scale_is_no_matter(scale: float) -> None:
+    z, weights = rows(), weights_of(1.0)
+    found = dual_eigenpairs(scale**2 * (z @ z.T), weights, 2)
+    assert found is not None
+    in_units = DualPairs(found.values / scale**2, found.combinations * scale, found.scores / scale)
+    check(z, weights, in_units, 2)
+    assert dual_eigenpairs(scale**4 * (z @ z.T), weights, 2) is None  # left to others
+
+
 def test_rows_that_repeat_or_say_nothing() -> None:
     """A Gram matrix of far less than full rank."""
     z = rows()

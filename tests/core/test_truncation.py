@@ -150,18 +150,19 @@ def test_impossible_truncations_are_refused() -> None:
     assert len(truncated_eigenpairs(few, 1.0, 2, 10).values) == 9
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
 @pytest.mark.parametrize("n", [1, 2, 3, 60])
-def test_one_reduction_gives_all_values_and_the_leading_vectors(n: int) -> None:
+def test_one_reduction_gives_all_values_and_the_leading_vectors(n: int, scale: float) -> None:
     a = np.random.default_rng(n).normal(size=(n, n))
-    matrix = a + a.T
-    before = matrix.copy()
+    matrix = scale * (a + a.T)
+    before, accuracy = matrix.copy(), 1e-12 * scale
     spectrum = Spectrum(matrix)
-    np.testing.assert_allclose(spectrum.values, scipy.linalg.eigvalsh(matrix)[::-1], atol=1e-12)
+    np.testing.assert_allclose(spectrum.values, scipy.linalg.eigvalsh(matrix)[::-1], atol=accuracy)
     for k in {1, min(2, n), n}:
         values, vectors = spectrum.leading(k)
-        np.testing.assert_allclose(values, spectrum.values[:k], atol=1e-12)
+        np.testing.assert_allclose(values, spectrum.values[:k], atol=accuracy)
         np.testing.assert_allclose(vectors @ vectors.T, np.eye(k), atol=1e-12)
-        np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=1e-12 * n)
+        np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=accuracy * n)
     np.testing.assert_array_equal(matrix, before)
 
 
