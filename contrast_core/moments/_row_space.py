@@ -272,7 +272,8 @@ def row_space_contrast(x: RowSpaceMoments, y: RowSpaceMoments, alpha: float, k: 
     if products is not None and x.rows.stop == y.rows.start and proved_pays(len(products), k):
         weights = np.repeat([1 / n, -alpha / y.n_samples], [n, y.n_samples])
         dual = dual_eigenpairs(products, weights, k)
-        if dual is not None:
+        # Another thread may have asked for the factor meanwhile, which takes the products' memory.
+        if dual is not None and x.space.gram.products is not None:
             squares = dual.scores**2
             return OneContrast(
                 dual.values,

@@ -181,6 +181,24 @@ def test_cpca_takes_it_and_needs_a_basis_for_more_only(monkeypatch: pytest.Monke
     np.testing.assert_allclose(found.at(2.0).components_, found.components_, atol=1e-8)
 
 
+def test_a_factor_that_another_thread_asks_for_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made in the memory of the products: what was found from them may be anything."""
+    z = rows()
+    found = CPCA(2, alpha=2.0, solver="gram").fit(z[:N], background=z[N:])
+    gram = found.foreground_moments_.space.gram
+
+    def interrupted(*args: Any) -> DualPairs:
+        dual = dual_eigenpairs(*args)
+        assert dual is not None
+        assert gram.factor.rank == N + M - 2
+        return dual._replace(values=dual.values + 1.0)
+
+    monkeypatch.setattr(_row_space, "dual_eigenpairs", interrupted)
+    again = found.at(2.0)
+    np.testing.assert_allclose(again.contrastive_eigenvalues_, found.contrastive_eigenvalues_)
+    np.testing.assert_allclose(again.components_, found.components_, atol=1e-8)
+
+
 def test_sums_over_threads_do_not_depend_on_timing() -> None:
     from threadpoolctl import threadpool_limits
 
