@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from scipy.sparse import issparse
 
 from contrast_core._tensors import check_same_place, is_tensor, wide_tensors_to_host
 from contrast_core._validation import (
-    ContrastWarning,
     MatrixLike,
     check_finite,
     check_rows,
     check_same_features,
     feature_names_of,
 )
+from contrast_core.feedback import warn
 from contrast_core.moments import (
     Moments,
     SecondMoments,
@@ -82,12 +81,10 @@ def paired_moments(
     check_same_features(x.n_features, x.feature_names, y.n_features, y.feature_names)
     total_x, total_y = x.total_variance, y.total_variance
     if total_x > 0 and total_y > 0 and not 1 / _SCALE_RATIO < total_x / total_y < _SCALE_RATIO:
-        warnings.warn(
+        warn(
             f"the total variance of X is {total_x:.3g}, that of the background {total_y:.3g}; were "
             "both scaled alike? In a scikit-learn Pipeline, transform_input=['background'] makes "
             "the earlier steps transform the background too.",
-            ContrastWarning,
-            stacklevel=4,
         )
     return x, y
 

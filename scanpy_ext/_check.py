@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, cross_fitted_ratio
+from contrast_core.feedback import Progress, warn
 
 from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
@@ -19,7 +20,6 @@ from ._gene_summary import GeneSummary, gene_summaries, merged
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
 
 _LEAST_CELLS = 40  # of a donor, for its controls to be set against another's
 _MAX_NULLS = 12  # ordered pairs of donors
@@ -211,7 +211,7 @@ def contrast_check(
     written = _write.write(adata, uns={key: result}, copy=copy)
     if not result["sound"]:
         told = "; ".join(f"{f.check}: {f.message}" for f in findings if not f.sound)
-        warnings.warn(f"the contrast may not be sound. {told}", ContrastWarning, stacklevel=2)
+        warn(f"the contrast may not be sound. {told}")
     return written
 
 

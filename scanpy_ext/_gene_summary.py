@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core._progress import Progress
+from contrast_core.feedback import Progress
 from contrast_core.moments import FeatureMoments
 
 from . import _matrix

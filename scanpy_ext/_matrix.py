@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from contrast_core import SecondMoments
-from contrast_core._progress import Progress, with_progress
 from contrast_core._sources import is_dask_array, is_stored, map_rows
+from contrast_core.feedback import Progress, with_progress
 
 _BLOCK_ELEMENTS = 2**22  # of dense rows taken from a matrix in memory
 _READ_ELEMENTS = 2**24  # of rows read from a file: fewer, larger blocks, for each is merged

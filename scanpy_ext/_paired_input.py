@@ -16,7 +16,7 @@ from . import _keys, _pairs, _read, _select, _write
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
+    from contrast_core.feedback import Progress
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def paired_input(
             )
         pairs = _pairs.stored(adata, key)
         matrix = _read.loaded(matrix, everyone, progress)
-        _read.warn_of_counts(matrix, stacklevel=3)
+        _read.warn_of_counts(matrix)
     else:
         if reference is None:
             raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
@@ -123,7 +123,6 @@ def paired_input(
             n_comps=min(20, matrix.shape[1]),
             params=params,
             key=key,
-            stacklevel=3,
         )
     if scale:
         scaled = scaled_features(matrix)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +9,8 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core import ContrastWarning, effective_n_pairs
+from contrast_core import effective_n_pairs
+from contrast_core.feedback import Progress, warn
 from contrast_core.pairing import (
     PositivePairs,
     neighbor_pairs,
@@ -23,7 +23,6 @@ from . import _keys, _read, _select, _write
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
     from contrast_core.pairing import GroupSummary
 
 
@@ -70,7 +69,6 @@ def find(
     key: str | None = None,
     random_state: int | None = 0,
     progress: Progress = False,
-    stacklevel: int = 1,
 ) -> Pairs:
     """Pairs of stimulated and control cells with their summary; nothing is written.
 
@@ -94,7 +92,7 @@ def find(
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
     rows = _read.loaded(matrix, used, progress)
-    _read.warn_of_counts(rows, stacklevel=stacklevel + 1)
+    _read.warn_of_counts(rows)
 
     basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)
     labels = None
@@ -141,7 +139,7 @@ def find(
     summary = _summary(pairs, design) | {"params": params}
     if types is not None:
         summary |= _by_cell_type(types, design, i, j)
-    _warn(summary, design, stacklevel + 1)
+    _warn(summary, design)
 
     shape = adata.n_obs, adata.n_obs
     return Pairs(
@@ -279,7 +277,7 @@ def _by_cell_type(
     }
 
 
-def _warn(summary: dict[str, Any], design: _Design, stacklevel: int) -> None:
+def _warn(summary: dict[str, Any], design: _Design) -> None:
     messages = []
     donors = summary["donors"]
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
@@ -302,4 +300,4 @@ def _warn(summary: dict[str, Any], design: _Design, stacklevel: int) -> None:
                     f"{int(lone[side].sum())} cells are in pairs with other types"
                 )
     if messages:
-        warnings.warn("; ".join(messages) + ".", ContrastWarning, stacklevel=stacklevel + 1)
+        warn("; ".join(messages) + ".")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,8 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core import ContrastWarning, SecondMoments
+from contrast_core import SecondMoments
+from contrast_core.feedback import Progress, warn
 
 from . import _keys, _matrix
 from ._select import (
@@ -31,8 +31,6 @@ from ._write import Slots, check_writable, storable
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core._progress import Progress
 
     from ._keys import Keys
 
@@ -265,14 +263,12 @@ def looks_like_counts(matrix: Any) -> float:
     return 0.0
 
 
-def warn_of_counts(matrix: Any, *, stacklevel: int) -> None:
+def warn_of_counts(matrix: Any) -> None:
     """Warn if the values are whole numbers, as counts are and their logarithms are not."""
     if largest := looks_like_counts(matrix):
-        warnings.warn(
+        warn(
             f"the values look like raw counts (whole numbers, up to {largest:g}). Give log-"
             "normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata).",
-            ContrastWarning,
-            stacklevel=stacklevel + 1,
         )
 
 

@@ -11,7 +11,7 @@ from ._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
+    from contrast_core.feedback import Progress
 
 __all__ = ["contrast_check", "match_pairs"]
 
@@ -168,6 +168,5 @@ def match_pairs(
         key=key_added,
         random_state=random_state,
         progress=progress,
-        stacklevel=2,
     )
     return _write.write(adata, obsp=pairs.obsp, uns=pairs.uns, copy=copy)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core._progress import Progress, with_progress
 from contrast_core._sources import StoredRows, is_stored
 from contrast_core._validation import (
     FloatArray,
@@ -19,6 +18,7 @@ from contrast_core._validation import (
     feature_names_of,
     iter_chunks,
 )
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import leading_eigenpairs
 from contrast_core.moments._accumulator import Accumulator
 from contrast_core.moments._second_moments import SecondMoments

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from contrast_core._progress import Progress, with_progress
 from contrast_core._sources import StoredRows, is_dask_array, is_stored
 from contrast_core._tensors import check_tensor, finite_blocks, is_tensor, tensor_blocks, to_host
 from contrast_core._validation import (
@@ -23,6 +22,7 @@ from contrast_core._validation import (
     iter_chunks,
     rows_per_chunk,
 )
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.moments._accumulator import Precision, Sums, accumulate
 
 

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from contrast_core._base import LinearContrast
-from contrast_core._progress import Progress, with_progress
 from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import principal_angles
 from contrast_core.significance._estimators import (
     components_of,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import (
-    ContrastWarning,
     FloatArray,
     MatrixLike,
     check_n_components,
 )
 from contrast_core.contrast import background_ridge
+from contrast_core.feedback import warn
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import SecondMoments
 from contrast_core.significance._estimators import resampling
@@ -211,10 +210,8 @@ def _warn_of_nothing(result: CrossFittedRatio) -> None:
             f" With {result.n_groups} and {result.n_background_groups} groups this does not show "
             "that there is nothing: seven to ten groups cannot certify a null."
         )
-    warnings.warn(
+    warn(
         f"the cross-fitted trace ratio is {result.ratio:.3g}, below 1.5 tr(C_X)/tr(C_Y) = "
         f"{result.threshold:.3g}: on rows that did not choose the directions, the foreground "
         f"varies hardly more than the background.{few}",
-        ContrastWarning,
-        stacklevel=3,
     )

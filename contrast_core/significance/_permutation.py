@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._base import LinearContrast
-from contrast_core._progress import Progress, with_progress
-from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
+from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.feedback import Progress, warn, with_progress
 from contrast_core.moments import SecondMoments
 from contrast_core.significance._estimators import (
     components_of,
@@ -176,11 +175,9 @@ def permutation_test(
     total = n_distinct if exact else n_permutations
     smallest = 1 / n_distinct if exact else 1 / (1 + n_permutations)
     if smallest > _LEVEL:
-        warnings.warn(
+        warn(
             f"there are {n_distinct} ways to say which units are foreground and {total} are used: "
             f"no p-value can be below {smallest:.2g}. More groups or more permutations are needed.",
-            ContrastWarning,
-            stacklevel=2,
         )
     labels = _all_labels(samples) if exact else _random_labels(samples, total, random_state)
     with resampling(samples):

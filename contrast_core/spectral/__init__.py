@@ -2,9 +2,9 @@
 
 from contrast_core.spectral._cpca import CPCA
 from contrast_core.spectral._cpca_star import CPCAStar
-from contrast_core.spectral._kernel_cpca import KernelCPCA
+from contrast_core.spectral._kernel_cpca import Kernel, KernelCPCA
 from contrast_core.spectral._online_cpca_star import OnlineCPCAStar
 from contrast_core.spectral._pca_plus import PCAPlus
 from contrast_core.spectral._pca_pp import PCAPlusPlus
 
-__all__ = ["CPCA", "CPCAStar", "KernelCPCA", "OnlineCPCAStar", "PCAPlus", "PCAPlusPlus"]
+__all__ = ["CPCA", "CPCAStar", "Kernel", "KernelCPCA", "OnlineCPCAStar", "PCAPlus", "PCAPlusPlus"]

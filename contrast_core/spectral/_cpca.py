@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Real
 from typing import Literal, Self
 
@@ -13,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from contrast_core._base import LinearContrast
 from contrast_core._paired_input import paired_moments
 from contrast_core._validation import (
-    ContrastWarning,
     FloatArray,
     MatrixLike,
     check_alpha,
     check_n_components,
 )
 from contrast_core.contrast import denoising_alpha, trace_ratio_alpha
+from contrast_core.feedback import warn
 from contrast_core.linalg import NotConvergedError
 from contrast_core.moments import (
     SOLVERS,
@@ -225,10 +224,8 @@ def _warn_of_negative_contrast(eigenvalues: FloatArray, foreground: Moments, alp
     rounding = 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())
     if n_negative:
-        warnings.warn(
+        warn(
             f"{n_negative} of {len(eigenvalues)} components have negative contrast at "
             f"alpha={alpha:.4g}: along them alpha times the background variance exceeds the "
             "foreground variance. Use fewer components or a smaller alpha to avoid them.",
-            ContrastWarning,
-            stacklevel=5,
         )

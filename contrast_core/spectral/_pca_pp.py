@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import (
-    ContrastWarning,
     FloatArray,
     MatrixLike,
     check_n_components,
@@ -19,6 +17,7 @@ from contrast_core.contrast import (
     signal_is_detectable,
     truncated_eigenpairs,
 )
+from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs, leading_eigenpairs, orthonormal_rows
 from contrast_core.moments import PairMoments
 from contrast_core.spectral._positive_pairs import (
@@ -285,26 +284,20 @@ def _warn_of_weak_results(
 ) -> None:
     k = len(eigenvalues)
     if truncation <= k < n_features:
-        warnings.warn(
+        warn(
             f"S was truncated to {truncation} directions for {k} components, which therefore span "
             "what those of PCA of S do. Use fewer components, or a larger truncation if you know "
             "that more directions than that stand out of the noise.",
-            ContrastWarning,
-            stacklevel=3,
         )
     if eigenvalues[0] < _GOOD_PAIRS:
-        warnings.warn(
+        warn(
             f"the leading generalised eigenvalue is {eigenvalues[0]:.2g}; good pairs give one near "
             "1, unrelated rows one of about 0.3 or less. Check that row i of X and row i of "
             "positive show the same thing.",
-            ContrastWarning,
-            stacklevel=3,
         )
     elif not detectable.all():
-        warnings.warn(
+        warn(
             f"{k - int(detectable.sum())} of {k} components are too weak to be told from noise "
             "with this number of pairs and features (detectable_). Use fewer components, more "
             "pairs or fewer features.",
-            ContrastWarning,
-            stacklevel=3,
         )

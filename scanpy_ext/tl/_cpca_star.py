@@ -12,7 +12,7 @@ from .._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
+    from contrast_core.feedback import Progress
 
 
 @documented

@@ -13,8 +13,8 @@ from .._docs import documented
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
-    from contrast_core.spectral._kernel_cpca import Kernel
+    from contrast_core.feedback import Progress
+    from contrast_core.spectral import Kernel
 
 
 @documented

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
+from contrast_core.feedback import Progress, warn
 
 from .. import _keys, _select, _write
 from .._docs import documented
@@ -16,7 +17,6 @@ from .._paired_input import paired_input
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core._progress import Progress
 
 _GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
 
@@ -162,12 +162,10 @@ def pca_pp(
         model.fit(data.rows, positive=data.positive, n_effective=data.pairs.n_effective)
     leading = float(model.generalized_eigenvalues_[0])
     if leading < _GOOD_PAIRS:
-        warnings.warn(
+        warn(
             f"the leading lambda is {leading:.2g}: paired cells hardly agree. Good pairs give "
             "values near 1, random ones about 0.3. Look at scanpy_ext.pl.pairs, and check the "
             "donors and conditions, and which genes are used.",
-            ContrastWarning,
-            stacklevel=2,
         )
     weights = model.generalized_eigenvalues_ if weighted else np.ones(n_comps)
     return data.write(

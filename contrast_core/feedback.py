@@ -1,0 +1,66 @@
+"""What the user is told on the way: progress bars and warnings."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, TypeAlias, TypeVar
+
+from contrast_core._validation import ContrastWarning
+
+__all__ = ["Progress", "warn", "with_progress"]
+
+T = TypeVar("T")
+Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
+
+# Whose lines are never blamed: the packages of this distribution, and scikit-learn, whose pipelines
+# and wrappers of `transform` stand between a caller and an estimator.
+_NOT_THE_CALLER = ("contrast_core", "scanpy_ext", "napari_plugin", "sklearn")
+
+
+def warn(message: str) -> None:
+    """Warn of a result that probably is not what was wanted, at the line that asked for it.
+
+    Parameters
+    ----------
+    message : str
+        Text of the `contrast_core.ContrastWarning`. It is shown for the innermost line that is
+        neither this distribution's nor scikit-learn's, however deep below it the warning arises.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _package(frame.f_globals) in _NOT_THE_CALLER:
+        frame = frame.f_back
+    warnings.warn_explicit(
+        message,
+        ContrastWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _package(names: dict[str, Any]) -> str:
+    """The top-level package of a module, from its global names."""
+    return str(names.get("__name__", "")).partition(".")[0]
+
+
+def with_progress(
+    items: Iterable[T], total: int | None, label: str, progress: Progress
+) -> Iterable[T]:
+    """`items`, with a progress bar as they are taken: tqdm's, or one called as tqdm is."""
+    if progress is False:
+        return items
+    if progress is True:
+        try:
+            progress = import_module("tqdm.auto").tqdm
+        except ImportError as error:
+            raise ImportError(
+                "progress=True needs tqdm; install it, or give a callable that takes "
+                "(iterable, total=, desc=) and returns an iterable."
+            ) from error
+    if not callable(progress):
+        raise TypeError(f"progress must be True, False or a callable, got {progress!r}.")
+    return progress(items, total=total, desc=label)
