@@ -1,0 +1,40 @@
+"""Data of every kind behind one protocol: `rows_of` is the only place that asks what data are.
+
+``rows_of(X, name)`` makes `Rows` of arrays, lists, DataFrames, sparse matrices of any format,
+HDF5 and zarr datasets, memory maps, the sparse datasets of backed AnnData objects, dask arrays and
+dense torch tensors; of some rows and columns only with ``rows=`` and ``columns=``, masks or
+indices. Nothing is read or copied yet. Whatever takes data takes `Rows` too.
+
+What all have:
+
+=====================  ===========================================================================
+`shape`, `dtype`       of what is selected; the number of rows of a dask array may be NaN
+`name`, `names`        what errors call it; the features' names or None
+`is_sparse`            whether blocks are CSR rather than ndarrays
+`place`, `in_memory`   "memory", "stored", "dask" or "device" (a tensor that is not on the host)
+`device`               of a tensor, else None
+`reads_rows`,          whether blocks of rows, or of columns, cost no more than their share of the
+`reads_columns`        data; else a first block of rows loads what is selected, and every block of
+                       columns is a pass over the rows
+`blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype; of whole
+                       storage chunks
+`column_blocks()`      where they are and finite blocks of columns, ndarray or CSC
+`edges()`, `read()`    the same blocks of rows one by one, and any others
+`take(rows)`           some rows; in any order and repeated in memory, else in ascending order
+`columns(which)`       some columns
+`map(function, k)`     of the rows, (n, k): an ndarray; lazy for dask; a tensor on its device
+`load()`               the ndarray or CSR matrix; no copy where it is one already
+`take_all()`           the dataset that the rows were taken from
+=====================  ===========================================================================
+
+`joint_blocks` reads several disjoint selections of the rows of one dataset in one pass.
+
+How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
+and of each method for that call.
+"""
+
+from contrast_core.rows._memory import MemoryRows
+from contrast_core.rows._rows import Place, Rows, joint_blocks
+from contrast_core.rows._rows_of import rows_of
+
+__all__ = ["MemoryRows", "Place", "Rows", "joint_blocks", "rows_of"]

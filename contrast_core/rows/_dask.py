@@ -1,0 +1,158 @@
+"""Rows of dask arrays: selected and mapped chunk by chunk, by whatever scheduler runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse, vstack
+
+from contrast_core.feedback import Progress, with_progress
+from contrast_core.rows._memory import MemoryRows, as_matrix
+from contrast_core.rows._rows import ELEMENTS, Index, Rows, pick, pick_columns
+
+
+class DaskRows(Rows):
+    """Rows of a dask array of dense or sparse chunks.
+
+    `array` is what is selected, lazily, in chunks of whole rows. Blocks are computed one after the
+    other; `load` and `map` leave all chunks to the scheduler.
+    """
+
+    place = "dask"
+    reads_columns = False
+    _any_order = False
+
+    def __init__(self, array: Any, **options: Any) -> None:
+        whole = array.rechunk({1: -1}) if array.numblocks[1] > 1 else array
+        super().__init__(whole, tuple(array.shape), array.dtype, **options)
+        self.is_sparse = issparse(array._meta)
+
+    @cached_property
+    def array(self) -> Any:
+        """What is selected, as a dask array in chunks of whole rows."""
+        if self._rows is None and self._columns is None:
+            return self._source
+        sizes, picked = self._source.chunks[0], None
+        if self._rows is not None:
+            ends = np.cumsum((0, *sizes))
+            parts = np.split(self._rows, np.searchsorted(self._rows, ends[1:-1]))
+            picked = [part - end for part, end in zip(parts, ends[:-1], strict=True)]
+            sizes = tuple(map(len, picked))
+        dask_array: Any = import_module("dask.array")  # not typed
+        return dask_array.map_blocks(
+            _pick,
+            self._source,
+            rows=picked,
+            columns=self._columns,
+            dtype=self.dtype,
+            meta=self._source._meta,
+            chunks=(sizes, (self.shape[1],)),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "array"}
+
+    def take(self, rows: ArrayLike | slice) -> Self:
+        """Rows of a mask, a slice or ascending indices, lazily."""
+        if math.isnan(self.shape[0]):
+            raise ValueError(
+                f"{self.name} is a dask array with chunks of unknown size: call "
+                "compute_chunk_sizes() on it first."
+            )
+        return super().take(rows)
+
+    def chunks(self) -> list[tuple[str, Any]]:
+        """What errors call each chunk of what is selected, and the chunk, delayed.
+
+        Without empty ones, where sizes are known.
+        """
+        delayed = self.array.to_delayed().ravel().tolist()
+        return [
+            (f"chunk {i} of {self.name}", chunk)
+            for i, (chunk, size) in enumerate(zip(delayed, self.array.chunks[0], strict=True))
+            if size != 0
+        ]
+
+    def edges(self, elements: int | None = None) -> list[int]:
+        """Where chunks begin and end: 0, ..., n."""
+        return list(np.unique(np.cumsum((0, *self.array.chunks[0]))).tolist())
+
+    def blocks(
+        self,
+        *,
+        elements: int | None = None,
+        dense: bool = False,
+        check: bool = True,
+        progress: Progress = False,
+    ) -> Iterator[Any]:
+        """Yield finite blocks of rows: each chunk is computed as it is asked for."""
+        chunks = self.chunks()
+        for label, chunk in with_progress(chunks, len(chunks), self.name, progress):
+            rows = chunk_rows(chunk.compute(), label, self.elements)
+            yield from rows.blocks(elements=elements, dense=dense, check=check)
+
+    def map(self, function: Callable[..., Any], width: int) -> Any:
+        """`function` of the rows, a dask array, not yet computed."""
+        rows = self.array
+        return rows.map_blocks(
+            _map_chunk,
+            function,
+            width,
+            self.name,
+            dtype=np.float64,
+            meta=np.empty((0, 0)),
+            chunks=(rows.chunks[0], (width,)),
+        )
+
+    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+        """All rows selected, computed now, as an ndarray or CSR matrix."""
+        dask: Any = import_module("dask")  # not typed
+        read = dask.delayed(_load_chunk)
+        parts = dask.compute(*(read(chunk, label, check) for label, chunk in self.chunks()))
+        if not parts:
+            return super().load(check=check)
+        return vstack(parts, format="csr") if issparse(parts[0]) else np.concatenate(parts)
+
+    def _read(self, start: int, stop: int) -> Any:
+        block = as_matrix(self.array[start:stop].compute(), self._label(start, stop))
+        return block.tocsr() if issparse(block) else block
+
+    def _label(self, start: int, stop: int) -> str:
+        return f"{self.name}[{start}:{stop}]"
+
+
+def chunk_rows(chunk: Any, name: str, elements: int = ELEMENTS) -> MemoryRows:
+    """Rows of a chunk, once it is computed."""
+    return MemoryRows(as_matrix(chunk, name), name=name, names=None, elements=elements)
+
+
+def _load_chunk(chunk: Any, name: str, check: bool) -> Any:
+    return chunk_rows(chunk, name).load(check=check)
+
+
+def _map_chunk(
+    chunk: Any,
+    function: Callable[..., Any],
+    width: int,
+    name: str,
+    block_id: tuple[int, ...] | None = None,
+) -> Any:
+    label = f"chunk {block_id[0]} of {name}" if block_id else name
+    return chunk_rows(chunk, label).map(function, width)
+
+
+def _pick(
+    chunk: Any,
+    rows: list[Index] | None = None,
+    columns: Index | None = None,
+    block_id: tuple[int, ...] = (0, 0),
+) -> Any:
+    if rows is not None:
+        chunk = pick(chunk, rows[block_id[0]])
+    return chunk if columns is None else pick_columns(chunk, columns)

@@ -1,0 +1,326 @@
+"""What rows of every kind have in common."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse, vstack
+
+from contrast_core._validation import check_finite
+from contrast_core.feedback import Progress, with_progress
+
+Place: TypeAlias = Literal["memory", "stored", "dask", "device"]
+Index: TypeAlias = NDArray[np.intp]
+
+ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
+_ELEMENTS_PER_PASS = 16  # times as many, where a block of columns costs a pass over the rows
+
+
+class Rows(ABC):
+    """Some rows and columns of a dataset, wherever it lies.
+
+    Made by `rows_of`; see `contrast_core.rows` for what each attribute is.
+
+    Parameters
+    ----------
+    source
+        The whole dataset, as the subclass reads it.
+    shape : (int, int)
+        Its shape.
+    dtype : numpy dtype
+        Of the values, as they come in blocks.
+    name : str
+        What errors call it.
+    names : tuple of str or None
+        The features' names.
+    elements : int
+        How many values are read at once, where storage allows.
+    """
+
+    place: Place = "memory"
+    is_sparse: bool = False
+    reads_rows: bool = True
+    reads_columns: bool = True
+    device: Any = None
+    _any_order: ClassVar[bool] = True  # whether rows may be taken in any order and repeatedly
+
+    def __init__(
+        self,
+        source: Any,
+        shape: tuple[int, int],
+        dtype: Any,
+        *,
+        name: str,
+        names: tuple[str, ...] | None,
+        elements: int,
+    ) -> None:
+        self._source = source
+        self.shape, self.dtype = shape, dtype
+        self.name, self.names, self.elements = name, names, elements
+        self._n_source = shape[0]
+        self._rows: Index | None = None
+        self._columns: Index | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether `load` is free of reading."""
+        return self.place == "memory"
+
+    def take(self, rows: ArrayLike | slice) -> Self:
+        """Rows of a mask, a slice or indices; nothing is read or copied.
+
+        Raises
+        ------
+        ValueError
+            If the mask has another length, or indices are not ascending and the data are not in
+            memory.
+        """
+        index = _positions(rows, self.shape[0], "rows", self.name)
+        if index is None:
+            return self
+        if not self._any_order and (np.diff(index) <= 0).any():
+            raise ValueError(
+                f"the rows of {self.name} were asked for in another order or repeatedly, but they "
+                "are not in memory: give ascending indices or a mask, or load them first."
+            )
+        taken = copy.copy(self)
+        taken._rows = index if self._rows is None else self._rows[index]
+        taken.shape = (len(index), self.shape[1])
+        return taken
+
+    def take_all(self) -> Self:
+        """All rows of the dataset that these were taken from, with the same columns."""
+        whole = copy.copy(self)
+        whole._rows = None
+        whole.shape = (self._n_source, self.shape[1])
+        return whole
+
+    def columns(self, columns: ArrayLike | slice) -> Self:
+        """Columns of a mask, a slice or indices; copied only where they are in memory."""
+        index = _positions(columns, self.shape[1], "columns", self.name)
+        if index is None:
+            return self
+        picked = copy.copy(self)
+        picked.names = None if self.names is None else tuple(self.names[i] for i in index)
+        picked.shape = (self.shape[0], len(index))
+        picked._pick_columns(index)
+        return picked
+
+    def replace(self, **changes: Any) -> Self:
+        """The same rows with other `names` or `elements`."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
+
+    def _pick_columns(self, index: Index) -> None:
+        self._columns = index if self._columns is None else self._columns[index]
+
+    def edges(self, elements: int | None = None) -> list[int]:
+        """Where blocks of rows begin and end: 0, ..., n."""
+        step = max(1, (elements or self.elements) // max(1, self.shape[1]))
+        return [*range(0, self.shape[0], step), self.shape[0]]
+
+    def blocks(
+        self,
+        *,
+        elements: int | None = None,
+        dense: bool = False,
+        check: bool = True,
+        progress: Progress = False,
+    ) -> Iterator[Any]:
+        """Yield finite blocks of rows of bounded size, in the data's own dtype.
+
+        Parameters
+        ----------
+        elements : int, optional
+            Values in a block, instead of those that `rows_of` was given.
+        dense : bool, default=False
+            Sparse rows as ndarrays, rather than CSR.
+        check : bool, default=True
+            Refuse NaN and infinity, with the rows in the message.
+        progress : bool or callable, default=False
+            A progress bar of the blocks.
+        """
+        spans = list(pairwise(self.edges(elements)))
+        for start, stop in with_progress(spans, len(spans), self.name, progress):
+            yield self.read(start, stop, dense=dense, check=check)
+
+    def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
+        """Rows `start` to `stop` of those selected."""
+        block = self._read(start, stop)
+        if check:
+            check_finite(block, self._label(start, stop))
+        return block.toarray() if dense and issparse(block) else block
+
+    def column_blocks(
+        self,
+        width: int | None = None,
+        *,
+        dense: bool = True,
+        check: bool = True,
+        progress: Progress = False,
+    ) -> Iterator[tuple[slice, Any]]:
+        """Yield blocks of columns of all rows selected, and which columns they are.
+
+        Parameters
+        ----------
+        width : int, optional
+            Columns in a block; by default what `elements` allow, sixteen times as many where each
+            block takes a pass over the rows (see `reads_columns`).
+        dense : bool, default=True
+            Sparse columns as ndarrays, rather than CSC.
+        check : bool, default=True
+            Refuse NaN and infinity.
+        progress : bool or callable, default=False
+            A progress bar of the blocks.
+        """
+        n, n_columns = self.shape
+        if width is None:
+            most = self.elements * (1 if self.reads_columns else _ELEMENTS_PER_PASS)
+            width = max(1, most // max(1, n))
+        starts = range(0, n_columns, width)
+        for start in with_progress(starts, len(starts), self.name, progress):
+            which = slice(start, min(start + width, n_columns))
+            block = self._read_columns(which)
+            if check:
+                check_finite(block, self.name)
+            yield which, block.toarray() if dense and issparse(block) else block
+
+    def map(self, function: Callable[..., Any], width: int) -> Any:
+        """`function` of the rows, block by block.
+
+        Parameters
+        ----------
+        function : callable
+            From finite rows (b, n_features), dense or CSR, to an ndarray (b, width) of float64. For
+            tensors a `functools.partial` that takes a tensor to a tensor once its keywords, arrays,
+            are tensors too.
+        width : int
+            Number of columns of the result.
+
+        Returns
+        -------
+        ndarray of shape (n, width)
+            For a dask array, a dask array, not yet computed; for a tensor, a tensor on its device.
+        """
+        result, start = np.empty((self.shape[0], width)), 0
+        for block in self.blocks():
+            stop = start + block.shape[0]
+            result[start:stop] = function(block)
+            start = stop
+        return result
+
+    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+        """All rows selected, as an ndarray or CSR matrix."""
+        blocks = self.blocks(check=check, progress=progress)
+        if self.is_sparse:
+            parts = list(blocks)
+            return vstack(parts, format="csr") if parts else self._read(0, 0)
+        matrix, start = np.empty(self.shape, self.dtype), 0
+        for block in blocks:
+            stop = start + len(block)
+            matrix[start:stop] = block
+            start = stop
+        return matrix
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> Any:
+        """Rows selected, not yet checked for NaN."""
+
+    def _read_columns(self, which: slice) -> Any:
+        """Columns of all rows selected, an ndarray or CSC; by a pass over the rows."""
+        parts = [block[:, which] for block in self.blocks(check=False)]
+        if self.is_sparse:
+            return vstack(parts, format="csc")
+        return np.concatenate(parts)
+
+    def _label(self, start: int, stop: int) -> str:
+        """What errors call a block."""
+        return self.name
+
+
+def joint_blocks(
+    parts: Sequence[Rows],
+    *,
+    elements: int | None = None,
+    check: bool = True,
+    progress: Progress = False,
+) -> Iterator[tuple[int, Any]]:
+    """Blocks of several disjoint selections of the rows of one dataset, in one pass over it.
+
+    Parameters
+    ----------
+    parts : sequence of Rows
+        What ``whole.take(...)`` gave for disjoint rows of the same `whole`.
+    elements, check, progress
+        As for `Rows.blocks`.
+
+    Yields
+    ------
+    int, ndarray or CSR matrix
+        Which of the parts, and finite rows of it.
+    """
+    first = parts[0]
+    owner = np.full(first._n_source, -1, dtype=np.intp)
+    for i, part in enumerate(parts):
+        owner[slice(None) if part._rows is None else part._rows] = i
+    wanted = first.take_all().take(owner >= 0)
+    owner = owner[owner >= 0]
+    spans = list(pairwise(wanted.edges(elements)))
+    for start, stop in with_progress(spans, len(spans), first.name, progress):
+        block = wanted.read(start, stop, check=check)
+        here = owner[start:stop]
+        for i in np.unique(here).tolist():
+            mine = here == i
+            yield i, block if mine.all() else block[mine]
+
+
+def pick(matrix: Any, index: Index) -> Any:
+    """Rows of a matrix; a view of an ndarray where they follow each other."""
+    return _in_order(matrix[_as_slice(index)])
+
+
+def pick_columns(matrix: Any, index: Index) -> Any:
+    """Columns of a matrix; a view of an ndarray where they follow each other."""
+    return _in_order(matrix[:, _as_slice(index)])
+
+
+def _as_slice(index: Index) -> Any:
+    together = len(index) and (np.diff(index) == 1).all()
+    return slice(index[0], index[-1] + 1) if together else index
+
+
+def _in_order(matrix: Any) -> Any:
+    if issparse(matrix):  # picked in another order, entries are in another order too
+        matrix.sort_indices()
+    return matrix
+
+
+def _positions(wanted: Any, n: int, what: str, name: str) -> Index | None:
+    """Of a mask, a slice or indices; None for all."""
+    if isinstance(wanted, slice):
+        start, stop, step = wanted.indices(n)
+        return None if (start, stop, step) == (0, n, 1) else np.arange(start, stop, step)
+    asked = np.asarray(wanted)
+    if asked.ndim != 1 or (asked.size and asked.dtype.kind not in "biu"):
+        raise TypeError(
+            f"{what} of {name} are {asked.dtype} of shape {asked.shape}; expected a mask or whole "
+            "numbers, one-dimensional."
+        )
+    if asked.dtype == np.bool_:
+        if len(asked) != n:
+            raise ValueError(
+                f"the mask of {what} has {len(asked)} entries but {name} has {n} {what}; expected "
+                "one entry for each."
+            )
+        return None if asked.all() else np.flatnonzero(asked)
+    index = asked.astype(np.intp)
+    if index.size and not (-n <= index.min() and index.max() < n):
+        raise ValueError(f"{what} {index.min()} to {index.max()} asked for; {name} has {n} {what}.")
+    return np.where(index < 0, index + n, index)

@@ -1,0 +1,129 @@
+"""What data are: the only place that asks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrast_core._validation import MatrixLike, feature_names_of
+from contrast_core.rows._dask import DaskRows
+from contrast_core.rows._memory import MemoryRows, as_matrix
+from contrast_core.rows._rows import ELEMENTS, Rows
+from contrast_core.rows._stored import StoredColumns, StoredRows
+from contrast_core.rows._tensor import DEVICE_ELEMENTS, TensorRows
+
+# What arrays in memory, tensors, dask arrays and sparse matrices have, and stored datasets do not.
+_NOT_STORED = ("__array_ufunc__", "__array_interface__", "__dlpack__", "__dask_graph__", "tocsr")
+
+
+def rows_of(
+    X: MatrixLike | Rows,
+    name: str = "X",
+    *,
+    rows: ArrayLike | slice | None = None,
+    columns: ArrayLike | slice | None = None,
+    names: Sequence[str] | None = None,
+    min_rows: int = 0,
+    elements: int | None = None,
+) -> Rows:
+    """Rows of data of any kind, in memory or not; nothing is read yet.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame, sparse matrix, stored dataset, dask array, torch tensor or Rows, of \
+            shape (n, n_features)
+        Any real dtype. Sparse matrices become CSR without duplicate entries where rows are read
+        from them; a CSC matrix stays as it is where columns are.
+    name : str, default="X"
+        What errors call the data; `Rows` keep their own.
+    rows, columns : mask, slice or indices, optional
+        What is selected: see `Rows.take` and `Rows.columns`.
+    names : sequence of str, optional
+        Names of the features of `X`; those of a DataFrame by default.
+    min_rows : int, default=0
+        Fewer rows selected are refused.
+    elements : int, optional
+        How many values are read at once, where storage allows; 4 million by default, 16 million of
+        a tensor.
+
+    Returns
+    -------
+    Rows
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `X` is not two-dimensional, holds no real numbers, has fewer than `min_rows` rows, or is
+        a tensor that is sparse or on a device that is not there; if `names` are too few or many.
+    """
+    found = X if isinstance(X, Rows) else _of_kind(X, name)
+    if names is not None and len(names) != found.shape[1]:
+        raise ValueError(
+            f"{len(names)} feature_names were given for the {found.shape[1]} features of "
+            f"{found.name}."
+        )
+    if names is not None:
+        found = found.replace(names=tuple(names))
+    if elements is not None:
+        found = found.replace(elements=elements)
+    if columns is not None:
+        found = found.columns(columns)
+    if rows is not None:
+        found = found.take(rows)
+    if found.shape[0] < min_rows:
+        raise ValueError(
+            f"{found.name} has n_samples={found.shape[0]}, but at least {min_rows} is needed (rows "
+            "are samples, columns are features)."
+        )
+    return found
+
+
+def _of_kind(X: Any, name: str) -> Rows:
+    options: dict[str, Any] = {"name": name, "names": feature_names_of(X), "elements": ELEMENTS}
+    if _is_dask_array(X):
+        _check_two_dimensional(X, name)
+        return DaskRows(X, **options)
+    if _is_stored(X):
+        _check_two_dimensional(X, name)
+        kind = StoredColumns if getattr(X, "format", None) == "csc" else StoredRows
+        return kind(X, **options)
+    if _is_tensor(X):
+        _check_two_dimensional(X, name)
+        return TensorRows(X, **options | {"elements": DEVICE_ELEMENTS})
+    return MemoryRows(as_matrix(X, name), **options)
+
+
+def _is_tensor(X: Any) -> bool:
+    """Whether `X` is a torch tensor; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(X, torch.Tensor)
+
+
+def _is_dask_array(X: Any) -> bool:
+    """Whether `X` is a dask array; dask is not imported for it."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "map_blocks")
+
+
+def _is_stored(X: Any) -> bool:
+    """Whether `X` is a dataset outside memory that gives rows when sliced.
+
+    HDF5 datasets, zarr arrays and the sparse datasets of backed AnnData objects: they have a shape
+    and a dtype and can be sliced, but are none of the kinds of arrays in memory.
+    """
+    return (
+        all(hasattr(X, attribute) for attribute in ("shape", "dtype", "__getitem__"))
+        and not any(hasattr(X, attribute) for attribute in _NOT_STORED)
+        and not isinstance(X, np.generic)
+    )
+
+
+def _check_two_dimensional(X: Any, name: str) -> None:
+    if len(X.shape) != 2:
+        raise ValueError(
+            f"{name} has shape {tuple(X.shape)}; two dimensions are expected: rows are samples, "
+            "columns are features."
+        )

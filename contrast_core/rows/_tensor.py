@@ -1,0 +1,126 @@
+"""Rows of dense torch tensors, and functions of them on their own device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import check_finite
+from contrast_core.feedback import Progress, with_progress
+from contrast_core.rows._rows import Index, Rows
+
+DEVICE_ELEMENTS = 2**24  # 128 MB of float64: a few of these are on the device at a time
+
+
+class TensorRows(Rows):
+    """Rows of a dense tensor: blocks of ndarrays, views where it is on the host; no gradients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the tensor is not dense and real, or its device has no float64.
+    """
+
+    def __init__(self, tensor: Any, *, name: str, **options: Any) -> None:
+        torch = import_module("torch")
+        if tensor.layout != torch.strided:
+            raise TypeError(
+                f"{name} is a tensor of layout {tensor.layout}; a dense tensor is expected. Give "
+                f"{name}.to_dense(), or a scipy sparse matrix."
+            )
+        if tensor.is_complex():
+            raise ValueError(
+                f"{name} is a tensor of {tensor.dtype}; complex data are not supported."
+            )
+        self.device = check_device(tensor.device)
+        if self.device.type != "cpu":
+            self.place = "device"
+        if tensor.dtype == torch.bool:  # which has no subtraction
+            tensor = tensor.to(torch.uint8)
+        dtype = to_host(tensor[:0]).dtype
+        super().__init__(tensor, tuple(tensor.shape), dtype, name=name, **options)
+
+    def _pick_columns(self, index: Index) -> None:
+        self._source = self._source[:, index]
+
+    def _tensor(self, start: int, stop: int) -> Any:
+        return self._source[slice(start, stop) if self._rows is None else self._rows[start:stop]]
+
+    def tensors(self, progress: Progress = False) -> Iterator[Any]:
+        """Yield blocks of rows on their device, not checked for NaN."""
+        spans = list(pairwise(self.edges()))
+        for span in with_progress(spans, len(spans), self.name, progress):
+            yield self._tensor(*span)
+
+    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+        """All rows selected, as an ndarray: a view where the tensor is on the host."""
+        return self.read(0, self.shape[0], check=check)
+
+    def map(self, function: Callable[..., Any], width: int) -> Any:
+        """`function`, a partial with arrays for keywords, of the rows, on their device.
+
+        Computed in float64. The result has the dtype of the tensor where that is floating, and
+        gradients flow through it.
+        """
+        torch = import_module("torch")
+        partial: Any = function
+        arrays = {
+            key: torch.tensor(np.ascontiguousarray(value), device=self.device)
+            for key, value in partial.keywords.items()
+        }
+        dtype = self._source.dtype if self._source.is_floating_point() else torch.float64
+        parts = [
+            partial.func(block.to(torch.float64), **arrays).to(dtype) for block in self.tensors()
+        ]
+        empty = torch.empty((0, width), dtype=dtype, device=self.device)
+        result = torch.cat(parts) if parts else empty
+        # NaN and infinity survive every linear map, and the result is smaller than the rows.
+        if not torch.isfinite(result).all():
+            self.check()
+        return result
+
+    def check(self) -> None:
+        """Refuse NaN and infinity, looked for on the device."""
+        torch = import_module("torch")
+        for block in self.tensors():
+            if not torch.isfinite(block).all():
+                check_finite(to_host(block), self.name)
+
+    def _read(self, start: int, stop: int) -> Any:
+        return to_host(self._tensor(start, stop))
+
+    def _read_columns(self, which: slice) -> Any:
+        return to_host(self._tensor(0, self.shape[0])[:, which])
+
+
+def to_host(tensor: Any) -> NDArray[Any]:
+    """A tensor as an ndarray, a view where that is possible; without gradients."""
+    tensor = tensor.detach()
+    host: NDArray[Any] = (
+        (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).cpu().numpy()
+    )
+    return host
+
+
+def check_device(device: Any) -> Any:
+    """A torch device that is there and can hold float64."""
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        raise ImportError(
+            f"device={device!r} needs torch; install contrast-suite[torch], or leave device out."
+        ) from error
+    device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device={str(device)!r} was asked for, but torch finds no CUDA device here. Leave "
+            "device out to compute on the processor."
+        )
+    if device.type == "mps":
+        raise ValueError("the device 'mps' has no float64, which sums need; give X.cpu().")
+    return torch.empty(0, device=device).device  # "cuda" with its index
