@@ -47,7 +47,7 @@ def main() -> int:
         mean_variance = cpca.background_moments_.total_variance / len(cpca.mean_)
         ridges = mean_variance * np.logspace(3, -3, 40)
         for method, chosen, grid in [
-            ("cPCA", cpca, [cpca.at(alpha) for alpha in (0, *np.logspace(-1, 3, 40))]),
+            ("cPCA", cpca, cpca.path()),
             ("cPCA*", star, star.path([0, *(1 / (1 + ridges))])),
         ]:
             over_grid = np.array([silhouettes(fitted, data) for fitted in grid])
@@ -57,8 +57,7 @@ def main() -> int:
                 f"{a:8.3f}{b:7.3f}{a / b:7.1%}{pca:6.2f}"
                 for a, b, pca in zip(auto, best, over_grid[0], strict=True)
             ]
-            strength = getattr(chosen, "alpha_", None) or getattr(chosen, "beta_", None)
-            print(f"{name:22}{method:8}{''.join(cells)}   at {strength:.4g}", flush=True)
+            print(f"{name:22}{method:8}{''.join(cells)}   at {chosen.strength_:.4g}", flush=True)
     print(f"{'reached' if not failures else 'MISSED'}: at least {BOUND:.0%} of the best everywhere")
     return failures
 

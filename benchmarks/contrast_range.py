@@ -65,8 +65,8 @@ def main() -> int:
             (row[1], ODDS, np.log10(ODDS), "decades"),
         ):
             curves = {
-                "cPCA": [cpca.at(alpha) for alpha in odds],
-                "cPCA*": star.path(list(odds / (1 + odds))),
+                "cPCA": cpca.path(odds),
+                "cPCA*": star.path(odds / (1 + odds)),
             }
             widths = {}
             for method, fitted in curves.items():

@@ -12,11 +12,12 @@ from contrast_core.moments._paired import (
     direct_moments,
     is_moments,
     solve_one,
+    solve_path,
     solver_of,
     wide_moments,
 )
 from contrast_core.moments._pooled import affordable, exact_moments
-from contrast_core.moments._row_space import RowSpaceMoments
+from contrast_core.moments._row_space import OneContrast, RowSpaceMoments
 from contrast_core.moments._second_moments import SecondMoments
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "FeatureMoments",
     "ImplicitMoments",
     "Moments",
+    "OneContrast",
     "PairMoments",
     "PairRows",
     "RowSpaceMoments",
@@ -36,6 +38,7 @@ __all__ = [
     "exact_moments",
     "is_moments",
     "solve_one",
+    "solve_path",
     "solver_of",
     "wide_moments",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from contrast_core._validation import (
     check_same_features,
     feature_names_of,
 )
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.linalg import contrastive_eigenpairs, contrastive_path, variances_along
 from contrast_core.moments._implicit import MAX_PRODUCTS, ImplicitMoments
 from contrast_core.moments._row_space import (
     OneContrast,
@@ -95,6 +96,23 @@ def solve_one(x: Moments, y: Moments, alpha: float, k: int) -> OneContrast:
     values, components = contrastive_eigenpairs(c_x, c_y, alpha, k)
     along = (variances_along(components, covariance) for covariance in (c_x, c_y))
     return OneContrast(values, x.lift(components), *along)
+
+
+def solve_path(x: Moments, y: Moments, alphas: Sequence[float], k: int) -> list[OneContrast]:
+    """Solve ``C_X - alpha C_Y`` for several ascending alphas, as `solve_one` does for one.
+
+    Components are lifted to feature space with one pass over the rows.
+    """
+    if len(alphas) == 1:
+        return [solve_one(x, y, alphas[0], k)]
+    c_x, c_y = x.covariance, y.covariance
+    solution = contrastive_path(c_x, c_y, np.array(alphas), k)
+    return [
+        OneContrast(values, lifted, variances_along(reduced, c_x), variances_along(reduced, c_y))
+        for values, lifted, reduced in zip(
+            solution.values, x.lift(solution.components), solution.components, strict=True
+        )
+    ]
 
 
 def wide_moments(

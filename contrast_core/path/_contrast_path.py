@@ -18,6 +18,7 @@ from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.linalg import contrastive_path, variances_along
 from contrast_core.moments import Moments
 from contrast_core.spectral import CPCA
+from contrast_core.spectral._cpca import default_alphas
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ def contrast_path(
 
 def _check_grid(alphas: ArrayLike | None) -> FloatArray:
     if alphas is None:
-        return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
+        return default_alphas()
     values = np.asarray(alphas).ravel()
     grid = np.sort([check_alpha(alpha, name="alphas") for alpha in values.tolist()])
     if not len(grid):

@@ -7,20 +7,13 @@ from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import LinearContrast
+from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, MatrixLike, iter_chunks
-from contrast_core.linalg import (
-    Eigenpairs,
-    contrastive_eigenpairs,
-    contrastive_path,
-    variances_along,
-)
-from contrast_core.moments import Moments
+from contrast_core.moments import Moments, OneContrast, solve_one, solve_path
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
     check_gamma,
@@ -28,10 +21,8 @@ from contrast_core.probabilistic._valid_range import (
     largest_gamma,
 )
 
-_PATH_FRACTIONS = np.linspace(0.0, 0.95, 20)
 
-
-class PCPCA(LinearContrast):
+class PCPCA(StrengthPath, LinearContrast):
     r"""Probabilistic contrastive PCA: a density for the foreground that the background lacks.
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
@@ -74,7 +65,7 @@ class PCPCA(LinearContrast):
     latent_covariance_ : ndarray of shape (d, d)
         Covariance of z given a row, sigma^2 (W^T W + sigma^2 I)^-1: the same for every row, and
         diagonal.
-    gamma_ : float
+    gamma_, strength_ : float
         The contrast strength used.
     gamma_max_ : float
         The model exists for ``0 <= gamma < gamma_max_``; at most 1. There sigma^2 is zero, unless
@@ -135,6 +126,8 @@ class PCPCA(LinearContrast):
     True
     """
 
+    _strength = "gamma"
+
     loadings_: FloatArray
     noise_variance_: float
     latent_covariance_: FloatArray
@@ -150,80 +143,25 @@ class PCPCA(LinearContrast):
         self.n_components = n_components
         self.gamma = gamma
 
-    def at(self, gamma: float | Literal["auto"]) -> Self:
-        """The same method at another contrast, from the same moments.
+    def _default_strengths(self) -> FloatArray:
+        return np.linspace(0.0, 0.95, 20) * self.gamma_max_
 
-        Parameters
-        ----------
-        gamma : "auto" or float from 0 to below `gamma_max_`
-            Contrast strength.
-
-        Returns
-        -------
-        PCPCA
-            A new, fitted estimator; this one does not change.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If `gamma` is out of range, with the range, or not a number.
-        """
-        valid = self._valid_range()
-        checked = check_gamma(gamma, valid)
+    def _fit_each(self, others: list[Self]) -> list[Self]:
         x, y = self.foreground_moments_, self.background_moments_
-        pairs = contrastive_eigenpairs(x.covariance, y.covariance, checked, valid.n_components)
-        return self._at(checked, pairs, valid)
-
-    def path(self, gammas: ArrayLike | None = None) -> list[Self]:
-        """The same method at each of several contrasts, from the same moments.
-
-        Costs what the solutions of `contrast_path` cost on the same grid.
-
-        Parameters
-        ----------
-        gammas : array-like of floats from 0 to below `gamma_max_`, optional
-            Contrast strengths; by default 0, 0.05, ... 0.95 of `gamma_max_`.
-
-        Returns
-        -------
-        list of PCPCA
-            A fitted estimator for each different contrast, ascending.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If there is none, or one is out of range, with the range, or not a number.
-        """
-        valid = self._valid_range()
-        grid = _PATH_FRACTIONS * valid.end if gammas is None else np.asarray(gammas).ravel()
-        if not len(grid):
-            raise ValueError("gammas is empty; give at least one contrast, or None for a grid.")
-        checked = np.unique([check_gamma(gamma, valid) for gamma in grid.tolist()])
-        x, y = self.foreground_moments_, self.background_moments_
-        solution = contrastive_path(x.covariance, y.covariance, checked, valid.n_components)
+        valid = ValidRange(self.gamma_max_, self._n_features_out)
+        distinct, gammas = ascending(others, [check_gamma(other.gamma, valid) for other in others])
+        solutions = solve_path(x, y, gammas, valid.n_components)
         return [
-            self._at(gamma, Eigenpairs(values, components), valid)
-            for gamma, values, components in zip(
-                checked.tolist(), solution.values, solution.components, strict=True
-            )
+            other._set_model(x, y, gamma, valid, solution)
+            for other, gamma, solution in zip(distinct, gammas, solutions, strict=True)
         ]
-
-    def _valid_range(self) -> ValidRange:
-        check_is_fitted(self)
-        return ValidRange(self.gamma_max_, len(self.components_))
-
-    def _at(self, gamma: float, pairs: Eigenpairs, valid: ValidRange) -> Self:
-        other: Self = clone(self).set_params(n_components=valid.n_components, gamma=gamma)
-        return other._set_model(
-            self.foreground_moments_, self.background_moments_, gamma, valid, pairs
-        )
 
     def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
         d = check_latent_dimension(self.n_components, foreground.n_features)
         valid = ValidRange(largest_gamma(foreground, background, d), d)
         gamma = check_gamma(self.gamma, valid)
-        pairs = contrastive_eigenpairs(foreground.covariance, background.covariance, gamma, d)
-        return self._set_model(foreground, background, gamma, valid, pairs)
+        solution = solve_one(foreground, background, gamma, d)
+        return self._set_model(foreground, background, gamma, valid, solution)
 
     def _set_model(
         self,
@@ -231,17 +169,16 @@ class PCPCA(LinearContrast):
         background: Moments,
         gamma: float,
         valid: ValidRange,
-        pairs: Eigenpairs,
+        solution: OneContrast,
     ) -> Self:
         """Theorem 3, divided through by n."""
-        values, reduced = pairs
+        values, components = solution.values, solution.components
         total = foreground.total_variance - gamma * background.total_variance
         n_noise = foreground.n_features - valid.n_components
         noise_variance = float(total - values.sum()) / (n_noise * (1 - gamma))
         if not noise_variance > 0:  # gamma is so close to the end that rounding decides
             raise valid.error(gamma)
         model_variances = values / (1 - gamma)
-        components = foreground.lift(reduced)
         lengths = np.sqrt(np.maximum(model_variances - noise_variance, 0.0))
         return self._set_fitted(
             foreground.feature_names,
@@ -254,8 +191,8 @@ class PCPCA(LinearContrast):
             gamma_=gamma,
             gamma_max_=valid.end,
             contrastive_eigenvalues_=values,
-            foreground_variance_=variances_along(reduced, foreground.covariance),
-            background_variance_=variances_along(reduced, background.covariance),
+            foreground_variance_=solution.foreground_variance,
+            background_variance_=solution.background_variance,
             foreground_moments_=foreground,
             background_moments_=background,
         )

@@ -10,7 +10,9 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from contrast_core._base import LinearContrast
+from contrast_core._strength import StrengthPath
 from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
+from contrast_core.probabilistic import PCPCA
 from contrast_core.significance._units import TwoSamples
 from contrast_core.spectral import CPCA
 
@@ -52,14 +54,16 @@ def held(fitted: LinearContrast, n_components: int) -> LinearContrast:
     TypeError
         If the estimator has no contrast strength that could be held.
     """
-    if hasattr(fitted, "gamma_"):
-        return CPCA(n_components, alpha=float(fitted.gamma_))
-    for name in ("alpha", "beta"):
-        if hasattr(fitted, f"{name}_"):
-            strength = {name: getattr(fitted, f"{name}_")}
-            other: LinearContrast = clone(fitted).set_params(n_components=n_components, **strength)
-            return other
-    raise TypeError(f"{type(fitted).__name__} has no fitted alpha_, beta_ or gamma_ to hold.")
+    if not isinstance(fitted, StrengthPath):
+        raise TypeError(
+            f"{type(fitted).__name__} keeps no moments, so that its strength cannot be held while "
+            "data change; expected a method such as CPCA(), CPCAStar() or PCPCA()."
+        )
+    if isinstance(fitted, PCPCA):
+        return CPCA(n_components, alpha=fitted.strength_)
+    other: LinearContrast = fitted._with_strength(fitted.strength_)
+    other.set_params(n_components=n_components)
+    return other
 
 
 def leading_eigenvalue(fitted: LinearContrast) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Real
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+import numpy as np
 
 from contrast_core._base import LinearContrast
 from contrast_core._paired_input import paired_moments
+from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -23,14 +24,18 @@ from contrast_core.linalg import NotConvergedError
 from contrast_core.moments import (
     SOLVERS,
     Moments,
+    OneContrast,
     Solver,
     direct_moments,
     solve_one,
+    solve_path,
     solver_of,
 )
 
+T = TypeVar("T")
 
-class CPCA(LinearContrast):
+
+class CPCA(StrengthPath, LinearContrast):
     r"""Contrastive PCA: directions of high foreground and low background variance.
 
     The components are the top-k eigenvectors, by algebraic value, of the contrast of the two
@@ -69,7 +74,7 @@ class CPCA(LinearContrast):
     ----------
     components_ : ndarray of shape (k, n_features)
         Orthonormal rows; the entry of largest magnitude in each is positive.
-    alpha_ : float
+    alpha_, strength_ : float
         The contrast strength used.
     contrastive_eigenvalues_ : ndarray of shape (k,)
         Eigenvalues of C(alpha), descending, possibly negative; at ``alpha = inf`` the foreground
@@ -120,6 +125,8 @@ class CPCA(LinearContrast):
     0.0
     """
 
+    _strength = "alpha"
+
     alpha_: float
     contrastive_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
@@ -141,28 +148,6 @@ class CPCA(LinearContrast):
         self.solver = solver
         self.random_state = random_state
 
-    def at(self, alpha: float | Literal["auto", "denoise"]) -> Self:
-        """The same method at another contrast, from the same moments.
-
-        Parameters
-        ----------
-        alpha : "auto", "denoise" or float from 0 to inf
-            Contrast strength.
-
-        Returns
-        -------
-        CPCA
-            A new, fitted estimator; this one does not change.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If `alpha` is out of range or not a number.
-        """
-        check_is_fitted(self)
-        other: Self = clone(self).set_params(alpha=alpha)
-        return other._fit_moments(self.foreground_moments_, self.background_moments_)
-
     def _moments(
         self, X: MatrixLike | Moments, background: MatrixLike | Moments
     ) -> tuple[Moments, Moments]:
@@ -179,19 +164,45 @@ class CPCA(LinearContrast):
         )
 
     def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
+        return self._with_fallback(self._fit_checked, foreground, background)
+
+    def _fit_one(self, other: Self) -> Self:
+        return other._fit_moments(self.foreground_moments_, self.background_moments_)
+
+    def _fit_each(self, others: list[Self]) -> list[Self]:
+        def solve(foreground: Moments, background: Moments) -> list[Self]:
+            k = self._n_features_out
+            chosen = [choose_alpha(other.alpha, foreground, background, k) for other in others]
+            distinct, alphas = ascending(others, chosen)
+            solutions = solve_path(foreground, background, alphas, k)
+            return [
+                other._set_solution(foreground, background, alpha, solution)
+                for other, alpha, solution in zip(distinct, alphas, solutions, strict=True)
+            ]
+
+        return self._with_fallback(solve, self.foreground_moments_, self.background_moments_)
+
+    def _with_fallback(
+        self, solve: Callable[[Moments, Moments], T], foreground: Moments, background: Moments
+    ) -> T:
         try:
-            return self._fit_checked(foreground, background)
+            return solve(foreground, background)
         except NotConvergedError:
             direct = direct_moments(foreground, background, self.n_components)
             if self.solver != "auto" or direct is None:
                 raise
-        return self._fit_checked(*direct)
+        return solve(*direct)
 
     def _fit_checked(self, foreground: Moments, background: Moments) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
-        alpha = self._choose_alpha(foreground, background, k)
+        alpha = choose_alpha(self.alpha, foreground, background, k)
         solution = solve_one(foreground, background, alpha, k)
         _warn_of_negative_contrast(solution.values, foreground, alpha)
+        return self._set_solution(foreground, background, alpha, solution)
+
+    def _set_solution(
+        self, foreground: Moments, background: Moments, alpha: float, solution: OneContrast
+    ) -> Self:
         return self._set_fitted(
             foreground.feature_names,
             mean_=foreground.mean,
@@ -206,18 +217,29 @@ class CPCA(LinearContrast):
             solver_=solver_of(foreground),
         )
 
-    def _choose_alpha(self, foreground: Moments, background: Moments, k: int) -> float:
-        match self.alpha:
-            case "auto":
-                return trace_ratio_alpha(foreground, background, k)
-            case "denoise":
-                return denoising_alpha(foreground, background)
-            case str():
-                raise ValueError(
-                    f"alpha={self.alpha!r} is unknown; expected 'auto', 'denoise' or a number from "
-                    "0 to inf."
-                )
-        return check_alpha(self.alpha)
+    def _default_strengths(self) -> FloatArray:
+        return default_alphas()
+
+
+def choose_alpha(
+    alpha: object, foreground: Moments, background: Moments, n_components: int
+) -> float:
+    """The contrast strength as a number."""
+    match alpha:
+        case "auto":
+            return trace_ratio_alpha(foreground, background, n_components)
+        case "denoise":
+            return denoising_alpha(foreground, background)
+        case str():
+            raise ValueError(
+                f"alpha={alpha!r} is unknown; expected 'auto', 'denoise' or a number from 0 to inf."
+            )
+    return check_alpha(alpha)
+
+
+def default_alphas() -> FloatArray:
+    """The grid of contrasts where none is given."""
+    return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 
 
 def _warn_of_negative_contrast(eigenvalues: FloatArray, foreground: Moments, alpha: float) -> None:

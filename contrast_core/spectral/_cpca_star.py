@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, Self
 
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+import numpy as np
 
 from contrast_core._base import LinearContrast
+from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, check_beta, check_n_components
 from contrast_core.contrast import background_ridge
 from contrast_core.linalg import (
-    GeneralizedEigenpairs,
     RidgeWeights,
     orthonormal_rows,
     regularised_path,
@@ -21,7 +19,7 @@ from contrast_core.linalg import (
 from contrast_core.moments import Moments
 
 
-class CPCAStar(LinearContrast):
+class CPCAStar(StrengthPath, LinearContrast):
     r"""Contrastive PCA*: directions with the largest ratio of foreground to background variance.
 
     The directions solve the symmetric generalised eigenproblem
@@ -56,7 +54,7 @@ class CPCAStar(LinearContrast):
         0; not orthogonal to one another.
     generalized_eigenvalues_ : ndarray of shape (k,)
         Eigenvalues lambda, descending, never negative.
-    beta_ : float
+    beta_, strength_ : float
         The contrast strength used.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each row of `components_`.
@@ -111,6 +109,8 @@ class CPCAStar(LinearContrast):
     >>> weaker, stronger = star.path([0.1, 0.99])  # the background is decomposed once for both
     """
 
+    _strength = "beta"
+
     beta_: float
     directions_: FloatArray
     generalized_eigenvalues_: FloatArray
@@ -123,61 +123,46 @@ class CPCAStar(LinearContrast):
         self.n_components = n_components
         self.beta = beta
 
-    def at(self, beta: float | Literal["auto"]) -> Self:
-        """The same method at another contrast, from the same moments.
+    def _default_strengths(self) -> FloatArray:
+        ridge = background_ridge(self.foreground_moments_, self.background_moments_)
+        return np.array([0.0, *(1 / (1 + ridge * np.logspace(3, -3, 40)))])
 
-        Parameters
-        ----------
-        beta : "auto" or float from 0 to 1
-            Contrast strength.
-
-        Returns
-        -------
-        CPCAStar
-            A new, fitted estimator; this one does not change.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If `beta` is out of range or not a number.
-        """
-        return self.path([beta])[0]
-
-    def path(self, betas: Sequence[float | Literal["auto"]]) -> list[Self]:
-        """The same method at several contrasts, at the cost of one background decomposition.
-
-        Parameters
-        ----------
-        betas : sequence of floats from 0 to 1, or "auto"
-            Contrast strengths.
-
-        Returns
-        -------
-        list of CPCAStar
-            A new, fitted estimator for each, in the order given; this one does not change.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a beta is out of range or not a number.
-        """
-        check_is_fitted(self)
-        foreground, background = self.foreground_moments_, self.background_moments_
-        others: list[Self] = [clone(self).set_params(beta=beta) for beta in betas]
-        weights = [other._weights(foreground, background) for other in others]
-        solutions = regularised_path(
-            foreground.covariance, background.covariance, weights, len(self.components_)
-        )
-        return [
-            other._set_solution(foreground, background, weight, solution)
-            for other, weight, solution in zip(others, weights, solutions, strict=True)
-        ]
+    def _fit_each(self, others: list[Self]) -> list[Self]:
+        x, y = self.foreground_moments_, self.background_moments_
+        distinct, _ = ascending(others, [other._weights(x, y).background for other in others])
+        return self._solve(distinct, x, y, self._n_features_out)
 
     def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
-        weights = self._weights(foreground, background)
-        [solution] = regularised_path(foreground.covariance, background.covariance, [weights], k)
-        return self._set_solution(foreground, background, weights, solution)
+        [fitted] = self._solve([self], foreground, background, k)
+        return fitted
+
+    def _solve(
+        self, others: list[Self], foreground: Moments, background: Moments, k: int
+    ) -> list[Self]:
+        """Fit each of the estimators, with one background decomposition and one lift for all."""
+        weights = [other._weights(foreground, background) for other in others]
+        solutions = regularised_path(foreground.covariance, background.covariance, weights, k)
+        reduced = np.stack([(orthonormal_rows(s.directions), s.directions) for s in solutions])
+        lifted = foreground.lift(reduced)
+        return [
+            other._set_fitted(
+                foreground.feature_names,
+                mean_=foreground.mean,
+                background_mean_=background.mean,
+                components_=components,
+                directions_=directions,
+                beta_=weight.background,
+                generalized_eigenvalues_=solution.values,
+                foreground_variance_=variances_along(inner[0], foreground.covariance),
+                background_variance_=variances_along(inner[0], background.covariance),
+                foreground_moments_=foreground,
+                background_moments_=background,
+            )
+            for other, weight, solution, inner, (components, directions) in zip(
+                others, weights, solutions, reduced, lifted, strict=True
+            )
+        ]
 
     def _weights(self, foreground: Moments, background: Moments) -> RidgeWeights:
         match self.beta:
@@ -191,25 +176,3 @@ class CPCAStar(LinearContrast):
                 )
         beta = check_beta(self.beta)
         return RidgeWeights(1 - beta, beta)
-
-    def _set_solution(
-        self,
-        foreground: Moments,
-        background: Moments,
-        weights: RidgeWeights,
-        solution: GeneralizedEigenpairs,
-    ) -> Self:
-        components = orthonormal_rows(solution.directions)
-        return self._set_fitted(
-            foreground.feature_names,
-            mean_=foreground.mean,
-            background_mean_=background.mean,
-            components_=foreground.lift(components),
-            directions_=foreground.lift(solution.directions),
-            beta_=weights.background,
-            generalized_eigenvalues_=solution.values,
-            foreground_variance_=variances_along(components, foreground.covariance),
-            background_variance_=variances_along(components, background.covariance),
-            foreground_moments_=foreground,
-            background_moments_=background,
-        )

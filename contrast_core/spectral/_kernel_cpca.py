@@ -7,22 +7,20 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse, vstack
-from sklearn.base import clone
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding
 from contrast_core._paired_input import paired_rows
+from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
     check_alpha,
-    check_n_components,
     feature_names_of,
 )
 from contrast_core.linalg import fix_signs
-from contrast_core.moments import SecondMoments
-from contrast_core.spectral._cpca import CPCA
+from contrast_core.moments import OneContrast, SecondMoments, solve_path
+from contrast_core.spectral._cpca import CPCA, choose_alpha, default_alphas
 from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
 
 Kernel: TypeAlias = (
@@ -44,7 +42,7 @@ Kernel: TypeAlias = (
 _BATCH_ELEMENTS = 2**22  # of a kernel between new rows and those of the fit: 32 MB
 
 
-class KernelCPCA(BackgroundMixin, Embedding):
+class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     r"""Kernel contrastive PCA: contrastive PCA of the rows mapped by a kernel's features.
 
     With :math:`\phi` the feature map of the kernel, the components are the top-k eigenvectors of
@@ -90,7 +88,7 @@ class KernelCPCA(BackgroundMixin, Embedding):
         ``a @ K @ a == 1`` with the centred K.
     X_fit_ : ndarray or CSR matrix of shape (N, n_features), or None
         The rows of the fit, foreground first; None with a precomputed kernel.
-    alpha_ : float
+    alpha_, strength_ : float
         The contrast strength used.
     contrastive_eigenvalues_ : ndarray of shape (k,)
         Eigenvalues of the contrast, descending.
@@ -153,6 +151,8 @@ class KernelCPCA(BackgroundMixin, Embedding):
     3
     """
 
+    _strength = "alpha"
+
     dual_coef_: FloatArray
     X_fit_: Any
     alpha_: float
@@ -211,45 +211,44 @@ class KernelCPCA(BackgroundMixin, Embedding):
         kernel = self._kernel(rows, rows)
         check_kernel(kernel)
         coordinates, pivots = factorise(kernel, n)
-        return self._solve(
+        return self._fit_mapped(
             SecondMoments.from_data(coordinates[:n]),
             SecondMoments.from_data(coordinates[n:]),
             KernelFactor(coordinates[pivots], pivots, n, kernel[:n].mean(axis=0)),
-            feature_names_of(X),
+            feature_names=feature_names_of(X),
             X_fit_=None if self.kernel == "precomputed" else rows,
             n_features_in_=rows.shape[1],
         )
 
-    def at(self, alpha: float | Literal["auto"]) -> Self:
-        """The same method at another contrast, from the same factorisation of the kernel.
+    def _default_strengths(self) -> FloatArray:
+        return default_alphas()
 
-        Parameters
-        ----------
-        alpha : "auto" or float from 0 to inf
-            Contrast strength.
-
-        Returns
-        -------
-        KernelCPCA
-            A new, fitted estimator; this one does not change.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If `alpha` is out of range or not a number.
-        """
-        check_is_fitted(self)
-        _check_alpha(alpha)
-        other: Self = clone(self).set_params(alpha=alpha)
-        names = getattr(self, "feature_names_in_", None)
-        return other._solve(
-            self.foreground_moments_,
-            self.background_moments_,
-            self._factor,
-            None if names is None else tuple(names),
-            X_fit_=self.X_fit_,
-            n_features_in_=self.n_features_in_,
+    def _fit_one(self, other: Self) -> Self:
+        return other._fit_mapped(
+            self.foreground_moments_, self.background_moments_, self._factor, **self._seen()
         )
+
+    def _fit_each(self, others: list[Self]) -> list[Self]:
+        x, y, k = self.foreground_moments_, self.background_moments_, self._n_features_out
+        for other in others:
+            _check_alpha(other.alpha)
+        chosen = [choose_alpha(other.alpha, x, y, k) for other in others]
+        distinct, alphas = ascending(others, chosen)
+        return [
+            other._set_solution(x, y, self._factor, alpha, solution, **self._seen())
+            for other, alpha, solution in zip(
+                distinct, alphas, solve_path(x, y, alphas, k), strict=True
+            )
+        ]
+
+    def _seen(self) -> dict[str, Any]:
+        """What a fit at any strength knows of the data."""
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "feature_names": None if names is None else tuple(names),
+            "X_fit_": self.X_fit_,
+            "n_features_in_": self.n_features_in_,
+        }
 
     def transform(self, X: MatrixLike) -> FloatArray:
         """Scores of rows on the components.
@@ -302,32 +301,48 @@ class KernelCPCA(BackgroundMixin, Embedding):
             )
         return np.asarray(kernel, dtype=np.float64)
 
-    def _solve(
+    def _fit_mapped(
         self,
         foreground: SecondMoments,
         background: SecondMoments,
         factor: KernelFactor,
-        feature_names: tuple[str, ...] | None,
-        **attributes: Any,
+        **seen: Any,
     ) -> Self:
-        """Contrastive PCA in the coordinates of L, and its components as dual coefficients."""
-        k = check_n_components(self.n_components, foreground.n_features)
-        linear = CPCA(k, alpha=self.alpha).fit(foreground, background=background)
-        dual = factor.dual(linear.components_)
-        rows = attributes["X_fit_"]
+        """Contrastive PCA in the coordinates of L."""
+        _check_alpha(self.alpha)
+        linear = CPCA(self.n_components, alpha=self.alpha).fit(foreground, background=background)
+        solution = OneContrast(
+            linear.contrastive_eigenvalues_,
+            linear.components_,
+            linear.foreground_variance_,
+            linear.background_variance_,
+        )
+        return self._set_solution(foreground, background, factor, linear.alpha_, solution, **seen)
+
+    def _set_solution(
+        self,
+        foreground: SecondMoments,
+        background: SecondMoments,
+        factor: KernelFactor,
+        alpha: float,
+        solution: OneContrast,
+        **seen: Any,
+    ) -> Self:
+        """Components in the coordinates of L as dual coefficients."""
+        dual = factor.dual(solution.components)
+        rows = seen["X_fit_"]
         loadings = dual if rows is None else np.asarray((rows.T @ dual.T).T)
         flipped = (fix_signs(loadings) * loadings).sum(axis=1) < 0
         return self._set_fitted(
-            feature_names,
             dual_coef_=np.where(flipped[:, None], -dual, dual),
-            alpha_=linear.alpha_,
-            contrastive_eigenvalues_=linear.contrastive_eigenvalues_,
-            foreground_variance_=linear.foreground_variance_,
-            background_variance_=linear.background_variance_,
+            alpha_=alpha,
+            contrastive_eigenvalues_=solution.values,
+            foreground_variance_=solution.foreground_variance,
+            background_variance_=solution.background_variance,
             foreground_moments_=foreground,
             background_moments_=background,
             _factor=factor,
-            **attributes,
+            **seen,
         )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._base import LinearContrast
 from contrast_core._paired_input import paired_rows
+from contrast_core._strength import ContrastStrength
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -28,7 +29,7 @@ _LOST = 1e100  # weights beyond which nothing is left to save
 _ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is held against their scale
 
 
-class OnlineCPCAStar(LinearContrast):
+class OnlineCPCAStar(ContrastStrength, LinearContrast):
     r"""Contrastive PCA* from a stream: memory for k rows, no covariance matrix.
 
     For each centred row x, with :math:`\delta = 1` if it is foreground and 0 if background, and p
@@ -86,6 +87,8 @@ class OnlineCPCAStar(LinearContrast):
         Means of the foreground and background rows seen; zeros before the first.
     n_steps_ : int
         Steps done.
+    beta_, strength_ : float
+        The contrast strength used, by the latest steps if it was changed between calls.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -132,6 +135,9 @@ class OnlineCPCAStar(LinearContrast):
     True
     """
 
+    _strength = "beta"
+
+    beta_: float
     directions_: FloatArray
     generalized_eigenvalues_: FloatArray
     feedforward_weights_: FloatArray
@@ -334,6 +340,7 @@ class OnlineCPCAStar(LinearContrast):
             feedforward_weights_=state.feedforward,
             lateral_weights_=state.lateral,
             n_steps_=state.n_steps,
+            beta_=float(self.beta),
             _state=state,
             _foreground=foreground,
             _background=background,

@@ -1,4 +1,4 @@
-"""Every linear estimator, for the properties that all of them must have (test_contract.py)."""
+"""Every estimator, for the properties that all of them must have (test_contract.py and others)."""
 
 from __future__ import annotations
 
@@ -48,4 +48,21 @@ CASES = [
         other="positive",
         moments=False,
     ),
+]
+
+
+@dataclass(frozen=True)
+class StrengthCase:
+    """A method with a strength, and some strengths that it takes of data of order one."""
+
+    make: Callable[..., Any]
+    parameter: str
+    strengths: tuple[float, ...]  # ascending
+
+
+STRENGTHS = [
+    StrengthCase(contrast_core.CPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
+    StrengthCase(contrast_core.CPCAStar, "beta", (0.0, 0.2, 0.7, 1.0)),
+    StrengthCase(contrast_core.PCPCA, "gamma", (0.0, 0.1, 0.2, 0.3)),
+    StrengthCase(contrast_core.KernelCPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
 ]

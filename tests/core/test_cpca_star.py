@@ -119,15 +119,15 @@ def test_scaling_the_foreground_alone_changes_only_the_eigenvalues() -> None:
 def test_the_path_is_a_fit_at_each_beta() -> None:
     X, Y = normal_pair()
     fitted = CPCAStar(3).fit(X, background=Y)
-    betas = [0.0, 0.2, "auto", 1.0]
-    for beta, one in zip(betas, fitted.path(betas), strict=True):
-        alone = CPCAStar(3, beta=beta).fit(X, background=Y)
+    path = fitted.path([0.0, 0.2, "auto", 1.0])
+    assert [one.beta_ for one in path] == sorted({0.0, 0.2, fitted.beta_, 1.0})
+    for one in path:
+        alone = CPCAStar(3, beta=one.beta).fit(X, background=Y)
         np.testing.assert_allclose(one.components_, alone.components_, atol=1e-10)
         np.testing.assert_allclose(
             one.generalized_eigenvalues_, alone.generalized_eigenvalues_, rtol=1e-10
         )
         assert one.beta_ == alone.beta_
-        assert one.beta == beta
     assert fitted.beta == "auto"
     np.testing.assert_array_equal(fitted.at(0.2).components_, fitted.path([0.2])[0].components_)
 

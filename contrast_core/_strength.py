@@ -1,0 +1,112 @@
+"""The strength of a contrast: what a fit used, and other strengths from the same moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from contrast_core._validation import FloatArray
+
+T = TypeVar("T")
+
+
+class ContrastStrength:
+    """The contrast strength of every method under one name; a subclass names its parameter."""
+
+    _strength: ClassVar[str]
+
+    @property
+    def strength_(self) -> float:
+        """The contrast strength used: `alpha_`, `beta_` or `gamma_`, whichever the method has."""
+        check_is_fitted(self)
+        return float(getattr(self, f"{self._strength}_"))
+
+
+class StrengthPath(ContrastStrength):
+    """Other strengths of a fitted method, without reading the data again.
+
+    A subclass keeps ``foreground_moments_`` and ``background_moments_``, and defines `_fit_each`
+    and `_default_strengths`.
+    """
+
+    def at(self, strength: float | str) -> Self:
+        """The same method at another contrast, from the same moments.
+
+        Parameters
+        ----------
+        strength : float or str
+            Contrast strength: what the method's parameter (`alpha`, `beta` or `gamma`) takes.
+
+        Returns
+        -------
+        Self
+            A new estimator, fitted with as many components as this one, which does not change.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the strength is out of range or not a number.
+        """
+        check_is_fitted(self)
+        return self._fit_one(self._with_strength(strength))
+
+    def path(self, strengths: ArrayLike | Sequence[float | str] | None = None) -> list[Self]:
+        """The same method at several contrasts, which share the work.
+
+        Parameters
+        ----------
+        strengths : array-like of what `at` takes, optional
+            Contrast strengths; by default a grid over the method's range: for `alpha`, 0 and 40
+            values log-spaced from 0.1 to 1000; for `beta`, 0 and 40 values whose ridge
+            ``(1 - beta) / beta`` goes from 1000 times that of the automatic beta down to a
+            thousandth of it; for `gamma`, 0, 0.05, ... 0.95 of `gamma_max_`.
+
+        Returns
+        -------
+        list of Self
+            A new, fitted estimator for each different strength, ascending, as `at` gives it. What
+            `fit` warns of at a single strength is not said of a path.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is none, or one is out of range or not a number.
+        """
+        check_is_fitted(self)
+        given = self._default_strengths() if strengths is None else strengths
+        values = np.asarray(given, dtype=object).ravel().tolist()
+        if not values:
+            raise ValueError(
+                f"{self._strength}s is empty; give at least one contrast, or None for a grid."
+            )
+        return self._fit_each([self._with_strength(value) for value in values])
+
+    def _with_strength(self, strength: object) -> Self:
+        """An unfitted estimator with the number of components of the fit."""
+        unfitted: Any = clone(self)
+        k = self._n_features_out  # type: ignore[attr-defined]
+        other: Self = unfitted.set_params(n_components=k, **{self._strength: strength})
+        return other
+
+    def _default_strengths(self) -> FloatArray:
+        raise TypeError(f"{type(self).__name__} does not define a grid of strengths.")
+
+    def _fit_one(self, other: Self) -> Self:
+        [fitted] = self._fit_each([other])
+        return fitted
+
+    def _fit_each(self, others: list[Self]) -> list[Self]:
+        """Fit estimators that differ from this one in strength, and return the `ascending` ones."""
+        raise TypeError(f"{type(self).__name__} does not define how to fit a path.")
+
+
+def ascending(others: Sequence[T], strengths: Sequence[float]) -> tuple[list[T], list[float]]:
+    """Estimators by strength, and their strengths; of several of one strength the first."""
+    distinct = dict(zip(reversed(strengths), reversed(others), strict=True))
+    order = sorted(distinct)
+    return [distinct[strength] for strength in order], order

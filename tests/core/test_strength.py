@@ -1,0 +1,211 @@
+"""One way to explore strength, whatever the method: `strength_`, `at` and `path`."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import contrast_core
+from contrast_core import CPCA, PCPCA, ContrastWarning, CPCAStar, OnlineCPCAStar
+from contrast_core.linalg import NotConvergedError
+from contrast_core.moments import ImplicitMoments
+from contrast_core.spectral import _cpca
+from tests.core.estimators import STRENGTHS, StrengthCase
+from tests.core.test_contract import planted
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+# A path is proved to 1e-8, at the gaps of order one here to rounding.
+SAME = 1e-9
+
+
+@pytest.fixture(params=STRENGTHS, ids=lambda case: case.make.__name__)
+def case(request: pytest.FixtureRequest) -> StrengthCase:
+    return request.param
+
+
+def fit(case: StrengthCase, strength: object = "auto", k: int = 2) -> Any:
+    X, Y = planted()
+    return case.make(k, **{case.parameter: strength}).fit(X, background=Y)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    X, _ = planted()
+    assert type(found) is type(expected)
+    assert vars(found).keys() == vars(expected).keys()
+    np.testing.assert_allclose(found.transform(X), expected.transform(X), atol=SAME)
+    for name, value in vars(expected).items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            scale = max(1.0, float(np.abs(value).max()))
+            np.testing.assert_allclose(getattr(found, name), value, atol=SAME * scale)
+
+
+def test_at_is_a_fit_at_that_strength(case: StrengthCase) -> None:
+    fitted = fit(case)
+    before = vars(fitted).copy()
+    for strength in (*case.strengths, "auto"):
+        found = fitted.at(strength)
+        assert_same(found, fit(case, strength))
+        assert found.get_params() == fit(case, strength).get_params()
+    assert vars(fitted) == before
+    assert all(vars(fitted)[name] is value for name, value in before.items())
+
+
+def test_the_strength_has_one_name(case: StrengthCase) -> None:
+    fitted = fit(case)
+    assert fitted.strength_ == getattr(fitted, f"{case.parameter}_")
+    assert type(fitted.at(case.strengths[1]).strength_) is float
+    assert fitted.at(case.strengths[1]).strength_ == case.strengths[1]
+    assert pickle.loads(pickle.dumps(fitted)).strength_ == fitted.strength_
+    assert not hasattr(case.make(), "strength_")
+
+
+def test_a_path_is_a_list_of_fits_ascending_and_different(case: StrengthCase) -> None:
+    fitted = fit(case)
+    shuffled = [case.strengths[i] for i in (2, 0, 3, 1, 0, 2)]
+    path = fitted.path(shuffled)
+    assert isinstance(path, list)
+    assert tuple(one.strength_ for one in path) == case.strengths
+    for one, strength in zip(path, case.strengths, strict=True):
+        assert_same(one, fit(case, strength))
+    assert len(fitted.path(shuffled[:1])) == 1
+    assert_same(fitted.path(shuffled[:1])[0], fit(case, shuffled[0]))
+
+
+def test_a_path_takes_what_the_parameter_takes(case: StrengthCase) -> None:
+    fitted = fit(case)
+    path = fitted.path([case.strengths[-1], "auto"])
+    [auto] = [one for one in path if getattr(one, case.parameter) == "auto"]
+    assert auto.strength_ == pytest.approx(fitted.strength_, rel=1e-9)
+    assert_same(auto, fitted)
+    for strengths in (np.array(case.strengths), pd.Series(case.strengths), [np.float32(0.25)]):
+        found = fitted.path(strengths)
+        assert [one.strength_ for one in found] == [float(strength) for strength in strengths]
+
+
+def test_the_default_path_covers_the_range(case: StrengthCase) -> None:
+    fitted = fit(case)
+    path = fitted.path()
+    strengths = [one.strength_ for one in path]
+    assert len(path) >= 20
+    assert strengths == sorted(set(strengths))
+    assert strengths[0] == 0.0
+    assert strengths[1] < fitted.strength_ < strengths[-1]
+    for one in (path[0], path[7], path[-1]):
+        assert_same(one, fitted.at(one.strength_))
+
+
+def test_the_data_are_not_read_again_and_k_is_that_of_the_fit(case: StrengthCase) -> None:
+    fitted = fit(case, k=3)
+    fitted.set_params(n_components=5)
+    for other in (fitted.at(case.strengths[1]), *fitted.path(case.strengths)):
+        assert other.foreground_moments_ is fitted.foreground_moments_
+        assert other.background_moments_ is fitted.background_moments_
+        assert other.n_components == 3
+        assert other.transform(planted()[0]).shape[1] == 3
+
+
+def test_names_of_features_stay(case: StrengthCase) -> None:
+    X, Y = (pd.DataFrame(a, columns=list("abcdefghijkl")) for a in planted())
+    fitted = case.make().fit(X, background=Y)
+    for other in (fitted.at(case.strengths[1]), *fitted.path(case.strengths)):
+        assert list(other.feature_names_in_) == list("abcdefghijkl")
+
+
+def test_bad_strengths_are_refused(case: StrengthCase) -> None:
+    fitted, name = fit(case), case.parameter
+    for bad, error, message in [
+        (-0.5, ValueError, f"{name}=-0.5 is out of range"),
+        (np.nan, ValueError, f"{name}=nan is out of range"),
+        ("most", ValueError, f"{name}='most' is unknown"),
+        (True, TypeError, f"{name} must be .*number.* got True"),
+        (None, TypeError, f"{name} must be .*number.* got None"),
+    ]:
+        with pytest.raises(error, match=message):
+            fitted.at(bad)
+        with pytest.raises(error, match=message):
+            fitted.path([case.strengths[0], bad])
+    with pytest.raises(ValueError, match=f"{name}s is empty; give at least one contrast"):
+        fitted.path([])
+    for call in ("at", "path"):
+        with pytest.raises(NotFittedError):
+            getattr(case.make(), call)([0.0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_only_a_single_strength_warns_of_negative_contrast() -> None:
+    X, Y = planted()
+    fitted = CPCA(6, alpha=0.0).fit(X, background=Y)
+    assert len(fitted.path([0.0, 50.0])) == 2
+    with pytest.warns(ContrastWarning, match="negative contrast"):
+        fitted.at(50.0)
+
+
+@pytest.mark.parametrize("make", [CPCA, CPCAStar, PCPCA])
+def test_a_path_of_wide_data_passes_over_the_rows_once(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (rng.normal(size=(n, 1600)) for n in (24, 20))
+    fitted = make().fit(X, background=Y)
+    passes: list[tuple[int, ...]] = []
+    kind = type(fitted.foreground_moments_)
+    lift = kind.lift
+
+    def counted(self: Any, coordinates: Any) -> Any:
+        passes.append(coordinates.shape)
+        return lift(self, coordinates)
+
+    monkeypatch.setattr(kind, "lift", counted)
+    path = fitted.path([0.0, 0.1, 0.2])
+    assert len(path) == 3
+    assert len(passes) == 1
+    monkeypatch.undo()
+    for one in path:
+        again = make(**{fitted._strength: one.strength_}).fit(X, background=Y)
+        np.testing.assert_allclose(one.components_, again.components_, atol=SAME)
+
+
+def test_a_path_by_products_falls_back_as_a_fit_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = planted()
+    fitted = CPCA(alpha=0.5, solver="lanczos").fit(X, background=Y)
+    expected = fitted.path([0.0, 0.5, 1.0])
+    assert all(isinstance(one.foreground_moments_, ImplicitMoments) for one in expected)
+    real = _cpca.solve_path
+
+    def fails(x: Any, *args: Any) -> Any:
+        if isinstance(x, ImplicitMoments):
+            raise NotConvergedError("no gap")
+        return real(x, *args)
+
+    monkeypatch.setattr(_cpca, "solve_path", fails)
+    with pytest.raises(NotConvergedError, match="no gap"):
+        fitted.path([0.0, 0.5, 1.0])
+    fitted.set_params(solver="auto")
+    for one, same in zip(fitted.path([0.0, 0.5, 1.0]), expected, strict=True):
+        assert one.solver_ == "eigh"
+        np.testing.assert_allclose(one.components_, same.components_, atol=1e-7)
+
+
+def test_the_online_method_tells_its_strength_and_keeps_no_moments_for_others() -> None:
+    X, Y = planted()
+    online = OnlineCPCAStar(beta=0.25, learning_rate=1e-4, n_passes=1).fit(X, background=Y)
+    assert online.strength_ == online.beta_ == 0.25
+    online.set_params(beta=0.5)
+    assert online.strength_ == 0.25
+    online.partial_fit(X[:2] - X.mean(axis=0), [True, False])
+    assert online.strength_ == 0.5
+    assert not hasattr(online, "at")
+    assert not hasattr(online, "path")
+
+
+def test_every_contrast_is_in_the_list() -> None:
+    contrasts = {
+        name for name in contrast_core.__all__ if hasattr(getattr(contrast_core, name), "strength_")
+    }
+    assert contrasts == {case.make.__name__ for case in STRENGTHS} | {"OnlineCPCAStar"}
