@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
@@ -22,7 +21,21 @@ from contrast_core._validation import (
     feature_names_of,
 )
 from contrast_core.linalg import fix_signs, orthonormal_rows
-from contrast_core.spectral._online_rows import Centre, alternating, centre_of, centre_running
+from contrast_core.spectral._online_checks import (
+    check_count,
+    check_flags,
+    check_learning_rate,
+    check_positive,
+    check_variation,
+    unit_beta,
+    warn_of_too_few_steps,
+)
+from contrast_core.spectral._online_rows import (
+    Scatter,
+    alternating,
+    scatter_of,
+    standardise_running,
+)
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
 _LOST = 1e100  # weights beyond which nothing is left to save
@@ -32,13 +45,13 @@ _ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is held agains
 class OnlineCPCAStar(ContrastStrength, LinearContrast):
     r"""Contrastive PCA* from a stream: memory for k rows, no covariance matrix.
 
-    For each centred row x, with :math:`\delta = 1` if it is foreground and 0 if background, and p
-    the share of background rows so far,
+    For each standardised row x (see Notes), with :math:`\delta = 1` if it is foreground and 0 if
+    background, and p the share of background rows so far,
 
     .. math::
         c &= W x, \qquad z = \delta\, M^{-1} c, \\
-        W &\leftarrow W + 2\eta \left(z - \beta \tfrac{1-\delta}{p}\, c\right) x^\top
-            - 2\eta (1-\beta) W, \\
+        W &\leftarrow W + 2\eta \left(z - \beta' \tfrac{1-\delta}{p}\, c\right) x^\top
+            - 2\eta (1-\beta') W, \\
         M &\leftarrow M + \tfrac{\eta}{\tau} \left(z z^\top - M\right).
 
     The rows of W converge to the span of the k leading solutions of
@@ -52,7 +65,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Contrast strength, in the units of the data, as in `CPCAStar`; ``CPCAStar().fit(...).beta_``
         on a first part of the data is a choice.
     learning_rate : float, default=0.003
-        Step size eta, above 0 and below `tau`.
+        Step size eta, above 0 and below `tau`, for rows of unit scale: that of the data is
+        divided out.
     decay_steps : float, optional
         If given, the step size falls as ``learning_rate / (1 + s / decay_steps)`` with the number
         s of steps done: the noise that a constant step size leaves goes away. A tenth of all the
@@ -80,9 +94,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Estimates of the generalised eigenvalues, descending: those of M over the foreground's
         share.
     feedforward_weights_ : ndarray of shape (k, n_features)
-        W.
+        W, for standardised rows.
     lateral_weights_ : ndarray of shape (k, k)
-        M.
+        M, likewise.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the foreground and background rows seen; zeros before the first.
     n_steps_ : int
@@ -93,6 +107,11 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where the data had them.
+
+    Warns
+    -----
+    ContrastWarning
+        If `fit` makes too few steps for a `beta` that is near 1 for standardised rows.
 
     See Also
     --------
@@ -106,13 +125,21 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     rows so centred add up exactly to the scatter about the mean so far (Welford). Rows already
     centred are hardly changed by it.
 
+    *Scale.* Each row is divided by the root of :math:`s^2`, the mean variance of the features that
+    vary, of its kind: of all rows in `fit`, of those up to and with it in `partial_fit`. With
+    :math:`\beta' = \beta s^2 / (1 - \beta + \beta s^2)`, s of the background, this changes the
+    steps, and not the solutions that they lead to. So both datasets may have any scale, and beta
+    means what it means in `CPCAStar`. On standardised features s is 1, and the iteration the
+    paper's. The nearer :math:`\beta'` is to 1, the more steps it takes.
+
     *Streams.* Interleave the two kinds: a run of one kind makes the iteration forget the other.
     A first background row after t foreground rows would count t times; no single
-    row counts for more than :math:`1 / (\eta\beta|x|^2)`, beyond which its step would overshoot.
+    row counts for more than :math:`1 / (\eta\beta'|x|^2)`, beyond which its step would overshoot.
 
-    *Scale.* A step must not overshoot: :math:`\eta(\beta |x|^2 / p + 1 - \beta)` must stay below 1,
-    with |x|^2 the background's mean squared length (weighted by itself, for heavy tails). It is
-    checked, from 20 background rows on.
+    *Learning rate.* A step must not overshoot: :math:`\eta(\beta' |x|^2 / p + 1 - \beta')` must
+    stay below 1, with |x|^2 the mean squared length of the background's standardised rows (weighted
+    by itself, for heavy tails): about their number of features. It is checked, from 20 background
+    rows on.
 
     *Accuracy.* On the mouse data of the paper (beta = 0.5, 60 passes) the alignment with the batch
     solution, the trace of the product of the two projectors over k, is 0.98 at the constant
@@ -144,8 +171,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     lateral_weights_: FloatArray
     n_steps_: int
     _state: OnlineState
-    _foreground: Centre
-    _background: Centre
+    _foreground: Scatter
+    _background: Scatter
 
     def __init__(
         self,
@@ -186,23 +213,29 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Raises
         ------
         ValueError
-            If the features differ, a dataset has fewer than two rows or is not finite, a parameter
-            is out of range, or the learning rate is too large for the data.
+            If the features differ, a dataset has fewer than two rows or is not finite, its squares
+            leave the range of float64, a parameter is out of range, or the learning rate is too
+            large for the data.
         TypeError
             If moments are given, which hold no rows, or a parameter has the wrong type.
         """
         rows = paired_rows(X, background)
         sizes = self._step_sizes()
-        n_passes = _check_count(self.n_passes, "n_passes")
-        centres = centre_of(rows[0], "X"), centre_of(rows[1], "background")
+        batch_size = check_count(self.batch_size, "batch_size")
+        n_passes = check_count(self.n_passes, "n_passes")
+        scatters = scatter_of(rows[0], "X"), scatter_of(rows[1], "background")
         rng = np.random.default_rng(self.random_state)
         state = self._start(rows[0].shape[1], rng)
-        self._check_learning_rate(sizes, state, centres[1], share=0.5)
+        check_variation(*scatters, beta=float(sizes.beta))
+        sizes = sizes._replace(beta=unit_beta(sizes.beta, scatters[1].variance))
+        check_learning_rate(sizes, 0, scatters[1], per_step=0.5 * batch_size)
         for _ in range(n_passes):
-            for block, is_foreground in alternating(rows, centres, rng):
-                state = self._advance(state, block, is_foreground, sizes)
+            for block, is_foreground in alternating(rows, scatters, rng):
+                state = self._advance(state, block, is_foreground, sizes, batch_size)
         names = feature_names_of(X) or feature_names_of(background)
-        return self._set_state(names, state, *centres)
+        self._set_state(names, state, *scatters)
+        warn_of_too_few_steps(self.components_, state.n_steps, sizes, rows[1], scatters[1])
+        return self
 
     def partial_fit(self, X: MatrixLike, is_foreground: ArrayLike) -> Self:
         """Go on with the next rows of a stream, each once, in the order given.
@@ -223,17 +256,18 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Raises
         ------
         ValueError
-            If the features are not those of the first call, a value is NaN or infinite, a parameter
-            is out of range, or the learning rate is too large for the data; the estimator stays
-            as it was.
+            If the features are not those of the first call, a value is NaN or infinite, squares
+            leave the range of float64, a parameter is out of range, or the learning rate is too
+            large for the data; the estimator stays as it was.
         TypeError
             If a parameter has the wrong type.
         """
         sizes = self._step_sizes()
+        batch_size = check_count(self.batch_size, "batch_size")
         rows, names = check_rows(X, "X"), feature_names_of(X)
         rows = rows.toarray() if hasattr(rows, "toarray") else rows
         check_finite(rows, "X")
-        flags = _check_flags(is_foreground, len(rows))
+        flags = check_flags(is_foreground, len(rows))
         if hasattr(self, "components_"):
             known = getattr(self, "feature_names_in_", None)
             known = None if known is None else tuple(known)
@@ -250,16 +284,22 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             names = known or names
         else:
             state = self._start(rows.shape[1], np.random.default_rng(self.random_state))
-            foreground = background = Centre(0, np.zeros(rows.shape[1]))
+            foreground = background = Scatter.empty(rows.shape[1])
         if len(rows):
-            centred = np.empty(rows.shape)
-            centred[flags], foreground = centre_running(rows[flags], foreground)
-            centred[~flags], background = centre_running(rows[~flags], background)
-            n_background = state.n_background + int((~flags).sum())
+            x, y = rows[flags], rows[~flags]
+            variance = background.variance
+            x, _, foreground = standardise_running(x, foreground, "X's foreground rows")
+            y, variances, background = standardise_running(y, background, "X's background rows")
+            standardised = np.empty(rows.shape)
+            standardised[flags], standardised[~flags] = x, y
+            n_background = state.n_background + len(y)
             share = n_background / (state.n_seen + len(rows))
+            # The background's variance as of each row, of either kind.
+            variances = np.concatenate([[variance], variances])[np.cumsum(~flags)]
+            sizes = sizes._replace(beta=unit_beta(sizes.beta, variances))
             if background.n_rows >= _ENOUGH_TO_JUDGE:
-                self._check_learning_rate(sizes, state, background, share)
-            state = self._advance(state, centred, flags, sizes)
+                check_learning_rate(sizes, state.n_steps, background, per_step=share * batch_size)
+            state = self._advance(state, standardised, flags, sizes, batch_size)
         return self._set_state(names, state, foreground, background)
 
     def _start(self, n_features: int, rng: np.random.Generator) -> OnlineState:
@@ -270,31 +310,15 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     def _step_sizes(self) -> StepSizes:
         beta = check_beta(self.beta)
-        tau = _check_positive(self.tau, "tau")
-        learning_rate = _check_positive(self.learning_rate, "learning_rate")
+        tau = check_positive(self.tau, "tau")
+        learning_rate = check_positive(self.learning_rate, "learning_rate")
         if learning_rate >= tau:
             raise ValueError(
                 f"learning_rate={learning_rate:g} must be below tau={tau:g}, or M does not stay "
                 "positive definite."
             )
         decay = np.inf if self.decay_steps is None else self.decay_steps
-        return StepSizes(learning_rate, _check_positive(decay, "decay_steps"), tau, beta)
-
-    def _check_learning_rate(
-        self, sizes: StepSizes, state: OnlineState, background: Centre, share: float
-    ) -> None:
-        """Raise if the average step along a background row would overshoot."""
-        length = background.fourths / background.squares if background.squares else 0.0
-        per_batch = share * _check_count(self.batch_size, "batch_size")
-        load = sizes.beta * length / per_batch + 1 - sizes.beta
-        eta = sizes.learning_rate / (1 + state.n_steps / sizes.decay_steps)
-        if eta * load >= 1:
-            raise ValueError(
-                f"a learning rate of {eta:.3g} is too large for background rows of this scale: "
-                f"learning rate * (beta * |x|^2 / p + 1 - beta) is {eta * load:.3g} and must stay "
-                f"below 1 (|x|^2 = {length:.3g}, p = {share:.3g}). Use learning_rate="
-                f"{0.3 / load:.1g} or less."
-            )
+        return StepSizes(learning_rate, check_positive(decay, "decay_steps"), tau, beta)
 
     def _advance(
         self,
@@ -302,8 +326,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         rows: FloatArray,
         is_foreground: NDArray[np.bool_],
         sizes: StepSizes,
+        batch_size: int,
     ) -> OnlineState:
-        batch_size = _check_count(self.batch_size, "batch_size")
         try:
             new = advance(state, rows, is_foreground, sizes, batch_size)
             lost = not 0 < np.abs(new.feedforward).max() < _LOST  # NaN is lost too
@@ -321,8 +345,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         self,
         feature_names: tuple[str, ...] | None,
         state: OnlineState,
-        foreground: Centre,
-        background: Centre,
+        foreground: Scatter,
+        background: Scatter,
     ) -> Self:
         # Where the iteration rests, M^2 = W B W^T and the eigenvalues of M are lambda times the
         # foreground's share: the eigenvectors of M turn W into the generalised eigenvectors.
@@ -330,13 +354,17 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         values = np.maximum(values[::-1], np.finfo(np.float64).eps * values[-1])
         directions = rotation[:, ::-1].T @ state.feedforward
         n_foreground = max(state.n_seen - state.n_background, 1)
+        beta = check_beta(self.beta)
+        # B of the data is that of the standardised rows times this.
+        unit = 1 - beta + beta * background.variance or 1.0
         return self._set_fitted(
             feature_names,
             mean_=foreground.mean,
             background_mean_=background.mean,
             components_=orthonormal_rows(directions),
-            directions_=fix_signs(directions / values[:, None]),
-            generalized_eigenvalues_=values * state.n_seen / n_foreground,
+            directions_=fix_signs(directions / (np.sqrt(unit) * values[:, None])),
+            generalized_eigenvalues_=values
+            * (foreground.variance / unit * state.n_seen / n_foreground),
             feedforward_weights_=state.feedforward,
             lateral_weights_=state.lateral,
             n_steps_=state.n_steps,
@@ -345,34 +373,3 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             _foreground=foreground,
             _background=background,
         )
-
-
-def _check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
-    flags = np.asarray(is_foreground)
-    if flags.shape != (n_rows,):
-        raise ValueError(
-            f"is_foreground has shape {flags.shape}, but X has {n_rows} rows; expected "
-            f"({n_rows},), True for each foreground row and False for each background row."
-        )
-    if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
-        raise ValueError(
-            "is_foreground holds values other than True and False (1 and 0); compare your labels "
-            "first, as in labels == 'stimulated'."
-        )
-    return flags.astype(np.bool_)
-
-
-def _check_positive(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number above 0, got {value!r} ({type(value).__name__}).")
-    if not float(value) > 0:
-        raise ValueError(f"{name}={float(value):g} is out of range: it must be above 0.")
-    return float(value)
-
-
-def _check_count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}).")
-    if value < 1:
-        raise ValueError(f"{name}={value} is out of range: it must be at least 1.")
-    return int(value)

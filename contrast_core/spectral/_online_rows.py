@@ -1,4 +1,4 @@
-"""Centred rows of both kinds for online cPCA*: from a stream, or from data in memory in turns."""
+"""Rows of both kinds at unit scale for online cPCA*: from a stream, or from memory in turns."""
 
 from __future__ import annotations
 
@@ -11,52 +11,135 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray, iter_chunks
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
+_TINY, _HUGE = 1e-280, 1e300  # sums of squares between which all digits are there
 
 
-class Centre(NamedTuple):
-    """Rows of one kind seen so far: how many, their mean, and sums of |x|^2 and |x|^4 about it."""
+class Scatter(NamedTuple):
+    """Rows of one kind seen so far: how many, about which mean, in which features, how far."""
 
     n_rows: int
     mean: FloatArray
-    squares: float = 0.0
-    fourths: float = 0.0
+    varies: NDArray[np.bool_]  # features that have varied
+    squares: float = 0.0  # sum of |x|^2 about the mean
+    unit_squares: float = 0.0  # sums of |x|^2 and |x|^4 of the rows at unit scale
+    unit_fourths: float = 0.0
+
+    @classmethod
+    def empty(cls, n_features: int) -> Scatter:
+        return cls(0, np.zeros(n_features), np.zeros(n_features, dtype=np.bool_))
+
+    @property
+    def variance(self) -> float:
+        """Mean variance of the features that vary; 0 where none does."""
+        return self.squares / max(self.n_rows * int(self.varies.sum()), 1)
+
+    @property
+    def unit_length(self) -> float:
+        """Mean |x|^2 of rows at unit scale, weighted by itself."""
+        return self.unit_fourths / self.unit_squares if self.unit_squares else 0.0
 
 
-def centre_of(rows: Any, name: str) -> Centre:
+def scatter_of(rows: Any, name: str) -> Scatter:
     """Count, mean and scatter of rows in memory, dense or sparse, block by block."""
-    total = sum(np.sum(chunk, axis=0, dtype=np.float64) for chunk in iter_chunks(rows, name))
-    mean = total / rows.shape[0]
-    centre = Centre(rows.shape[0], mean)
-    for chunk in iter_chunks(rows, name):
-        centre = _with_lengths(centre, chunk - mean)
-    return centre
+    n, n_features = rows.shape
+    first = next(iter_chunks(rows[:1], name))[0].astype(np.float64)
+    # Shifted by a row, so that a constant feature has its value for a mean, to the last digit.
+    mean = np.zeros(n_features)
+    varies = np.zeros(n_features, dtype=np.bool_)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused by the sum of squares
+        for chunk in iter_chunks(rows, name):
+            shifted = np.subtract(chunk, first, dtype=np.float64)
+            mean += shifted.sum(axis=0)
+            varies |= (shifted != 0).any(axis=0)
+        mean = first + mean / n
+        lengths = np.concatenate(
+            [
+                _lengths(np.subtract(chunk, mean, dtype=np.float64))
+                for chunk in iter_chunks(rows, name)
+            ]
+        )
+        squares = float(lengths.sum())
+    _check_range(squares, varies, name)
+    scatter = Scatter(n, mean, varies, squares)
+    return _with_lengths(scatter, lengths / (scatter.variance or 1.0))
 
 
-def centre_running(rows: NDArray[Any], seen: Centre) -> tuple[FloatArray, Centre]:
-    """Each row about the running mean that includes it, scaled as Welford's sum asks."""
+def standardise_running(
+    rows: NDArray[Any], seen: Scatter, name: str
+) -> tuple[FloatArray, FloatArray, Scatter]:
+    """Rows about the running mean, over the running scale: what comes out of any stream alike.
+
+    Returns
+    -------
+    ndarray of shape (n, n_features)
+        Each row about the mean up to and with it, scaled as Welford's sum asks, and divided by the
+        root of the mean variance up to and with it.
+    ndarray of shape (n,)
+        These variances.
+    Scatter
+        What has been seen afterwards.
+    """
     if not len(rows):
-        return np.empty(rows.shape), seen
-    t = seen.n_rows + np.arange(1.0, len(rows) + 1)[:, None]
+        return np.empty(rows.shape), np.empty(0), seen
+    t = seen.n_rows + np.arange(1.0, len(rows) + 1)
     origin = seen.mean if seen.n_rows else rows[0].astype(np.float64)
-    shifted = rows - origin
-    drift = np.cumsum(shifted, axis=0) / t
-    centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))
-    after = seen._replace(n_rows=seen.n_rows + len(rows), mean=origin + drift[-1])
-    return centred, _with_lengths(after, centred)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused by the sum of squares
+        shifted = np.subtract(rows, origin, dtype=np.float64)
+        drift = np.cumsum(shifted, axis=0) / t[:, None]
+        centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))[:, None]
+        lengths = _lengths(centred)
+        squares = seen.squares + np.cumsum(lengths)
+    moved = centred != 0
+    new = moved.any(axis=0) & ~seen.varies
+    varies = seen.varies | new
+    _check_range(float(squares[-1]), varies, name)
+    n_varying = int(seen.varies.sum()) + np.cumsum(
+        np.bincount(moved[:, new].argmax(axis=0), minlength=len(rows))
+    )
+    variances = squares / np.maximum(t * n_varying, 1)
+    scale = np.where(variances > 0, variances, 1.0)
+    after = seen._replace(
+        n_rows=seen.n_rows + len(rows),
+        mean=origin + drift[-1],
+        varies=varies,
+        squares=float(squares[-1]),
+    )
+    return centred / np.sqrt(scale)[:, None], variances, _with_lengths(after, lengths / scale)
 
 
-def _with_lengths(centre: Centre, centred: FloatArray) -> Centre:
-    lengths = np.einsum("nd,nd->n", centred, centred)
-    return centre._replace(
-        squares=centre.squares + float(lengths.sum()),
-        fourths=centre.fourths + float(lengths @ lengths),
+def covariance_along(rows: Any, scatter: Scatter, directions: FloatArray) -> FloatArray:
+    """Covariance of the scores of standardised rows in memory, (k, k)."""
+    product = np.zeros((len(directions), len(directions)))
+    offset = directions @ scatter.mean
+    for chunk in iter_chunks(rows, "X", check=False):
+        scores = chunk @ directions.T - offset
+        product += scores.T @ scores
+    return product / (scatter.n_rows * (scatter.variance or 1.0))
+
+
+def _lengths(centred: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("nd,nd->n", centred, centred))
+
+
+def _check_range(squares: float, varies: NDArray[np.bool_], name: str) -> None:
+    if varies.any() and not _TINY < squares < _HUGE:
+        raise ValueError(
+            f"the squares of {name} add up to {squares:.3g}, at the end of what float64 can hold; "
+            "multiply both datasets by a constant that brings them near 1."
+        )
+
+
+def _with_lengths(scatter: Scatter, unit_lengths: FloatArray) -> Scatter:
+    return scatter._replace(
+        unit_squares=scatter.unit_squares + float(unit_lengths.sum()),
+        unit_fourths=scatter.unit_fourths + float(unit_lengths @ unit_lengths),
     )
 
 
 def alternating(
-    rows: tuple[Any, Any], centres: tuple[Centre, Centre], rng: np.random.Generator
+    rows: tuple[Any, Any], scatters: tuple[Scatter, Scatter], rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
-    """One pass, in blocks: foreground and background rows in turn, centred, both in random order.
+    """One pass, in blocks: standardised foreground and background rows in turn, in random order.
 
     Taking turns keeps p at one half, where a background row weighs least: the noise that is left
     at a constant learning rate is smaller than with all rows shuffled together.
@@ -70,8 +153,9 @@ def alternating(
     for start in range(0, length, step):
         stop = min(start + step, length)
         block = np.empty((2 * (stop - start), n_features))
-        for i in (0, 1):
+        for i, scatter in enumerate(scatters):
             part = rows[i][order[i][start:stop]]
             block[i::2] = part.toarray() if hasattr(part, "toarray") else part
-            block[i::2] -= centres[i].mean
+            block[i::2] -= scatter.mean
+            block[i::2] /= np.sqrt(scatter.variance) or 1.0
         yield block, np.arange(len(block)) % 2 == 0

@@ -31,7 +31,7 @@ class StepSizes(NamedTuple):
     learning_rate: float
     decay_steps: float  # inf: constant
     tau: float
-    beta: float
+    beta: float | FloatArray  # of all rows, or of each, (n,)
 
 
 def advance(
@@ -43,30 +43,27 @@ def advance(
     *,
     compiled: bool = True,
 ) -> OnlineState:
-    """The state after the centred `rows` (n, D); the state given does not change.
+    """The state after the rows (n, D), centred and of unit scale; the state given does not change.
 
     Where the iteration diverges, the result is not finite or a LinAlgError is raised.
     """
     state = state._replace(feedforward=state.feedforward.copy(), lateral=state.lateral.copy())
     rows = np.ascontiguousarray(rows, dtype=np.float64)
-    parameters = [float(size) for size in sizes]
+    parameters = float(sizes.learning_rate), float(sizes.decay_steps), float(sizes.tau)
+    betas = np.full(len(rows), sizes.beta, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         if batch_size > 1:
             n_batches = -(-len(rows) // batch_size)
-            for batch, flags in zip(
-                np.array_split(rows, n_batches),
-                np.array_split(is_foreground, n_batches),
-                strict=True,
-            ):
-                state = _minibatch_step(state, batch, flags, *parameters)
+            for part in np.array_split(np.arange(len(rows)), n_batches):
+                batch = rows[part], is_foreground[part], betas[part]
+                state = _minibatch_step(state, *batch, *parameters)
         else:
             steps = _steps(compiled)
             for start in range(0, len(rows), _REFRESH):
-                part = slice(start, start + _REFRESH)
+                block = slice(start, start + _REFRESH)
                 inverse = np.linalg.inv(_full_rank(state.lateral))
-                state = OnlineState(
-                    *steps(*state, inverse, rows[part], is_foreground[part], *parameters)
-                )
+                batch = rows[block], is_foreground[block], betas[block]
+                state = OnlineState(*steps(*state, inverse, *batch, *parameters))
     return state
 
 
@@ -84,10 +81,10 @@ def _single_steps(
     inverse: FloatArray,
     rows: FloatArray,
     is_foreground: NDArray[np.bool_],
+    betas: FloatArray,
     learning_rate: float,
     decay_steps: float,
     tau: float,
-    beta: float,
 ) -> Any:
     """Equations 9-11 for each row in turn, exactly; written so that numba can compile it.
 
@@ -97,7 +94,7 @@ def _single_steps(
     k = len(M)
     scale = 1.0
     for i in range(len(rows)):
-        x = rows[i]
+        x, beta = rows[i], betas[i]
         eta = learning_rate / (1.0 + n_steps / decay_steps)
         rate = eta / tau
         n_steps += 1
@@ -130,10 +127,10 @@ def _minibatch_step(
     state: OnlineState,
     batch: FloatArray,
     is_foreground: NDArray[np.bool_],
+    betas: FloatArray,
     learning_rate: float,
     decay_steps: float,
     tau: float,
-    beta: float,
 ) -> OnlineState:
     """One step of equations 10-11 with averages over the rows of the batch."""
     W, M, n_steps, n_seen, n_background = state
@@ -143,8 +140,8 @@ def _minibatch_step(
     projected = batch @ W.T
     outputs = np.linalg.solve(_full_rank(M), projected[is_foreground].T).T
     projected[is_foreground] = outputs
-    projected[~is_foreground] *= -beta * n_seen / max(n_background, 1)
-    W = W + 2 * eta * (projected.T @ batch / len(batch) - (1 - beta) * W)
+    projected[~is_foreground] *= -betas[~is_foreground, None] * n_seen / max(n_background, 1)
+    W = W + 2 * eta * (projected.T @ batch / len(batch) - (1 - betas.mean()) * W)
     M = M + eta / tau * (outputs.T @ outputs / len(batch) - M)
     return OnlineState(W, M, n_steps + 1, n_seen, n_background)
 
