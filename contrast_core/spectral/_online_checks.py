@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import ContrastWarning, FloatArray
+from contrast_core._validation import FloatArray
+from contrast_core.feedback import warn
 from contrast_core.spectral._online_rows import Scatter, covariance_along
 from contrast_core.spectral._online_steps import StepSizes
 
@@ -68,15 +68,13 @@ def warn_of_too_few_steps(
     if np.isfinite(sizes.decay_steps):
         total = sizes.learning_rate * sizes.decay_steps * np.log1p(n_steps / sizes.decay_steps)
     if 2 * total * slowest < _SETTLED:
-        warnings.warn(
+        warn(
             f"{n_steps} steps are few for these data: the generalised eigenvalues have not been "
             "reached, and the components perhaps not. With beta = "
             f"{beta:.6g} of standardised rows, directions count in which the background hardly "
             f"varies (B is {slowest:.2g} along a component), and they take about "
             f"{_SETTLED / (2 * slowest):.2g} / learning_rate steps. Use more n_passes, a smaller "
-            "beta, or CPCAStar.",
-            ContrastWarning,
-            stacklevel=3,
+            "beta, or CPCAStar."
         )
 
 

@@ -368,7 +368,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             feedforward_weights_=state.feedforward,
             lateral_weights_=state.lateral,
             n_steps_=state.n_steps,
-            beta_=float(self.beta),
+            beta_=beta,
             _state=state,
             _foreground=foreground,
             _background=background,
