@@ -1,0 +1,296 @@
+"""Small windows of every image as samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core.images._sampling import (
+    READ_ELEMENTS,
+    BoolArray,
+    Sampling,
+    StackRows,
+    check_mask,
+    some_rows,
+)
+from contrast_core.images._stacks import Stack
+
+_WHOLE_IMAGE = 2**24  # pixels: an image of fewer is read once and kept until the next
+
+
+@dataclass(frozen=True)
+class Patches(Sampling):
+    """Small windows of every image: each is a sample, its pixels are the features.
+
+    Parameters
+    ----------
+    size : int or tuple of int, default=16
+        Side of the windows in pixels. An integer stands for squares in the last two axes of a
+        stack, a tuple for boxes in its last two or more; leading axes count images.
+    stride : int, default=2
+        Step from a window to the next along every axis, from 1 to the shortest side; the last
+        window of an axis ends at the border in any case. Blocks show in what is put back if it is
+        half the side or more; a quarter is enough.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `size` or `stride` are no such numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.images import Patches
+    >>> image = np.arange(600.0).reshape(20, 30)
+    >>> patches = Patches(size=8, stride=2)
+    >>> patches.rows(image).shape
+    (84, 64)
+    >>> bool(np.allclose(patches.map(lambda rows: rows, image), image))
+    True
+    """
+
+    size: int | tuple[int, ...] = 16
+    stride: int = 2
+
+    def __post_init__(self) -> None:
+        sides = self.sides
+        if len(sides) < 2 or not all(_is_count(side) for side in sides):
+            raise TypeError(
+                f"size={self.size!r}; an integer of at least 1 is expected, or a tuple of two or "
+                "more of them."
+            )
+        if not _is_count(self.stride) or self.stride > min(sides):
+            raise ValueError(
+                f"stride={self.stride!r} is out of range: for windows of {_times(sides)} pixels it "
+                f"must be an integer from 1 to {min(sides)}, so that no pixel is left out."
+            )
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """The window's side along each of its axes."""
+        return self.size if isinstance(self.size, tuple) else (self.size, self.size)
+
+    def rows(
+        self,
+        stack: Stack,
+        mask: ArrayLike | None = None,
+        *,
+        name: str = "the stack",
+        elements: int | None = None,
+    ) -> StackRows:
+        """The windows of a stack as rows; nothing is read yet.
+
+        Parameters
+        ----------
+        stack : array of shape (..., height, width)
+            See `Sampling.rows`.
+        mask : array-like of bool of shape (height, width), or of the stack's, optional
+            What counts, in all images or in each: only windows that lie in it whole are rows.
+        name, elements
+            See `Sampling.rows`.
+
+        Returns
+        -------
+        StackRows
+            A row per window, in C order of their places, and a column per pixel.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `Sampling.rows`.
+        """
+        rows = _WindowRows(
+            stack,
+            self.sides,
+            self.stride,
+            name=name,
+            names=None,
+            elements=elements or READ_ELEMENTS,
+        )
+        if mask is None:
+            return rows
+        shape = tuple(stack.shape)
+        image = shape[len(shape) - len(self.sides) :]
+        expected = shape if np.ndim(mask) == len(shape) else image
+        counts = check_mask(mask, expected, stack, name)
+        inside = rows.inside(counts)
+        leading = shape[: len(shape) - len(self.sides)]
+        if counts.ndim < len(shape):
+            inside = np.broadcast_to(inside, (*leading, *inside.shape))
+        window = f"window of {_times(self.sides)} pixels"
+        return some_rows(rows, inside.ravel(), window)
+
+
+class _Band(NamedTuple):
+    """Windows that follow each other down an image, over its whole width.
+
+    `outer` are the indices of the image and of the windows' first axes, `lines` the windows' places
+    down the next axis.
+    """
+
+    outer: tuple[int, ...]
+    lines: range
+
+
+class _WindowRows(StackRows):
+    """Rows of the windows of `sides` that begin every `stride` pixels, see `Patches`."""
+
+    def __init__(self, stack: Stack, sides: tuple[int, ...], stride: int, **options: Any) -> None:
+        shape = tuple(stack.shape)
+        self._leading, self._image = shape[: len(shape) - len(sides)], shape[-len(sides) :]
+        if len(shape) < len(sides) or any(map(int.__lt__, map(int, self._image), sides)):
+            raise ValueError(
+                f"{options['name']} has images of {_times(self._image)} pixels, in which no window "
+                f"of {_times(sides)} fits; use larger images or smaller windows. Colours or "
+                "channels in the last axis: move them to the front, or take one at a time."
+            )
+        self._sides, self._stride = sides, stride
+        self._starts = [
+            _starts(n, side, stride) for n, side in zip(self._image, sides, strict=True)
+        ]
+        self._grid = (*self._leading, *map(len, self._starts))
+        self._kept: tuple[tuple[int, ...], NDArray[Any]] | None = None
+        super().__init__(stack, math.prod(self._grid), math.prod(sides), **options)
+
+    def edges(self, elements: int | None = None) -> list[int]:
+        """Where blocks begin and end: 0, ..., n; at whole lines of windows."""
+        line = self._grid[-1]
+        lines = max(1, (elements or self.elements) // (line * math.prod(self._sides)))
+        ends = [*range(0, self._n_source, line * lines), self._n_source]
+        if self._rows is None:
+            return ends
+        return list(np.unique(np.searchsorted(self._rows, ends)).tolist())
+
+    def inside(self, mask: BoolArray) -> BoolArray:
+        """Which windows lie in the mask whole, for each of its images."""
+        for axis in range(-len(self._sides), 0):  # one axis after the other: few comparisons
+            windows = sliding_window_view(mask, self._sides[axis], axis=axis).all(axis=-1)
+            mask = np.take(windows, self._starts[axis], axis=axis)
+        return mask
+
+    def _bands(self, start: int, stop: int) -> Iterator[_Band]:
+        """The bands that hold rows `start` to `stop`."""
+        n_lines = self._grid[-2]
+        line, end = start // self._grid[-1], -(-stop // self._grid[-1])
+        while line < end:
+            outer, first = divmod(line, n_lines)
+            last = min(n_lines, first + end - line)
+            index = np.unravel_index(outer, self._grid[:-2]) if self._grid[:-2] else ()
+            yield _Band(tuple(map(int, index)), range(first, last))
+            line += last - first
+
+    def _box(self, band: _Band) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+        """The image that a band lies in, and the pixels of it that the band covers."""
+        leading, outer = band.outer[: len(self._leading)], band.outer[len(self._leading) :]
+        spans = [(i, i + 1) for i in outer] + [
+            (band.lines.start, band.lines.stop),
+            (0, self._grid[-1]),
+        ]
+        box = tuple(
+            slice(int(starts[first]), int(starts[last - 1]) + side)
+            for starts, side, (first, last) in zip(self._starts, self._sides, spans, strict=True)
+        )
+        return leading, box
+
+    def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
+        parts = [np.empty((0, math.prod(self._sides)), self.dtype)]
+        for band in self._bands(start, stop):
+            leading, box = self._box(band)
+            windows = sliding_window_view(self._pixels(leading, box), self._sides)
+            down, across = self._starts[-2][band.lines], self._starts[-1]
+            # Windows of the band's own pixels: one along the first axes, from 0 on.
+            places = windows[(0,) * (len(self._sides) - 2)][np.ix_(down - down[0], across)]
+            parts.append(places.reshape(-1, math.prod(self._sides)))
+        rows = np.concatenate(parts) if len(parts) > 2 else parts[-1]
+        first = start // self._grid[-1] * self._grid[-1]
+        return rows[start - first : stop - first]
+
+    def _pixels(self, leading: tuple[int, ...], box: tuple[slice, ...]) -> NDArray[Any]:
+        if math.prod(self._image) > _WHOLE_IMAGE:
+            return np.asarray(self._source[(*leading, *box)])
+        if self._kept is None or self._kept[0] != leading:
+            self._kept = leading, np.asarray(self._source[leading])
+        return self._kept[1][box]
+
+    def put_back(
+        self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
+    ) -> None:
+        """Add results for the windows of whole lines, see `StackRows.put_back`."""
+        whole = np.broadcast_to(results, (stop - start, math.prod(self._sides)))
+        done = 0
+        for band in self._bands(start, stop):
+            leading, box = self._box(band)
+            n = len(band.lines) * self._grid[-1]
+            results_of_band = whole[done : done + n].reshape(len(band.lines), -1, *self._sides)
+            place: Any = (*leading, *box)
+            out[place] += self._overlapping(results_of_band, band, box)
+            done += n
+
+    def _overlapping(
+        self, results: NDArray[np.floating], band: _Band, box: tuple[slice, ...]
+    ) -> NDArray[np.floating]:
+        """Sum of the results of a band's windows, each pixel's over the number of its windows."""
+        stride = self._stride
+        down = self._starts[-2][band.lines] - box[-2].start
+        total = np.zeros(tuple(side.stop - side.start for side in box), dtype=results.dtype)
+        for lines, columns in product(_runs(down, stride), _runs(self._starts[-1], stride)):
+            # Contiguous where the columns of the results are, which makes this fast.
+            part = results[lines, columns]
+            corner = down[lines.start], self._starts[-1][columns.start]
+            for offset in np.ndindex(*self._sides):
+                grid = tuple(
+                    slice(first + shift, first + shift + stride * (n - 1) + 1, stride)
+                    for first, shift, n in zip(corner, offset[-2:], part.shape[:2], strict=True)
+                )
+                place: Any = (*offset[:-2], *grid)
+                total[place] += part[(..., *offset)]
+        for axis, (side, length, span) in enumerate(
+            zip(self._sides, self._image, box, strict=True)
+        ):
+            cover = _cover(length, side, stride)[span]
+            total /= cover.reshape(-1, *(1,) * (len(box) - axis - 1))
+        return total
+
+    def _whole_place(self, first: int, last: int) -> str:
+        (leading, top), (_, bottom) = (
+            self._box(next(self._bands(row, row + 1))) for row in (first, last)
+        )
+        image = f" of image {', '.join(map(str, leading))}" if leading else ""
+        return f"somewhere in rows {top[-2].start} to {bottom[-2].stop - 1}{image}"
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def _times(numbers: tuple[int, ...]) -> str:
+    return " x ".join(str(n) for n in numbers)
+
+
+def _starts(n: int, side: int, stride: int) -> NDArray[np.intp]:
+    """Where windows begin along an axis: every `stride` pixels, and where the last one ends it."""
+    return np.unique(np.append(np.arange(0, n - side + 1, stride), n - side))
+
+
+def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
+    """Windows at a regular step; the last one may be a run of its own."""
+    n = len(starts)
+    if n > 1 and starts[-1] - starts[-2] != stride:
+        return [slice(0, n - 1), slice(n - 1, n)]
+    return [slice(0, n)]
+
+
+@lru_cache
+def _cover(n: int, side: int, stride: int) -> NDArray[np.float64]:
+    """How many windows lie over each pixel of an axis."""
+    places = _starts(n, side, stride)[:, None] + np.arange(side)
+    return np.bincount(places.ravel(), minlength=n).astype(np.float64)

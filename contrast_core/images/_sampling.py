@@ -1,0 +1,192 @@
+"""What is a sample of a stack: the contract of frames, patches and channels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core.images._stacks import Stack
+from contrast_core.rows import Place, Rows
+
+READ_ELEMENTS = 2**22  # 32 MB of float64, where nothing else is said
+_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: rows that stay in the cache while they are worked on
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+class StackRows(Rows):
+    """Samples of a stack as rows, read where they lie: `stack` is sliced, never copied whole.
+
+    Parameters
+    ----------
+    stack : array
+        Anything with `shape` that slices like a NumPy array.
+    n_samples, n_features : int
+        Shape of the rows.
+    **options
+        As for `Rows`.
+    """
+
+    place: Place = "stored"
+    reads_columns = False
+    _any_order = False
+
+    def __init__(self, stack: Stack, n_samples: int, n_features: int, **options: Any) -> None:
+        dtype = np.dtype(getattr(stack, "dtype", np.float64))
+        if dtype.kind not in "biuf":
+            raise TypeError(
+                f"{options['name']} has pixels of type {dtype}; real numbers are expected. Of "
+                "complex ones take the magnitude or the real part first."
+            )
+        super().__init__(stack, (n_samples, n_features), dtype, **options)
+
+    def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
+        """Rows `start` to `stop` of those selected, finite."""
+        block = self._read(start, stop)
+        if check and block.dtype.kind == "f" and not np.isfinite(block).all():
+            raise ValueError(
+                f"{self.name} has NaN or infinite pixels, {self._place_of(start, stop)}; fill them "
+                "(such as by numpy.nan_to_num), or leave them out by a mask or a crop."
+            )
+        return block
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows of those selected: picked from the part of the whole that holds them."""
+        if self._rows is None:
+            block = self._read_whole(start, stop)
+        elif start == stop:
+            block = np.empty((0, self.shape[1]), self.dtype)
+        else:
+            wanted = self._rows[start:stop]
+            block = self._read_whole(wanted[0], wanted[-1] + 1)[wanted - wanted[0]]
+        return block if self._columns is None else block[:, self._columns]
+
+    def _place_of(self, start: int, stop: int) -> str:
+        """Where in the stack selected rows lie, in words."""
+        first, last = (start, stop - 1) if self._rows is None else self._rows[[start, stop - 1]]
+        return self._whole_place(int(first), int(last))
+
+    @abstractmethod
+    def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop` of the whole stack, all columns."""
+
+    @abstractmethod
+    def _whole_place(self, first: int, last: int) -> str:
+        """Where in the stack these rows lie, in words."""
+
+    @abstractmethod
+    def put_back(
+        self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
+    ) -> None:
+        """Add results for rows `start` to `stop`, of `edges`, to a stack in place.
+
+        Parameters
+        ----------
+        out : ndarray of the stack's shape
+            Complete, from zeros, once the results for all rows have been added: where samples
+            overlap, they are averaged.
+        start, stop : int
+            Two neighbours of `edges` of the rows of the whole stack.
+        results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
+            A number for each feature of each sample, or one for the whole sample.
+        """
+
+
+class Sampling(ABC):
+    """How samples are cut from a stack, and how results for them are put back in their place."""
+
+    @abstractmethod
+    def rows(
+        self,
+        stack: Stack,
+        mask: ArrayLike | None = None,
+        *,
+        name: str = "the stack",
+        elements: int | None = None,
+    ) -> StackRows:
+        """The samples of a stack as rows; nothing is read yet.
+
+        Parameters
+        ----------
+        stack : array
+            Anything with `shape` that slices like a NumPy array, also lazily: dask, zarr, HDF5, a
+            TIFF file opened as an array.
+        mask : array-like of bool, optional
+            What counts: only samples that lie in it whole are rows.
+        name : str, default="the stack"
+            What error messages call it.
+        elements : int, optional
+            How many values are read at once.
+
+        Returns
+        -------
+        StackRows
+            For `SecondMoments.from_data`, `fit` and whatever takes data.
+
+        Raises
+        ------
+        ValueError
+            If a stack of this shape has no such samples, or the mask has another shape or lets no
+            sample through.
+        TypeError
+            If the stack's pixels are not real numbers, or the mask's not truth values.
+        """
+
+    def map(
+        self, function: Callable[[NDArray[Any]], NDArray[np.floating]], stack: Stack
+    ) -> NDArray[Any]:
+        """Apply a function to all samples and put the results back in their place.
+
+        Parameters
+        ----------
+        function : callable
+            From samples (b, n_features) to results (b, n_features), or (b, 1) for one number a
+            sample. Where samples overlap, their results are averaged.
+        stack : array
+            As for `rows`; a part of it is in memory at a time.
+
+        Returns
+        -------
+        ndarray of the stack's shape
+            float32, or float64 where the stack's own type is wider than that.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As from `rows`, or if pixels are NaN or infinite.
+        """
+        rows = self.rows(stack, elements=_BLOCK_ELEMENTS)
+        out = np.zeros(stack.shape, dtype=np.result_type(rows.dtype, np.float32))
+        for start, stop in pairwise(rows.edges()):
+            rows.put_back(out, start, stop, function(rows.read(start, stop)))
+        return out
+
+
+def check_mask(mask: ArrayLike, shape: tuple[int, ...], stack: Stack, name: str) -> BoolArray:
+    """A mask as truth values of a shape; a longer one of the stack's own shape is let through."""
+    counts = np.asarray(mask)
+    if counts.dtype != np.bool_:
+        raise TypeError(
+            f"the mask of {name} has dtype {counts.dtype}; truth values are expected, such as "
+            "labels > 0."
+        )
+    if counts.shape != shape:
+        raise ValueError(
+            f"the mask of {name} has shape {counts.shape}; {name} has shape {tuple(stack.shape)} "
+            f"and needs a mask of shape {shape}."
+        )
+    return counts
+
+
+def some_rows(rows: StackRows, counts: BoolArray, sample: str) -> StackRows:
+    """The rows that count, of which there must be one."""
+    if not counts.any():
+        raise ValueError(
+            f"no {sample} of {rows.name} lies in the mask whole; draw a larger region."
+        )
+    return rows.take(counts)

@@ -1,0 +1,131 @@
+"""Signal and background of unknown strength in a row: the posterior mean of the signal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from contrast_core._validation import FloatArray
+
+RIDGE = 0.03  # of the mean background variance: noise that no background region shows in full
+SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.01, 30.0, 12).tolist())
+BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
+
+
+class ScaleMixture(NamedTuple):
+    r"""Two Gaussian scale mixtures in the coordinates that diagonalise both covariances.
+
+    .. math:: x = \bar y + \sqrt s\, z + \sqrt g\, b, \qquad z \sim N(0, S), \quad b \sim N(0, N)
+
+    Parameters
+    ----------
+    mean : ndarray of shape (D,)
+        Mean of the background.
+    whitening : ndarray of shape (D, D)
+        From centred rows to coordinates in which N is the identity and S diagonal.
+    coloring : ndarray of shape (r, D)
+        From the first r coordinates, those with signal, back to rows.
+    variances : ndarray of shape (r,)
+        Variances of the signal in these coordinates, those of the background being 1; descending.
+    signal_strengths, background_strengths : ndarray of shape (J,)
+        The pairs (s, g) that are held possible, each as likely as any other.
+    """
+
+    mean: FloatArray
+    whitening: FloatArray
+    coloring: FloatArray
+    variances: FloatArray
+    signal_strengths: FloatArray
+    background_strengths: FloatArray
+
+
+class Posterior(NamedTuple):
+    """Of n rows: coordinates of the signal's posterior mean, and the mean strengths.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n, r)
+        ``coordinates @ mixture.coloring`` is the signal.
+    signal_strength, background_strength : ndarray of shape (n,)
+        Posterior means of s and g.
+    """
+
+    coordinates: FloatArray
+    signal_strength: FloatArray
+    background_strength: FloatArray
+
+
+def scale_mixture(
+    mean: FloatArray,
+    covariance: FloatArray,
+    background_mean: FloatArray,
+    background_covariance: FloatArray,
+    background_strengths: tuple[float, ...],
+) -> ScaleMixture:
+    r"""Mixture whose covariances are those that two datasets show.
+
+    .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
+        S = (C_X - C_Y)_+ + \delta\delta^\top,
+
+    with the positive part of the difference and :math:`\delta = \bar x - \bar y`: what the mean
+    shows over the background's is signal too, of no known amount in a single row.
+
+    Parameters
+    ----------
+    mean, covariance : ndarray of shape (D,) and (D, D)
+        Of signal with background.
+    background_mean, background_covariance : ndarray of shape (D,) and (D, D)
+        Of the background alone, not constant.
+    background_strengths : tuple of float
+        The values of g; those of s are 0 and twelve from 0.01 to 30.
+    """
+    n_features = len(mean)
+    unit = float(np.trace(background_covariance / n_features))  # divided first: it may overflow
+    noise = background_covariance / unit + RIDGE * np.eye(n_features)
+    values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
+    shift = (mean - background_mean) / np.sqrt(unit)
+    factor = np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
+    lower = np.linalg.cholesky(noise)
+    # S is whitened by way of its factor, which leaves it symmetric and without negative part.
+    whitened = solve_triangular(lower, factor, lower=True)
+    variances, rotation = np.linalg.eigh(whitened @ whitened.T)
+    variances, rotation = variances[::-1], rotation[:, ::-1]
+    rank = int((variances > n_features * np.finfo(float).eps * variances[0]).sum())
+    return ScaleMixture(
+        background_mean,
+        solve_triangular(lower, rotation, lower=True, trans="T") / np.sqrt(unit),
+        ((lower @ rotation[:, :rank]) * np.sqrt(unit)).T,
+        variances[:rank],
+        *strength_pairs(background_strengths),
+    )
+
+
+def strength_pairs(background_strengths: tuple[float, ...]) -> tuple[FloatArray, FloatArray]:
+    """All pairs of a signal's and a background's strength, two arrays of shape (J,)."""
+    signal, background = np.meshgrid(SIGNAL_STRENGTHS, background_strengths, indexing="ij")
+    return signal.ravel(), background.ravel()
+
+
+def posterior(mixture: ScaleMixture, rows: NDArray[np.floating]) -> Posterior:
+    r"""Posterior mean of the signal in each row, over all pairs of strengths.
+
+    In the mixture's coordinates, given s and g, the signal is the Wiener estimate
+    :math:`s\lambda_i / (s\lambda_i + g)` times the coordinate; the pairs are weighted by the
+    likelihood of the row.
+    """
+    r = len(mixture.variances)
+    s, g = mixture.signal_strengths, mixture.background_strengths
+    coordinates = (rows - mixture.mean) @ mixture.whitening
+    power = coordinates**2
+    total = np.multiply.outer(s, mixture.variances) + g[:, None]  # (J, r)
+    n_silent = coordinates.shape[1] - r  # coordinates without signal say how strong g is
+    surprise = power[:, :r] @ (1 / total).T + np.multiply.outer(power[:, r:].sum(axis=1), 1 / g)
+    surprise += np.log(total).sum(axis=1) + n_silent * np.log(g)
+    surprise -= surprise.min(axis=1, keepdims=True)
+    weights = np.exp(-0.5 * surprise)
+    weights /= weights.sum(axis=1, keepdims=True)
+    shrinkage = weights @ (1 - g[:, None] / total)
+    return Posterior(coordinates[:, :r] * shrinkage, weights @ s, weights @ g)

@@ -1,0 +1,210 @@
+"""Frames and channels as samples: they span some axes of a stack whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core.images._sampling import READ_ELEMENTS, Sampling, StackRows, check_mask, some_rows
+from contrast_core.images._stacks import FrameIndex, Stack
+
+
+@dataclass(frozen=True)
+class Frames(Sampling):
+    """Whole frames: each is a sample, its pixels are the features.
+
+    The frames lie in the last two axes of a stack; leading axes count them, in C order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.images import Frames
+    >>> Frames().rows(np.zeros((5, 3, 28, 28))).shape
+    (15, 784)
+    """
+
+    def rows(
+        self,
+        stack: Stack,
+        mask: ArrayLike | None = None,
+        *,
+        name: str = "the stack",
+        elements: int | None = None,
+    ) -> StackRows:
+        """The frames of a stack as rows; nothing is read yet.
+
+        Parameters
+        ----------
+        stack : array of shape (..., height, width)
+            See `Sampling.rows`.
+        mask : array-like of bool, of the shape of the leading axes, optional
+            Which frames count.
+        name, elements
+            See `Sampling.rows`.
+
+        Returns
+        -------
+        StackRows
+            A row per frame and a column per pixel.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `Sampling.rows`.
+        """
+        n_axes = len(stack.shape)
+        if n_axes < 3:
+            raise ValueError(
+                f"{name} has shape {tuple(stack.shape)}; frames need (..., height, width) with at "
+                "least one leading axis. A single image is sampled by Patches()."
+            )
+        return _whole_axes(stack, (n_axes - 2, n_axes - 1), mask, name, elements, "frame")
+
+
+@dataclass(frozen=True)
+class Channels(Sampling):
+    """The channels of every pixel: each pixel is a sample, its channels are the features.
+
+    Parameters
+    ----------
+    axis : int, default=0
+        The axis of the stack that holds the channels: wavelengths, stains, time points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.images import Channels
+    >>> Channels(axis=-1).rows(np.zeros((20, 30, 4))).shape
+    (600, 4)
+    """
+
+    axis: int = 0
+
+    def rows(
+        self,
+        stack: Stack,
+        mask: ArrayLike | None = None,
+        *,
+        name: str = "the stack",
+        elements: int | None = None,
+    ) -> StackRows:
+        """The pixels of a stack as rows; nothing is read yet.
+
+        Parameters
+        ----------
+        stack : array
+            See `Sampling.rows`.
+        mask : array-like of bool, of the stack's shape without the axis of the channels, optional
+            Which pixels count.
+        name, elements
+            See `Sampling.rows`.
+
+        Returns
+        -------
+        StackRows
+            A row per pixel, in C order, and a column per channel.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `Sampling.rows`.
+        """
+        n_axes = len(stack.shape)
+        if n_axes < 2 or not -n_axes <= self.axis < n_axes:
+            raise ValueError(
+                f"{name} has shape {tuple(stack.shape)}, but channels are to be in axis="
+                f"{self.axis}; expected an axis of it, beside those of the pixels."
+            )
+        return _whole_axes(stack, (self.axis % n_axes,), mask, name, elements, "pixel")
+
+
+def _whole_axes(
+    stack: Stack,
+    axes: tuple[int, ...],
+    mask: ArrayLike | None,
+    name: str,
+    elements: int | None,
+    sample: str,
+) -> StackRows:
+    rows = _WholeAxesRows(stack, axes, name=name, names=None, elements=elements or READ_ELEMENTS)
+    if mask is None:
+        return rows
+    return some_rows(rows, check_mask(mask, rows.grid, stack, name).ravel(), sample)
+
+
+class _WholeAxesRows(StackRows):
+    """Rows of all positions in the other axes, which `grid` counts in C order."""
+
+    def __init__(self, stack: Stack, axes: tuple[int, ...], **options: Any) -> None:
+        shape = tuple(map(int, stack.shape))
+        self._axes = axes
+        self._features = math.prod(shape[axis] for axis in axes)
+        self.grid = tuple(n for axis, n in enumerate(shape) if axis not in axes)
+        super().__init__(stack, math.prod(self.grid), self._features, **options)
+
+    def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
+        parts = [
+            self._samples(np.asarray(self._source[where]), where).reshape(-1, self._features)
+            for where in self._boxes(start, stop)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def put_back(
+        self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
+    ) -> None:
+        """Add results for samples, which do not overlap, see `StackRows.put_back`."""
+        whole = np.broadcast_to(results, (stop - start, self._features))
+        done = 0
+        for where in self._boxes(start, stop):
+            place = self._samples(out[where], where)  # a view: adding to it adds to `out`
+            n = place.size // self._features
+            place += whole[done : done + n].reshape(place.shape)
+            done += n
+
+    def _boxes(self, start: int, stop: int) -> list[FrameIndex]:
+        """Parts of the stack that hold rows `start` to `stop` one after the other."""
+        boxes = []
+        for index in _boxes(self.grid, start, stop):
+            entries = iter(index)
+            n_axes = len(self.grid) + len(self._axes)
+            boxes.append(
+                tuple(
+                    slice(None) if axis in self._axes else next(entries) for axis in range(n_axes)
+                )
+            )
+        return boxes
+
+    def _samples(self, part: NDArray[Any], where: FrameIndex) -> NDArray[Any]:
+        """A part of a stack, with the axes of the features moved to the end: a view."""
+        kept = [axis for axis, entry in enumerate(where) if isinstance(entry, slice)]
+        places = [kept.index(axis) for axis in self._axes]
+        return np.moveaxis(part, places, range(-len(places), 0))
+
+    def _whole_place(self, first: int, last: int) -> str:
+        names = [", ".join(map(str, np.unravel_index(row, self.grid))) for row in (first, last)]
+        return f"somewhere from [{names[0]}] to [{names[1]}]"
+
+
+def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[FrameIndex]:
+    """Indices of boxes that hold entries `start` to `stop`, in C order, one after the other."""
+    if len(shape) == 1:
+        yield (slice(start, stop),)
+        return
+    inner = math.prod(shape[1:])
+    first, skipped = divmod(start, inner)
+    last, left = divmod(stop, inner)
+    if first == last:
+        yield from ((first, *index) for index in _boxes(shape[1:], skipped, left))
+        return
+    if skipped:
+        yield from ((first, *index) for index in _boxes(shape[1:], skipped, inner))
+        first += 1
+    if first < last:
+        yield (slice(first, last), *(slice(None) for _ in shape[1:]))
+    if left:
+        yield from ((last, *index) for index in _boxes(shape[1:], 0, left))

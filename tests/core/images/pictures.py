@@ -1,0 +1,156 @@
+"""Pictures with known signal: patterns over images, and frames on textured backgrounds.
+
+Patterns have mean 0 and variance 1 over the image. The benchmarks use them too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from contrast_core.datasets import digits_on_photos
+
+Shape = tuple[int, int]
+
+
+def stripes(shape: Shape, rng: np.random.Generator) -> Any:
+    """Horizontal stripes of random brightness, fine and broad, as of a scanner or a mill."""
+    fine, broad = rng.normal(size=(shape[0], 1)), rng.normal(size=(shape[0], 1))
+    return standard(0.8 * fine + 1.5 * gaussian_filter(broad, (2, 0)) + np.zeros(shape))
+
+
+def grid(shape: Shape, rng: np.random.Generator, *, period: float = 10.3) -> Any:
+    """A grid whose lines wander."""
+    waves = (wave(shape, rng, along, period, wander=60, over=40) for along in ((0, 1), (1, 0)))
+    return standard(sum(waves))
+
+
+def fringes(shape: Shape, rng: np.random.Generator, *, period: float = 13.0) -> Any:
+    """Interference fringes, slanted and bent."""
+    return standard(wave(shape, rng, (np.sin(0.6), np.cos(0.6)), period, wander=90, over=30))
+
+
+def wave(
+    shape: Shape,
+    rng: np.random.Generator,
+    along: tuple[float, float],
+    period: float,
+    *,
+    wander: float,
+    over: float,
+) -> Any:
+    """A plane wave with a phase that wanders over so many pixels."""
+    y, x = np.mgrid[: shape[0], : shape[1]]
+    phase = wander * gaussian_filter(rng.normal(size=shape), over)
+    return np.cos(2 * np.pi * (y * along[0] + x * along[1]) / period + phase)
+
+
+def white(shape: Shape, rng: np.random.Generator) -> Any:
+    """Camera noise: no structure at all."""
+    return standard(rng.normal(size=shape))
+
+
+def haze(shape: Shape, rng: np.random.Generator) -> Any:
+    """Smooth light from out of focus."""
+    return standard(gaussian_filter(rng.normal(size=shape), 20))
+
+
+PATTERNS = {"stripes": stripes, "grid": grid, "fringes": fringes}
+
+
+def standard(pattern: Any) -> Any:
+    return (pattern - pattern.mean()) / pattern.std()
+
+
+def cells(shape: Shape, rng: np.random.Generator, *, empty: int = 64) -> Any:
+    """Bright round cells of several sizes, from 0 to about 1; none in the upper left corner."""
+    y, x = np.mgrid[: shape[0], : shape[1]]
+    image = np.zeros(shape)
+    n_cells = shape[0] * shape[1] // 600
+    for cy, cx, radius, bright in zip(
+        *(rng.uniform(0, n, n_cells) for n in shape),
+        rng.uniform(2, 7, n_cells),
+        rng.uniform(0.3, 1, n_cells),
+        strict=True,
+    ):
+        if max(cy, cx) > empty + 3 * radius:
+            disc = (y - cy) ** 2 + (x - cx) ** 2 < radius**2
+            image = np.maximum(image, bright * disc)
+    return gaussian_filter(image, 0.7)
+
+
+def noisy(
+    clean: Any,
+    pattern: Any,
+    rng: np.random.Generator,
+    *,
+    amplitude: float = 1.0,
+    noise: float = 0.3,
+) -> Any:
+    """An image under a pattern and a little camera noise, both in units of its own sd."""
+    return clean + clean.std() * (amplitude * pattern + noise * rng.normal(size=clean.shape))
+
+
+def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
+    """Squared error after the best affine fit of an image, relative to the noisy image's."""
+
+    def error(image: Any) -> float:
+        design = np.column_stack([image.ravel(), np.ones(image.size)])
+        fit = design @ np.linalg.lstsq(design, clean.ravel(), rcond=None)[0]
+        return float(((fit - clean.ravel()) ** 2).mean())
+
+    return error(estimate) / error(noisy)
+
+
+class Film(NamedTuple):
+    """Frames as rows, and what is known of them."""
+
+    foreground: Any  # (n, h * w)
+    background: Any  # (m, h * w)
+    clean: Any  # (n, h * w): what the foreground holds beside the background
+    shape: Shape
+
+
+def digits_on_photographs(n_frames: int) -> Film:
+    """Faint digits 0 and 1 on crops of photographs, from the bundled data."""
+    data = digits_on_photos(n_frames)
+    return Film(data.foreground, data.background, data.clean, (28, 28))
+
+
+def digits_on_stripes(n_frames: int, rng: np.random.Generator) -> Film:
+    """Digits behind stripes whose strength differs from frame to frame."""
+    clean = digits_on_photos(n_frames).clean
+    return Film(clean + striped(n_frames, rng), striped(n_frames, rng), clean, (28, 28))
+
+
+def blobs_on_photographs(n_frames: int, rng: np.random.Generator) -> Film:
+    """Two bright blobs at random places on crops of photographs: a signal of no low rank."""
+    data = digits_on_photos(n_frames)
+    crops, behind = data.foreground - data.clean, data.background
+    y, x = np.mgrid[:28, :28]
+    clean = np.zeros((n_frames, 28, 28))
+    for _ in range(2):
+        cy, cx = rng.uniform(3, 25, size=(2, n_frames, 1, 1))
+        clean += 0.5 * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * 1.5**2))
+    clean = clean.reshape(n_frames, -1)
+    return Film(crops + clean, behind, clean, (28, 28))
+
+
+def striped(n_frames: int, rng: np.random.Generator) -> Any:
+    frames = np.stack([stripes((28, 28), rng) for _ in range(n_frames)])
+    strength = rng.lognormal(sigma=0.5, size=(n_frames, 1, 1))
+    noise = 0.05 * rng.normal(size=frames.shape)
+    return (0.2 * strength * frames + noise).reshape(n_frames, -1)
+
+
+def relative_frame_error(estimate: Any, clean: Any, noisy: Any) -> float:
+    """Squared error after the best affine fit of every frame, relative to the noisy frames'."""
+
+    def error(frames: Any) -> float:
+        e, c = (rows - rows.mean(axis=1, keepdims=True) for rows in (frames, clean))
+        slope = (e * c).sum(axis=1) / np.maximum((e * e).sum(axis=1), 1e-300)
+        return float(((slope[:, None] * e - c) ** 2).sum())
+
+    return error(estimate) / error(noisy)
