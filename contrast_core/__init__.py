@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contrast_core import datasets, images, pairing
     from contrast_core._by_label import ContrastByLabel
+    from contrast_core._model_files import load, save
     from contrast_core._validation import ContrastWarning
     from contrast_core.contrast import (
         detectable_spike,
@@ -60,8 +61,10 @@ _HOME = {
     "detectable_spike": "contrast_core.contrast",
     "effective_n_pairs": "contrast_core.contrast",
     "expected_subspace_error": "contrast_core.contrast",
+    "load": "contrast_core._model_files",
     "permutation_test": "contrast_core.significance",
     "principal_angles": "contrast_core.linalg",
+    "save": "contrast_core._model_files",
     "subspace_error": "contrast_core.linalg",
 }
 _SUBPACKAGES = ("datasets", "images", "pairing")
@@ -90,9 +93,11 @@ __all__ = [
     "effective_n_pairs",
     "expected_subspace_error",
     "images",
+    "load",
     "pairing",
     "permutation_test",
     "principal_angles",
+    "save",
     "subspace_error",
 ]
 

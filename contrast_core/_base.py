@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -21,6 +22,9 @@ Offset: TypeAlias = Literal["foreground", "difference", "none"]
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of all methods: fitted attributes set at once, the rows that `transform` accepts."""
+
+    # What model files need to know of fitted attributes: which are named tuples, and of which kind.
+    _parts: ClassVar[Mapping[str, type]] = {}
 
     n_features_in_: int
 

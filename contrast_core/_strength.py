@@ -34,6 +34,9 @@ class StrengthPath(ContrastStrength):
     and `_default_strengths`.
     """
 
+    # Fitted attributes that serve other strengths only: model files leave them out unless asked.
+    _of_moments: ClassVar[tuple[str, ...]] = ("foreground_moments_", "background_moments_")
+
     def at(self, strength: float | str) -> Self:
         """The same method at another contrast, from the same moments.
 
@@ -50,9 +53,10 @@ class StrengthPath(ContrastStrength):
         Raises
         ------
         ValueError, TypeError
-            If the strength is out of range or not a number.
+            If the strength is out of range or not a number, or the estimator comes from a file
+            without moments.
         """
-        check_is_fitted(self)
+        self._check_moments()
         return self._fit_one(self._with_strength(strength))
 
     def path(self, strengths: ArrayLike | Sequence[float | str] | None = None) -> list[Self]:
@@ -75,9 +79,10 @@ class StrengthPath(ContrastStrength):
         Raises
         ------
         ValueError, TypeError
-            If there is none, or one is out of range or not a number.
+            If there is none, or one is out of range or not a number, or the estimator comes from a
+            file without moments.
         """
-        check_is_fitted(self)
+        self._check_moments()
         given = self._default_strengths() if strengths is None else strengths
         values = np.asarray(given, dtype=object).ravel().tolist()
         if not values:
@@ -85,6 +90,15 @@ class StrengthPath(ContrastStrength):
                 f"{self._strength}s is empty; give at least one contrast, or None for a grid."
             )
         return self._fit_each([self._with_strength(value) for value in values])
+
+    def _check_moments(self) -> None:
+        check_is_fitted(self)
+        if not all(hasattr(self, name) for name in self._of_moments):
+            raise ValueError(
+                f"this {type(self).__name__} was read from a file that holds no moments, which "
+                "other strengths are solved from. Save the model with save(..., moments=True), or "
+                "fit it again."
+            )
 
     def _with_strength(self, strength: object) -> Self:
         """An unfitted estimator with the number of components of the fit."""

@@ -38,9 +38,11 @@ PUBLIC_NAMES = {
         "effective_n_pairs",
         "expected_subspace_error",
         "images",
+        "load",
         "pairing",
         "permutation_test",
         "principal_angles",
+        "save",
         "subspace_error",
     },
     "contrast_core.datasets": {

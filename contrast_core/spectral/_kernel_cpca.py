@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse, vstack
@@ -152,6 +152,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     """
 
     _strength = "alpha"
+    _of_moments = (*StrengthPath._of_moments, "_factor")
+    _parts: ClassVar = {"_factor": KernelFactor}
 
     dual_coef_: FloatArray
     X_fit_: Any
@@ -278,7 +280,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             self._kernel(rows[batch], self.X_fit_) @ self.dual_coef_.T
             for batch in gen_batches(rows.shape[0], step)
         ]
-        return np.asarray(np.vstack(scores) - self._factor.foreground_mean @ self.dual_coef_.T)
+        return np.asarray(np.vstack(scores) - self._foreground_mean @ self.dual_coef_.T)
 
     @property
     def _n_features_out(self) -> int:
@@ -342,6 +344,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             foreground_moments_=foreground,
             background_moments_=background,
             _factor=factor,
+            _foreground_mean=factor.foreground_mean,
             **seen,
         )
 

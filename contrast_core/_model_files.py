@@ -1,0 +1,392 @@
+"""Fitted models and moments in files that hold numbers and text, and nothing that runs.
+
+A file is a zip archive of two members. ``model.json`` names the class, its parameters and what was
+fitted, the version of this format and that of the library; ``arrays`` holds the values of all
+arrays one after another, little-endian, each array once. Where a value belongs is said by
+``{"array": i}``, ``{"names": i}`` (an array of strings) and so on, see `_Writer` and `_Reader`.
+Classes are looked up in a fixed list: a file cannot name any other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import IO, Any, Literal, TypeAlias
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.utils.validation import check_is_fitted
+
+Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
+
+_FORMAT = 1
+_CLASSES = (
+    "CPCA",
+    "CPCAStar",
+    "ContrastByLabel",
+    "KernelCPCA",
+    "OnlineCPCAStar",
+    "PCAPlus",
+    "PCAPlusPlus",
+    "PCPCA",
+    "PairMoments",
+    "SecondMoments",
+)
+_DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
+_MEMBERS = ("model.json", "arrays")
+
+
+class _Refused(ValueError):
+    """A file that is whole but not for this version, or not a model's."""
+
+
+def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -> None:
+    """Write a fitted model, or moments, to a file that cannot run code.
+
+    Parameters
+    ----------
+    model : fitted estimator, SecondMoments or PairMoments
+        An estimator of this package; of a `KernelCPCA` the rows of the fit are saved too, for its
+        `transform` needs them.
+    path : str or path
+        The file. It is replaced as a whole at the end, or stays as it was if anything fails.
+    moments : bool, default=False
+        Whether the moments that an estimator was fitted to are saved with it. They are what
+        `at` and `path` work from, and as large as covariances of all features; without them the
+        file holds little more than the components and means.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the model, a parameter or something that was fitted is of a kind that a file cannot hold:
+        a kernel that is a function, a random generator, moments that hold the rows of wide data.
+
+    See Also
+    --------
+    load : Read it again.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from contrast_core import CPCA, load, save
+    >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 5))
+    >>> cpca = CPCA(alpha=0.5).fit(X, background=Y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "treated.model")
+    ...     save(cpca, path)
+    ...     again = load(path)
+    >>> bool((again.transform(X) == cpca.transform(X)).all())
+    True
+    """
+    if _known(type(model).__name__) is not type(model):
+        raise TypeError(f"model is {_described(model)}; expected one of {_listed(_CLASSES)}.")
+    if hasattr(model, "fit"):
+        check_is_fitted(model)
+    writer = _Writer(moments)
+    header = {
+        "format": _FORMAT,
+        "library": _library_version(),
+        "model": writer.tree(model, type(model).__name__),
+        "names": list(writer.names),
+        "arrays": [(a.dtype.str, a.shape, _order(a)) for a in writer.arrays],
+    }
+    text = json.dumps(header, separators=(",", ":")).encode("ascii")
+
+    def write(file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, size, compression in (
+                (_MEMBERS[0], len(text), zipfile.ZIP_DEFLATED),
+                (_MEMBERS[1], sum(a.nbytes for a in writer.arrays), zipfile.ZIP_STORED),
+            ):
+                info = zipfile.ZipInfo(name)  # of a fixed date: the same model, the same bytes
+                info.file_size, info.compress_type = size, compression
+                with archive.open(info, "w") as member:
+                    if compression == zipfile.ZIP_DEFLATED:
+                        member.write(text)
+                    else:
+                        for array in writer.arrays:
+                            member.write(array.tobytes(_order(array)))
+
+    _replace(path, write)
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read a model or moments that `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    estimator, SecondMoments or PairMoments
+        As it was saved, to the last bit. `at` and `path` need a file with moments.
+
+    Raises
+    ------
+    ValueError
+        If the file is no such file (a pickle, an archive with anything else in it), is damaged or
+        truncated, or is of a format or a class that this version does not know.
+    OSError
+        If it cannot be read.
+
+    See Also
+    --------
+    save : What is in the file.
+    """
+    with open(path, "rb") as file:
+        try:
+            return _read(file, str(path))
+        except _Refused:
+            raise
+        except zipfile.BadZipFile as error:
+            raise ValueError(
+                f"{path} is not a model file, or it is damaged or truncated ({error}). Files are "
+                "read that contrast_core.save wrote; pickles are not, for they can run code."
+            ) from error
+        except Exception as error:  # where a damaged file fails can be anywhere
+            raise ValueError(
+                f"{path} is damaged, or was not written by contrast_core.save: {error}."
+            ) from error
+
+
+def _read(file: IO[bytes], path: str) -> Model:
+    with zipfile.ZipFile(file) as archive:
+        members = sorted(archive.namelist())
+        if members != sorted(_MEMBERS):
+            raise _Refused(
+                f"{path} is an archive of {_listed(members)}, not a model file: expected "
+                f"{_listed(_MEMBERS)} and nothing else."
+            )
+        header = json.loads(archive.read(_MEMBERS[0]))
+        if header["format"] != _FORMAT:
+            raise _Refused(
+                f"{path} has format {header['format']!r}, written by contrast-suite "
+                f"{header.get('library')!r}; this version ({_library_version()}) reads format "
+                f"{_FORMAT}. Read it with that version."
+            )
+        with archive.open(_MEMBERS[1]) as values:
+            arrays = [_read_array(values, *described) for described in header["arrays"]]
+            if values.read(1):  # the end of the member, where its checksum is compared
+                raise ValueError("it holds more values than its arrays have")
+    model = _Reader(path, arrays, header["names"]).value(header["model"])
+    if type(model).__name__ not in _CLASSES:
+        raise ValueError("it holds no model")
+    if hasattr(model, "fit"):
+        check_is_fitted(model)
+    return model
+
+
+class _Writer:
+    """What JSON cannot hold, taken out of a model: arrays and lists of names, each once."""
+
+    def __init__(self, moments: bool) -> None:
+        self.moments = moments
+        self.arrays: list[NDArray[Any]] = []
+        self.names: dict[tuple[str, ...], int] = {}
+        self._places: dict[object, int] = {}
+
+    def tree(self, value: Any, where: str) -> Any:
+        """The value as JSON holds it; `where` is what errors call it."""
+        match value:
+            case None | bool() | int() | float() | str():
+                return value
+            case np.generic() if value.dtype.newbyteorder("<").str in _DTYPES:
+                return value.item()
+            case np.ndarray() if value.dtype.newbyteorder("<").str in _DTYPES:
+                return {"array": self._place(value)}
+            case np.ndarray() if value.ndim == 1 and _all_text(value.tolist()):
+                return {"names": self._names(value.tolist())}
+            case tuple() if value and _all_text(value):
+                return {"tuple of names": self._names(value)}
+            case tuple() if type(value) is tuple:
+                return {"tuple": [self.tree(one, where) for one in value]}
+            case list():
+                return [self.tree(one, where) for one in value]
+            case Mapping() if _all_text(value):
+                return {"dict": self._trees(value, where)}
+            case csr_matrix() | csr_array():
+                parts = (value.data, value.indices, value.indptr)
+                return {
+                    "csr": [self.tree(part, where) for part in parts],
+                    "shape": value.shape,
+                    "kind": type(value).__name__,
+                }
+        if _known(type(value).__name__) is not type(value):
+            advice = "Give the parameter such a value before the fit."
+            if where.endswith("_moments_"):
+                advice = "Save the model without moments=True."
+            raise TypeError(
+                f"{where} is {_described(value)}, which a model file cannot hold; it holds "
+                f"numbers, text and arrays of them. {advice}"
+            )
+        tree: dict[str, Any] = {"class": type(value).__name__}
+        if is_dataclass(value):
+            state = {field.name: getattr(value, field.name) for field in fields(value)}
+            return tree | {"fields": self._trees(state, where)}
+        parameters = value.get_params(deep=False)
+        fitted = {name: one for name, one in vars(value).items() if name not in parameters}
+        fitted.pop("_metadata_request", None)  # what pipelines pass on is not of the fit
+        if not self.moments:
+            for name in getattr(value, "_of_moments", ()):
+                fitted.pop(name, None)
+        named = {
+            name: {"fields": self._trees(fitted.pop(name)._asdict(), f"{where}.{name}")}
+            for name in getattr(value, "_parts", ())
+            if name in fitted
+        }
+        return tree | {
+            "parameters": self._trees(parameters, where),
+            "fitted": self._trees(fitted, where) | named,
+        }
+
+    def _trees(self, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+        return {name: self.tree(value, f"{where}.{name}") for name, value in values.items()}
+
+    def _names(self, names: Any) -> int:
+        return self.names.setdefault(tuple(map(str, names)), len(self.names))
+
+    def _place(self, array: NDArray[Any]) -> int:
+        """Number of the array; that of one before it if both are the same memory."""
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        memory = (array.ctypes.data, array.shape, array.strides, array.dtype.str)
+        if memory not in self._places:
+            self._places[memory] = len(self.arrays)
+            self.arrays.append(little)
+        return self._places[memory]
+
+
+class _Reader:
+    """A model from what `_Writer` made of it."""
+
+    def __init__(self, path: str, arrays: list[NDArray[Any]], names: list[list[str]]) -> None:
+        self.path, self.arrays, self.names = path, arrays, names
+
+    def value(self, tree: Any) -> Any:
+        match tree:
+            case None | bool() | int() | float() | str():
+                return tree
+            case list():
+                return [self.value(one) for one in tree]
+            case {"array": int(i)}:
+                return self.arrays[i]
+            case {"names": int(i)}:
+                return np.array(self.names[i], dtype=object)
+            case {"tuple of names": int(i)}:
+                return tuple(self.names[i])
+            case {"tuple": list(values)}:
+                return tuple(self.value(one) for one in values)
+            case {"dict": dict(values)}:
+                return self._values(values)
+            case {"csr": [*parts], "shape": [int(n), int(d)], "kind": str(kind)}:
+                sparse = {"csr_matrix": csr_matrix, "csr_array": csr_array}[kind]
+                matrix = sparse(tuple(self.value(part) for part in parts), shape=(n, d))
+                matrix.check_format(full_check=True)  # compiled code trusts the indices
+                return matrix
+            case {"class": str(name), **state}:
+                return self._model(name, state)
+        raise ValueError(f"an entry {str(tree)[:40]!r} is of no known kind")
+
+    def _values(self, trees: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.value(tree) for name, tree in trees.items()}
+
+    def _model(self, name: str, state: Mapping[Any, Any]) -> Any:
+        kind: Any = _known(name)
+        if kind is None:
+            raise _Refused(
+                f"{self.path} holds {name!r}, which this version of contrast-suite "
+                f"({_library_version()}) does not know; it reads {_listed(_CLASSES)}."
+            )
+        if "fields" in state:
+            return kind(**self._values(state["fields"]))
+        parameters = self._values(state["parameters"])
+        unknown = set(parameters) - set(kind._get_param_names())
+        if unknown:
+            raise _Refused(
+                f"{self.path} holds a {name} with parameter(s) {_listed(sorted(unknown))}, which "
+                f"this version of contrast-suite ({_library_version()}) does not know."
+            )
+        model = kind(**parameters)
+        fitted = dict(state["fitted"])
+        for part, of in getattr(kind, "_parts", {}).items():
+            if part in fitted:
+                vars(model)[part] = of(**self._values(fitted.pop(part)["fields"]))
+        for attribute, tree in fitted.items():
+            if hasattr(kind, attribute):
+                raise ValueError(f"{attribute!r} of {name} is not a fitted attribute")
+            vars(model)[attribute] = self.value(tree)
+        return model
+
+
+def _all_text(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _known(name: str) -> Any:
+    """The class of that name that files may hold, else None."""
+    return getattr(import_module("contrast_core"), name) if name in _CLASSES else None
+
+
+def _read_array(values: IO[bytes], dtype: str, shape: list[int], order: str) -> NDArray[Any]:
+    if dtype not in _DTYPES or order not in ("C", "F"):
+        raise ValueError(f"an array is of {dtype!r} in {order!r} order")
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"an array has shape {shape}")
+    kind = np.dtype(dtype)
+    n_bytes = math.prod(shape) * kind.itemsize
+    raw = values.read(n_bytes)
+    if len(raw) != n_bytes:
+        raise ValueError(f"an array of {n_bytes} bytes has {len(raw)}")
+    array = np.frombuffer(raw, kind).reshape(shape, order=order)  # type: ignore[call-overload]
+    return np.asarray(array.astype(kind.newbyteorder("="), order="K"))  # a copy, to be written to
+
+
+def _order(array: NDArray[Any]) -> Literal["C", "F"]:
+    """Order in memory, which decides the last bits of products."""
+    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+
+
+def _replace(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file beside the one that is meant, and put it in its place once it is complete."""
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        with part.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _library_version() -> str:
+    try:
+        return metadata.version("contrast-suite")
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
+        return "unknown"
+
+
+def _described(value: Any) -> str:
+    if callable(value):
+        return f"the function {getattr(value, '__name__', value)!r}"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    return f"a {type(value).__module__}.{type(value).__name__}"
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
