@@ -32,8 +32,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as it is, also where it is not installed
 
 from contrast_core import SecondMoments, contrast_path, subspace_error
-from contrast_core._tensors import device_rows
 from contrast_core.moments._torch import _PANEL
+from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS
 
 EPS = np.finfo(np.float64).eps
 
@@ -87,7 +87,7 @@ def limits(timer: Timer, d: int) -> dict[str, float]:
     for name, dtype in (("float64 product", torch.float64), ("float32 product", torch.float32)):
         a = torch.randn(big, big, device=device, dtype=dtype)
         found[name] = 2 * big**3 / timer(lambda a=a: a @ a)
-    rows = torch.randn(device_rows(d), d, device=device, dtype=torch.float64)
+    rows = torch.randn(DEVICE_BLOCKS * ELEMENTS // d, d, device=device, dtype=torch.float64)
     found["float64 product of a block"] = 2 * len(rows) * d**2 / timer(lambda: rows.T @ rows)
     source, target = torch.empty_like(rows), torch.empty_like(rows)
     found["device copy, read + write"] = 2 * rows.nbytes / timer(lambda: target.copy_(source))

@@ -12,10 +12,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrast_core._paired_input import paired_moments
-from contrast_core._sources import is_dask_array, is_stored, map_rows
-from contrast_core._tensors import check_tensor, is_tensor, map_tensor
-from contrast_core._validation import FloatArray, MatrixLike, check_finite
+from contrast_core._validation import FloatArray, MatrixLike, check_same_features
 from contrast_core.moments import Moments, is_moments
+from contrast_core.rows import Rows, rows_of
 
 Offset: TypeAlias = Literal["foreground", "difference", "none"]
 
@@ -38,13 +37,19 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             setattr(self, name, value)
         return self
 
-    def _check_rows(self, X: MatrixLike) -> Any:
-        """Rows with the features of the fit, finite; sparse stays sparse."""
+    def _rows(self, X: MatrixLike | Rows) -> Rows:
+        """Rows with the features of the fit; nothing is read yet."""
         check_is_fitted(self)
-        rows = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
+        rows = rows_of(X, min_rows=1)
+        if rows is not X:  # scikit-learn's checks know DataFrames
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return rows
+        names = getattr(self, "feature_names_in_", None)
+        check_same_features(
+            *(self.n_features_in_, None if names is None else tuple(names)),
+            *(rows.shape[1], rows.names),
+            background_name=rows.name,
         )
-        check_finite(rows.data if issparse(rows) else rows, "X")
         return rows
 
     def __sklearn_tags__(self) -> Any:
@@ -75,16 +80,7 @@ class LinearEmbedding(Embedding):
 
     def _map_rows(self, function: partial[FloatArray], X: MatrixLike, width: int) -> Any:
         """`function` of rows with the features of the fit, in blocks; lazy for dask arrays."""
-        check_is_fitted(self)
-        if is_tensor(X):
-            check_tensor(X, "X")
-        if is_dask_array(X) or is_stored(X) or is_tensor(X):
-            rows = validate_data(self, X, reset=False, skip_check_array=True)
-        else:
-            rows = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
-            )
-        return map_rows(function, rows, width)
+        return self._rows(X).map(function, width)
 
     @property
     def _projection(self) -> FloatArray:
@@ -136,23 +132,23 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            ``X @ components_ + mean_``, unless the class says otherwise.
+            ``X @ components_ + mean_``, unless the class says otherwise. For a dask array or a
+            tensor, the same, as from `transform`.
 
         Raises
         ------
         ValueError
-            If the number of columns is not the number of components.
+            If the number of columns is not the number of components, or a value is NaN or infinite.
         """
         check_is_fitted(self)
-        lazy_or_elsewhere = is_dask_array(X) or is_tensor(X)
-        scores: Any = X if lazy_or_elsewhere else np.asarray(X, dtype=np.float64)
-        if scores.ndim != 2 or scores.shape[1] != len(self.components_):
+        scores = rows_of(X, "scores")
+        if scores.shape[1] != len(self.components_):
             raise ValueError(
-                f"scores have shape {tuple(scores.shape)}; expected (n, {len(self.components_)}), "
+                f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
                 "a column per component, as transform returns them."
             )
         function = partial(_reconstruct, reconstruction=self._reconstruction, mean=self.mean_)
-        rows: FloatArray = map_tensor(function, scores) if is_tensor(X) else function(scores)
+        rows: FloatArray = scores.map(function, len(self.mean_))
         return rows
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scipy.sparse import issparse
-
-from contrast_core._tensors import check_same_place, is_tensor, wide_tensors_to_host
-from contrast_core._validation import (
-    MatrixLike,
-    check_finite,
-    check_rows,
-    check_same_features,
-    feature_names_of,
-)
+from contrast_core._validation import MatrixLike, check_same_features
 from contrast_core.feedback import warn
 from contrast_core.moments import (
     Moments,
@@ -22,6 +13,7 @@ from contrast_core.moments import (
     is_moments,
     wide_moments,
 )
+from contrast_core.rows import Rows, rows_of
 
 _SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
 
@@ -66,13 +58,13 @@ def paired_moments(
     if is_moments(X):
         x, y = check_moments_pair(X, background, solver, n_components)
     else:
-        check_same_place(X, background, "background")
-        if is_tensor(X):
-            X, background = wide_tensors_to_host(X, background)
-        x, y = wide_moments(X, background, solver=solver, n_components=n_components, **wide) or (
-            SecondMoments.from_data(X, name="X"),
-            SecondMoments.from_data(background, name="background"),
-        )
+        first, second = rows_of(X, "X"), rows_of(background, "background")
+        _check_same_place(first, second)
+        if first.place == "device" and first.shape[0] + second.shape[0] < first.shape[1]:
+            # They are smaller than the covariance that would come to the host otherwise.
+            first, second = (rows_of(r.load(), r.name) for r in (first, second))
+        moments = wide_moments(first, second, solver=solver, n_components=n_components, **wide)
+        x, y = moments or SecondMoments.from_parts([first, second])
     for moments, name in ((x, "X"), (y, "background")):
         if moments.n_samples < 2:
             raise ValueError(
@@ -108,12 +100,26 @@ def paired_rows(X: MatrixLike, background: MatrixLike) -> tuple[Any, Any]:
             raise TypeError(
                 f"{name} is {type(data).__name__}, but rows are needed here; give the data."
             )
-        rows = check_rows(data, name, min_rows=2)
-        check_finite(rows.data if issparse(rows) else rows, name)
-        pair.append(rows)
+        pair.append(rows_of(data, name, min_rows=2))
     x, y = pair
-    check_same_features(x.shape[1], feature_names_of(X), y.shape[1], feature_names_of(background))
-    return x, y
+    check_same_features(x.shape[1], x.names, y.shape[1], y.names)
+    return x.load(), y.load()
+
+
+def _check_same_place(x: Rows, y: Rows) -> None:
+    """Both are tensors on one device, or neither is a tensor."""
+    if x.device == y.device:
+        return
+    first, second = ("no tensor" if r.device is None else f"a tensor on {r.device}" for r in (x, y))
+    if x.device is None or y.device is None:
+        raise TypeError(
+            f"X is {first} and {y.name} is {second}; give both as tensors on one device or "
+            "neither, or SecondMoments of each."
+        )
+    raise ValueError(
+        f"X is {first} and {y.name} is {second}; both are expected on one device. Move one with "
+        ".to(device), or give SecondMoments of each."
+    )
 
 
 def _check_background_is_given(background: object) -> None:

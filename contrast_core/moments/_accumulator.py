@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse, vstack
 
-from contrast_core._validation import FloatArray, iter_chunks
-from contrast_core.linalg import add_products, mirror_upper, worker_threads
+from contrast_core._validation import FloatArray
+from contrast_core.feedback import Progress
+from contrast_core.linalg import add_products, mirror_upper
 from contrast_core.moments._sparse import BoolArray, filled_columns, sparse_covariance
+from contrast_core.rows import ELEMENTS, Rows
 
 Precision: TypeAlias = Literal["double", "single"]
 
-_BLOCK_ELEMENTS = 2**21  # 16 MB of float64: large enough for BLAS, small beside the data
 _CACHED_ELEMENTS = 2**16  # 512 KB of float64
 _MAX_SINGLE_ROWS = 4096
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
-_GATHERED_ENTRIES = 2**22  # of sparse rows: enough to outweigh putting their products together
 
 
 class Sums(NamedTuple):
@@ -58,6 +57,9 @@ class Accumulator:
     ----------
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
+    elements : int
+        Entries of sparse rows that are gathered, and twice the values of dense ones: enough for
+        their products to outweigh adding them up.
     start_workers : callable, optional
         Called once there is more than a block; returns threads and their number, or (None, 0). They
         compute the products while the caller reads and shifts the next block. Which of them are
@@ -68,11 +70,13 @@ class Accumulator:
         self,
         precision: Precision = "double",
         *,
+        elements: int = ELEMENTS,
         start_workers: Callable[[], tuple[ThreadPoolExecutor | None, int]] | None = None,
     ) -> None:
         if precision not in ("double", "single"):
             raise ValueError(f"precision={precision!r} is unknown; expected 'double' or 'single'.")
         self._dtype: Any = np.float64 if precision == "double" else np.float32
+        self._elements = elements
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
@@ -85,13 +89,23 @@ class Accumulator:
         self._shift = np.empty(0)
         self._folded: tuple[FloatArray, FloatArray] | None = None  # total and products
 
+    def sums_of(self, rows: Rows, progress: Progress) -> Sums:
+        """What these rows add up to; ValueError on NaN or infinity."""
+        self.consume(rows, progress)
+        return self.sums(rows.name)
+
+    def consume(self, rows: Rows, progress: Progress = False) -> None:
+        """Add all of these rows, block by block; ValueError on NaN or infinity."""
+        for block in rows.blocks(progress=progress):
+            self.add(block)
+
     def add(self, chunk: Any) -> None:
         """Add rows, dense or CSR, of any real dtype; they may be overwritten afterwards."""
         if not chunk.shape[0]:
             return
         if issparse(chunk):
             self._gathered.append(chunk.copy())
-            if sum(rows.nnz for rows in self._gathered) >= _GATHERED_ENTRIES:
+            if sum(rows.nnz for rows in self._gathered) >= self._elements:
                 self._flush_sparse()
             return
         if not self._count:
@@ -153,7 +167,7 @@ class Accumulator:
             return self._spare.pop()
         n_features = len(self._shift)
         # At least a quarter of the features: fewer rows cost more to add up than to multiply.
-        n_rows = max(256, n_features // 4, _BLOCK_ELEMENTS // max(1, n_features))
+        n_rows = max(256, n_features // 4, self._elements // 2 // max(1, n_features))
         if self._dtype == np.float32:  # rounding grows with what is added up in float32
             n_rows = min(n_rows, max(_MAX_SINGLE_ROWS, n_features // 4))
         return _Block(n_rows, n_features, self._dtype)
@@ -177,10 +191,11 @@ class Accumulator:
         self._gathered = []
         filled = filled_columns(rows)
         if filled.all():
-            for chunk in iter_chunks(rows, "", check=False):
-                self.add(chunk)
+            step = max(1, self._elements // rows.shape[1])
+            for start in range(0, rows.shape[0], step):
+                self.add(rows[start : start + step].toarray())
             return
-        if self._start_workers is not None and rows.nnz >= _GATHERED_ENTRIES:
+        if self._start_workers is not None and rows.nnz >= self._elements:
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
         self._submit(partial(_sparse_sums, rows, filled))
@@ -239,19 +254,3 @@ def _in_cache(matrix: FloatArray) -> Iterator[slice]:
 def _sparse_sums(rows: Any, filled: BoolArray) -> Sums:
     with np.errstate(over="ignore", invalid="ignore"):  # refused in `sums`
         return Sums(rows.shape[0], *sparse_covariance(rows, filled))
-
-
-def accumulate(
-    chunks: Iterable[Any], name: str, *, precision: Precision = "double", parallel: bool = True
-) -> Sums:
-    """Sums of blocks of rows, dense or CSR, with products computed while the next block is read.
-
-    Several products at once on a thread each measure faster than one after the other on all BLAS
-    threads, the more so on a busy machine. `chunks` are taken in the caller's thread.
-    """
-    with ExitStack() as stack:
-        start = (lambda: stack.enter_context(worker_threads())) if parallel else None
-        accumulator = Accumulator(precision, start_workers=start)
-        for chunk in chunks:
-            accumulator.add(chunk)
-        return accumulator.sums(name)

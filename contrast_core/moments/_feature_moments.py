@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray, rows_per_chunk
+from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.rows import Rows, rows_of
 
 
 class FeatureMoments(NamedTuple):
@@ -28,28 +29,22 @@ class FeatureMoments(NamedTuple):
         return self.squares / self.n_samples
 
     @classmethod
-    def from_data(cls, rows: Any) -> FeatureMoments:
-        """Moments of the rows of an ndarray or CSR matrix, (n, n_features), with n at least 1.
+    def from_data(cls, X: MatrixLike | Rows) -> FeatureMoments:
+        """Moments of data of any kind with at least one row.
 
         Taken in blocks: beside the data there is never a second array as large.
         """
-        step = rows_per_chunk(rows.shape[1])
-        starts = range(0, rows.shape[0], step)
-        return reduce(
-            FeatureMoments.merge, (cls.at_once(rows[start : start + step]) for start in starts)
-        )
+        blocks = rows_of(X, min_rows=1).blocks(check=False)
+        return reduce(FeatureMoments.merge, map(cls.at_once, blocks))
 
     @classmethod
     def at_once(cls, rows: Any) -> FeatureMoments:
-        """The same of few rows, in one block, sparse ones in any format."""
+        """The same of few rows, dense or sparse without duplicate entries, in one block."""
         n, n_features = rows.shape
         with np.errstate(invalid="ignore", over="ignore"):
             if not issparse(rows):
                 mean = rows.mean(axis=0, dtype=np.float64)
                 return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
-            if not rows.has_canonical_format:  # the squares of duplicate entries would not add up
-                rows = rows.copy()
-                rows.sum_duplicates()
             entries = rows.tocoo()
             columns = entries.coords[1]
             # Not rows.sum(): scipy adds float32 values up in float32, whatever dtype is asked for.

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
-from contrast_core._sources import StoredRows, is_stored
-from contrast_core._validation import (
-    FloatArray,
-    MatrixLike,
-    check_rows,
-    check_same_features,
-    feature_names_of,
-    iter_chunks,
-)
+from contrast_core._validation import FloatArray, MatrixLike, check_same_features
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import leading_eigenpairs
 from contrast_core.moments._accumulator import Accumulator
 from contrast_core.moments._second_moments import SecondMoments
+from contrast_core.rows import Rows, rows_of
 
 
 class SharedVariance(NamedTuple):
@@ -120,20 +113,7 @@ class PairMoments:
         ImportError
             If ``progress=True`` and tqdm is not installed.
         """
-        if not (is_stored(X) or is_stored(positive)):
-            return cls.from_chunks([(X, positive)], feature_names=feature_names)
-        x, p = (
-            StoredRows(rows, name) if is_stored(rows) else check_rows(rows, name)
-            for rows, name in ((X, "X"), (positive, "positive"))
-        )
-        names = _check_views(x, p, feature_names_of(X), feature_names_of(positive))
-        stored = x if isinstance(x, StoredRows) else p
-        read_x, read_p = (
-            rows.read if isinstance(rows, StoredRows) else rows.__getitem__ for rows in (x, p)
-        )
-        blocks = with_progress(stored.slices(), len(stored), "pairs", progress)
-        chunks = ((read_x(rows), read_p(rows)) for rows in blocks)
-        return cls.from_chunks(chunks, feature_names=feature_names or names)
+        return cls._from_views([(X, positive)], feature_names, progress)
 
     @classmethod
     def from_chunks(
@@ -161,26 +141,32 @@ class PairMoments:
             If there is no block, blocks or views differ in their features, the views differ in
             their rows, or on NaN or infinity.
         """
+        return cls._from_views(chunks, feature_names, False)
+
+    @classmethod
+    def _from_views(
+        cls,
+        chunks: Iterable[tuple[MatrixLike, MatrixLike]],
+        feature_names: Sequence[str] | None,
+        progress: Progress,
+    ) -> PairMoments:
         names = None if feature_names is None else tuple(feature_names)
         n_features: int | None = None
         first, second, both = Accumulator(), Accumulator(), Accumulator()
         for X, positive in chunks:
             x, p, found = check_pairs(X, positive)
-            names = names or found
-            n_features = x.shape[1] if n_features is None else n_features
+            if n_features is None:
+                n_features, elements = x.shape[1], x.elements
+                names = rows_of(x, names=names or found).names
+                first, second, both = (Accumulator(elements=elements) for _ in range(3))
             check_same_features(n_features, names, x.shape[1], found, background_name="a chunk")
-            dense = not (issparse(x) and issparse(p))
-            views = (
-                iter_chunks(rows, name, dense=dense) for rows, name in ((x, "X"), (p, "positive"))
-            )
-            for a, b in zip(*views, strict=True):
+            dense = not (x.is_sparse and p.is_sparse)
+            spans = list(pairwise((p if x.in_memory and not p.in_memory else x).edges()))
+            for span in with_progress(spans, len(spans), "pairs", progress):
+                a, b = (rows.read(*span, dense=dense) for rows in (x, p))
                 first.add(a)
                 second.add(b)
                 both.add(a.astype(np.float64) + b)
-        if names is not None and n_features is not None and len(names) != n_features:
-            raise ValueError(
-                f"{len(names)} feature_names were given for the {n_features} features of X."
-            )
         x_moments, p_moments = first.sums("X"), second.sums("positive")
         # Polarisation: a symmetric product costs half of the general one.
         cross = both.sums("X").covariance
@@ -300,24 +286,23 @@ class PairMoments:
         return np.asarray(directions @ cross @ directions.T)
 
 
-def check_pairs(X: MatrixLike, positive: MatrixLike) -> tuple[Any, Any, tuple[str, ...] | None]:
-    """Rows of the two views as ndarrays or CSR matrices, and the features' names.
+def check_pairs(
+    X: MatrixLike | Rows, positive: MatrixLike | Rows
+) -> tuple[Rows, Rows, tuple[str, ...] | None]:
+    """Rows of the two views and the features' names.
 
     Raises ValueError if the views differ in rows or features.
     """
-    x, p = check_rows(X, "X"), check_rows(positive, "positive")
-    return x, p, _check_views(x, p, feature_names_of(X), feature_names_of(positive))
-
-
-def _check_views(
-    x: Any, p: Any, names: tuple[str, ...] | None, positive_names: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
-    """The features' names; ValueError if the views differ in rows or features."""
-    check_same_features(x.shape[1], names, p.shape[1], positive_names, background_name="positive")
+    x, p = (
+        # Of a dask array that does not know how many rows it has, they must be computed.
+        rows if rows.shape[0] >= 0 else rows_of(rows.load(), rows.name)
+        for rows in (rows_of(X, "X"), rows_of(positive, "positive"))
+    )
+    check_same_features(x.shape[1], x.names, p.shape[1], p.names, background_name="positive")
     if x.shape[0] != p.shape[0]:
         raise ValueError(
             f"positive has n_samples={p.shape[0]} but X has n_samples={x.shape[0]}; row i of one "
             "is paired with row i of the other, so both need the same number. Repeat rows that "
             "have several partners, and say how many pairs that is worth by n_effective."
         )
-    return names or positive_names
+    return x, p, x.names or p.names

@@ -7,14 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.utils.validation import check_array
 
-from contrast_core._validation import (
-    MatrixLike,
-    check_same_features,
-    feature_names_of,
-)
+from contrast_core._validation import check_same_features
 from contrast_core.linalg import contrastive_eigenpairs, contrastive_path, variances_along
 from contrast_core.moments._implicit import MAX_PRODUCTS, ImplicitMoments
 from contrast_core.moments._row_space import (
@@ -25,6 +19,7 @@ from contrast_core.moments._row_space import (
     with_room_for,
 )
 from contrast_core.moments._second_moments import SecondMoments
+from contrast_core.rows import Rows
 
 Moments: TypeAlias = SecondMoments | RowSpaceMoments | ImplicitMoments
 Solver: TypeAlias = Literal["auto", "eigh", "gram", "lanczos"]
@@ -116,8 +111,8 @@ def solve_path(x: Moments, y: Moments, alphas: Sequence[float], k: int) -> list[
 
 
 def wide_moments(
-    X: MatrixLike,
-    background: MatrixLike,
+    X: Rows,
+    background: Rows,
     *,
     solver: str = "auto",
     n_components: object = 1,
@@ -129,7 +124,7 @@ def wide_moments(
 
     Parameters
     ----------
-    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+    X, background : Rows of shape (n or m, n_features)
         Foreground and background. Data outside memory are left to `SecondMoments`.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         As for `contrast_core.CPCA`.
@@ -150,26 +145,26 @@ def wide_moments(
     """
     if solver == "eigh":
         return None
-    if not (_in_memory(X) and _in_memory(background)):
+    if not (X.in_memory and background.in_memory):
         if solver == "auto":
             return None
         raise ValueError(
-            f"solver={solver!r} needs rows in memory, but X is {type(X).__name__} and background "
-            f"is {type(background).__name__}; use solver='eigh', which reads them once."
+            f"solver={solver!r} needs rows in memory, but those of X are in {X.place} and those of "
+            f"background in {background.place}; use solver='eigh', which reads them once."
         )
-    shapes = np.shape(X), np.shape(background)
-    if any(len(shape) != 2 for shape in shapes) or min(shapes[0][0], shapes[1][0]) < 2:
+    shapes = X.shape, background.shape
+    if min(shapes[0][0], shapes[1][0]) < 2:
         return None  # refused by name where moments are taken
     (n_x, n_features), (n_y, _) = shapes
     chosen, fallback = solver, False
     if solver == "auto":
-        sparse = issparse(X) and issparse(background)
+        sparse = X.is_sparse and background.is_sparse
         chosen, fallback = _choose(n_x + n_y, n_features, sparse, one_contrast, operators)
         if chosen == "eigh":
             return None
-    names = feature_names_of(X), feature_names_of(background)
+    names = X.names, background.names
     check_same_features(shapes[0][1], names[0], shapes[1][1], names[1])
-    rows = _rows(X, "X"), _rows(background, "background")
+    rows = X.load(check=False), background.load(check=False)
     if chosen == "gram":
         return row_space_moments(rows, names, n_components=n_components)
     max_products = _PRODUCTS_BEFORE_GRAM if fallback else MAX_PRODUCTS
@@ -211,18 +206,3 @@ def _choose(
     ):
         return "lanczos", size <= _LARGE
     return direct, False
-
-
-def _in_memory(data: Any) -> bool:
-    return issparse(data) or isinstance(data, np.ndarray | list | tuple) or hasattr(data, "columns")
-
-
-def _rows(data: MatrixLike, name: str) -> Any:
-    return check_array(
-        data,
-        accept_sparse=["csr", "csc"],
-        accept_large_sparse=True,
-        dtype="numeric",
-        ensure_all_finite=False,
-        input_name=name,
-    )

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence, Sized
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from typing import Any
+from functools import cache, reduce
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from contrast_core._sources import StoredRows, is_dask_array, is_stored
-from contrast_core._tensors import check_tensor, finite_blocks, is_tensor, tensor_blocks, to_host
-from contrast_core._validation import (
-    FloatArray,
-    MatrixLike,
-    check_rows,
-    check_same_features,
-    feature_names_of,
-    iter_chunks,
-    rows_per_chunk,
-)
+from contrast_core._validation import FloatArray, MatrixLike, check_same_features
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.moments._accumulator import Precision, Sums, accumulate
+from contrast_core.linalg import worker_threads
+from contrast_core.moments._accumulator import Accumulator, Precision, Sums
+from contrast_core.rows import DEVICE_BLOCKS, Rows, joint_blocks, pieces, rows_of
+
+if TYPE_CHECKING:
+    from contrast_core.rows import DaskRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,44 +137,47 @@ class SecondMoments:
             part = dataset[moments.n_samples : moments.n_samples + 1_000_000]
             moments = moments.merge(SecondMoments.from_data(part))
         """
-        names = feature_names_of(X) if feature_names is None else tuple(feature_names)
-        rows: Any = X
-        lazy = is_dask_array(X)
-        if is_stored(X):
-            rows = StoredRows(X, name)
-        elif is_tensor(X):
-            rows = _tensor_rows(X, name, device, min_rows=1)
-        elif not lazy:
-            rows = check_rows(X, name, min_rows=1)
-        if names is not None and len(names) != rows.shape[-1]:
-            raise ValueError(
-                f"{len(names)} feature_names were given for the {rows.shape[-1]} features of "
-                f"{name}."
-            )
-        if lazy:
-            from contrast_core.moments._dask import dask_sums
+        rows = rows_of(X, name, names=feature_names)
+        [moments] = cls.from_parts([rows], precision=precision, device=device, progress=progress)
+        return moments
 
-            if device is not None:
-                raise ValueError(
-                    f"device={device!r} was given for a dask array, whose scheduler decides where "
-                    "it is computed; leave device out."
-                )
-            return cls(*dask_sums(rows, name, precision), names)
-        checked: Iterable[Any] = ()
-        if isinstance(rows, StoredRows):
-            blocks: Iterable[Any] = rows.blocks(dense=device is not None)
-            total = len(rows)
-        elif is_tensor(rows):
-            blocks = tensor_blocks(rows)
-            total = len(blocks)
-            checked = finite_blocks(blocks, name)
-        else:
-            on_host = device is None
-            blocks = iter_chunks(rows, name, check=on_host, dense=not on_host)
-            checked = iter_chunks(rows, name)
-            total = math.ceil(rows.shape[0] / rows_per_chunk(rows.shape[1]))
-        blocks = with_progress(blocks, total, name, progress)
-        return cls(*_sums(blocks, name, precision, device, checked), names)
+    @classmethod
+    def from_parts(
+        cls,
+        parts: Sequence[Rows],
+        *,
+        precision: Precision = "double",
+        device: object = None,
+        progress: Progress = False,
+    ) -> list[SecondMoments]:
+        """Moments of several selections of rows; those of one dataset are read in one pass.
+
+        Parameters
+        ----------
+        parts : sequence of contrast_core.rows.Rows
+            Selections such as ``whole.take(...)``; rows that several have are read once too.
+        precision, device, progress
+            As for `from_data`.
+
+        Returns
+        -------
+        list of SecondMoments
+
+        Raises
+        ------
+        ValueError
+            As for `from_data`.
+        """
+        joint = pieces(parts) if len(parts) > 1 and device is None else None
+        if joint is None:
+            return [
+                cls(*_sums([rows], precision, device, progress)[0], rows.names) for rows in parts
+            ]
+        sums = _sums(joint[0], precision, None, progress)
+        return [
+            cls(*reduce(Sums.merge, [sums[i] for i in made_of]), rows.names)
+            for rows, made_of in zip(parts, joint[1], strict=True)
+        ]
 
     @classmethod
     def from_chunks(
@@ -216,26 +213,23 @@ class SecondMoments:
         ValueError
             If there is no block, if blocks differ in their features, or on NaN or infinity.
         """
-        names = None if feature_names is None else tuple(feature_names)
-        first: tuple[int, tuple[str, ...] | None] | None = None
-
-        def blocks() -> Iterable[Any]:
-            nonlocal first
-            total = len(chunks) if isinstance(chunks, Sized) else None
+        total = len(chunks) if isinstance(chunks, Sized) else None
+        first: Rows | None = None
+        with ExitStack() as stack:
             for i, chunk in enumerate(with_progress(chunks, total, name, progress)):
-                label = f"chunk {i} of {name}"
-                read = partial(_tensor_rows, device=device) if is_tensor(chunk) else check_rows
-                rows = read(chunk, label)
-                found = feature_names_of(chunk)
-                first = first or (rows.shape[1], names or found)
-                check_same_features(*first, rows.shape[1], found, background_name=label)
-                if is_tensor(rows):
-                    yield from finite_blocks(tensor_blocks(rows), label)
-                else:
-                    yield from iter_chunks(rows, label, dense=device is not None)
-
-        sums = _sums(blocks(), name, precision, device)
-        return cls(*sums, first[1] if first else None)
+                rows = rows_of(chunk, f"chunk {i} of {name}")
+                if first is None:
+                    first = rows_of(rows, names=feature_names)
+                    sums = _accumulators(first, 1, precision, device, stack)[0]
+                check_same_features(
+                    *(first.shape[1], first.names, rows.shape[1], rows.names),
+                    background_name=rows.name,
+                )
+                sums.consume(rows)
+            if first is None:
+                raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+            found: Sums = sums.sums(name)
+        return cls(*found, first.names)
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.
@@ -268,30 +262,49 @@ class SecondMoments:
         )
 
 
-def _tensor_rows(X: Any, name: str, device: object, *, min_rows: int = 0) -> Any:
-    """A checked tensor; on the processor an ndarray, which numpy multiplies faster than torch."""
-    rows = check_tensor(X, name, min_rows=min_rows)
-    return to_host(rows) if device is None and rows.device.type == "cpu" else rows
-
-
 def _sums(
-    blocks: Iterable[Any],
-    name: str,
-    precision: Precision,
-    device: object,
-    checked: Iterable[Any] = (),
-) -> Sums:
-    """Sums where the data are, or on the device that is asked for.
+    parts: Sequence[Rows], precision: Precision, device: object, progress: Progress
+) -> list[Sums]:
+    """Sums of each of several disjoint selections of one dataset, in one pass over it.
 
-    `checked` are the same blocks, checked as they are taken, if `blocks` are not.
+    Where the data are, or on the device that is asked for.
     """
-    remaining = iter(blocks)
-    first: Any = next(remaining, None)
-    if device is None and is_tensor(first):
-        device = first.device
-    everything = chain([] if first is None else [first], remaining)
-    if device is None:
-        return accumulate(everything, name, precision=precision)
-    from contrast_core.moments._torch import device_sums
+    first = parts[0]
+    if first.place == "dask":
+        from contrast_core.moments._dask import dask_sums
 
-    return device_sums(everything, name, precision=precision, device=device, checked=checked)
+        if device is not None:
+            raise ValueError(
+                f"device={device!r} was given for a dask array, whose scheduler decides where "
+                "it is computed; leave device out."
+            )
+        return dask_sums(cast("Sequence[DaskRows]", parts), precision)
+    with ExitStack() as stack:
+        sums = _accumulators(first, len(parts), precision, device, stack)
+        if len(parts) == 1:
+            return [sums[0].sums_of(first, progress)]
+        for i, block in joint_blocks(parts, progress=progress):
+            sums[i].add(block)
+        return [each.sums(part.name) for each, part in zip(sums, parts, strict=True)]
+
+
+def _accumulators(
+    rows: Rows, n: int, precision: Precision, device: object, stack: ExitStack
+) -> Any:
+    """Where to add such rows up: n accumulators that share threads, or one on a device."""
+    if device is None and rows.place == "device":
+        device = rows.device
+    if device is not None:
+        from contrast_core.moments._torch import DeviceAccumulator
+
+        elements = rows.elements * (1 if rows.place == "device" else DEVICE_BLOCKS)
+        return [stack.enter_context(DeviceAccumulator(device, precision, elements=elements))]
+
+    @cache
+    def start_workers() -> Any:
+        return stack.enter_context(worker_threads())
+
+    return [
+        Accumulator(precision, elements=rows.elements, start_workers=start_workers)
+        for _ in range(n)
+    ]

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import FloatArray, check_finite, rows_per_chunk
+from contrast_core._validation import FloatArray, check_finite
 from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.rows import ELEMENTS
 
 BoolArray = NDArray[np.bool_]
 
@@ -75,7 +76,7 @@ def sparse_covariance(rows: Any, filled: BoolArray) -> tuple[FloatArray, FloatAr
     well, thin = rows[:, dense], rows[:, others].astype(np.float64)
     mean = np.bincount(rows.indices, rows.data, n_features) / n_rows
     among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
-    step = rows_per_chunk(len(dense))
+    step = max(1, ELEMENTS // max(1, len(dense)))
     for start in range(0, n_rows, step):
         block = well[start : start + step].toarray() - mean[dense]
         among += block.T @ block

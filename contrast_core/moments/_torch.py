@@ -3,69 +3,97 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from contrast_core._tensors import check_device, device_rows, is_tensor, to_host
+from contrast_core.feedback import Progress
 from contrast_core.moments._accumulator import Precision, Sums
+from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS, Rows, check_device
 
-_PANEL = 512  # columns of the scatter's upper triangle that are multiplied at once
+if TYPE_CHECKING:
+    from contrast_core.rows import TensorRows
+
 _SINGLE_ROWS = 4096  # whose products are added up in float32
 _SLOTS = 3  # one block is filled, one copied and one multiplied at a time
 _COPY_THREADS = min(4, os.cpu_count() or 1)  # one thread does not keep up with the bus
 
 
-def device_sums(
-    blocks: Iterable[Any],
-    name: str,
-    *,
-    device: Any,
-    precision: Precision,
-    checked: Iterable[Any] = (),
-) -> Sums:
-    """Sums of dense blocks of rows, with products taken on a device.
+class DeviceAccumulator:
+    """Count, mean and scatter of rows, with products taken on a device; a context manager.
+
+    Rows that lie there are used where they are; others are gathered into page-locked memory and
+    copied while earlier ones are multiplied.
 
     Parameters
     ----------
-    blocks : iterable of tensors and ndarrays
-        Those on the device are used where they are; others are gathered into page-locked memory
-        and copied while earlier ones are multiplied.
-    name : str
-        What error messages call the data.
     device : torch.device or str
         Where.
     precision : {"double", "single"}
         Arithmetic of the products.
-    checked : iterable, default=()
-        The same blocks again, checked as they are taken, which happens only if a sum is not
-        finite: so `blocks` need no check, and finite data no pass for it.
+    elements : int
+        Values that are copied at once.
+    panel : int
+        Columns of the scatter's upper triangle that are multiplied at once.
     """
-    device = check_device(device)
-    scatter = _Scatter(device, precision)
-    arithmetic = _ieee_products() if precision == "single" else nullcontext()
-    with arithmetic, _Upload(device, scatter.add) as upload:
-        for block in blocks:
-            if is_tensor(block) and block.device == device:
-                upload.flush()
-                for rows in block.detach().split(device_rows(block.shape[1])):
-                    scatter.add(rows)
-            else:
-                upload.add(block)
-        upload.flush()
-        sums = scatter.sums(name)
-    if not np.isfinite(sums.covariance.diagonal()).all():
-        for _ in checked:
-            pass
-        raise ValueError(
-            f"the variance of {name} overflows {scatter.dtype}; bring the data to a smaller scale "
-            "first, or use precision='double'."
-        )
-    return sums
+
+    def __init__(
+        self,
+        device: Any,
+        precision: Precision,
+        *,
+        elements: int = DEVICE_BLOCKS * ELEMENTS,
+        panel: int = 512,
+    ) -> None:
+        self.device = check_device(device)
+        self._scatter = _Scatter(self.device, precision, panel)
+        self._upload = _Upload(self.device, self._scatter.add, elements)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._scatter.dtype == self._scatter.torch.float32:
+            self._stack.enter_context(_ieee_products())
+        self._stack.callback(self._upload.close)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def sums_of(self, rows: Rows, progress: Progress) -> Sums:
+        """What these rows add up to; ValueError on NaN or infinity.
+
+        Where they can be read again at little cost they are checked only if a sum is not finite, so
+        that finite data need no pass for it.
+        """
+        again = rows.in_memory or rows.place == "device"
+        self.consume(rows, progress, check=not again)
+        try:
+            return self.sums(rows.name)
+        except ValueError:
+            if again:
+                rows.check()
+            raise
+
+    def consume(self, rows: Rows, progress: Progress = False, *, check: bool = True) -> None:
+        """Add all of these rows; with `check`, ValueError on NaN or infinity."""
+        if rows.device != self.device:
+            for block in rows.blocks(dense=True, check=check, progress=progress):
+                self._upload.add(block)
+            return
+        if check:
+            rows.check()
+        self._upload.flush()
+        for block in cast("TensorRows", rows).tensors(progress):
+            self._scatter.add(block)
+
+    def sums(self, name: str) -> Sums:
+        """What all rows so far add up to, on the host; ValueError where that is not finite."""
+        self._upload.flush()
+        return self._scatter.sums(name)
 
 
 class _Scatter:
@@ -75,17 +103,17 @@ class _Scatter:
     the upper triangle are multiplied, as torch has no symmetric product.
     """
 
-    def __init__(self, device: Any, precision: Precision) -> None:
+    def __init__(self, device: Any, precision: Precision, panel: int) -> None:
         if precision not in ("double", "single"):
             raise ValueError(f"precision={precision!r} is unknown; expected 'double' or 'single'.")
-        self._torch = import_module("torch")
-        self._device = device
-        self.dtype = self._torch.float64 if precision == "double" else self._torch.float32
+        self.torch = import_module("torch")
+        self._device, self._panel = device, panel
+        self.dtype = self.torch.float64 if precision == "double" else self.torch.float32
         self._count = 0
 
     def add(self, rows: Any) -> None:
         """Add rows of any real dtype that lie on the device."""
-        torch = self._torch
+        torch, rows = self.torch, rows.detach()
         if not len(rows):
             return
         if not self._count:
@@ -103,8 +131,8 @@ class _Scatter:
                 self._multiply(part)
 
     def _multiply(self, rows: Any) -> None:
-        for i in range(0, rows.shape[1], _PANEL):
-            panel, into = rows[:, i : i + _PANEL].T, self._products[i : i + _PANEL, i:]
+        for i in range(0, rows.shape[1], self._panel):
+            panel, into = rows[:, i : i + self._panel].T, self._products[i : i + self._panel, i:]
             if rows.dtype == into.dtype:
                 into.addmm_(panel, rows[:, i:])
             else:
@@ -118,6 +146,11 @@ class _Scatter:
         upper = (self._products / self._count).addr_(offset, offset, alpha=-1).triu_()
         # A feature without variance may come out a rounding error below zero.
         upper.diagonal().clamp_(min=0.0)
+        if not self.torch.isfinite(upper.diagonal()).all():
+            raise ValueError(
+                f"the variance of {name} overflows {self.dtype}; bring the data to a smaller scale "
+                "first, or use precision='double'."
+            )
         covariance = upper + upper.triu(1).T
         return Sums(
             self._count,
@@ -129,29 +162,26 @@ class _Scatter:
 class _Upload:
     """Rows from the host, gathered into page-locked blocks and handed on once on the device."""
 
-    def __init__(self, device: Any, consume: Callable[[Any], None]) -> None:
+    def __init__(self, device: Any, consume: Callable[[Any], None], elements: int) -> None:
         self._torch = import_module("torch")
-        self._device, self._consume = device, consume
+        self._device, self._consume, self._elements = device, consume, elements
         self._stream = self._torch.cuda.Stream(device) if device.type == "cuda" else None
         self._slots: list[_Slot] = []
         self._turn = self._filled = 0
         self._pool = ThreadPoolExecutor(_COPY_THREADS)
 
-    def __enter__(self) -> _Upload:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
+        """End the threads."""
         self._pool.shutdown()
 
     def add(self, chunk: Any) -> None:
         """Take rows; they may be overwritten afterwards."""
-        if is_tensor(chunk):
-            chunk = to_host(chunk)
         exact = np.can_cast(chunk.dtype, np.float32)
         dtype = self._torch.float32 if exact else self._torch.float64
         if not self._slots or self._slots[0].host.dtype != dtype:
             self.flush()
-            shape = (device_rows(chunk.shape[1]), chunk.shape[1])
+            n_features = chunk.shape[1]
+            shape = (max(1, self._elements // max(1, n_features)), n_features)
             self._slots = [_Slot(shape, dtype, self._device) for _ in range(_SLOTS)]
         start = 0
         while start < len(chunk):

@@ -9,12 +9,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, svds
 
-from contrast_core._validation import FloatArray, MatrixLike, check_rows
+from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._labels import check_labels
-
-_BLOCK = 2**20  # stored values that are scaled at once
+from contrast_core.rows import rows_of
 
 
 class ScaledFeatures(NamedTuple):
@@ -62,26 +61,24 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     """
     if not clip > 0:
         raise ValueError(f"clip={clip} is not positive: expected standard deviations, such as 10.")
-    rows = check_rows(X, "X", min_rows=1)
-    if sp.issparse(rows) and not rows.has_canonical_format:  # duplicates have no cap of their own
-        rows = rows.copy()
-        rows.sum_duplicates()
-    moments = FeatureMoments.from_data(rows)
+    data = rows_of(X, min_rows=1)
+    moments = FeatureMoments.from_data(data)
+    rows = data.load(check=False)
     mean, sd = moments.mean, np.sqrt(moments.variance)
     # A constant feature has a variance of rounding errors.
     varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
     scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=varies)
     cap = np.full_like(mean, np.inf)
     cap[varies] = mean[varies] + clip * sd[varies]
-    if sp.issparse(rows):
-        data = np.empty(len(rows.data))
+    if data.is_sparse:
+        values = np.empty(len(rows.data))
         # In blocks: the caps and scales of all values would take twice the memory of the result.
-        for start in range(0, len(data), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for start in range(0, len(values), data.elements // 4):
+            block = slice(start, start + data.elements // 4)
             features = rows.indices[block]
-            np.minimum(rows.data[block], cap[features], out=data[block])
-            data[block] *= scale[features]
-        matrix: Any = sp.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
+            np.minimum(rows.data[block], cap[features], out=values[block])
+            values[block] *= scale[features]
+        matrix: Any = sp.csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
     else:
         matrix = np.minimum(rows, cap)
         matrix *= scale
@@ -126,7 +123,7 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     >>> bool(np.allclose(same, pairing_basis(shifted, condition, n_components=3)))
     True
     """
-    rows = check_rows(X, "X", min_rows=2)
+    rows = rows_of(X, min_rows=2).load(check=False)
     labels = check_labels(groups, rows.shape[0], "groups")
     if n_components < 1:
         raise ValueError(f"n_components={n_components}: expected 1 or more.")

@@ -27,14 +27,30 @@ What all have:
 `take_all()`           the dataset that the rows were taken from
 =====================  ===========================================================================
 
-`joint_blocks` reads several disjoint selections of the rows of one dataset in one pass.
+`joint_blocks` reads several disjoint selections of the rows of one dataset in one pass; `pieces`
+makes selections disjoint.
 
 How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
 and of each method for that call.
 """
 
+from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows
-from contrast_core.rows._rows import Place, Rows, joint_blocks
+from contrast_core.rows._rows import ELEMENTS, Place, Rows, joined, joint_blocks, pieces
 from contrast_core.rows._rows_of import rows_of
+from contrast_core.rows._tensor import DEVICE_BLOCKS, TensorRows, check_device
 
-__all__ = ["MemoryRows", "Place", "Rows", "joint_blocks", "rows_of"]
+__all__ = [
+    "DEVICE_BLOCKS",
+    "ELEMENTS",
+    "DaskRows",
+    "MemoryRows",
+    "Place",
+    "Rows",
+    "TensorRows",
+    "check_device",
+    "joined",
+    "joint_blocks",
+    "pieces",
+    "rows_of",
+]

@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,8 @@ from contrast_core.feedback import Progress, with_progress
 
 Place: TypeAlias = Literal["memory", "stored", "dask", "device"]
 Index: TypeAlias = NDArray[np.intp]
+
+RowsT = TypeVar("RowsT", bound="Rows")
 
 ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
 _ELEMENTS_PER_PASS = 16  # times as many, where a block of columns costs a pass over the rows
@@ -187,10 +189,19 @@ class Rows(ABC):
         starts = range(0, n_columns, width)
         for start in with_progress(starts, len(starts), self.name, progress):
             which = slice(start, min(start + width, n_columns))
-            block = self._read_columns(which)
-            if check:
-                check_finite(block, self.name)
-            yield which, block.toarray() if dense and issparse(block) else block
+            yield which, self.read_columns(which, dense=dense, check=check)
+
+    def read_columns(self, which: slice, *, dense: bool = True, check: bool = True) -> Any:
+        """Some columns of all rows selected."""
+        block = self._read_columns(which)
+        if check:
+            check_finite(block, self.name)
+        return block.toarray() if dense and issparse(block) else block
+
+    def check(self) -> None:
+        """ValueError on NaN or infinity."""
+        for _ in self.blocks():
+            pass
 
     def map(self, function: Callable[..., Any], width: int) -> Any:
         """`function` of the rows, block by block.
@@ -229,6 +240,16 @@ class Rows(ABC):
             start = stop
         return matrix
 
+    def _is_read_with(self, other: Rows) -> bool:
+        if self._source is not other._source or self.place == "device" or np.isnan(self._n_source):
+            return False
+        if self._columns is None or other._columns is None:
+            return self._columns is other._columns
+        return np.array_equal(self._columns, other._columns)
+
+    def _is_ascending(self) -> bool:
+        return self._rows is None or bool((np.diff(self._rows) > 0).all())
+
     @abstractmethod
     def _read(self, start: int, stop: int) -> Any:
         """Rows selected, not yet checked for NaN."""
@@ -266,19 +287,44 @@ def joint_blocks(
     int, ndarray or CSR matrix
         Which of the parts, and finite rows of it.
     """
-    first = parts[0]
-    owner = np.full(first._n_source, -1, dtype=np.intp)
-    for i, part in enumerate(parts):
-        owner[slice(None) if part._rows is None else part._rows] = i
-    wanted = first.take_all().take(owner >= 0)
-    owner = owner[owner >= 0]
+    wanted, owner = joined(parts)
     spans = list(pairwise(wanted.edges(elements)))
-    for start, stop in with_progress(spans, len(spans), first.name, progress):
+    for start, stop in with_progress(spans, len(spans), wanted.name, progress):
         block = wanted.read(start, stop, check=check)
         here = owner[start:stop]
         for i in np.unique(here).tolist():
             mine = here == i
             yield i, block if mine.all() else block[mine]
+
+
+def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
+    """The rows of several disjoint selections of one dataset, and which of them each is from."""
+    first = parts[0]
+    owner = np.full(first._n_source, -1, dtype=np.intp)
+    for i, part in enumerate(parts):
+        owner[slice(None) if part._rows is None else part._rows] = i
+    return first.take_all().take(owner >= 0), owner[owner >= 0]
+
+
+def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None:
+    """Disjoint selections that selections of one dataset are made of.
+
+    Returns
+    -------
+    list of Rows, list of lists of int
+        The pieces, and of which of them each part is made; None if the parts are not selections of
+        one `whole` on the host, of a known number of rows, each in ascending order.
+    """
+    first = parts[0]
+    if not all(part._is_read_with(first) and part._is_ascending() for part in parts):
+        return None
+    codes = np.zeros(first._n_source, dtype=np.int64)
+    for i, part in enumerate(parts):
+        codes[slice(None) if part._rows is None else part._rows] += 1 << i
+    used = [int(code) for code in np.unique(codes) if code]
+    whole = first.take_all()
+    found = [whole.take(codes == code) for code in used]
+    return found, [[j for j, code in enumerate(used) if code >> i & 1] for i in range(len(parts))]
 
 
 def pick(matrix: Any, index: Index) -> Any:

@@ -14,7 +14,7 @@ from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows, as_matrix
 from contrast_core.rows._rows import ELEMENTS, Rows
 from contrast_core.rows._stored import StoredColumns, StoredRows
-from contrast_core.rows._tensor import DEVICE_ELEMENTS, TensorRows
+from contrast_core.rows._tensor import TensorRows
 
 # What arrays in memory, tensors, dask arrays and sparse matrices have, and stored datasets do not.
 _NOT_STORED = ("__array_ufunc__", "__array_interface__", "__dlpack__", "__dask_graph__", "tocsr")
@@ -47,8 +47,8 @@ def rows_of(
     min_rows : int, default=0
         Fewer rows selected are refused.
     elements : int, optional
-        How many values are read at once, where storage allows; 4 million by default, 16 million of
-        a tensor.
+        How many values are read at once, where storage allows; 4 million by default, 16 million on
+        a device.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def _of_kind(X: Any, name: str) -> Rows:
         return kind(X, **options)
     if _is_tensor(X):
         _check_two_dimensional(X, name)
-        return TensorRows(X, **options | {"elements": DEVICE_ELEMENTS})
+        return TensorRows(X, **options)
     return MemoryRows(as_matrix(X, name), **options)
 
 

@@ -14,7 +14,7 @@ from contrast_core._validation import check_finite
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.rows._rows import Index, Rows
 
-DEVICE_ELEMENTS = 2**24  # 128 MB of float64: a few of these are on the device at a time
+DEVICE_BLOCKS = 4  # times as many elements: 128 MB of float64, a few of which are on the device
 
 
 class TensorRows(Rows):
@@ -40,9 +40,10 @@ class TensorRows(Rows):
         self.device = check_device(tensor.device)
         if self.device.type != "cpu":
             self.place = "device"
+            options["elements"] *= DEVICE_BLOCKS
         if tensor.dtype == torch.bool:  # which has no subtraction
             tensor = tensor.to(torch.uint8)
-        dtype = to_host(tensor[:0]).dtype
+        dtype = to_host(torch.empty(0, dtype=tensor.dtype)).dtype
         super().__init__(tensor, tuple(tensor.shape), dtype, name=name, **options)
 
     def _pick_columns(self, index: Index) -> None:

@@ -273,7 +273,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        rows = self._check_rows(X)
+        rows = self._rows(X).load()
         rows = rows.astype(np.float64, copy=False)
         step = max(1, _BATCH_ELEMENTS // self.dual_coef_.shape[1])
         scores = [

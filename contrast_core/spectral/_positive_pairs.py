@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from contrast_core._base import LinearEmbedding
-from contrast_core._sources import is_stored
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.moments import PairMoments, PairRows, check_pairs
 
@@ -81,10 +80,11 @@ def positive_pairs(
                 "positive=None was given; a method on positive pairs needs a second view of every "
                 "row of X: fit(X, positive=...), or fit(moments) with the PairMoments of both."
             )
-        if is_stored(X) or is_stored(positive):
-            pairs = PairMoments.from_data(X, positive)
+        x, p, names = check_pairs(X, positive)
+        if "stored" in (x.place, p.place):
+            pairs = PairMoments.from_data(x, p)
         else:
-            pairs = PairRows(*check_pairs(X, positive))
+            pairs = PairRows(x.load(check=False), p.load(check=False), names)
     if pairs.n_pairs < 2:
         raise ValueError(
             f"X has n_samples={pairs.n_pairs} pair(s), but a variance needs at least 2."

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_info
 
 from contrast_core import CPCA, PCPCA, SecondMoments, contrast_path
-from contrast_core.moments import _dask
+from contrast_core.rows import rows_of
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -31,10 +31,9 @@ def rows() -> Any:
     return values
 
 
-@pytest.fixture
-def task_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def per_chunk(lazy: Any) -> Any:
     """Small chunks are put together by default; here a tree of many tasks is wanted."""
-    monkeypatch.setattr(_dask, "_TASK_ELEMENTS", 1)
+    return rows_of(lazy, elements=1)
 
 
 def assert_same(a: SecondMoments, b: SecondMoments) -> None:
@@ -70,15 +69,34 @@ def lazy(request: pytest.FixtureRequest, rows: Any) -> Any:
     return LAZY[request.param](rows)
 
 
-@pytest.mark.usefixtures("task_per_chunk")
 @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
 def test_moments_are_those_of_the_rows(lazy: Any, rows: Any, scheduler: str) -> None:
     with dask.config.set(scheduler=scheduler):
-        assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+        assert_same(SecondMoments.from_data(per_chunk(lazy)), SecondMoments.from_data(rows))
 
 
 def test_small_chunks_share_a_task(lazy: Any, rows: Any) -> None:
     assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+
+
+@pytest.mark.parametrize("kind", ["rows", "sparse", "features in chunks"])
+def test_selections_are_computed_together(rows: Any, kind: str) -> None:
+    masks = [np.arange(N) % 3 == 0, np.arange(N) < 400, np.arange(N) > 980]
+    computed: list[int] = []
+
+    def seen(chunk: Any, block_info: Any = None) -> Any:
+        computed.extend([] if block_info is None else [block_info[0]["chunk-location"][0]])
+        return chunk
+
+    lazy = LAZY[kind](rows)
+    if kind == "rows":
+        lazy = lazy.map_blocks(seen, dtype=float)
+        computed.clear()
+    whole = per_chunk(lazy).columns(np.arange(D) != 2)
+    found = SecondMoments.from_parts([whole.take(mask) for mask in masks])
+    for moments, mask in zip(found, masks, strict=True):
+        assert_same(moments, SecondMoments.from_data(np.delete(rows[mask], 2, axis=1)))
+    assert sorted(computed) == ([*range(12)] if kind == "rows" else [])
 
 
 def test_single_precision_reaches_the_tasks(rows: Any) -> None:
@@ -138,12 +156,11 @@ def test_blas_threads_are_as_they_were(rows: Any) -> None:
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 
-@pytest.mark.usefixtures("task_per_chunk")
 def test_errors_name_the_chunk(rows: Any) -> None:
     bad = rows.copy()
     bad[500, 3] = np.nan
     with pytest.raises(ValueError, match=r"chunk 5 of X contains NaN or inf .* feature 3"):
-        SecondMoments.from_data(_lazy(bad))
+        SecondMoments.from_data(per_chunk(_lazy(bad)))
     fitted = CPCA(alpha=0).fit(rows, background=rows)
     with pytest.raises(ValueError, match="chunk 5 of X contains NaN or inf"):
         fitted.transform(_lazy(bad)).compute()
@@ -193,10 +210,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.usefixtures("client")
-def test_two_processes_agree_with_one(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dask, "_TASK_ELEMENTS", 90 * D)
+def test_two_processes_agree_with_one(rows: Any) -> None:
     lazy = _lazy(rows)
-    assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+    assert_same(SecondMoments.from_data(per_chunk(lazy)), SecondMoments.from_data(rows))
     fitted = CPCA(alpha=1).fit(lazy, background=lazy[:300])
     expected = CPCA(alpha=1).fit(rows, background=rows[:300])
     np.testing.assert_allclose(
@@ -217,14 +233,11 @@ def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
-def test_a_worker_killed_half_way_changes_nothing(
-    rows: Any, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_dask, "_TASK_ELEMENTS", 90 * D)
+def test_a_worker_killed_half_way_changes_nothing(rows: Any, client: Any, tmp_path: Path) -> None:
     marker = tmp_path / "killed"
     before = {worker["pid"] for worker in client.run(_identity).values()}
     lazy = _lazy(rows).map_blocks(_kill_once, str(marker), dtype=rows.dtype, meta=rows[:0])
-    assert_same(SecondMoments.from_data(lazy), SecondMoments.from_data(rows))
+    assert_same(SecondMoments.from_data(per_chunk(lazy)), SecondMoments.from_data(rows))
     assert marker.exists()
     client.wait_for_workers(2, timeout=60)
     after = {worker["pid"] for worker in client.run(_identity).values()}

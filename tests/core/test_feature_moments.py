@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import _validation
 from contrast_core.moments import FeatureMoments
-from contrast_core.pairing import _basis, scaled_features
+from contrast_core.pairing import scaled_features
+from contrast_core.rows import rows_of
 
 
 @pytest.fixture
@@ -24,10 +24,9 @@ def rows():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csr_array])
-@pytest.mark.parametrize("block", [1, 2**22], ids=["blocks", "at once"])
-def test_moments_are_those_of_numpy(rows, monkeypatch, kind, block):
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", block)
-    found = FeatureMoments.from_data(kind(rows))
+@pytest.mark.parametrize("elements", [9 * 100, 2**22], ids=["blocks", "at once"])
+def test_moments_are_those_of_numpy(rows, kind, elements):
+    found = FeatureMoments.from_data(rows_of(kind(rows), elements=elements))
     assert found.n_samples == 700
     np.testing.assert_allclose(found.mean, rows.mean(axis=0, dtype=float), rtol=1e-12)
     np.testing.assert_allclose(found.variance, rows.var(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
@@ -64,10 +63,9 @@ def test_a_value_that_is_not_finite_shows_in_the_mean(rows, kind, bad):
     assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)
 
 
-def test_scaling_sparse_rows_takes_little_more_than_its_result(monkeypatch):
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 2**17)
-    monkeypatch.setattr(_basis, "_BLOCK", 2**14)
+def test_scaling_sparse_rows_takes_little_more_than_its_result():
     rows = sp.random(10_000, 400, density=0.1, format="csr", random_state=0, dtype=np.float32)
+    rows = rows_of(rows, elements=2**16)
     tracemalloc.start()
     scaled = scaled_features(rows)
     peak = tracemalloc.get_traced_memory()[1]

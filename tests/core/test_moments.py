@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import SecondMoments, _validation
+from contrast_core import SecondMoments
+from contrast_core.rows import rows_of
 
 EPS = np.finfo(np.float64).eps
 
@@ -38,11 +39,10 @@ def test_it_is_the_covariance_divided_by_n(rows: Any) -> None:
     assert moments.total_variance == pytest.approx(rows.var(axis=0).sum())
 
 
-def test_many_small_chunks_agree_with_one(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_chunks_agree_with_one(rows: Any) -> None:
     whole = SecondMoments.from_data(rows)
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)  # the smallest block, 256 rows
-    assert_same(SecondMoments.from_data(rows), whole)
-    assert_same(SecondMoments.from_data(sp.csr_array(rows)), whole)
+    for data in (rows, sp.csr_array(rows)):
+        assert_same(SecondMoments.from_data(rows_of(data, elements=7 * 100)), whole)
     assert_same(SecondMoments.from_chunks(np.array_split(rows, 40)), whole)
     assert_same(SecondMoments.from_chunks([rows[:0], sp.csc_matrix(rows[:9]), rows[9:]]), whole)
 
@@ -83,7 +83,6 @@ def test_a_constant_feature_has_no_variance() -> None:
 
 
 def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)
     largest = 0
     plain = sp.csr_matrix.toarray
 
@@ -94,7 +93,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(sp.csr_matrix, "toarray", watched)
     rows = sp.random(3000, 20, density=0.1, format="csr", random_state=0)
-    SecondMoments.from_data(rows)
+    SecondMoments.from_data(rows_of(rows, elements=256 * 20))
     assert 0 < largest <= 256
 
 

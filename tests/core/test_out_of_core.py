@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 import scipy.sparse as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from contrast_core import CPCA, PCPCA, SecondMoments, _sources, _validation, contrast_path
-from contrast_core.moments import _accumulator
+from contrast_core import CPCA, PCPCA, SecondMoments, contrast_path
+from contrast_core.rows import rows_of
 
 N, D = 2000, 12
 EPS32 = np.finfo(np.float32).eps
@@ -31,12 +32,8 @@ def rows() -> Any:
     return values.astype(np.float32)
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 256 rows everywhere, so that a small dataset has several."""
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)
-    monkeypatch.setattr(_sources, "_READ_ELEMENTS", 256 * D)
-    monkeypatch.setattr(_accumulator, "_BLOCK_ELEMENTS", 1)
+# Blocks of 256 rows, read and multiplied, so that a small dataset has several.
+small = partial(rows_of, elements=256 * D)
 
 
 def _h5py(rows: Any, folder: Path, **options: Any) -> Any:
@@ -93,17 +90,31 @@ def assert_same(a: SecondMoments, b: SecondMoments, rtol: float = 1e-12) -> None
     np.testing.assert_allclose(a.mean, b.mean, rtol=max(rtol, 1e-12))
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_a_stored_dataset_gives_the_moments_of_its_rows(
     rows: Any, store: Any, tmp_path: Path
 ) -> None:
     dataset = store(rows, tmp_path)
-    assert_same(SecondMoments.from_data(dataset), SecondMoments.from_data(rows))
+    assert_same(SecondMoments.from_data(small(dataset)), SecondMoments.from_data(small(rows)))
     named = SecondMoments.from_data(dataset, feature_names="abcdefghijkl")
     assert named.feature_names == tuple("abcdefghijkl")
 
 
-@pytest.mark.usefixtures("small_blocks")
+def test_selections_are_read_in_one_pass(rows: Any, store: Any, tmp_path: Path) -> None:
+    """Those of one dataset, also where they overlap; others each for itself."""
+    masks = [np.arange(N) % 3 == 0, np.arange(N) < 700, np.arange(N) % 3 == 1]
+    whole = small(store(rows, tmp_path), columns=np.arange(D) != 2)
+    found = SecondMoments.from_parts([whole.take(mask) for mask in masks])
+    apart = SecondMoments.from_parts([small(rows).take(masks[0]), small(rows.copy())])
+    for moments, mask in zip(found, masks, strict=True):
+        assert_same(moments, SecondMoments.from_data(np.delete(rows[mask], 2, axis=1)))
+    assert_same(apart[0], SecondMoments.from_data(rows[masks[0]]))
+    assert_same(apart[1], SecondMoments.from_data(rows))
+    dataset = Watched(rows, None)
+    whole = small(dataset)
+    SecondMoments.from_parts([whole.take(mask) for mask in masks])
+    assert [start // 256 for start, _ in dataset.read] == [*range(8)]
+
+
 @pytest.mark.parametrize("estimator", [CPCA(2, alpha=1.5), PCPCA(2, gamma=0.3)], ids=repr)
 def test_estimators_take_stored_datasets(
     rows: Any, store: Any, tmp_path: Path, estimator: Any
@@ -112,7 +123,7 @@ def test_estimators_take_stored_datasets(
     expected = estimator.fit(rows, background=background)
     scores, cleaned = expected.transform(rows), expected.remove_components(rows)
     denoised = expected.denoise(rows)
-    dataset = store(rows, tmp_path)
+    dataset = small(store(rows, tmp_path))
     fitted = estimator.fit(dataset, background=background)
     np.testing.assert_allclose(fitted.transform(dataset), scores, atol=1e-10)
     np.testing.assert_allclose(fitted.denoise(dataset), denoised, atol=1e-10)
@@ -142,20 +153,19 @@ class Watched:
         return self.rows[key]
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("n_chunk", "step"), [(100, 200), (300, 300), (1, 256)])
 def test_reads_are_bounded_and_made_of_whole_storage_chunks(
     rows: Any, n_chunk: int, step: int
 ) -> None:
     dataset = Watched(rows, (n_chunk, 5))
-    SecondMoments.from_data(dataset)
+    SecondMoments.from_data(small(dataset))
     assert dataset.read == [(i, min(i + step, N)) for i in range(0, N, step)]
     dataset.read.clear()
-    CPCA(alpha=0).fit(rows, background=rows).transform(dataset)
+    CPCA(alpha=0).fit(rows, background=rows).transform(small(dataset))
     assert dataset.read == [(i, min(i + step, N)) for i in range(0, N, step)]
 
 
-def test_memory_is_bounded_by_blocks_not_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_by_blocks_not_rows() -> None:
     class Endless:
         """Rows that are made when they are read."""
 
@@ -164,13 +174,7 @@ def test_memory_is_bounded_by_blocks_not_rows(monkeypatch: pytest.MonkeyPatch) -
         def __getitem__(self, key: slice) -> Any:
             return np.random.default_rng(key.start).random((key.stop - key.start, 50), "f4")
 
-    for module, name in (
-        (_validation, "_CHUNK_ELEMENTS"),
-        (_sources, "_READ_ELEMENTS"),
-        (_accumulator, "_BLOCK_ELEMENTS"),
-    ):
-        monkeypatch.setattr(module, name, 2**17)
-    dataset = Endless()  # 80 MB in all, blocks of half a megabyte
+    dataset = rows_of(Endless(), elements=2**17)  # 80 MB in all, blocks of half a megabyte
     fitted = CPCA(alpha=0).fit(dataset, background=dataset)  # imports what it needs
     tracemalloc.start()
     try:
@@ -183,7 +187,6 @@ def test_memory_is_bounded_by_blocks_not_rows(monkeypatch: pytest.MonkeyPatch) -
         tracemalloc.stop()
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_reading_can_stop_and_go_on(rows: Any, tmp_path: Path) -> None:
     """What the documentation shows: merge the moments of what was read with those of the rest."""
     dataset = _h5py_chunked(rows, tmp_path)
@@ -196,18 +199,16 @@ def test_reading_can_stop_and_go_on(rows: Any, tmp_path: Path) -> None:
     assert_same(moments, SecondMoments.from_data(rows))
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_workers_change_nothing_and_the_result_does_not_depend_on_timing(rows: Any) -> None:
     with threadpool_limits(1, user_api="blas"):
-        serial = SecondMoments.from_data(rows)
+        serial = SecondMoments.from_data(small(rows))
     with threadpool_limits(4, user_api="blas"):
-        several = [SecondMoments.from_data(rows) for _ in range(5)]
+        several = [SecondMoments.from_data(small(rows)) for _ in range(5)]
     for moments in several:
         assert_same(moments, serial)
         np.testing.assert_array_equal(moments.covariance, several[0].covariance)
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_chunks_are_read_in_the_callers_thread_into_a_buffer_of_its_own(rows: Any) -> None:
     """A reader may fill one array again and again, and need not be safe for threads."""
 
@@ -216,15 +217,14 @@ def test_chunks_are_read_in_the_callers_thread_into_a_buffer_of_its_own(rows: An
         for start in range(0, N, 250):
             assert threading.current_thread() is threading.main_thread()
             buffer[:] = rows[start : start + 250]
-            yield buffer
+            yield small(buffer)
 
     assert_same(SecondMoments.from_chunks(reader()), SecondMoments.from_data(rows))
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) -> None:
     def reader() -> Iterator[Any]:
-        yield from (rows, rows)
+        yield from (small(rows), rows)
         raise OSError("the disk is gone")
 
     before, threads = threadpool_info(), threading.active_count()
@@ -236,21 +236,19 @@ def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) 
     ]
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_fits_in_several_threads_leave_the_number_of_blas_threads_alone(rows: Any) -> None:
-    expected = SecondMoments.from_data(rows)
+    expected = SecondMoments.from_data(small(rows))
     before = [library["num_threads"] for library in threadpool_info()]
     with ThreadPoolExecutor(4) as executor:
-        for moments in executor.map(SecondMoments.from_data, [rows] * 20):
+        for moments in executor.map(SecondMoments.from_data, [small(rows)] * 20):
             assert_same(moments, expected)
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 def test_single_precision_is_off_by_single_rounding(rows: Any, dtype: Any) -> None:
     """Relative to the covariance, not to the mean, which may be many times larger."""
-    far = (rows * 10 + 1000).astype(dtype)
+    far = small((rows * 10 + 1000).astype(dtype))
     single = SecondMoments.from_data(far, precision="single")
     assert single.covariance.dtype == single.mean.dtype == np.float64
     assert_same(single, SecondMoments.from_data(far), rtol=16 * EPS32)
@@ -266,7 +264,6 @@ def test_what_single_precision_cannot_hold_is_refused() -> None:
         SecondMoments.from_data(rows, precision="half")  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_progress_counts_the_blocks(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int | None, str, int]] = []
 
@@ -278,8 +275,8 @@ def test_progress_counts_the_blocks(rows: Any, monkeypatch: pytest.MonkeyPatch) 
         seen.append((total, desc, count))
 
     dataset = Watched(rows, None)
-    SecondMoments.from_data(dataset, progress=bar)
-    SecondMoments.from_data(rows, name="cells", progress=bar)
+    SecondMoments.from_data(small(dataset), progress=bar)
+    SecondMoments.from_data(small(rows, "cells"), progress=bar)
     SecondMoments.from_chunks([rows, rows], progress=bar)
     SecondMoments.from_chunks(iter([rows, rows]), progress=bar)
     assert seen == [(8, "X", 8), (8, "cells", 8), (2, "X", 2), (None, "X", 2)]
@@ -294,17 +291,16 @@ def test_tqdm_shows_the_progress(rows: Any, capsys: pytest.CaptureFixture[str]) 
     assert "1/1" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_errors_name_the_rows(rows: Any) -> None:
     bad = rows.copy()
     bad[700, 3] = np.nan
     dataset = Watched(bad, (100, D))
     with pytest.raises(ValueError, match=r"cells\[600:800\] contains NaN or inf .* feature 3"):
-        SecondMoments.from_data(dataset, name="cells")
+        SecondMoments.from_data(small(dataset, "cells"))
     fitted = CPCA(alpha=0).fit(rows, background=rows)
     with pytest.raises(ValueError, match=r"X\[600:800\] contains NaN or inf"):
-        fitted.transform(dataset)
-    with pytest.raises(ValueError, match=r"background\[600:800\] contains NaN or inf"):
+        fitted.transform(small(dataset))
+    with pytest.raises(ValueError, match=r"background\[0:2000\] contains NaN or inf"):
         CPCA().fit(rows, background=dataset)
     with pytest.raises(ValueError, match="X has 11 features, but CPCA is expecting 12 features"):
         fitted.transform(Watched(rows[:, :11], None))

@@ -12,15 +12,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from contrast_core import (
-    PairMoments,
-    PCAPlus,
-    PCAPlusPlus,
-    _sources,
-    _validation,
-    subspace_error,
-)
+from contrast_core import PairMoments, PCAPlus, PCAPlusPlus, _validation, subspace_error
 from contrast_core.moments import PairRows
+from contrast_core.rows import rows_of
 
 FIELDS = ("mean", "positive_mean", "covariance", "positive_covariance", "cross_covariance")
 
@@ -52,13 +46,11 @@ def test_they_are_what_their_names_say(pair: Any) -> None:
     np.testing.assert_array_equal(moments.cross_covariance, moments.cross_covariance.T)
 
 
-def test_chunks_and_sparse_blocks_agree_with_the_whole(
-    pair: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_and_sparse_blocks_agree_with_the_whole(pair: Any) -> None:
     X, P = pair
     whole = PairMoments.from_data(X, P)
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)  # the smallest block, 256 rows
-    assert_same(PairMoments.from_data(sp.csr_array(X), sp.csc_matrix(P)), whole)
+    x = rows_of(sp.csr_array(X), elements=7 * 100)
+    assert_same(PairMoments.from_data(x, sp.csc_matrix(P)), whole)
     blocks = zip(np.array_split(X, 13), np.array_split(P, 13), strict=True)
     assert_same(PairMoments.from_chunks(blocks), whole)
 
@@ -85,11 +77,13 @@ def stored(rows: Any, folder: Path, kind: str) -> Any:
     [("h5py", "zarr"), ("zarr", "h5py"), ("h5py", "memory"), ("frame", "zarr")],
 )
 def test_stored_views_are_read_in_blocks(
-    pair: Any, first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Any, first: str, second: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(_sources, "_READ_ELEMENTS", 1)  # the storage chunks of the first
     X, P = pair
-    x, p = stored(X, tmp_path, first), stored(P, tmp_path, second)
+    # Blocks are the storage chunks of the first that is stored.
+    x, p = (
+        rows_of(stored(*view), elements=1) for view in ((X, tmp_path, first), (P, tmp_path, second))
+    )
     seen: list[int] = []
 
     def progress(items: Any, total: int, desc: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core.rows import Rows, joint_blocks, rows_of
+from contrast_core.rows import Rows, joint_blocks, pieces, rows_of
 
 N, D = 230, 11
 
@@ -200,6 +200,27 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
         found[i].append(dense(block))
     for blocks, mask in zip(found, sets, strict=True):
         np.testing.assert_array_equal(np.concatenate(blocks), values[mask][:, 2:])
+
+
+def test_selections_that_overlap_are_made_of_pieces(values: Any, data: Any) -> None:
+    whole = rows_of(data, columns=np.arange(D) > 1, elements=20 * D)
+    sets = [np.arange(N) < 90, np.arange(N) % 2 == 0, (np.arange(N) > 50) & (np.arange(N) < 70)]
+    found = pieces([whole.take(mask) for mask in sets])
+    assert found is not None
+    parts, made_of = found
+    together = np.concatenate([dense(part.load()) for part in parts])
+    assert len(together) == np.logical_or.reduce(sets).sum()
+    for mask, which in zip(sets, made_of, strict=True):
+        rows = np.concatenate([dense(parts[i].load()) for i in which])
+        expected = values[mask][:, 2:]
+        np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(expected, axis=0))
+
+
+def test_what_is_not_of_one_dataset_has_no_pieces(values: Any) -> None:
+    whole = rows_of(values)
+    assert pieces([whole.take(slice(9)), rows_of(values.copy())]) is None
+    assert pieces([whole.take(slice(9)), whole.columns(slice(1, 5))]) is None
+    assert pieces([whole.take([3, 2]), whole]) is None
 
 
 class Watched:

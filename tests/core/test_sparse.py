@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, SecondMoments, subspace_error
-from contrast_core.moments import _accumulator, _sparse, _sparse_products
+from contrast_core.moments import _sparse, _sparse_products
 from contrast_core.moments._row_space import row_space_moments
+from contrast_core.rows import rows_of
 
 
 def counts(n_rows: int = 3000, n_features: int = 400, seed: int = 0) -> Any:
@@ -35,17 +37,16 @@ def assert_close(found: Any, wanted: Any, rtol: float = 1e-12) -> None:
     assert np.abs((found - wanted) / np.outer(scale, scale)).max() < rtol
 
 
-@pytest.fixture
-def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_accumulator, "_GATHERED_ENTRIES", 20_000)
+# Products of 20,000 entries at a time: several for each dataset.
+blocked = partial(rows_of, elements=20_000)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any, many_blocks: None) -> None:
+def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any) -> None:
     rows = kind(counts().astype(dtype))
     assert 0 < _sparse.filled_columns(rows.tocsr()).sum() < 400
-    moments = SecondMoments.from_data(rows)
+    moments = SecondMoments.from_data(blocked(rows))
     assert_close(moments.covariance, covariance(rows))
     np.testing.assert_allclose(moments.mean, rows.toarray().mean(axis=0, dtype=float), rtol=1e-12)
     np.testing.assert_array_equal(moments.covariance, moments.covariance.T)
@@ -60,7 +61,7 @@ def test_the_cheaper_way_depends_on_how_full_columns_are(part: float) -> None:
     assert_close(SecondMoments.from_data(rows).covariance, covariance(rows))
 
 
-def test_full_columns_far_from_zero_keep_their_digits(many_blocks: None) -> None:
+def test_full_columns_far_from_zero_keep_their_digits() -> None:
     """Also where they fill up only after the first rows."""
     rng = np.random.default_rng(1)
     rows = counts().toarray()
@@ -68,13 +69,13 @@ def test_full_columns_far_from_zero_keep_their_digits(many_blocks: None) -> None
     rows[:, 5] = 0.0
     rows[1500:, 5] = -1e6 + rng.normal(size=1500)
     sparse = sp.csr_array(rows)
-    whole = SecondMoments.from_data(sparse)
+    whole = SecondMoments.from_data(blocked(sparse))
     assert_close(whole.covariance, covariance(sparse), rtol=1e-9)
-    late = SecondMoments.from_data(sparse[1500:])
+    late = SecondMoments.from_data(blocked(sparse[1500:]))
     assert_close(late.covariance, covariance(sparse[1500:]), rtol=1e-9)
 
 
-def test_duplicate_entries_add_and_stored_zeros_do_not_count(many_blocks: None) -> None:
+def test_duplicate_entries_add_and_stored_zeros_do_not_count() -> None:
     rows = counts(500, 60).tocoo()
     entries = np.concatenate([rows.data / 2, rows.data / 2, np.zeros(100)])
     where = [np.concatenate([axis, axis, axis[:100]]) for axis in rows.coords]
@@ -90,15 +91,16 @@ def test_duplicate_entries_add_and_stored_zeros_do_not_count(many_blocks: None) 
     )
     assert doubled.nnz > rows.nnz
     wanted = covariance(rows)
-    assert_close(SecondMoments.from_data(doubled).covariance, wanted)
-    for part in row_space_moments((doubled, doubled), (None, None)):
+    assert_close(SecondMoments.from_data(blocked(doubled)).covariance, wanted)
+    added = rows_of(doubled).load()
+    for part in row_space_moments((added, added), (None, None)):
         np.testing.assert_allclose(part.total_variance, np.trace(wanted), rtol=1e-12)
 
 
-def test_dense_and_sparse_chunks_add_up(many_blocks: None) -> None:
+def test_dense_and_sparse_chunks_add_up() -> None:
     rows = counts()
     chunks = [rows[:700], rows[700:900].toarray(), rows[900:900], rows[900:].tocsc()]
-    assert_close(SecondMoments.from_chunks(chunks).covariance, covariance(rows))
+    assert_close(SecondMoments.from_chunks(map(blocked, chunks)).covariance, covariance(rows))
 
 
 def test_chunks_may_be_overwritten() -> None:
@@ -113,17 +115,17 @@ def test_chunks_may_be_overwritten() -> None:
     assert_close(SecondMoments.from_chunks(chunks()).covariance, covariance(rows))
 
 
-def test_wide_indices_are_read(many_blocks: None) -> None:
+def test_wide_indices_are_read() -> None:
     rows = counts()
     rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-    assert_close(SecondMoments.from_data(rows).covariance, covariance(rows))
+    assert_close(SecondMoments.from_data(blocked(rows)).covariance, covariance(rows))
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_threads_change_nothing(n_threads: int, many_blocks: None) -> None:
+def test_threads_change_nothing(n_threads: int) -> None:
     from threadpoolctl import threadpool_limits
 
-    rows = counts()
+    rows = blocked(counts())
     with threadpool_limits(n_threads, user_api="blas"):
         moments = SecondMoments.from_data(rows)
     with threadpool_limits(2, user_api="blas"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from contrast_core import (
     contrast_path,
     subspace_error,
 )
-from contrast_core import _tensors as tensors
-from contrast_core.moments import _torch
+from contrast_core.moments._torch import DeviceAccumulator
+from contrast_core.rows import rows_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -43,12 +44,8 @@ def pair() -> tuple[Any, Any]:
     return X, rng.normal(size=(500, 12)) @ mixing + mean
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 64 rows, panels of 5 columns: several of each, and a rest."""
-    monkeypatch.setattr(tensors, "device_rows", lambda n_features: 64)
-    monkeypatch.setattr(_torch, "device_rows", lambda n_features: 64)
-    monkeypatch.setattr(_torch, "_PANEL", 5)
+# Blocks of 64 rows on the host and of 256 on a device: several of each, and a rest.
+small = partial(rows_of, elements=64 * 12)
 
 
 def assert_same(found: SecondMoments, expected: SecondMoments, tolerance: float = 1e-13) -> None:
@@ -63,20 +60,19 @@ def assert_same(found: SecondMoments, expected: SecondMoments, tolerance: float 
     assert found.covariance.dtype == np.float64
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtype: Any) -> None:
     rows = torch.as_tensor(pair[0], dtype=dtype, device=device)
     expected = SecondMoments.from_data(pair[0].astype(WIDTH[dtype]))
     for where in (None, device):  # None: with numpy for a tensor on the processor
-        assert_same(SecondMoments.from_data(rows, device=where), expected)
-        assert_same(SecondMoments.from_chunks(rows.split(90), device=where), expected)
+        assert_same(SecondMoments.from_data(small(rows), device=where), expected)
+        parts = map(small, rows.split(90))
+        assert_same(SecondMoments.from_chunks(parts, device=where), expected)
         with_grad = rows.clone().requires_grad_()
-        assert_same(SecondMoments.from_data(with_grad, device=where), expected)
+        assert_same(SecondMoments.from_data(small(with_grad), device=where), expected)
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.int64])
 def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) -> None:
@@ -86,21 +82,33 @@ def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) ->
     read_only = rows.copy()
     read_only.flags.writeable = False
     for data in (rows, read_only, np.asfortranarray(rows), rows.tolist(), sp.csr_array(rows)):
-        assert_same(SecondMoments.from_data(data, device=device), expected)
-    assert_same(SecondMoments.from_data(torch.from_numpy(rows), device=device), expected)
-    chunks = np.split(rows, [1, 30, 31, 400])
+        assert_same(SecondMoments.from_data(small(data), device=device), expected)
+    assert_same(SecondMoments.from_data(small(torch.from_numpy(rows)), device=device), expected)
+    chunks = [small(chunk) for chunk in np.split(rows, [1, 30, 31, 400])]
     assert_same(SecondMoments.from_chunks(chunks, device=device), expected)
     assert_same(SecondMoments.from_chunks(iter(chunks), device=torch.device(device)), expected)
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any) -> None:
+    expected = SecondMoments.from_data(pair[0])
+    with DeviceAccumulator(device, precision, elements=64 * 12, panel=5) as sums:
+        sums.consume(rows_of(pair[0]))
+        found = sums.sums("X").covariance
+    tolerance = 1e-13 if precision == "double" else 1e-6
+    scale = expected.covariance.max()
+    np.testing.assert_allclose(found, expected.covariance, rtol=0, atol=tolerance * scale)
+    np.testing.assert_array_equal(found, found.T)
+
+
 def test_chunks_may_change_their_dtype_and_be_overwritten(pair: Any) -> None:
     buffer = np.empty((100, 12))
 
     def chunks() -> Any:
         for i in range(0, 700, 100):
             buffer[:] = pair[0][i : i + 100]
-            yield buffer.astype(np.float32) if i == 300 else buffer
+            yield small(buffer.astype(np.float32) if i == 300 else buffer)
             buffer[:] = np.nan
 
     rows = pair[0].copy()
@@ -238,7 +246,6 @@ def test_labels_with_tensors(pair: Any) -> None:
     np.testing.assert_allclose(fitted.transform(rows), plain.transform(rows.numpy()), atol=1e-10)
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: str) -> None:
@@ -247,6 +254,8 @@ def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: s
     kind = "NaN" if np.isnan(value) else "inf"
     message = rf"contains NaN or inf \({kind} first met in feature 2\)"
     rows = torch.as_tensor(X, device=device)
+    with pytest.raises(ValueError, match=f"^X {message}"):
+        SecondMoments.from_data(small(rows))
     with pytest.raises(ValueError, match=f"^X {message}"):
         CPCA(2).fit(rows, background=Y)
     with pytest.raises(ValueError, match=f"^X {message}"):
@@ -270,9 +279,9 @@ def test_sums_that_overflow_are_refused(pair: Any) -> None:
 
 def test_foreground_and_background_belong_together(pair: Any) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)
-    with pytest.raises(TypeError, match="X is a tensor on cpu and background is ndarray; give"):
+    with pytest.raises(TypeError, match="X is a tensor on cpu and background is no tensor; give"):
         CPCA(2).fit(X, background=pair[1])
-    with pytest.raises(TypeError, match="X is ndarray and background is a tensor on cpu; give"):
+    with pytest.raises(TypeError, match="X is no tensor and background is a tensor on cpu; give"):
         contrast_path(pair[0], background=Y)
     with pytest.raises(TypeError, match="X is Tensor and background is SecondMoments"):
         CPCA(2).fit(X, background=SecondMoments.from_data(Y))
@@ -297,7 +306,7 @@ def test_other_tensors_are_refused(pair: Any) -> None:
         model.transform(X[:, 1:])
     with pytest.raises(ValueError, match=r"scores have shape \(700, 12\); expected \(n, 2\)"):
         model.inverse_transform(X)
-    with pytest.raises(ValueError, match="has n_samples=0, but at least 1"):
+    with pytest.raises(ValueError, match=r"X has no rows \(n_samples=0\)"):
         SecondMoments.from_data(X[:0])
 
 
@@ -329,13 +338,13 @@ def test_without_torch_a_device_is_refused_and_arrays_never_load_it() -> None:
 
 
 @needs_cuda
-def test_a_stream_of_many_blocks_through_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_of_many_blocks_through_cuda() -> None:
     """More blocks than slots in flight, each reused: nothing is overwritten too early."""
-    monkeypatch.setattr(_torch, "device_rows", lambda n_features: 1000)
     rows = np.random.default_rng(0).normal(size=(40_500, 300)).astype(np.float32)
     expected = SecondMoments.from_data(rows)
     for _ in range(3):
-        assert_same(SecondMoments.from_data(rows, device="cuda"), expected)
+        found = SecondMoments.from_data(rows_of(rows, elements=250 * 300), device="cuda")
+        assert_same(found, expected)
 
 
 @needs_cuda
