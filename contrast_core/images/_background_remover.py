@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import OneToOneFeatureMixin
 
 from contrast_core._base import BackgroundMixin, Embedding
@@ -219,7 +218,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         )
 
     def _posteriors(self, X: MatrixLike) -> list[Posterior]:
-        rows = self._check_rows(X)
+        rows = self._rows(X)
         mixture = ScaleMixture(
             self.background_mean_,
             self.filters_,
@@ -227,11 +226,8 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             self.signal_variances_,
             *strength_pairs(self._background_strengths()),
         )
-        step = max(1, _BLOCK_ELEMENTS // rows.shape[1])
-        return [
-            posterior(mixture, block.toarray() if issparse(block) else block)
-            for block in (rows[start : start + step] for start in range(0, rows.shape[0], step))
-        ]
+        blocks = rows.blocks(elements=_BLOCK_ELEMENTS, dense=True)
+        return [posterior(mixture, block) for block in blocks]
 
     def _background_strengths(self) -> tuple[float, ...]:
         match self.background_strength:

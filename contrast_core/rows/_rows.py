@@ -241,8 +241,8 @@ class Rows(ABC):
         return matrix
 
     def _is_read_with(self, other: Rows) -> bool:
-        if self._source is not other._source or self.place == "device" or np.isnan(self._n_source):
-            return False
+        if self._source is not other._source or self.place == "device" or not self.shape[0] > 0:
+            return False  # unknown numbers are not greater
         if self._columns is None or other._columns is None:
             return self._columns is other._columns
         return np.array_equal(self._columns, other._columns)
@@ -313,7 +313,7 @@ def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None
     -------
     list of Rows, list of lists of int
         The pieces, and of which of them each part is made; None if the parts are not selections of
-        one `whole` on the host, of a known number of rows, each in ascending order.
+        one `whole` on the host, each of a known number of rows, not none, in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):

@@ -221,6 +221,7 @@ def test_what_is_not_of_one_dataset_has_no_pieces(values: Any) -> None:
     assert pieces([whole.take(slice(9)), rows_of(values.copy())]) is None
     assert pieces([whole.take(slice(9)), whole.columns(slice(1, 5))]) is None
     assert pieces([whole.take([3, 2]), whole]) is None
+    assert pieces([whole.take([]), whole]) is None
 
 
 class Watched:
