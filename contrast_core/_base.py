@@ -12,7 +12,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrast_core._paired_input import paired_moments
-from contrast_core._validation import FloatArray, MatrixLike, check_same_features
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_choice,
+    check_same_features,
+)
 from contrast_core.moments import Moments, is_moments
 from contrast_core.rows import Rows, rows_of
 
@@ -181,11 +186,8 @@ class LinearEmbedding(Embedding):
         """
         check_is_fitted(self)
         offsets = self._offsets()
-        if offset not in offsets:
-            raise ValueError(f"offset={offset!r} is unknown; expected one of {sorted(offsets)}.")
-        function = partial(
-            _denoise, mean=self.mean_, components=self.components_, offset=offsets[offset]
-        )
+        added = offsets[check_choice(offset, "offset", sorted(offsets))]
+        function = partial(_denoise, mean=self.mean_, components=self.components_, offset=added)
         denoised: FloatArray = self._map_rows(function, X, len(self.mean_))
         return denoised
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,13 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import scipy.sparse
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | scipy.sparse.spmatrix | scipy.sparse.sparray"
 
+NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though they are registered as numbers
+_LARGEST_COUNT = 2**62
+_LARGEST_SEED = 2**32 - 1
+_SHOWN = 60  # characters of a value in an error
 _CHUNK_ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
 
 
@@ -84,9 +89,8 @@ def check_finite(chunk: Any, name: str) -> None:
     feature = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
     raise ValueError(
         f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
-        "data is expected. Drop or impute those entries; for data with missing values, "
-        "probabilistic contrastive PCA (PCPCA; Li, Jones and Engelhardt 2020, Sec. 7) is the "
-        "method that models them."
+        "data is expected. Drop those rows or features, or fill the entries in, for example with "
+        "sklearn.impute.SimpleImputer."
     )
 
 
@@ -133,38 +137,156 @@ def check_same_features(
     )
 
 
+def check_count(
+    value: object,
+    name: str,
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+    reason: str = "",
+) -> int:
+    """An integer within its limits; `reason` says where the upper one comes from."""
+    if not isinstance(value, Integral) or isinstance(value, NO_NUMBERS):
+        raise TypeError(f"{name} must be an integer, got {shown(value)} ({type(value).__name__}).")
+    count, highest = int(value), _LARGEST_COUNT if at_most is None else at_most
+    if not at_least <= count <= highest:
+        limits = f"from {at_least} to {at_most}"
+        if at_most is None:
+            limits = f"at least {at_least}" if count < at_least else f"below {highest:.1g}"
+        raise ValueError(
+            f"{name}={shown(count)} is out of range: {reason + ' ' if reason else ''}it must be "
+            f"{limits}."
+        )
+    return count
+
+
+def check_number(
+    value: object,
+    name: str,
+    *,
+    at_least: float = -math.inf,
+    above: float | None = None,
+    at_most: float | None = None,
+    expected: str = "a number",
+) -> float:
+    """A number within its limits, of which at most the upper one may be infinite."""
+    limits = f"at least {at_least:g}" if at_most is None else f"from {at_least:g} to {at_most:g}"
+    if above is not None:
+        limits = f"above {above:g}" + ("" if at_most is None else f", up to {at_most:g}")
+    elif at_least == -math.inf:
+        limits = ""
+    if not isinstance(value, Real) or isinstance(value, NO_NUMBERS):
+        raise TypeError(
+            f"{name} must be {expected}{' ' if limits else ''}{limits}, got {shown(value)} "
+            f"({type(value).__name__})."
+        )
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number) and value != number:
+        raise ValueError(
+            f"{name}={shown(value)} is out of range: the largest number of float64 is 1.8e308; "
+            f"{name} must be {limits or 'finite'}."
+        )
+    lowest = max(at_least, -sys.float_info.max)
+    highest = sys.float_info.max if at_most is None else at_most
+    if not lowest <= number <= highest or (above is not None and number <= above):
+        raise ValueError(f"{name}={number:g} is out of range: it must be {limits or 'finite'}.")
+    return number
+
+
+def check_flag(value: object, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(
+            f"{name} must be True or False, got {shown(value)} ({type(value).__name__})."
+        )
+    return bool(value)
+
+
+def check_choice(value: object, name: str, choices: Iterable[str], other: str = "") -> str:
+    """One of several words; `other` is what the caller takes that is no word."""
+    expected = [*map(repr, choices), *([other] if other else [])]
+    if not isinstance(value, str) or repr(value) not in expected:
+        raise ValueError(
+            f"{name}={shown(value)} is unknown; expected {', '.join(expected[:-1])} or "
+            f"{expected[-1]}."
+        )
+    return value
+
+
+def check_generator(random_state: object) -> np.random.Generator:
+    """The generator given, or one of a seed."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    expected = "a non-negative integer, a numpy.random.Generator, or None"
+    return np.random.default_rng(_seed(random_state, expected))
+
+
+def check_seed(random_state: object) -> int | None:
+    """A seed for scikit-learn, or None for another result at every call."""
+    expected = f"an integer from 0 to {_LARGEST_SEED}, or None"
+    return _seed(random_state, expected, _LARGEST_SEED)
+
+
+def _seed(random_state: object, expected: str, highest: float = math.inf) -> int | None:
+    if random_state is None:
+        return None
+    given = f"random_state is {shown(random_state)}; give {expected}"
+    if not isinstance(random_state, Integral) or isinstance(random_state, NO_NUMBERS):
+        raise TypeError(f"{given}, not {type(random_state).__name__}.")
+    if not 0 <= int(random_state) <= highest:
+        raise ValueError(f"{given}.")
+    return int(random_state)
+
+
+def check_unmasked(values: object, name: str) -> None:
+    """Raise TypeError if entries of a masked array are masked; one without them is just data."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
+        raise TypeError(
+            f"{name} is a masked array with {n_masked} masked entries, "
+            "which no method here leaves out: drop those rows or features, or fill the entries in "
+            f"({name}.filled(...), imputation)."
+        )
+
+
+def numbers_of(values: object, name: str) -> list[object]:
+    """The entries of a sequence or array of any shape, in order, not yet checked; a scalar's one.
+
+    Raises
+    ------
+    TypeError
+        If entries are masked.
+    """
+    check_unmasked(values, name)
+    entries: list[object] = np.asarray(values, dtype=object).ravel().tolist()
+    return entries
+
+
+def shown(value: object) -> str:
+    """What stands for a value in an error, however long it is."""
+    try:
+        text = repr(value)
+    except Exception:  # integers of too many digits, and objects that cannot be shown
+        text = f"<{type(value).__name__}>"
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 2]} …"
+
+
 def check_n_components(n_components: object, n_features: int) -> int:
     """An integer from 1 to the number of features."""
-    if isinstance(n_components, bool) or not isinstance(n_components, Integral):
-        raise TypeError(
-            f"n_components must be an integer, got {n_components!r} "
-            f"({type(n_components).__name__})."
-        )
-    if not 1 <= int(n_components) <= n_features:
-        raise ValueError(
-            f"n_components={n_components} is out of range: with {n_features} features it must be "
-            f"from 1 to {n_features}."
-        )
-    return int(n_components)
+    return check_count(
+        n_components, "n_components", at_most=n_features, reason=f"with {n_features} features"
+    )
 
 
 def check_alpha(alpha: object, *, name: str = "alpha") -> float:
     """A contrast strength: a number from 0 to infinity, both included."""
-    if isinstance(alpha, bool) or not isinstance(alpha, Real):
-        raise TypeError(
-            f"{name} must be a number from 0 to inf, got {alpha!r} ({type(alpha).__name__})."
-        )
-    value = float(alpha)
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"{name}={value:g} is out of range: it must be from 0 to inf.")
-    return value
+    return check_number(alpha, name, at_least=0, at_most=math.inf)
 
 
 def check_beta(beta: object) -> float:
     """A contrast strength of cPCA*: a number from 0 to 1, both included."""
-    if isinstance(beta, bool) or not isinstance(beta, Real):
-        raise TypeError(f"beta must be a number from 0 to 1, got {beta!r} ({type(beta).__name__}).")
-    value = float(beta)
-    if not 0 <= value <= 1:
-        raise ValueError(f"beta={value:g} is out of range: it must be from 0 to 1.")
-    return value
+    return check_number(beta, "beta", at_least=0, at_most=1)

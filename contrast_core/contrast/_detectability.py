@@ -8,7 +8,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import (
+    FloatArray,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    numbers_of,
+)
 from contrast_core.contrast._automatic import _varying
 from contrast_core.moments import Moments
 
@@ -106,20 +113,21 @@ def expected_subspace_error(
     0.301
     """
     aspect = _aspect_ratio(n_features, n_pairs, exchangeable)
-    values: FloatArray = np.atleast_1d(np.asarray(spikes, dtype=np.float64))
-    if not values.size or not (values >= 0).all():
-        raise ValueError(f"spikes={spikes!r} must be variances: numbers from 0 up, at least one.")
-    weakest = float(values.min())
+    check_choice(regime, "regime", ["fixed", "growing"])
+    values = [
+        check_number(spike, "spikes", at_least=0, at_most=math.inf, expected="variances: numbers")
+        for spike in numbers_of(spikes, "spikes")
+    ]
+    if not values:
+        raise ValueError("spikes is empty; give at least one variance.")
+    weakest = min(values)
     if math.isinf(weakest):
         return 0.0
-    match regime:
-        case "fixed":
-            if weakest <= math.sqrt(aspect):
-                return 1.0
-            return math.sqrt(aspect * (weakest + 1) / (weakest * (weakest + aspect)))
-        case "growing":
-            return math.sqrt(aspect / (weakest + aspect))
-    raise ValueError(f"regime={regime!r} is unknown; expected 'fixed' or 'growing'.")
+    if regime == "growing":
+        return math.sqrt(aspect / (weakest + aspect))
+    if weakest <= math.sqrt(aspect):
+        return 1.0
+    return math.sqrt(aspect * (weakest + 1) / (weakest * (weakest + aspect)))
 
 
 def signal_is_detectable(
@@ -165,8 +173,5 @@ def signal_is_detectable(
 
 
 def _aspect_ratio(n_features: int, n_pairs: float, exchangeable: bool) -> float:
-    if not (n_features > 0 and n_pairs > 0):
-        raise ValueError(
-            f"n_features={n_features} and n_pairs={n_pairs} must both be greater than 0."
-        )
-    return n_features / (2 * n_pairs if exchangeable else n_pairs)
+    ratio = check_count(n_features, "n_features") / check_number(n_pairs, "n_pairs", above=0)
+    return ratio / 2 if check_flag(exchangeable, "exchangeable") else ratio

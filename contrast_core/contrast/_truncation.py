@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from contrast_core._validation import NO_NUMBERS, shown
 from contrast_core.contrast._automatic import _varying
 from contrast_core.contrast._noise_bulk import noise_bulk, numerical_rank
 from contrast_core.linalg import (
@@ -113,17 +114,19 @@ def _eigenpairs_by_products(
 def _check_truncation(truncation: object, n_components: int, n_features: int) -> None:
     expected = "expected 'auto', an integer, a fraction of the variance up to 1, or None."
     match truncation:
-        case None | "auto":
+        case None:
+            return
+        case str() if truncation == "auto":
             return
         case str():
-            raise ValueError(f"truncation={truncation!r} is unknown; {expected}")
-        case Integral() if not isinstance(truncation, bool):
+            raise ValueError(f"truncation={shown(truncation)} is unknown; {expected}")
+        case Integral() if not isinstance(truncation, NO_NUMBERS):
             if not n_components <= int(truncation) <= n_features:
                 raise ValueError(
-                    f"truncation={truncation} is out of range: it must be from n_components="
+                    f"truncation={shown(truncation)} is out of range: it must be from n_components="
                     f"{n_components} to the number of features, {n_features}."
                 )
-        case Real() if not isinstance(truncation, bool):
+        case Real() if not isinstance(truncation, NO_NUMBERS):
             if not 0 < float(truncation) <= 1:
                 raise ValueError(
                     f"truncation={float(truncation):g} is out of range: as a fraction of the "
@@ -131,7 +134,8 @@ def _check_truncation(truncation: object, n_components: int, n_features: int) ->
                 )
         case _:
             raise TypeError(
-                f"truncation={truncation!r} ({type(truncation).__name__}) is unknown; {expected}"
+                f"truncation={shown(truncation)} ({type(truncation).__name__}) is unknown; "
+                f"{expected}"
             )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arguments import as_generator, check_count
+from contrast_core._validation import check_count, check_generator
+
 from ._contrast_data import ContrastData
 
 __all__ = ["digits_on_photos"]
@@ -69,8 +70,8 @@ def digits_on_photos(
     >>> data.foreground.shape, data.frame_shape
     ((100, 784), (28, 28))
     """
-    n = check_count(n_samples, name="n_samples", at_least=1, at_most=_N_DIGITS)
-    rng = as_generator(random_state)
+    n = check_count(n_samples, "n_samples", at_most=_N_DIGITS)
+    rng = check_generator(random_state)
     digits = _arrays("mnist_zeros_ones.npz")
     photographs = _arrays("photographs.npz")
     images, names = photographs["images"], photographs["names"]

@@ -8,6 +8,8 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from contrast_core._validation import check_flag
+
 from ._contrast_data import ContrastData
 
 __all__ = ["load_mouse_protein"]
@@ -52,6 +54,7 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     >>> data.foreground.shape, data.background.shape, len(set(data.groups))
     ((270, 77), (135, 77), 18)
     """
+    raw = check_flag(raw, "raw")
     packed = files(__package__) / "data" / "mouse_cortex_protein_saline.csv.gz"
     # The file starts with a byte order mark, which "utf-8-sig" takes off the first column's name.
     text = gzip.decompress(packed.read_bytes()).decode("utf-8-sig")

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ._arguments import as_generator, check_count
+from contrast_core._validation import check_count, check_generator
+
 from ._contrast_data import ContrastData
 
 __all__ = ["make_four_groups", "make_toy"]
@@ -59,7 +60,7 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
     >>> data.foreground.shape, data.background.shape
     ((400, 30), (400, 30))
     """
-    rng = as_generator(random_state)
+    rng = check_generator(random_state)
     labels = np.repeat(np.arange(4), 100)
     first = np.where(labels >= 2, 6.0, 0.0)
     second = np.where(labels % 2 == 1, 3.0, 0.0)
@@ -115,9 +116,9 @@ def make_toy(
     >>> make_toy(50, 30).foreground.shape
     (50, 2)
     """
-    n = check_count(n_foreground, name="n_foreground", at_least=2)
-    m = check_count(n_background, name="n_background", at_least=2)
-    rng = as_generator(random_state)
+    n = check_count(n_foreground, "n_foreground", at_least=2)
+    m = check_count(n_background, "n_background", at_least=2)
+    rng = check_generator(random_state)
     # Cholesky, not `multivariate_normal`: the sign of its SVD may differ between LAPACK builds.
     factor = np.linalg.cholesky(np.array([[2.7, 2.6], [2.6, 2.7]]))
     labels = np.repeat([0, 1], [n - n // 2, n // 2])

@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrast_core._validation import check_count, check_unmasked, numbers_of, shown
+
 FrameIndex: TypeAlias = tuple[int | slice, ...]
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: a block is read, used and dropped in milliseconds
@@ -90,9 +92,11 @@ def rows_to_stack(rows: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
     >>> rows_to_stack(np.zeros((15, 784)), (28, 28)).shape
     (15, 28, 28)
     """
+    check_unmasked(rows, "rows")
     matrix = np.asarray(rows)
-    full = (len(matrix), *shape) if len(shape) == 2 else tuple(shape)
-    height, width = _frame_shape(full)
+    sides = _sides(shape, "shape", at_least=2)
+    full = (len(matrix), *sides) if len(sides) == 2 else sides
+    height, width = full[-2:]
     expected = (math.prod(full[:-2]), height * width)
     if matrix.shape != expected:
         raise ValueError(
@@ -136,12 +140,12 @@ def iter_rows(
     """
     height, width = _frame_shape(stack.shape)
     if block_size is None:
-        block_size = max(1, _BLOCK_ELEMENTS // max(1, height * width))
-    if block_size < 1:
-        raise ValueError(f"block_size={block_size}, but a block holds at least one frame.")
+        size = max(1, _BLOCK_ELEMENTS // max(1, height * width))
+    else:
+        size = check_count(block_size, "block_size")
     return (
         (index, np.asarray(stack[index]).reshape(-1, height * width))
-        for index in _block_indices(stack.shape[:-2], block_size)
+        for index in _block_indices(stack.shape[:-2], size)
     )
 
 
@@ -212,7 +216,27 @@ def weight_maps(estimator: Denoiser, frame_shape: tuple[int, int]) -> NDArray[np
     Abid, Zhang, Bagaria, Zou: Contrastive principal component analysis, arXiv:1709.06716,
     Sec. 3.3.
     """
-    return np.asarray(rows_to_stack(estimator.feature_weights(), frame_shape), dtype=np.float64)
+    sides = _sides(frame_shape, "frame_shape", at_least=2, at_most=2)
+    weights = estimator.feature_weights()
+    if math.prod(sides) != weights.shape[1]:
+        raise ValueError(
+            f"frame_shape={sides} has {math.prod(sides)} pixels, but the estimator was fitted on "
+            f"rows of {weights.shape[1]}; give the height and width of the frames it was fitted on."
+        )
+    return np.asarray(rows_to_stack(weights, sides), dtype=np.float64)
+
+
+def _sides(
+    shape: object, name: str, *, at_least: int, at_most: int | None = None
+) -> tuple[int, ...]:
+    """A shape of at least one frame's two axes."""
+    lengths = [check_count(side, name) for side in numbers_of(shape, name)]
+    if not at_least <= len(lengths) <= (at_most or len(lengths)):
+        raise ValueError(
+            f"{name}={shown(shape)} has {len(lengths)} axes; expected (height, width)"
+            + ("." if at_most else " or (..., height, width).")
+        )
+    return tuple(lengths)
 
 
 def _frame_shape(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, svds
 
-from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core._validation import FloatArray, MatrixLike, check_count, check_number
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._labels import check_labels
@@ -59,8 +59,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     array([[0., 0.],
            [2., 0.]])
     """
-    if not clip > 0:
-        raise ValueError(f"clip={clip} is not positive: expected standard deviations, such as 10.")
+    clip = check_number(clip, "clip", above=0, at_most=np.inf)
     data = rows_of(X, min_rows=1)
     moments = FeatureMoments.from_data(data)
     rows = data.load(check=False)
@@ -125,9 +124,7 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     """
     rows = rows_of(X, min_rows=2).load(check=False)
     labels = check_labels(groups, rows.shape[0], "groups")
-    if n_components < 1:
-        raise ValueError(f"n_components={n_components}: expected 1 or more.")
-    n_components = min(n_components, min(rows.shape) - 1)
+    n_components = min(check_count(n_components, "n_components"), min(rows.shape) - 1)
     if n_components < 1:
         raise ValueError(f"X has shape {rows.shape}; expected at least two rows and two features.")
     index, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]

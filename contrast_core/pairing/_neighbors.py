@@ -9,7 +9,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import FloatArray, MatrixLike, check_rows
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_choice,
+    check_count,
+    check_flag,
+    check_rows,
+    check_seed,
+)
 from contrast_core.pairing._clusters import match_clusters
 from contrast_core.pairing._labels import check_labels
 from contrast_core.pairing._pairs import GroupSummary, PositivePairs
@@ -89,11 +97,11 @@ def neighbor_pairs(
             f"X has {rows.shape[1]} features but positive has {positive_rows.shape[1]}; neighbours "
             "are found in one space, so both need the same."
         )
-    for name, value in {"n_neighbors": n_neighbors, "max_pairs": max_pairs}.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value}: expected 1 or more.")
-    if search not in ("auto", "exact", "approximate"):
-        raise ValueError(f"search={search!r}: expected 'auto', 'exact' or 'approximate'.")
+    n_neighbors = check_count(n_neighbors, "n_neighbors")
+    max_pairs = None if max_pairs is None else check_count(max_pairs, "max_pairs")
+    mutual = check_flag(mutual, "mutual")
+    random_state = check_seed(random_state)
+    check_choice(search, "search", ["auto", "exact", "approximate"])
     labels, positive_labels = _two_labels(
         "groups", groups, positive_groups, rows.shape[0], positive_rows.shape[0]
     )

@@ -12,7 +12,10 @@ from contrast_core._validation import (
     FloatArray,
     MatrixLike,
     check_alpha,
+    check_count,
     check_n_components,
+    check_seed,
+    numbers_of,
 )
 from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.linalg import contrastive_path, variances_along
@@ -132,22 +135,24 @@ def contrast_path(
     >>> path.components.shape, len(path.representative_alphas)
     ((41, 2, 30), 3)
     """
+    grid = _check_grid(alphas)
+    seed = check_seed(random_state)
+    n_representatives = check_count(
+        n_representatives,
+        "n_representatives",
+        at_most=len(grid),
+        reason=f"with {len(grid)} contrasts",
+    )
     foreground, contrast_with = paired_moments(
-        X, background, n_components=n_components, operators=True, random_state=random_state
+        X, background, n_components=n_components, operators=True, random_state=seed
     )
     k = check_n_components(n_components, foreground.n_features)
-    grid = _check_grid(alphas)
-    if not 1 <= n_representatives <= len(grid):
-        raise ValueError(
-            f"n_representatives={n_representatives} is out of range: with {len(grid)} contrasts it "
-            f"must be from 1 to {len(grid)}."
-        )
     c_x, c_y = foreground.covariance, contrast_with.covariance
     solution = contrastive_path(c_x, c_y, grid, k)
     components = solution.components
     stacked, shape = components.reshape(-1, components.shape[2]), components.shape[:2]
     affinity = subspace_affinity(components)
-    labels, medoids = representatives(affinity, n_representatives, random_state)
+    labels, medoids = representatives(affinity, n_representatives, seed)
     return ContrastPath(
         alphas=grid,
         components=foreground.lift(components),
@@ -165,8 +170,7 @@ def contrast_path(
 def _check_grid(alphas: ArrayLike | None) -> FloatArray:
     if alphas is None:
         return default_alphas()
-    values = np.asarray(alphas).ravel()
-    grid = np.sort([check_alpha(alpha, name="alphas") for alpha in values.tolist()])
+    grid = np.sort([check_alpha(alpha, name="alphas") for alpha in numbers_of(alphas, "alphas")])
     if not len(grid):
         raise ValueError("alphas is empty; give at least one contrast, or None for the default.")
     if (np.diff(grid) == 0).any():

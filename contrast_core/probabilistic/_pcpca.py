@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,7 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import LinearContrast
 from contrast_core._strength import StrengthPath, ascending
-from contrast_core._validation import FloatArray, MatrixLike, iter_chunks
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_flag,
+    check_generator,
+    iter_chunks,
+)
 from contrast_core.moments import Moments, OneContrast, solve_one, solve_path
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
@@ -365,14 +371,12 @@ class PCPCA(StrengthPath, LinearContrast):
         Li, Jones and Engelhardt 2020, Sec. 6.4.
         """
         check_is_fitted(self)
-        if isinstance(n_samples, bool) or not isinstance(n_samples, Integral):
-            raise TypeError(f"n_samples must be an integer, got {n_samples!r}.")
-        if n_samples < 1:
-            raise ValueError(f"n_samples={n_samples} is out of range: it must be at least 1.")
-        rng = np.random.default_rng(random_state)
-        latent = rng.standard_normal((int(n_samples), self.loadings_.shape[1]))
+        shape = check_count(n_samples, "n_samples"), self.loadings_.shape[1]
+        with_noise = check_flag(noise, "noise")
+        rng = check_generator(random_state)
+        latent = rng.standard_normal(shape)
         rows = latent @ self.loadings_.T + self.mean_
-        if noise:
+        if with_noise:
             rows += np.sqrt(self.noise_variance_) * rng.standard_normal(rows.shape)
         return np.asarray(rows)
 

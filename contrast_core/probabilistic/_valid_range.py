@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from contrast_core._validation import check_n_components
+from contrast_core._validation import check_choice, check_n_components, check_number
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import Moments
 
@@ -33,17 +32,13 @@ class ValidRange(NamedTuple):
 
 def check_gamma(gamma: object, valid: ValidRange) -> float:
     """A contrast strength within the valid range."""
-    if isinstance(gamma, str) and gamma == "auto":
-        return _AUTO_FRACTION * valid.end
     if isinstance(gamma, str):
-        raise ValueError(f"gamma={gamma!r} is unknown; expected 'auto' or a number.")
-    if isinstance(gamma, bool) or not isinstance(gamma, Real):
-        raise TypeError(
-            f"gamma must be 'auto' or a number, got {gamma!r} ({type(gamma).__name__})."
-        )
-    if not 0 <= float(gamma) < valid.end:
-        raise valid.error(float(gamma))
-    return float(gamma)
+        check_choice(gamma, "gamma", ["auto"], "a number")
+        return _AUTO_FRACTION * valid.end
+    number = check_number(gamma, "gamma", at_least=0, expected="'auto' or a number")
+    if not number < valid.end:
+        raise valid.error(number)
+    return number
 
 
 def check_latent_dimension(n_components: object, n_features: int) -> int:

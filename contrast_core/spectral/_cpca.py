@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from numbers import Real
+from collections.abc import Callable, Sequence
 from typing import Literal, Self, TypeVar
 
 import numpy as np
@@ -16,7 +15,9 @@ from contrast_core._validation import (
     FloatArray,
     MatrixLike,
     check_alpha,
+    check_choice,
     check_n_components,
+    check_seed,
 )
 from contrast_core.contrast import denoising_alpha, trace_ratio_alpha
 from contrast_core.feedback import warn
@@ -33,6 +34,8 @@ from contrast_core.moments import (
 )
 
 T = TypeVar("T")
+
+_RULES = ("auto", "denoise")
 
 
 class CPCA(StrengthPath, LinearContrast):
@@ -151,16 +154,16 @@ class CPCA(StrengthPath, LinearContrast):
     def _moments(
         self, X: MatrixLike | Moments, background: MatrixLike | Moments
     ) -> tuple[Moments, Moments]:
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver={self.solver!r} is unknown; expected one of {SOLVERS}.")
+        check_choice(self.solver, "solver", SOLVERS)
+        alpha = check_strength(self.alpha, _RULES)
         return paired_moments(
             X,
             background,
             n_components=self.n_components,
             solver=self.solver,
-            one_contrast=isinstance(self.alpha, Real) and math.isfinite(self.alpha),
+            one_contrast=not isinstance(alpha, str) and math.isfinite(alpha),
             operators=True,
-            random_state=self.random_state,
+            random_state=check_seed(self.random_state),
         )
 
     def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
@@ -225,15 +228,19 @@ def choose_alpha(
     alpha: object, foreground: Moments, background: Moments, n_components: int
 ) -> float:
     """The contrast strength as a number."""
-    match alpha:
+    match check_strength(alpha, _RULES):
         case "auto":
             return trace_ratio_alpha(foreground, background, n_components)
         case "denoise":
             return denoising_alpha(foreground, background)
-        case str():
-            raise ValueError(
-                f"alpha={alpha!r} is unknown; expected 'auto', 'denoise' or a number from 0 to inf."
-            )
+        case number:
+            return float(number)
+
+
+def check_strength(alpha: object, rules: Sequence[str]) -> float | str:
+    """The name of a rule, or a number."""
+    if isinstance(alpha, str):
+        return check_choice(alpha, "alpha", rules, "a number from 0 to inf")
     return check_alpha(alpha)
 
 

@@ -8,7 +8,12 @@ import numpy as np
 
 from contrast_core._base import LinearContrast
 from contrast_core._strength import StrengthPath, ascending
-from contrast_core._validation import FloatArray, check_beta, check_n_components
+from contrast_core._validation import (
+    FloatArray,
+    check_beta,
+    check_choice,
+    check_n_components,
+)
 from contrast_core.contrast import background_ridge
 from contrast_core.linalg import (
     RidgeWeights,
@@ -165,14 +170,10 @@ class CPCAStar(StrengthPath, LinearContrast):
         ]
 
     def _weights(self, foreground: Moments, background: Moments) -> RidgeWeights:
-        match self.beta:
-            case "auto":
-                # Not 1 - beta: a small ridge would be lost in its rounding.
-                ridge = background_ridge(foreground, background)
-                return RidgeWeights(ridge / (1 + ridge), 1 / (1 + ridge))
-            case str():
-                raise ValueError(
-                    f"beta={self.beta!r} is unknown; expected 'auto' or a number from 0 to 1."
-                )
+        if isinstance(self.beta, str):
+            check_choice(self.beta, "beta", ["auto"], "a number from 0 to 1")
+            # Not 1 - beta: a small ridge would be lost in its rounding.
+            ridge = background_ridge(foreground, background)
+            return RidgeWeights(ridge / (1 + ridge), 1 / (1 + ridge))
         beta = check_beta(self.beta)
         return RidgeWeights(1 - beta, beta)

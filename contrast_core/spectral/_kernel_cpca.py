@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from scipy.sparse import issparse, vstack
@@ -15,12 +15,14 @@ from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
-    check_alpha,
+    check_choice,
+    check_number,
     feature_names_of,
+    shown,
 )
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import OneContrast, SecondMoments, solve_path
-from contrast_core.spectral._cpca import CPCA, choose_alpha, default_alphas
+from contrast_core.spectral._cpca import CPCA, check_strength, choose_alpha, default_alphas
 from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
 
 Kernel: TypeAlias = (
@@ -39,6 +41,7 @@ Kernel: TypeAlias = (
     | Callable[..., float]
 )
 
+_KERNELS = get_args(get_args(Kernel)[0])
 _BATCH_ELEMENTS = 2**22  # of a kernel between new rows and those of the fit: 32 MB
 
 
@@ -206,7 +209,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         TypeError
             If moments are given (a kernel needs rows), or a parameter has the wrong type.
         """
-        _check_alpha(self.alpha)
+        check_strength(self.alpha, ["auto"])
+        self._kernel_arguments()
         foreground, contrast_with = paired_rows(X, background)
         rows = _stack(foreground, contrast_with)
         n = foreground.shape[0]
@@ -233,7 +237,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     def _fit_each(self, others: list[Self]) -> list[Self]:
         x, y, k = self.foreground_moments_, self.background_moments_, self._n_features_out
         for other in others:
-            _check_alpha(other.alpha)
+            check_strength(other.alpha, ["auto"])
         chosen = [choose_alpha(other.alpha, x, y, k) for other in others]
         distinct, alphas = ascending(others, chosen)
         return [
@@ -291,17 +295,28 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             return np.asarray(rows.toarray() if issparse(rows) else rows)
         from sklearn.metrics.pairwise import pairwise_kernels
 
-        if callable(self.kernel):
-            params = dict(self.kernel_params or {})
-        else:
-            params = {"degree": self.degree, "coef0": self.coef0}
-            if self.kernel_gamma is not None:  # chi2_kernel refuses None
-                params["gamma"] = self.kernel_gamma
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite kernel is refused by name
             kernel = pairwise_kernels(
-                rows, others, metric=self.kernel, filter_params=True, **params
+                rows, others, metric=self.kernel, filter_params=True, **self._kernel_arguments()
             )
         return np.asarray(kernel, dtype=np.float64)
+
+    def _kernel_arguments(self) -> dict[str, Any]:
+        """What the kernel takes beside rows; every parameter is checked, in use or not."""
+        if not callable(self.kernel):
+            check_choice(self.kernel, "kernel", _KERNELS, "a callable")
+        if not isinstance(self.kernel_params, Mapping | None):
+            raise TypeError(
+                f"kernel_params={shown(self.kernel_params)} is {type(self.kernel_params).__name__};"
+                " expected a dict of arguments for a callable kernel, or None."
+            )
+        params = {
+            "degree": check_number(self.degree, "degree", above=0),
+            "coef0": check_number(self.coef0, "coef0"),
+        }
+        if self.kernel_gamma is not None:  # chi2_kernel refuses None
+            params["gamma"] = check_number(self.kernel_gamma, "kernel_gamma", above=0)
+        return dict(self.kernel_params or {}) if callable(self.kernel) else params
 
     def _fit_mapped(
         self,
@@ -311,7 +326,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         **seen: Any,
     ) -> Self:
         """Contrastive PCA in the coordinates of L."""
-        _check_alpha(self.alpha)
+        check_strength(self.alpha, ["auto"])
         linear = CPCA(self.n_components, alpha=self.alpha).fit(foreground, background=background)
         solution = OneContrast(
             linear.contrastive_eigenvalues_,
@@ -354,14 +369,3 @@ def _stack(foreground: Any, background: Any) -> Any:
     if issparse(foreground) or issparse(background):
         return vstack([foreground, background], format="csr", dtype=np.float64)
     return np.vstack([foreground, background]).astype(np.float64, copy=False)
-
-
-def _check_alpha(alpha: object) -> None:
-    """Find a bad contrast before the kernel is worked out."""
-    if alpha == "auto":
-        return
-    if isinstance(alpha, str):
-        raise ValueError(
-            f"alpha={alpha!r} is unknown to kernel cPCA; expected 'auto' or a number from 0 to inf."
-        )
-    check_alpha(alpha)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -92,21 +91,3 @@ def check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
             "first, as in labels == 'stimulated'."
         )
     return flags.astype(np.bool_)
-
-
-def check_positive(value: object, name: str) -> float:
-    """A number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number above 0, got {value!r} ({type(value).__name__}).")
-    if not float(value) > 0:
-        raise ValueError(f"{name}={float(value):g} is out of range: it must be above 0.")
-    return float(value)
-
-
-def check_count(value: object, name: str) -> int:
-    """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}).")
-    if value < 1:
-        raise ValueError(f"{name}={value} is out of range: it must be at least 1.")
-    return int(value)

@@ -14,18 +14,19 @@ from contrast_core._validation import (
     FloatArray,
     MatrixLike,
     check_beta,
+    check_count,
     check_finite,
+    check_generator,
     check_n_components,
+    check_number,
     check_rows,
     check_same_features,
     feature_names_of,
 )
 from contrast_core.linalg import fix_signs, orthonormal_rows
 from contrast_core.spectral._online_checks import (
-    check_count,
     check_flags,
     check_learning_rate,
-    check_positive,
     check_variation,
     unit_beta,
     warn_of_too_few_steps,
@@ -225,7 +226,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         batch_size = check_count(self.batch_size, "batch_size")
         n_passes = check_count(self.n_passes, "n_passes")
         scatters = scatter_of(rows[0], "X"), scatter_of(rows[1], "background")
-        rng = np.random.default_rng(self.random_state)
+        rng = check_generator(self.random_state)
         state = self._start(rows[0].shape[1], rng)
         check_variation(*scatters, beta=float(sizes.beta))
         sizes = sizes._replace(beta=unit_beta(sizes.beta, scatters[1].variance))
@@ -284,7 +285,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             state, foreground, background = self._state, self._foreground, self._background
             names = known or names
         else:
-            state = self._start(rows.shape[1], np.random.default_rng(self.random_state))
+            state = self._start(rows.shape[1], check_generator(self.random_state))
             foreground = background = Scatter.empty(rows.shape[1])
         if len(rows):
             x, y = rows[flags], rows[~flags]
@@ -311,15 +312,16 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     def _step_sizes(self) -> StepSizes:
         beta = check_beta(self.beta)
-        tau = check_positive(self.tau, "tau")
-        learning_rate = check_positive(self.learning_rate, "learning_rate")
+        tau = check_number(self.tau, "tau", above=0)
+        learning_rate = check_number(self.learning_rate, "learning_rate", above=0)
         if learning_rate >= tau:
             raise ValueError(
                 f"learning_rate={learning_rate:g} must be below tau={tau:g}, or M does not stay "
                 "positive definite."
             )
         decay = np.inf if self.decay_steps is None else self.decay_steps
-        return StepSizes(learning_rate, check_positive(decay, "decay_steps"), tau, beta)
+        decay = check_number(decay, "decay_steps", above=0, at_most=np.inf)
+        return StepSizes(learning_rate, decay, tau, beta)
 
     def _advance(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from contrast_core._validation import FloatArray, MatrixLike, check_n_components
+from contrast_core._validation import FloatArray, MatrixLike, check_flag, check_n_components
 from contrast_core.moments import PairMoments
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding, positive_pairs
 
@@ -106,6 +106,7 @@ class PCAPlus(PositivePairEmbedding):
         TypeError
             If `positive` is given beside moments, or a parameter has the wrong type.
         """
+        check_flag(self.exchangeable, "exchangeable")
         pairs = positive_pairs(X, positive)
         k = check_n_components(self.n_components, pairs.n_features)
         shared = pairs.shared_variance(k, exchangeable=self.exchangeable)

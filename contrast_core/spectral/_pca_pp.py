@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
+    check_flag,
     check_n_components,
 )
 from contrast_core.contrast import (
@@ -193,6 +194,8 @@ class PCAPlusPlus(PositivePairEmbedding):
         TypeError
             If `positive` is given beside moments, or a parameter has the wrong type.
         """
+        check_flag(self.exchangeable, "exchangeable")
+        check_flag(self.weighted, "weighted")
         pairs = positive_pairs(X, positive)
         k = check_n_components(self.n_components, pairs.n_features)
         n_pairs = check_n_effective(n_effective, pairs.n_pairs)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from contrast_core._base import LinearEmbedding
-from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core._validation import FloatArray, MatrixLike, check_number
 from contrast_core.moments import PairMoments, PairRows, check_pairs
 
 
@@ -96,15 +95,11 @@ def check_n_effective(n_effective: object, n_pairs: int) -> float:
     """The number of independent pairs: what was given, else their number."""
     if n_effective is None:
         return float(n_pairs)
-    if isinstance(n_effective, bool) or not isinstance(n_effective, Real):
-        raise TypeError(
-            f"n_effective must be a number of pairs or None, got {n_effective!r} "
-            f"({type(n_effective).__name__})."
-        )
+    number = check_number(n_effective, "n_effective", expected="a number of pairs or None")
     # Kish's number is computed with rounding.
-    if not 1 < float(n_effective) <= n_pairs * (1 + 1e-9):
+    if not 1 < number <= n_pairs * (1 + 1e-9):
         raise ValueError(
-            f"n_effective={float(n_effective):g} is out of range: it must be greater than 1 and at "
+            f"n_effective={number:g} is out of range: it must be greater than 1 and at "
             f"most the number of pairs, {n_pairs}."
         )
-    return float(n_effective)
+    return number

@@ -115,9 +115,9 @@ def test_toy_sizes() -> None:
 
 @pytest.mark.parametrize("name", ["n_foreground", "n_background"])
 def test_toy_refuses_bad_sizes(name) -> None:
-    with pytest.raises(ValueError, match=f"{name} is 1; give an integer at least 2"):
+    with pytest.raises(ValueError, match=f"{name}=1 is out of range: it must be at least 2"):
         make_toy(**{name: 1})
-    with pytest.raises(TypeError, match=f"{name} is 2.5 of type float; give an integer at least 2"):
+    with pytest.raises(TypeError, match=f"{name} must be an integer, got 2.5"):
         make_toy(**{name: 2.5})
 
 
@@ -215,12 +215,12 @@ def test_digits_reference_silhouettes(digits) -> None:
 
 @pytest.mark.parametrize("n_samples", [0, 5001])
 def test_digits_refuse_a_number_that_is_not_there(n_samples) -> None:
-    with pytest.raises(ValueError, match=f"n_samples is {n_samples}; give .* between 1 and 5000"):
+    with pytest.raises(ValueError, match=f"n_samples={n_samples} is out of range: .* 1 to 5000"):
         digits_on_photos(n_samples)
 
 
 def test_digits_refuse_what_is_no_integer() -> None:
-    with pytest.raises(TypeError, match=r"n_samples is 10\.0 of type float; give an integer"):
+    with pytest.raises(TypeError, match=r"n_samples must be an integer, got 10\.0"):
         digits_on_photos(10.0)
 
 

@@ -245,7 +245,11 @@ def test_parameters_are_checked_before_the_kernel_is_worked_out() -> None:
         raise AssertionError
 
     for alpha, error, message in [
-        ("denoise", ValueError, "alpha='denoise' is unknown to kernel cPCA"),
+        (
+            "denoise",
+            ValueError,
+            "alpha='denoise' is unknown; expected 'auto' or a number",
+        ),
         (-1.0, ValueError, "alpha=-1 is out of range"),
         (None, TypeError, "alpha must be a number"),
     ]:

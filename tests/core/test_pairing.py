@@ -175,9 +175,9 @@ def test_without_pynndescent_the_approximate_search_says_what_to_do(monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_neighbors": 0}, "n_neighbors=0: expected 1 or more"),
+        ({"n_neighbors": 0}, "n_neighbors=0 is out of range: it must be at least 1"),
         ({"max_pairs": 0}, "max_pairs=0"),
-        ({"search": "fast"}, "search='fast': expected 'auto'"),
+        ({"search": "fast"}, "search='fast' is unknown; expected 'auto'"),
         ({"groups": [0] * 80}, "positive_groups is missing"),
         ({"groups": [0], "positive_groups": [0] * 80}, r"groups has shape \(1,\)"),
         (
@@ -220,7 +220,7 @@ def test_extremes_are_cut_above_the_mean():
     assert scaled.cap[0] == pytest.approx(X[:, 0].mean() + 10 * X[:, 0].std())
     assert scaled.matrix[0, 0] == pytest.approx(scaled.cap[0] * scaled.scale[0])
     np.testing.assert_allclose(scaled.matrix[1:], X[1:] * scaled.scale)
-    with pytest.raises(ValueError, match="clip=0 is not positive"):
+    with pytest.raises(ValueError, match="clip=0 is out of range"):
         scaled_features(X, clip=0)
 
 
@@ -253,7 +253,10 @@ def test_the_basis_has_no_more_components_than_the_data():
 
 @pytest.mark.parametrize(
     ("groups", "n_components", "message"),
-    [([0] * 5, 2, r"groups has shape \(5,\)"), ([0] * 200, 0, "n_components=0: expected 1")],
+    [
+        ([0] * 5, 2, r"groups has shape \(5,\)"),
+        ([0] * 200, 0, "n_components=0 is out of range: it must be at least 1"),
+    ],
 )
 def test_wrong_arguments_of_the_basis_are_explained(groups, n_components, message):
     with pytest.raises(ValueError, match=message):

@@ -191,9 +191,9 @@ def test_the_error_is_one_below_the_detectable_spike_and_falls_above() -> None:
 
 
 def test_detectability_refuses_nonsense() -> None:
-    with pytest.raises(ValueError, match=r"n_pairs=0 must both be greater than 0"):
+    with pytest.raises(ValueError, match=r"n_pairs=0 is out of range: it must be above 0"):
         detectable_spike(3, 0)
-    with pytest.raises(ValueError, match=r"must be variances"):
+    with pytest.raises(ValueError, match=r"spikes=-1 is out of range"):
         expected_subspace_error([1.0, -1.0], 3, 10)
     with pytest.raises(ValueError, match=r"regime='fast' is unknown"):
         expected_subspace_error(1.0, 3, 10, regime="fast")  # type: ignore[arg-type]

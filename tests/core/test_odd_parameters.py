@@ -1,0 +1,334 @@
+"""Every parameter of the public functions with values that it should not, or may, be given.
+
+One table: what takes the parameter, and what kind of parameter it is. A kind has plain values,
+others that mean the same, and others that are refused with a message that names the parameter and
+shows the value.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import contrast_core as cc
+from contrast_core import datasets, images, pairing
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+RNG = np.random.default_rng(0)
+SHARED = RNG.normal(size=(40, 1)) * [3.0, 1.0, 0.0, 0.0, 0.0]
+X = RNG.normal(size=(40, 5)) * [3.0, 2.5, 2.0, 1.0, 1.0] + SHARED
+Y = RNG.normal(size=(40, 5)) * [3.0, 1.0, 1.0, 1.0, 1.0] + SHARED
+FITTED = cc.CPCA(2, alpha=1.0).fit(X, background=Y)
+MODEL = cc.PCPCA(2).fit(X, background=Y)
+STACK = RNG.normal(size=(4, 5, 1))
+
+
+class Kind(NamedTuple):
+    """Values of a parameter: pairs that mean the same, and what is refused."""
+
+    same: list[tuple[Any, Any]]
+    refused: list[Any]
+
+
+NO_NUMBERS = ["2", None, [2], np.array(2.0), np.array([1, 2]), True, np.True_, Decimal(2), 2 + 0j]
+NO_NUMBERS += [np.timedelta64(2)]
+NO_WORTH = [value for value in NO_NUMBERS if value is not None]
+NOT_FINITE = [np.nan, np.inf, -np.inf]
+HUGE = [10**400, 10**5000, np.longdouble("1e4000")]
+
+COUNT = Kind(
+    [(2, np.int64(2)), (2, np.uint8(2))],
+    [*NO_NUMBERS, *NOT_FINITE, *HUGE, 0, -1, 2.0, 2.5, np.float64(2), Fraction(2)],
+)
+ABOVE_ZERO = Kind(
+    [(0.5, np.float32(0.5)), (0.5, Fraction(1, 2)), (1, np.int8(1)), (1.0, 1)],
+    [*NO_NUMBERS, *NOT_FINITE, *HUGE, 0, 0.0, -1, -1e-300],
+)
+FROM_ZERO = Kind(
+    [(0.5, np.float16(0.5)), (0.5, Fraction(1, 2)), (0, np.int8(0)), (0.0, 0)],
+    [*NO_NUMBERS, *HUGE, np.nan, -np.inf, -1, "automatic"],
+)
+FRACTION = Kind(FROM_ZERO.same, [*FROM_ZERO.refused, np.inf, 1.5])
+FLAG = Kind(
+    [(True, np.True_), (False, np.False_)],
+    ["yes", "False", None, 0, 1, 1.0, [True], np.array(True), np.nan],
+)
+SEED = Kind(
+    [(1, np.int64(1)), (1, np.uint8(1))],
+    ["monday", -1, 1.5, [1], True, np.nan, np.array(1), -(10**400), {}, len],
+)
+WORD = Kind([], ["no such word", None, 1, ["auto"], np.array(["auto", "b"]), {}, b"auto", len])
+
+
+def optional(kind: Kind) -> Kind:
+    """The same, where None stands for a default."""
+    return kind._replace(refused=[value for value in kind.refused if value is not None])
+
+
+def but(kind: Kind, *allowed: Any) -> Kind:
+    """The same, where some are allowed for a reason of their own."""
+    return kind._replace(refused=[v for v in kind.refused if not any(v is a for a in allowed)])
+
+
+class Parameter(NamedTuple):
+    """A public function of one of its parameters."""
+
+    where: str
+    name: str
+    kind: Kind
+    call: Callable[[Any], Any]
+
+
+def fitted(make: Callable[..., Any], name: str, kind: Kind, other: str = "background") -> Parameter:
+    """A parameter of an estimator."""
+
+    def call(value: Any) -> Any:
+        return make(**{name: value}).fit(X, **{other: Y}).transform(X)
+
+    return Parameter(make.__name__, name, kind, call)
+
+
+def function(make: Callable[..., Any], name: str, kind: Kind, *args: Any, **more: Any) -> Parameter:
+    """A parameter of a function."""
+    return Parameter(make.__name__, name, kind, lambda v: make(*args, **more | {name: v}))
+
+
+TABLE = [
+    *(
+        fitted(estimator, "n_components", COUNT, other)
+        for estimator, other in [
+            (cc.CPCA, "background"),
+            (cc.CPCAStar, "background"),
+            (cc.PCPCA, "background"),
+            (cc.KernelCPCA, "background"),
+            (cc.OnlineCPCAStar, "background"),
+            (cc.PCAPlus, "positive"),
+            (cc.PCAPlusPlus, "positive"),
+        ]
+    ),
+    fitted(cc.CPCA, "alpha", FROM_ZERO),
+    fitted(cc.CPCA, "solver", WORD),
+    fitted(cc.CPCA, "random_state", optional(SEED)),
+    fitted(cc.CPCAStar, "beta", FRACTION),
+    fitted(cc.PCPCA, "gamma", FRACTION._replace(refused=[*FRACTION.refused, np.inf])),
+    fitted(cc.KernelCPCA, "alpha", FROM_ZERO),
+    fitted(cc.KernelCPCA, "kernel", but(WORD, len)),
+    fitted(cc.KernelCPCA, "kernel_gamma", optional(ABOVE_ZERO)),
+    fitted(cc.KernelCPCA, "degree", ABOVE_ZERO),
+    fitted(cc.KernelCPCA, "coef0", Kind(FROM_ZERO.same, [*NO_NUMBERS, *HUGE, *NOT_FINITE])),
+    fitted(cc.KernelCPCA, "kernel_params", Kind([], ["a", 1, [1], np.array([1])])),
+    fitted(cc.OnlineCPCAStar, "beta", FRACTION),
+    fitted(
+        cc.OnlineCPCAStar,
+        "learning_rate",
+        ABOVE_ZERO._replace(
+            same=[(2**-8, np.float32(2**-8)), (2**-8, Fraction(1, 256))],
+            refused=[*ABOVE_ZERO.refused, 1.0, 2],
+        ),
+    ),
+    fitted(cc.OnlineCPCAStar, "decay_steps", but(optional(ABOVE_ZERO), np.inf)),
+    fitted(cc.OnlineCPCAStar, "tau", ABOVE_ZERO),
+    fitted(cc.OnlineCPCAStar, "batch_size", COUNT),
+    fitted(cc.OnlineCPCAStar, "n_passes", COUNT),
+    fitted(cc.OnlineCPCAStar, "random_state", optional(SEED)),
+    fitted(cc.PCAPlus, "exchangeable", FLAG, "positive"),
+    fitted(cc.PCAPlusPlus, "exchangeable", FLAG, "positive"),
+    fitted(cc.PCAPlusPlus, "weighted", FLAG, "positive"),
+    fitted(
+        cc.PCAPlusPlus,
+        "truncation",
+        Kind(
+            [(3, np.int64(3)), (0.75, np.float32(0.75))],
+            [
+                *NO_WORTH,
+                *HUGE,
+                *NOT_FINITE,
+                0,
+                -1,
+                6,
+                1.5,
+                "mp",
+            ],
+        ),
+        "positive",
+    ),
+    function(
+        cc.PCAPlusPlus(2).fit,
+        "n_effective",
+        Kind([], [*NO_WORTH, *HUGE, *NOT_FINITE, 0, 1, 41, "all"]),
+        X,
+        positive=Y,
+    ),
+    function(FITTED.denoise, "offset", WORD, X),
+    Parameter("CPCA.at", "alpha", FROM_ZERO, lambda v: FITTED.at(v).components_),
+    Parameter(
+        "CPCA.path",
+        "alpha",
+        Kind([([0.5, 2], np.array([0.5, 2]))], [[], "2", [None], [-1], [10**400], [True], [{}]]),
+        lambda v: [f.components_ for f in FITTED.path(v)],
+    ),
+    Parameter("PCPCA.sample", "n_samples", COUNT, lambda v: MODEL.sample(v, random_state=0)),
+    function(MODEL.sample, "noise", FLAG, random_state=0),
+    function(MODEL.sample, "random_state", optional(SEED)),
+    Parameter(
+        "contrast_path",
+        "n_components",
+        COUNT,
+        lambda v: cc.contrast_path(X, background=Y, n_components=v, alphas=[0, 1, 2]).components,
+    ),
+    Parameter(
+        "contrast_path",
+        "n_representatives",
+        Kind(COUNT.same, [*COUNT.refused, 4]),
+        lambda v: cc.contrast_path(X, background=Y, n_representatives=v, alphas=[0, 1, 9]).labels,
+    ),
+    Parameter(
+        "contrast_path",
+        "random_state",
+        optional(SEED),
+        lambda v: cc.contrast_path(X, background=Y, random_state=v, alphas=[0, 1, 2, 9]).labels,
+    ),
+    Parameter(
+        "contrast_path",
+        "alphas",
+        Kind(
+            [([0, 1], (0.0, 1.0)), ([0, 1], np.array([1, 0], dtype=np.uint8)), ([2], 2)],
+            [
+                *("auto", [], [[], []], [0, 0], [0, "1"], [0, None], [0, -1], [np.nan], [10**400]),
+                *(np.ma.masked_array([0.0, 1.0], [0, 1]), {}, [1j], [[0, 1], [2]], [True], len),
+            ],
+        ),
+        lambda v: cc.contrast_path(X, background=Y, alphas=v, n_representatives=1).components,
+    ),
+    function(cc.detectable_spike, "n_features", COUNT, n_pairs=10),
+    function(cc.detectable_spike, "n_pairs", ABOVE_ZERO, 3),
+    function(cc.detectable_spike, "exchangeable", FLAG, 3, 10),
+    function(cc.expected_subspace_error, "n_features", COUNT, 4.0, n_pairs=10),
+    function(cc.expected_subspace_error, "n_pairs", ABOVE_ZERO, 4.0, 3),
+    function(cc.expected_subspace_error, "exchangeable", FLAG, 4.0, 3, 10),
+    function(cc.expected_subspace_error, "regime", WORD, 4.0, 3, 10),
+    function(
+        cc.expected_subspace_error,
+        "spikes",
+        Kind(
+            [(2, [2.0]), ([2, 3], np.array([3, 2], dtype=np.int8)), (2, np.float32(2))],
+            [
+                *("2", None, [], {}, [None], [-1], [np.nan], [10**400], True, 1j),
+                *(np.ma.masked_array([1.0, 2.0], [1, 0]), [[1, 2], [3]]),
+            ],
+        ),
+        n_features=3,
+        n_pairs=10,
+    ),
+    function(pairing.neighbor_pairs, "n_neighbors", COUNT, X, Y),
+    function(pairing.neighbor_pairs, "max_pairs", optional(COUNT), X, Y),
+    function(pairing.neighbor_pairs, "mutual", FLAG, X, Y),
+    function(pairing.neighbor_pairs, "search", WORD, X, Y),
+    function(pairing.neighbor_pairs, "random_state", optional(SEED), X, Y),
+    function(pairing.pairing_basis, "n_components", COUNT, X, np.zeros(40)),
+    function(pairing.scaled_features, "clip", but(ABOVE_ZERO, np.inf), X),
+    function(images.iter_rows, "block_size", optional(COUNT), STACK),
+    function(images.denoise_stack, "offset", WORD, FITTED, STACK),
+    function(
+        images.rows_to_stack,
+        "shape",
+        Kind(
+            [((5, 1), [5, 1]), ((5, 1), np.array([5, 1])), ((4, 5, 1), (4, np.int64(5), 1))],
+            [None, 5, "ab", (5,), (5, 2), (-5, -1), (5.0, 1), (4, 5, "1"), (0, 0), (True, 5), {}],
+        ),
+        STACK.reshape(4, 5),
+    ),
+    function(
+        images.weight_maps,
+        "frame_shape",
+        Kind([((5, 1), [5, 1])], [None, 5, "ab", (5,), (5, 2), (-5, -1), (5.0, 1), (1, 5, 1)]),
+        FITTED,
+    ),
+    function(
+        datasets.make_toy,
+        "n_foreground",
+        COUNT._replace(refused=[*COUNT.refused, 1]),
+    ),
+    function(datasets.make_toy, "n_background", COUNT._replace(refused=[*COUNT.refused, 1])),
+    function(datasets.make_toy, "random_state", optional(SEED)),
+    function(datasets.make_four_groups, "random_state", optional(SEED)),
+    function(datasets.digits_on_photos, "n_samples", Kind(COUNT.same, [*COUNT.refused, 5001])),
+    Parameter(
+        "digits_on_photos",
+        "random_state",
+        optional(SEED),
+        lambda v: datasets.digits_on_photos(2, random_state=v),
+    ),
+    function(datasets.load_mouse_protein, "raw", FLAG),
+    function(cc.SecondMoments.from_data, "progress", Kind([], ["yes", None, 1, [True]]), X),
+]
+
+
+def result_of(value: Any) -> list[Any]:
+    """What a call gave, as arrays."""
+    if isinstance(value, cc.SecondMoments):
+        return [value.mean, value.covariance, value.feature_names]
+    if isinstance(value, datasets.ContrastData):
+        return [value.foreground, value.background]
+    if isinstance(value, pairing.PositivePairs):
+        return [value.rows, value.positive_rows]
+    if isinstance(value, cc.PCAPlusPlus):
+        return [value.components_]
+    if hasattr(value, "__next__"):
+        return [rows for _, rows in value]
+    if isinstance(value, tuple | list):
+        return list(value)
+    return [value]
+
+
+def shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # an integer of too many digits
+        return "10**5000"
+
+
+def complaint(parameter: Parameter, value: Any) -> str:
+    """What is wrong with how a value is refused; nothing if it is refused well."""
+    try:
+        result_of(parameter.call(value))
+    except (TypeError, ValueError) as error:
+        text = str(error)
+        where = traceback.extract_tb(error.__traceback__)[-1].filename
+    except Exception as error:
+        return f"ends in {type(error).__name__}: {error}"
+    else:
+        return "is taken"
+    if parameter.name not in text:
+        return f"is refused without the parameter's name: {text}"
+    if not ("/contrast_core/" in where or "/sklearn/utils/" in where):
+        return f"is refused by {where}: {text}"
+    return "" if len(text) < 400 else f"is refused at length: {text}"
+
+
+EACH = pytest.mark.parametrize("parameter", TABLE, ids=lambda p: f"{p.where}-{p.name}")
+
+
+@EACH
+def test_what_means_nothing_is_refused_by_name(parameter: Parameter) -> None:
+    found = {shown(value): complaint(parameter, value) for value in parameter.kind.refused}
+    assert not {value: text for value, text in found.items() if text}
+
+
+@EACH
+def test_what_means_the_same_gives_the_same(parameter: Parameter) -> None:
+    for plain, other in parameter.kind.same:
+        results = result_of(parameter.call(plain)), result_of(parameter.call(other))
+        for one, two in zip(*results, strict=True):
+            np.testing.assert_array_equal(one, two, err_msg=f"{plain!r} and {other!r}")
+
+
+def test_the_table_is_large() -> None:
+    assert sum(len(parameter.kind.refused) for parameter in TABLE) > 800
