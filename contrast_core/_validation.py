@@ -175,11 +175,18 @@ def check_number(
         limits = f"above {above:g}" + ("" if at_most is None else f", up to {at_most:g}")
     elif at_least == -math.inf:
         limits = ""
+    number = as_number(value, name, f"{expected} {limits}".rstrip())
+    lowest = max(at_least, -sys.float_info.max)
+    highest = sys.float_info.max if at_most is None else at_most
+    if not lowest <= number <= highest or (above is not None and number <= above):
+        raise ValueError(f"{name}={number:g} is out of range: it must be {limits or 'finite'}.")
+    return number
+
+
+def as_number(value: object, name: str, expected: str = "a number") -> float:
+    """Any number as a float, NaN and infinity included."""
     if not isinstance(value, Real) or isinstance(value, NO_NUMBERS):
-        raise TypeError(
-            f"{name} must be {expected}{' ' if limits else ''}{limits}, got {shown(value)} "
-            f"({type(value).__name__})."
-        )
+        raise TypeError(f"{name} must be {expected}, got {shown(value)} ({type(value).__name__}).")
     try:
         number = float(value)
     except OverflowError:
@@ -187,12 +194,8 @@ def check_number(
     if math.isinf(number) and value != number:
         raise ValueError(
             f"{name}={shown(value)} is out of range: the largest number of float64 is 1.8e308; "
-            f"{name} must be {limits or 'finite'}."
+            f"expected {expected}."
         )
-    lowest = max(at_least, -sys.float_info.max)
-    highest = sys.float_info.max if at_most is None else at_most
-    if not lowest <= number <= highest or (above is not None and number <= above):
-        raise ValueError(f"{name}={number:g} is out of range: it must be {limits or 'finite'}.")
     return number
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrast_core._validation import check_choice, check_n_components, check_number
+from contrast_core._validation import as_number, check_choice, check_n_components
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import Moments
 
@@ -35,8 +35,8 @@ def check_gamma(gamma: object, valid: ValidRange) -> float:
     if isinstance(gamma, str):
         check_choice(gamma, "gamma", ["auto"], "a number")
         return _AUTO_FRACTION * valid.end
-    number = check_number(gamma, "gamma", at_least=0, expected="'auto' or a number")
-    if not number < valid.end:
+    number = as_number(gamma, "gamma", "'auto' or a number")
+    if not 0 <= number < valid.end:
         raise valid.error(number)
     return number
 

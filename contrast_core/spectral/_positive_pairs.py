@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from contrast_core._base import LinearEmbedding
-from contrast_core._validation import FloatArray, MatrixLike, check_number
+from contrast_core._validation import FloatArray, MatrixLike, as_number
 from contrast_core.moments import PairMoments, PairRows, check_pairs
 
 
@@ -95,7 +95,7 @@ def check_n_effective(n_effective: object, n_pairs: int) -> float:
     """The number of independent pairs: what was given, else their number."""
     if n_effective is None:
         return float(n_pairs)
-    number = check_number(n_effective, "n_effective", expected="a number of pairs or None")
+    number = as_number(n_effective, "n_effective", "a number of pairs or None")
     # Kish's number is computed with rounding.
     if not 1 < number <= n_pairs * (1 + 1e-9):
         raise ValueError(
