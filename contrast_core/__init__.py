@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contrast_core import datasets, images, pairing
     from contrast_core._by_label import ContrastByLabel
+    from contrast_core._linear_map import LinearMap
     from contrast_core._model_files import load, save
     from contrast_core._validation import ContrastWarning
     from contrast_core.contrast import (
@@ -48,6 +49,7 @@ _HOME = {
     "ContrastWarning": "contrast_core._validation",
     "CrossFittedRatio": "contrast_core.significance",
     "KernelCPCA": "contrast_core.spectral",
+    "LinearMap": "contrast_core._linear_map",
     "OnlineCPCAStar": "contrast_core.spectral",
     "PCAPlus": "contrast_core.spectral",
     "PCAPlusPlus": "contrast_core.spectral",
@@ -79,6 +81,7 @@ __all__ = [
     "ContrastWarning",
     "CrossFittedRatio",
     "KernelCPCA",
+    "LinearMap",
     "OnlineCPCAStar",
     "PCAPlus",
     "PCAPlusPlus",

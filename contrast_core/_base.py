@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from contrast_core._linear_map import LinearMap
 from contrast_core._paired_input import paired_moments
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
-    check_choice,
     check_same_features,
 )
 from contrast_core.moments import Moments, is_moments
@@ -69,7 +67,7 @@ class LinearEmbedding(Embedding):
 
     A subclass sets ``components_`` (k, D) with orthonormal rows and ``mean_`` through
     `_set_fitted`, last thing in its fit. One whose scores are not projections on the components
-    overrides `_projection` and `_reconstruction`.
+    overrides `projection_` and `reconstruction_`.
     """
 
     components_: FloatArray
@@ -83,19 +81,35 @@ class LinearEmbedding(Embedding):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _map_rows(self, function: partial[FloatArray], X: MatrixLike, width: int) -> Any:
-        """`function` of rows with the features of the fit, in blocks; lazy for dask arrays."""
-        return self._rows(X).map(function, width)
-
     @property
-    def _projection(self) -> FloatArray:
-        """Map from centred rows to scores, (n_features, k)."""
+    def projection_(self) -> FloatArray:
+        """Map from centred rows to scores, (n_features, n_components)."""
         return self.components_.T
 
     @property
-    def _reconstruction(self) -> FloatArray:
-        """Map from scores to centred rows, (k, n_features)."""
+    def reconstruction_(self) -> FloatArray:
+        """Map from scores to centred rows, (n_components, n_features)."""
         return self.components_
+
+    @property
+    def linear_map_(self) -> LinearMap:
+        """What `transform` and `inverse_transform` do, as a `contrast_core.LinearMap`."""
+        return LinearMap(
+            mean=self.mean_,
+            projection=self.projection_,
+            reconstruction=self.reconstruction_,
+            offsets=self._offsets(),
+        )
+
+    @property
+    def _projector(self) -> LinearMap:
+        """The orthogonal projector on the components, whatever the scores are."""
+        return LinearMap(
+            mean=self.mean_,
+            projection=self.components_.T,
+            reconstruction=self.components_,
+            offsets=self._offsets(),
+        )
 
     def transform(self, X: MatrixLike) -> FloatArray:
         """Scores of rows on the components.
@@ -121,10 +135,8 @@ class LinearEmbedding(Embedding):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        check_is_fitted(self)
-        function = partial(_project, mean=self.mean_, projection=self._projection)
-        scores: FloatArray = self._map_rows(function, X, self._projection.shape[1])
-        return scores
+        rows = self._rows(X)
+        return self.linear_map_.transform(rows)
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
         """Rows in feature space from their scores.
@@ -146,15 +158,7 @@ class LinearEmbedding(Embedding):
             If the number of columns is not the number of components, or a value is NaN or infinite.
         """
         check_is_fitted(self)
-        scores = rows_of(X, "scores")
-        if scores.shape[1] != len(self.components_):
-            raise ValueError(
-                f"scores have shape {scores.shape}; expected (n, {len(self.components_)}), "
-                "a column per component, as transform returns them."
-            )
-        function = partial(_reconstruct, reconstruction=self._reconstruction, mean=self.mean_)
-        rows: FloatArray = scores.map(function, len(self.mean_))
-        return rows
+        return self.linear_map_.inverse_transform(X)
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
         r"""Project rows on the components: what is not contrast goes.
@@ -184,12 +188,8 @@ class LinearEmbedding(Embedding):
         ----------
         Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
         """
-        check_is_fitted(self)
-        offsets = self._offsets()
-        added = offsets[check_choice(offset, "offset", sorted(offsets))]
-        function = partial(_denoise, mean=self.mean_, components=self.components_, offset=added)
-        denoised: FloatArray = self._map_rows(function, X, len(self.mean_))
-        return denoised
+        rows = self._rows(X)
+        return self._projector.denoise(rows, offset=offset)
 
     def _offsets(self) -> dict[str, FloatArray]:
         """What `denoise` can add back."""
@@ -214,10 +214,8 @@ class LinearEmbedding(Embedding):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        check_is_fitted(self)
-        function = partial(_remove, mean=self.mean_, components=self.components_)
-        rest: FloatArray = self._map_rows(function, X, len(self.mean_))
-        return rest
+        rows = self._rows(X)
+        return self._projector.remove_components(rows)
 
     def feature_weights(self) -> FloatArray:
         """How much each feature carries each component.
@@ -232,8 +230,7 @@ class LinearEmbedding(Embedding):
         Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
         """
         check_is_fitted(self)
-        squared: FloatArray = self.components_**2
-        return np.asarray(squared / squared.max(axis=1, keepdims=True))
+        return self._projector.feature_weights()
 
 
 class BackgroundMixin:
@@ -322,24 +319,3 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
 
     def _offsets(self) -> dict[str, FloatArray]:
         return super()._offsets() | {"difference": self.mean_ - self.background_mean_}
-
-
-def _project(rows: Any, mean: FloatArray, projection: FloatArray) -> FloatArray:
-    """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
-    scores: FloatArray = rows @ projection - mean @ projection
-    return scores
-
-
-def _reconstruct(scores: Any, reconstruction: FloatArray, mean: FloatArray) -> FloatArray:
-    rows: FloatArray = scores @ reconstruction + mean
-    return rows
-
-
-def _denoise(rows: Any, mean: FloatArray, components: FloatArray, offset: FloatArray) -> FloatArray:
-    return _project(rows, mean, components.T) @ components + offset
-
-
-def _remove(rows: Any, mean: FloatArray, components: FloatArray) -> FloatArray:
-    dense = rows.toarray() if issparse(rows) else rows
-    rest: FloatArray = dense - _project(rows, mean, components.T) @ components
-    return rest

@@ -23,6 +23,7 @@ PUBLIC_NAMES = {
         "ContrastWarning",
         "CrossFittedRatio",
         "KernelCPCA",
+        "LinearMap",
         "OnlineCPCAStar",
         "PCAPlus",
         "PCAPlusPlus",

@@ -86,6 +86,9 @@ class PCPCA(StrengthPath, LinearContrast):
     foreground_moments_, background_moments_ : SecondMoments or RowSpaceMoments
         What the data were reduced to; `at` and `path` work from them. The latter, for more features
         than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
+    projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
+        From centred rows to scores, the posterior means of z, and back, as `inverse_transform`
+        says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -209,11 +212,13 @@ class PCPCA(StrengthPath, LinearContrast):
         return self.contrastive_eigenvalues_ / (1 - self.gamma_)
 
     @property
-    def _projection(self) -> FloatArray:
+    def projection_(self) -> FloatArray:
+        """Map from centred rows to posterior means, (n_features, d)."""
         return self.loadings_ / self._model_variances
 
     @property
-    def _reconstruction(self) -> FloatArray:
+    def reconstruction_(self) -> FloatArray:
+        """Map from posterior means to centred rows, (d, n_features)."""
         # The lengths of W's columns; one is zero where a component is as weak as the noise.
         lengths = np.linalg.norm(self.loadings_, axis=0)
         scale = np.divide(
@@ -310,7 +315,7 @@ class PCPCA(StrengthPath, LinearContrast):
             noise=np.array(noise),
             constant=np.array(constant),
         )
-        log_density: FloatArray = self._map_rows(function, X, 1)[:, 0]
+        log_density: FloatArray = self._rows(X).map(function, 1)[:, 0]
         return log_density
 
     def score(self, X: MatrixLike, y: object = None) -> float:

@@ -221,7 +221,9 @@ class Rows(ABC):
             For a dask array, a dask array, not yet computed; for a tensor, a tensor on its device.
         """
         result, start = np.empty((self.shape[0], width)), 0
-        for block in self.blocks():
+        n_columns = self.shape[1]
+        elements = self.elements * n_columns // max(n_columns, width)  # of what `function` returns
+        for block in self.blocks(elements=max(1, elements)):
             stop = start + block.shape[0]
             result[start:stop] = function(block)
             start = stop

@@ -91,6 +91,9 @@ class CPCA(StrengthPath, LinearContrast):
         rows, without copying where possible: leave those unchanged as long as `at` is in use.
     solver_ : {"eigh", "gram", "lanczos"}
         The solver used.
+    projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
+        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
+        they are `linear_map_`, a `contrast_core.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -104,6 +104,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Steps done.
     beta_, strength_ : float
         The contrast strength used, by the latest steps if it was changed between calls.
+    projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
+        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
+        they are `linear_map_`, a `contrast_core.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -36,6 +36,9 @@ class PCAPlus(PositivePairEmbedding):
         Eigenvalues of S+, descending: the variance that the views share along each component.
     mean_ : ndarray of shape (n_features,)
         The views' common mean; in the paper's form that of X.
+    projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
+        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
+        they are `linear_map_`, a `contrast_core.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -83,6 +83,9 @@ class PCAPlusPlus(PositivePairEmbedding):
         what unrelated views would give by chance.
     mean_ : ndarray of shape (n_features,)
         The views' common mean; in the literal form that of X.
+    projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
+        From centred rows to scores, `directions_` times their weights, and back, `patterns_` over
+        them; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -229,11 +232,13 @@ class PCAPlusPlus(PositivePairEmbedding):
         return np.ones_like(self.generalized_eigenvalues_)
 
     @property
-    def _projection(self) -> FloatArray:
+    def projection_(self) -> FloatArray:
+        """Map from centred rows to scores, (n_features, k)."""
         return (self.directions_ * self._weights[:, None]).T
 
     @property
-    def _reconstruction(self) -> FloatArray:
+    def reconstruction_(self) -> FloatArray:
+        """Map from scores to centred rows, (k, n_features)."""
         weights = self._weights[:, None]
         return np.divide(
             self.patterns_, weights, out=np.zeros_like(self.patterns_), where=weights != 0

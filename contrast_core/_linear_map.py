@@ -1,0 +1,214 @@
+"""What a fitted linear method is: a way from rows to scores, and one back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from contrast_core._validation import FloatArray, MatrixLike, check_choice
+from contrast_core.rows import Rows, rows_of
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearMap:
+    r"""A linear map from rows to scores and one from scores to rows, about a mean.
+
+    .. math:: z = (x - \bar x) P, \qquad \hat x = z R + \bar x
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_features,)
+        :math:`\bar x`, by which every row is centred.
+    projection : ndarray of shape (n_features, k)
+        P.
+    reconstruction : ndarray of shape (k, n_features), optional
+        R; a map without it only transforms. Where R is the transpose of P, with orthonormal rows,
+        ``P R`` is an orthogonal projector.
+    offsets : dict of ndarrays of shape (n_features,), optional
+        What `denoise` can add back, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import LinearMap
+    >>> axis = np.array([[0.6, 0.8]])
+    >>> line = LinearMap(mean=np.array([1.0, 1.0]), projection=axis.T, reconstruction=axis)
+    >>> scores = line.transform([[1.6, 1.8]])
+    >>> line.inverse_transform(scores)
+    array([[1.6, 1.8]])
+    """
+
+    mean: FloatArray
+    projection: FloatArray
+    reconstruction: FloatArray | None = None
+    offsets: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def transform(self, X: MatrixLike | Rows) -> FloatArray:
+        """Scores of rows.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
+                shape (n, n_features)
+            Rows; sparse ones stay sparse, stored ones are read in blocks.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            ``(X - mean) @ projection``. For a dask array, a dask array, not yet computed; for a
+            tensor, a tensor on its device.
+
+        Raises
+        ------
+        ValueError
+            If the number of features is another, or a value is NaN or infinite.
+        """
+        return self._map(_project, X, self.projection.shape[1])
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        """Rows from their scores.
+
+        Parameters
+        ----------
+        X : array-like, dask array or torch tensor of shape (n, k)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            ``X @ reconstruction + mean``; of the kind that `X` is, as from `transform`.
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of scores, a value is NaN or infinite, or
+            the map has no reconstruction.
+        """
+        scores, (k, width) = rows_of(X, "scores"), self._back.shape
+        if scores.shape[1] != k:
+            raise ValueError(
+                f"scores have shape {scores.shape}; expected (n, {k}), a column per component, as "
+                "transform returns them."
+            )
+        function = partial(_reconstruct, reconstruction=self._back, offset=self.mean)
+        rows: FloatArray = scores.map(function, width)
+        return rows
+
+    def denoise(self, X: MatrixLike | Rows, *, offset: str = "foreground") -> FloatArray:
+        r"""Rows as their scores tell them: what the map does not keep goes.
+
+        .. math:: \hat x = (x - \bar x) P R + \text{offset}
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows.
+        offset : str, default="foreground"
+            Which of `offsets` is added back.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If there is no such offset, the number of features is another, a value is NaN or
+            infinite, or the map has no reconstruction.
+        """
+        added = self.offsets[check_choice(offset, "offset", sorted(self.offsets))]
+        back = self._back
+        return self._map(_denoise, X, len(added), reconstruction=back, offset=added)
+
+    def remove_components(self, X: MatrixLike | Rows) -> FloatArray:
+        r"""What `denoise` leaves out of rows.
+
+        .. math:: x - (x - \bar x) P R
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows; the result is dense.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the number of features is another, a value is NaN or infinite, or the map has no
+            reconstruction.
+        """
+        return self._map(_remove, X, len(self.mean), reconstruction=self._back)
+
+    def feature_weights(self) -> FloatArray:
+        """How much each feature shows in each score.
+
+        Returns
+        -------
+        ndarray of shape (k, n_features)
+            Squared entries of the reconstruction, each row rescaled to a maximum of 1.
+
+        Raises
+        ------
+        ValueError
+            If the map has no reconstruction.
+        """
+        squared = self._back**2
+        return np.asarray(squared / squared.max(axis=1, keepdims=True))
+
+    @property
+    def _back(self) -> FloatArray:
+        if self.reconstruction is None:
+            raise ValueError("this map has no reconstruction: it leads from rows to scores only.")
+        return self.reconstruction
+
+    def _map(
+        self, function: Callable[..., Any], X: MatrixLike | Rows, width: int, **arrays: FloatArray
+    ) -> FloatArray:
+        """`function` of all rows: the one place that reads through data."""
+        rows = rows_of(X)
+        if rows.shape[1] != len(self.mean):
+            raise ValueError(
+                f"{rows.name} has {rows.shape[1]} features, but the map is of {len(self.mean)}."
+            )
+        arrays |= {"mean": self.mean, "projection": self.projection}
+        result: FloatArray = rows.map(partial(function, **arrays), width)
+        return result
+
+
+def _project(rows: Any, *, mean: FloatArray, projection: FloatArray) -> FloatArray:
+    """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
+    scores: FloatArray = rows @ projection - mean @ projection
+    return scores
+
+
+def _reconstruct(scores: Any, *, reconstruction: FloatArray, offset: FloatArray) -> FloatArray:
+    rows: FloatArray = scores @ reconstruction + offset
+    return rows
+
+
+def _denoise(
+    rows: Any,
+    *,
+    mean: FloatArray,
+    projection: FloatArray,
+    reconstruction: FloatArray,
+    offset: FloatArray,
+) -> FloatArray:
+    scores = _project(rows, mean=mean, projection=projection)
+    return _reconstruct(scores, reconstruction=reconstruction, offset=offset)
+
+
+def _remove(
+    rows: Any, *, mean: FloatArray, projection: FloatArray, reconstruction: FloatArray
+) -> FloatArray:
+    dense = rows.toarray() if issparse(rows) else rows
+    rest: FloatArray = dense - _project(rows, mean=mean, projection=projection) @ reconstruction
+    return rest

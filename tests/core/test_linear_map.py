@@ -1,0 +1,117 @@
+"""A linear map on its own, and as what every fitted linear method is."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import LinearMap
+from tests.core.estimators import CASES, Case
+from tests.core.test_contract import data_for
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+
+def made(d: int = 7, k: int = 2) -> tuple[LinearMap, Any]:
+    """A map that is no projector, and rows."""
+    rng = np.random.default_rng(0)
+    mean, other = rng.normal(size=(2, d))
+    linear = LinearMap(
+        mean=mean,
+        projection=rng.normal(size=(d, k)),
+        reconstruction=rng.normal(size=(k, d)),
+        offsets={"foreground": mean, "other": other},
+    )
+    return linear, rng.normal(size=(20, d))
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, sp.csr_array, sp.csc_matrix, pd.DataFrame, np.float32]
+)
+def test_the_verbs_are_what_the_equations_say(kind: Any) -> None:
+    linear, rows = made()
+    m, p, r = linear.mean, linear.projection, linear.reconstruction
+    given = kind(rows)
+    atol = 1e-6 if kind is np.float32 else 1e-13
+    scores = (rows - m) @ p
+    np.testing.assert_allclose(linear.transform(given), scores, atol=atol)
+    np.testing.assert_allclose(linear.inverse_transform(scores), scores @ r + m, atol=1e-13)
+    np.testing.assert_allclose(linear.denoise(given), scores @ r + m, atol=atol)
+    np.testing.assert_allclose(
+        linear.denoise(given, offset="other"), scores @ r + linear.offsets["other"], atol=atol
+    )
+    np.testing.assert_allclose(linear.remove_components(given), rows - scores @ r, atol=atol)
+    weights = linear.feature_weights()
+    np.testing.assert_allclose(weights, r**2 / (r**2).max(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_linear_method_publishes_its_map(case: Case) -> None:
+    X, Y = data_for(case)
+    fitted = case.fit(X, Y)
+    linear = fitted.linear_map_
+    np.testing.assert_array_equal(linear.transform(X), fitted.transform(X))
+    scores = (X - fitted.mean_) @ fitted.projection_
+    np.testing.assert_allclose(scores, fitted.transform(X), atol=1e-11)
+    np.testing.assert_allclose(
+        scores @ fitted.reconstruction_ + fitted.mean_, fitted.inverse_transform(scores), atol=1e-11
+    )
+    np.testing.assert_array_equal(
+        linear.inverse_transform(scores), fitted.inverse_transform(scores)
+    )
+    # Scores of what has certain scores are these scores.
+    np.testing.assert_allclose(
+        fitted.projection_.T @ fitted.reconstruction_.T, np.eye(2), atol=1e-9
+    )
+    if not case.name.startswith("PCAPlusPlus"):  # whose scores are taken along oblique directions
+        for offset in linear.offsets:
+            np.testing.assert_allclose(
+                linear.denoise(X, offset=offset), fitted.denoise(X, offset=offset), atol=1e-11
+            )
+        np.testing.assert_allclose(linear.feature_weights(), fitted.feature_weights(), atol=1e-11)
+    assert not hasattr(case.make(2), "projection_")
+    assert not hasattr(case.make(2), "linear_map_")
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    linear, rows = made()
+    for call in (linear.transform, linear.denoise, linear.remove_components):
+        with pytest.raises(ValueError, match="X has 5 features, but the map is of 7"):
+            call(rows[:, :5])
+        bad = rows.copy()
+        bad[1, 3] = np.nan
+        with pytest.raises(ValueError, match="NaN first met in feature 3"):
+            call(bad)
+    with pytest.raises(ValueError, match=r"scores have shape \(20, 7\); expected \(n, 2\)"):
+        linear.inverse_transform(rows)
+    with pytest.raises(ValueError, match=r"offset='mean' is unknown; expected 'foreground'"):
+        linear.denoise(rows, offset="mean")
+
+
+def test_a_map_without_a_way_back_transforms_only() -> None:
+    linear, rows = made()
+    there = LinearMap(mean=linear.mean, projection=linear.projection, offsets=linear.offsets)
+    np.testing.assert_array_equal(there.transform(rows), linear.transform(rows))
+    for call in (
+        lambda: there.inverse_transform(rows[:, :2]),
+        lambda: there.denoise(rows),
+        lambda: there.remove_components(rows),
+        there.feature_weights,
+    ):
+        with pytest.raises(ValueError, match="has no reconstruction"):
+            call()
+
+
+def test_rows_from_scores_take_little_more_than_themselves() -> None:
+    linear, _ = made(d=200)
+    scores = np.ones((100_000, 2))
+    tracemalloc.start()
+    rows = linear.inverse_transform(scores)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.6 * rows.nbytes
