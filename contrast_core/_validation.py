@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import scipy.sparse
 
@@ -101,6 +101,25 @@ def feature_names_of(X: Any) -> tuple[str, ...] | None:
         return None
     names = tuple(columns)
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_feature_names(
+    names: Sequence[str] | None, n_features: int, name: str = "X"
+) -> tuple[str, ...] | None:
+    """As many strings as features, or None."""
+    if names is None:
+        return None
+    listed = None if isinstance(names, str) or not np.iterable(names) else tuple(names)
+    if listed is None or not all(isinstance(each, str) for each in listed):
+        raise TypeError(
+            f"feature_names={shown(names)} must be a sequence of strings, one for each of the "
+            f"{n_features} features of {name}."
+        )
+    if len(listed) != n_features:
+        raise ValueError(
+            f"{len(listed)} feature_names were given for the {n_features} features of {name}."
+        )
+    return tuple(map(str, listed))
 
 
 def check_same_features(

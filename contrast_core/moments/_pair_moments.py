@@ -9,10 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrast_core._validation import FloatArray, MatrixLike, check_same_features
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_feature_names,
+    check_same_features,
+)
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import leading_eigenpairs
 from contrast_core.moments._accumulator import Accumulator
+from contrast_core.moments._given import check_covariance, check_mean
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, rows_of
 
@@ -48,6 +55,12 @@ class PairMoments:
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If these are not moments: a matrix that is not symmetric, a negative variance, shapes that
+        differ, NaN or infinity, names too few or many, no pairs.
+
     See Also
     --------
     contrast_core.PCAPlusPlus : The method that it serves.
@@ -72,6 +85,32 @@ class PairMoments:
     positive_covariance: FloatArray
     cross_covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        mean = check_mean(self.mean, "mean")
+        matrices = {
+            name: check_covariance(
+                getattr(self, name), name, len(mean), diagonal=name != "cross_covariance"
+            )
+            for name in ("covariance", "positive_covariance", "cross_covariance")
+        }
+        vars(self).update(
+            n_pairs=check_count(self.n_pairs, "n_pairs"),
+            mean=mean,
+            positive_mean=check_mean(self.positive_mean, "positive_mean", len(mean)),
+            feature_names=check_feature_names(self.feature_names, len(mean)),
+            **matrices,
+        )
+
+    @classmethod
+    def _unchecked(
+        cls, n_pairs: int, *arrays: FloatArray, names: tuple[str, ...] | None
+    ) -> PairMoments:
+        """Moments that were worked out here, without the constructor's checks."""
+        moments = object.__new__(cls)
+        fields = ("mean", "positive_mean", "covariance", "positive_covariance", "cross_covariance")
+        vars(moments).update(zip(fields, arrays, strict=True), n_pairs=n_pairs, feature_names=names)
+        return moments
 
     @property
     def n_features(self) -> int:
@@ -173,14 +212,14 @@ class PairMoments:
         cross -= x_moments.covariance
         cross -= p_moments.covariance
         cross /= 2
-        return cls(
+        return cls._unchecked(
             x_moments.n_samples,
             x_moments.mean,
             p_moments.mean,
             x_moments.covariance,
             p_moments.covariance,
             cross,
-            names,
+            names=names,
         )
 
     def merge(self, other: PairMoments) -> PairMoments:
@@ -201,6 +240,11 @@ class PairMoments:
         ValueError
             If the features differ.
         """
+        if not isinstance(other, PairMoments):
+            raise TypeError(
+                f"PairMoments merge with PairMoments, got {type(other).__name__}; take "
+                "PairMoments.from_data of both views first."
+            )
         check_same_features(
             self.n_features,
             self.feature_names,
@@ -208,8 +252,9 @@ class PairMoments:
             other.feature_names,
             background_name="the other dataset",
         )
+        made = SecondMoments._unchecked
         x, p = (
-            SecondMoments(self.n_pairs, *mine).merge(SecondMoments(other.n_pairs, *theirs))
+            made(self.n_pairs, *mine).merge(made(other.n_pairs, *theirs))
             for mine, theirs in (
                 ((self.mean, self.covariance), (other.mean, other.covariance)),
                 (
@@ -222,14 +267,14 @@ class PairMoments:
         shift = np.outer(other.mean - self.mean, other.positive_mean - self.positive_mean)
         cross = (1 - weight) * self.cross_covariance + weight * other.cross_covariance
         cross += (weight * (1 - weight) / 2) * (shift + shift.T)
-        return PairMoments(
+        return PairMoments._unchecked(
             x.n_samples,
             x.mean,
             p.mean,
             x.covariance,
             p.covariance,
             cross,
-            self.feature_names or other.feature_names,
+            names=self.feature_names or other.feature_names,
         )
 
     def second_moments(self, *, exchangeable: bool = True) -> SecondMoments:
@@ -248,10 +293,12 @@ class PairMoments:
         SecondMoments
             With ``2 * n_pairs`` samples, or `n_pairs`.
         """
-        x = SecondMoments(self.n_pairs, self.mean, self.covariance, self.feature_names)
+        x = SecondMoments._unchecked(self.n_pairs, self.mean, self.covariance, self.feature_names)
         if not exchangeable:
             return x
-        return x.merge(SecondMoments(self.n_pairs, self.positive_mean, self.positive_covariance))
+        return x.merge(
+            SecondMoments._unchecked(self.n_pairs, self.positive_mean, self.positive_covariance)
+        )
 
     def cross_moment(self, *, exchangeable: bool = True) -> FloatArray:
         r"""The cross-moment that PCA+ and PCA++ maximise.

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from contrast_core._validation import FloatArray, MatrixLike, check_same_features
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_feature_names,
+    check_same_features,
+)
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import worker_threads
 from contrast_core.moments._accumulator import Accumulator, Precision, Sums
+from contrast_core.moments._given import check_covariance, check_mean
 from contrast_core.rows import DEVICE_BLOCKS, Rows, joint_blocks, pieces, rows_of
 
 if TYPE_CHECKING:
@@ -41,6 +48,12 @@ class SecondMoments:
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If these are not moments: a covariance that is not symmetric or has a negative variance,
+        shapes that differ, NaN or infinity, names too few or many, no rows.
+
     Examples
     --------
     >>> import numpy as np
@@ -56,6 +69,30 @@ class SecondMoments:
     mean: FloatArray
     covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        mean = check_mean(self.mean, "mean")
+        vars(self).update(
+            n_samples=check_count(self.n_samples, "n_samples"),
+            mean=mean,
+            covariance=check_covariance(self.covariance, "covariance", len(mean)),
+            feature_names=check_feature_names(self.feature_names, len(mean)),
+        )
+
+    @classmethod
+    def _unchecked(
+        cls,
+        n_samples: int,
+        mean: FloatArray,
+        covariance: FloatArray,
+        feature_names: tuple[str, ...] | None = None,
+    ) -> SecondMoments:
+        """Moments that were worked out here, without the constructor's checks."""
+        moments = object.__new__(cls)
+        vars(moments).update(
+            n_samples=n_samples, mean=mean, covariance=covariance, feature_names=feature_names
+        )
+        return moments
 
     @property
     def n_features(self) -> int:
@@ -171,11 +208,12 @@ class SecondMoments:
         joint = pieces(parts) if len(parts) > 1 and device is None else None
         if joint is None:
             return [
-                cls(*_sums([rows], precision, device, progress)[0], rows.names) for rows in parts
+                cls._unchecked(*_sums([rows], precision, device, progress)[0], rows.names)
+                for rows in parts
             ]
         sums = _sums(joint[0], precision, None, progress)
         return [
-            cls(*reduce(Sums.merge, [sums[i] for i in made_of]), rows.names)
+            cls._unchecked(*reduce(Sums.merge, [sums[i] for i in made_of]), rows.names)
             for rows, made_of in zip(parts, joint[1], strict=True)
         ]
 
@@ -229,7 +267,7 @@ class SecondMoments:
             if first is None:
                 raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
             found: Sums = sums.sums(name)
-        return cls(*found, first.names)
+        return cls._unchecked(*found, first.names)
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.
@@ -249,6 +287,11 @@ class SecondMoments:
         ValueError
             If the features differ.
         """
+        if not isinstance(other, SecondMoments):
+            raise TypeError(
+                f"SecondMoments merge with SecondMoments, got {type(other).__name__}; take "
+                "SecondMoments.from_data of it first."
+            )
         check_same_features(
             self.n_features,
             self.feature_names,
@@ -257,7 +300,7 @@ class SecondMoments:
             background_name="the other dataset",
         )
         sums = (Sums(m.n_samples, m.mean, m.covariance) for m in (self, other))
-        return SecondMoments(
+        return SecondMoments._unchecked(
             *next(sums).merge(next(sums)), self.feature_names or other.feature_names
         )
 

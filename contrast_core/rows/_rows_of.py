@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contrast_core._validation import MatrixLike, feature_names_of
+from contrast_core._validation import MatrixLike, check_feature_names, feature_names_of
 from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows, as_matrix
 from contrast_core.rows._rows import ELEMENTS, Rows
@@ -61,13 +61,8 @@ def rows_of(
         a tensor that is sparse or on a device that is not there; if `names` are too few or many.
     """
     found = X if isinstance(X, Rows) else _of_kind(X, name)
-    if names is not None and len(names) != found.shape[1]:
-        raise ValueError(
-            f"{len(names)} feature_names were given for the {found.shape[1]} features of "
-            f"{found.name}."
-        )
     if names is not None:
-        found = found.replace(names=tuple(names))
+        found = found.replace(names=check_feature_names(names, found.shape[1], found.name))
     if elements is not None:
         found = found.replace(elements=elements)
     if columns is not None:

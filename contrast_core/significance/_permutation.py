@@ -218,8 +218,8 @@ class _Relabelling:
     def moments(self, is_foreground: NDArray[np.bool_]) -> tuple[SecondMoments, SecondMoments]:
         x, y = self.units.moments(is_foreground), self.units.moments(~is_foreground)
         return (
-            SecondMoments(x.n_samples, x.mean, self.scale_x * x.covariance),
-            SecondMoments(y.n_samples, y.mean, self.scale_y * y.covariance),
+            SecondMoments._unchecked(x.n_samples, x.mean, self.scale_x * x.covariance),
+            SecondMoments._unchecked(y.n_samples, y.mean, self.scale_y * y.covariance),
         )
 
 
@@ -232,7 +232,7 @@ def _completed(components: FloatArray) -> FloatArray:
 
 def _without(moments: SecondMoments, j: int) -> SecondMoments:
     """Moments without the first j coordinates."""
-    return SecondMoments(moments.n_samples, moments.mean[j:], moments.covariance[j:, j:])
+    return SecondMoments._unchecked(moments.n_samples, moments.mean[j:], moments.covariance[j:, j:])
 
 
 def _given(samples: TwoSamples) -> NDArray[np.bool_]:

@@ -64,7 +64,7 @@ class Units:
         covariance = spread.T @ spread
         if self.covariances is not None:
             covariance += np.tensordot(share, self.covariances, axes=1)
-        return SecondMoments(round(mass.sum()), mean, covariance)
+        return SecondMoments._unchecked(round(mass.sum()), mean, covariance)
 
     def mapped(self, basis: FloatArray) -> Self:
         """The same units in other coordinates: rows x become ``basis @ x``."""

@@ -1,0 +1,74 @@
+"""Means and covariances that are given, rather than taken from data: what they must be."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrast_core._validation import FloatArray, check_unmasked, shown
+
+_ROUNDING = 1e-6  # of the largest entry: what covariances taken in single precision are off by
+
+
+def check_mean(mean: ArrayLike, name: str, n_features: int | None = None) -> FloatArray:
+    """A finite vector, of this length."""
+    vector = _numeric(mean, name)
+    if vector.ndim != 1 or not len(vector) or (n_features or len(vector)) != len(vector):
+        expected = "(n_features,)" if n_features is None else f"({n_features},), as of the mean"
+        raise ValueError(f"{name} has shape {vector.shape}; expected {expected}.")
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{name} holds NaN or infinity; it must be finite.")
+    return vector
+
+
+def check_covariance(
+    covariance: ArrayLike, name: str, n_features: int, *, diagonal: bool = True
+) -> FloatArray:
+    """A finite symmetric matrix, with no negative variance on its diagonal if that holds them.
+
+    Costs two products with a vector: an entry that is not that of the transpose, or not finite,
+    shows in them.
+    """
+    matrix = _numeric(covariance, name)
+    if matrix.shape != (n_features, n_features):
+        raise ValueError(
+            f"{name} has shape {matrix.shape}, but the mean has {n_features} features; expected "
+            f"({n_features}, {n_features})."
+        )
+    # No entry of it is small, so that nothing hides.
+    rng = np.random.default_rng(n_features)
+    probe = rng.uniform(1, 2, n_features) * rng.choice([-1, 1], n_features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        forth = matrix @ probe
+        difference = float(np.abs(forth - probe @ matrix).max())
+    if not np.isfinite(difference):
+        holds = "numbers near the largest of float64" if np.isfinite(matrix).all() else "NaN or inf"
+        raise ValueError(f"{name} holds {holds}; it must be finite, and so its sums.")
+    variances = matrix.diagonal()
+    largest = float(np.abs(variances if diagonal else forth).max())
+    if difference > _ROUNDING * np.sqrt(n_features) * largest:
+        raise ValueError(
+            f"{name} is not symmetric, which a second moment is; give (C + C.T) / 2 if that is "
+            "rounding, else check how it was made."
+        )
+    if diagonal and variances.min() < -_ROUNDING * largest:
+        feature = int(variances.argmin())
+        raise ValueError(
+            f"{name} has the negative variance {variances[feature]:.3g} of feature {feature}; a "
+            "covariance has none."
+        )
+    return matrix
+
+
+def _numeric(values: ArrayLike, name: str) -> FloatArray:
+    check_unmasked(values, name)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name}={shown(values)} is {type(values).__name__} without real numbers; expected an "
+            "array of them."
+        )
+    return array.astype(np.float64, copy=False)
