@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrast_core._linear_map import LinearMap
-from contrast_core._paired_input import paired_moments
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -18,6 +17,7 @@ from contrast_core._validation import (
 )
 from contrast_core.moments import Moments, is_moments
 from contrast_core.rows import Rows, rows_of
+from contrast_core.solve import Plan, contrast_moments
 
 Offset: TypeAlias = Literal["foreground", "difference", "none"]
 
@@ -311,10 +311,10 @@ class LinearContrast(BackgroundMixin, LinearEmbedding):
 
     def _moments(
         self, X: MatrixLike | Moments, background: MatrixLike | Moments
-    ) -> tuple[Moments, Moments]:
-        return paired_moments(X, background, n_components=self.n_components)
+    ) -> tuple[Moments, Moments, Plan]:
+        return contrast_moments(X, background, n_components=self.n_components, products=False)
 
-    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
+    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
 
     def _offsets(self) -> dict[str, FloatArray]:

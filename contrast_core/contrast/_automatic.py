@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from contrast_core._validation import FloatArray
-from contrast_core.linalg import (
-    Pencil,
-    SymmetricOperator,
-    contrastive_eigenpairs,
-    iteration_pays,
-    neighbouring_pairs,
-    single_precision_pays,
-    variances_along,
-)
 from contrast_core.moments import Moments
+from contrast_core.solve import Plan, plan_for, solve_contrasts
 
 _SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
 _MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
 
 
-def trace_ratio_alpha(foreground: Moments, background: Moments, n_components: int) -> float:
+def trace_ratio_alpha(
+    foreground: Moments, background: Moments, n_components: int, plan: Plan | None = None
+) -> float:
     r"""Contrast at which the best subspace has the largest ratio of variances.
 
     Iterate from :math:`\alpha = 0`, with V the top-k eigenvectors of
@@ -40,6 +31,8 @@ def trace_ratio_alpha(foreground: Moments, background: Moments, n_components: in
         Moments of the two datasets, same features.
     n_components : int
         k, the number of components the contrast is for.
+    plan : Plan, optional
+        How the moments are solved.
 
     Returns
     -------
@@ -57,31 +50,14 @@ def trace_ratio_alpha(foreground: Moments, background: Moments, n_components: in
     Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
     Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56; with linear covariance shrinkage.
     """
-    x, y, k = foreground.covariance, background.covariance, n_components
+    k = n_components
+    plan = plan or plan_for(foreground, background, k)
     ridge = background_ridge(foreground, background)
-
-    def ratio(components: FloatArray) -> float:
-        numerator = float(variances_along(components, x).sum())
-        return numerator / (float(variances_along(components, y).sum()) + k * ridge)
-
     alpha = 0.0
-    if not isinstance(x, SymmetricOperator) and single_precision_pays(len(x)):
-        # The ratio of any subspace is at most the best one, and an approximate subspace is nearly
-        # as good as the exact one: so cheap steps may lead up to the exact ones.
-        pencil = Pencil(x, y)
-        block = pencil.starting_block(alpha, k)
-        risen = ratio(block[:, :k].T)
-        while risen > alpha * (1 + 1e-6):
-            alpha = risen
-            if iteration_pays(len(x), k):
-                _, block = neighbouring_pairs(
-                    pencil, np.array([alpha]), k, block, lambda alpha, gap: 1e-5
-                )
-            else:
-                block = pencil.starting_block(alpha, k)
-            risen = ratio(block[:, :k].T)
     for _ in range(_MAX_ITERATIONS):
-        risen = ratio(contrastive_eigenpairs(x, y, alpha, k).components)
+        found = solve_contrasts(foreground, background, [alpha], k, plan)
+        risen = float(found.foreground_variance.sum())
+        risen /= float(found.background_variance.sum()) + k * ridge
         # Newton's steps square the error: after one this small there is none left.
         converged = risen <= alpha * (1 + 1e-8)
         alpha = max(alpha, risen)
@@ -115,7 +91,7 @@ def background_ridge(foreground: Moments, background: Moments) -> float:
     ValueError
         If one of the datasets is constant.
     """
-    varies_x, varies_y = _varying(foreground), _varying(background)
+    varies_x, varies_y = foreground.varies, background.varies
     for moments, varies, name in (
         (foreground, varies_x, "foreground"),
         (background, varies_y, "background"),
@@ -129,7 +105,7 @@ def background_ridge(foreground: Moments, background: Moments) -> float:
     return _SHRINKAGE * background.total_variance / int((varies_x | varies_y).sum())
 
 
-def denoising_alpha(foreground: Moments, background: Moments) -> float:
+def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:
     """Contrast for denoising: half the trace-ratio contrast solved for two components.
 
     Whatever number of components is kept: the denoised rows lie closest to the clean ones at a
@@ -139,6 +115,8 @@ def denoising_alpha(foreground: Moments, background: Moments) -> float:
     ----------
     foreground, background : moments
         Moments of the two datasets, same features.
+    plan : Plan, optional
+        How the moments are solved.
 
     Returns
     -------
@@ -150,10 +128,5 @@ def denoising_alpha(foreground: Moments, background: Moments) -> float:
     ValueError
         If one of the datasets is constant.
     """
-    return 0.5 * trace_ratio_alpha(foreground, background, min(2, foreground.n_features))
-
-
-def _varying(moments: Moments) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Features whose spread exceeds the rounding of their mean."""
-    rounding = 32 * np.finfo(np.float64).eps * np.abs(moments.mean)
-    return np.sqrt(moments.variances) > rounding
+    k = min(2, foreground.n_features)
+    return 0.5 * trace_ratio_alpha(foreground, background, k, plan)

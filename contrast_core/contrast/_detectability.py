@@ -16,7 +16,6 @@ from contrast_core._validation import (
     check_number,
     numbers_of,
 )
-from contrast_core.contrast._automatic import _varying
 from contrast_core.moments import Moments
 
 
@@ -165,7 +164,7 @@ def signal_is_detectable(
     -------
     ndarray of bool of shape (k,)
     """
-    n_features = int(_varying(moments).sum())
+    n_features = int(moments.varies.sum())
     threshold = detectable_spike(n_features, n_pairs, exchangeable=exchangeable)
     chance = math.sqrt(2 * truncation / n_pairs) * (1 + truncation ** (-2 / 3))
     # The spike exceeds t where the eigenvalue exceeds t / (1 + t).

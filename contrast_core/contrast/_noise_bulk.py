@@ -106,5 +106,5 @@ def _largest_eigenvalue(n_features: float, degrees: float) -> float:
 
 def numerical_rank(eigenvalues: FloatArray) -> int:
     """How many eigenvalues, descending, exceed the rounding of the largest."""
-    rounding = len(eigenvalues) * np.finfo(np.float64).eps * max(float(eigenvalues[0]), 0.0)
+    rounding = len(eigenvalues) * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return int((eigenvalues > rounding).sum())

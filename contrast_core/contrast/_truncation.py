@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from contrast_core._validation import NO_NUMBERS, shown
-from contrast_core.contrast._automatic import _varying
 from contrast_core.contrast._noise_bulk import noise_bulk, numerical_rank
 from contrast_core.linalg import (
     Eigenpairs,
@@ -17,7 +16,8 @@ from contrast_core.linalg import (
     Spectrum,
     leading_eigenpairs,
 )
-from contrast_core.moments import ImplicitMoments, Moments, affordable, exact_moments
+from contrast_core.moments import Moments
+from contrast_core.solve import Plan
 
 Truncation: TypeAlias = Literal["auto"] | int | float | None
 
@@ -25,7 +25,7 @@ _SETTLED = 0.02  # residual, relative to the edge, of an eigenvalue that counts 
 
 
 def truncated_eigenpairs(
-    moments: Moments, truncation: Truncation, n_components: int, n_samples: float
+    moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
     """Leading eigenpairs of a covariance, as many as a truncation rule keeps.
 
@@ -40,6 +40,8 @@ def truncated_eigenpairs(
         At least so many are kept, except with an integer.
     n_samples : float
         Effective number of rows, for "auto".
+    plan : Plan
+        The moments'.
 
     Returns
     -------
@@ -51,31 +53,23 @@ def truncated_eigenpairs(
     ValueError, TypeError
         If `truncation` is none of these, or S has too low a rank for it or for `n_components`.
     NotConvergedError
-        If S is known by its products, those do not give the pairs, and no matrix is affordable.
+        If S is known by its products, and those do not give the pairs.
     """
     _check_truncation(truncation, n_components, moments.n_features)
-    if isinstance(moments, ImplicitMoments):
-        try:
-            return _eigenpairs_by_products(moments, truncation, n_components, n_samples)
-        except NotConvergedError as error:
-            if not affordable(moments.n_samples, moments.n_features):
-                raise NotConvergedError(
-                    f"truncation={truncation!r} of {moments.n_samples} rows and "
-                    f"{moments.n_features} features: {error} Data of this size need a gap there: "
-                    "use truncation='auto', an integer where the eigenvalues have a gap, or fewer "
-                    "features."
-                ) from error
-        moments = exact_moments(moments)
+    if moments.form == "products":
+        return _eigenpairs_by_products(moments, truncation, n_components, n_samples, plan)
     if truncation is None or isinstance(truncation, Integral):
         wanted = moments.n_features if truncation is None else int(truncation)
-        pairs = leading_eigenpairs(moments.covariance, min(wanted, len(moments.covariance)))
+        if not moments.size:
+            _check_rank(wanted, 0, f"truncation={truncation}", moments)
+        pairs = leading_eigenpairs(moments.matrix(), min(wanted, moments.size))
         _check_rank(wanted, numerical_rank(pairs.values), f"truncation={truncation}", moments)
         return Eigenpairs(pairs.values, moments.lift(pairs.components))
-    spectrum = Spectrum(moments.covariance)
+    spectrum = Spectrum(moments.matrix())
     rank = numerical_rank(spectrum.values)
     _check_rank(n_components, rank, f"n_components={n_components}", moments)
     if isinstance(truncation, str):
-        n_features = int(_varying(moments).sum())
+        n_features = int(moments.varies.sum())
         kept = noise_bulk(spectrum.values, n_features, n_samples).n_above
     else:
         held = np.cumsum(spectrum.values[:rank])
@@ -85,18 +79,24 @@ def truncated_eigenpairs(
 
 
 def _eigenpairs_by_products(
-    moments: ImplicitMoments, truncation: Truncation, n_components: int, n_samples: float
+    moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
     if not isinstance(truncation, str | Integral):
         raise NotConvergedError("this truncation needs the whole spectrum.")
-    n_features = int(_varying(moments).sum())
+    n_features = int(moments.varies.sum())
     rank = min(n_features, moments.n_samples - 1)
     if isinstance(truncation, str):
         _check_rank(n_components, rank, f"n_components={n_components}", moments)
     else:
         _check_rank(int(truncation), rank, f"truncation={truncation}", moments)
-    spectrum = EstimatedSpectrum(moments.covariance, rank, moments.total_variance)
-    matrix_will_do = affordable(moments.n_samples, moments.n_features)
+    spectrum = EstimatedSpectrum(
+        moments.apply,
+        moments.size,
+        rank,
+        moments.total_variance,
+        max_products=plan.max_products,
+    )
+    matrix_will_do = plan.fallback is not None
     if not isinstance(truncation, str):
         return spectrum.leading(int(truncation), only_if_separated=matrix_will_do)
     while True:

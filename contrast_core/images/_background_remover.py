@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from contrast_core._base import BackgroundMixin, Embedding
-from contrast_core._paired_input import paired_moments
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.images._scale_mixture import (
     BACKGROUND_STRENGTHS,
@@ -19,6 +18,7 @@ from contrast_core.images._scale_mixture import (
     strength_pairs,
 )
 from contrast_core.moments import SecondMoments
+from contrast_core.solve import contrast_moments
 
 _BLOCK_ELEMENTS = 2**20
 
@@ -144,16 +144,13 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             If only one of the two is `SecondMoments`.
         """
         strengths = self._background_strengths()
-        x: Any
-        behind: Any
-        x, behind = paired_moments(X, background, solver="eigh")
-        rounding = 32 * np.finfo(np.float64).eps * np.abs(behind.mean)
-        if (np.sqrt(behind.variances) <= rounding).all():
+        x, behind, _ = contrast_moments(X, background, solver="eigh", products=False)
+        if not behind.varies.any():
             raise ValueError(
                 f"the background is constant (none of its {behind.n_features} features varies over "
                 f"{behind.n_samples} rows), so there is no pattern to learn; check what it holds."
             )
-        mixture = scale_mixture(x.mean, x.covariance, behind.mean, behind.covariance, strengths)
+        mixture = scale_mixture(x.mean, x.matrix(), behind.mean, behind.matrix(), strengths)
         return self._set_fitted(
             x.feature_names,
             mean_=x.mean,

@@ -2,7 +2,6 @@
 
 from contrast_core.linalg._angles import principal_angles, subspace_error
 from contrast_core.linalg._davidson import Pencil, neighbouring_pairs
-from contrast_core.linalg._dual import DualPairs, dual_eigenpairs
 from contrast_core.linalg._eigen import (
     Eigenpairs,
     contrastive_eigenpairs,
@@ -17,21 +16,23 @@ from contrast_core.linalg._generalized import (
     RidgeWeights,
     regularised_path,
 )
-from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
+from contrast_core.linalg._iteration import eigenpairs_by_products
+from contrast_core.linalg._krylov import Multiply, NotConvergedError
 from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import iteration_pays, proved_pays, single_precision_pays
+from contrast_core.linalg._single import Iteration
 from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads
 
 __all__ = [
-    "DualPairs",
     "Eigenpairs",
     "EstimatedSpectrum",
     "GeneralizedEigenpairs",
+    "Iteration",
+    "Multiply",
     "NotConvergedError",
     "PathSolution",
     "PathSolver",
@@ -39,15 +40,13 @@ __all__ = [
     "PivotedFactor",
     "RidgeWeights",
     "Spectrum",
-    "SymmetricOperator",
     "add_products",
     "blas_threads",
     "contrastive_eigenpairs",
     "contrastive_path",
-    "dual_eigenpairs",
+    "eigenpairs_by_products",
     "fix_signs",
     "formed_eigenpairs",
-    "iteration_pays",
     "leading_eigenpairs",
     "mirror_upper",
     "neighbouring_pairs",
@@ -55,9 +54,7 @@ __all__ = [
     "orthonormal_rows",
     "pivoted_cholesky",
     "principal_angles",
-    "proved_pays",
     "regularised_path",
-    "single_precision_pays",
     "subspace_error",
     "variances_along",
     "worker_threads",

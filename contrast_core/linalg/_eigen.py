@@ -10,10 +10,9 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._lanczos import SymmetricOperator, lanczos_eigenpairs
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import proved_eigenpairs, proved_pays
+from contrast_core.linalg._single import Iteration, proved_eigenpairs
 
 
 class Eigenpairs(NamedTuple):
@@ -34,22 +33,18 @@ def leading_eigenpairs(matrix: FloatArray, k: int, *, overwrite: bool = False) -
 
 
 def contrastive_eigenpairs(
-    foreground: FloatArray | SymmetricOperator,
-    background: FloatArray | SymmetricOperator,
+    foreground: FloatArray,
+    background: FloatArray,
     alpha: float,
     k: int,
     *,
-    iterate: bool = True,
+    iteration: Iteration | None = None,
 ) -> Eigenpairs:
     """Top-k eigenpairs of ``foreground - alpha * background``, both symmetric (D, D).
 
-    At ``alpha = inf``: of the foreground within the background's null space. Few of many are found
-    by a proved iteration, if that is allowed and succeeds, else by LAPACK. Of operators, by the
-    Lanczos iteration; NotConvergedError where that does not reach the accuracy of a matrix.
+    At ``alpha = inf``: of the foreground within the background's null space. By a proved iteration,
+    if one is given and succeeds, else by LAPACK.
     """
-    if isinstance(foreground, SymmetricOperator) and isinstance(background, SymmetricOperator):
-        values, vectors = lanczos_eigenpairs(foreground, background, alpha, k)
-        return Eigenpairs(values, fix_signs(np.ascontiguousarray(vectors.T)))
     if math.isinf(alpha):
         return null_space_eigenpairs(foreground, background, k)
     contrast = np.empty(background.shape)
@@ -58,23 +53,24 @@ def contrastive_eigenpairs(
         np.multiply(background, -sign * alpha, out=contrast)
         return (np.add if sign > 0 else np.subtract)(contrast, foreground, out=contrast)
 
-    return formed_eigenpairs(form, len(contrast), k, iterate=iterate)
+    return formed_eigenpairs(form, k, iteration)[0]
 
 
 def formed_eigenpairs(
-    form: Callable[[float], FloatArray], size: int, k: int, *, iterate: bool = True
-) -> Eigenpairs:
-    """Top-k eigenpairs of the symmetric matrix (size, size) that `form` makes.
+    form: Callable[[float], FloatArray], k: int, iteration: Iteration | None
+) -> tuple[Eigenpairs, str]:
+    """Top-k eigenpairs of the symmetric matrix that `form` makes, and the solver's name.
 
-    As `contrastive_eigenpairs` finds them; about `form` see `proved_eigenpairs`.
+    By a proved iteration ("krylov"), if one is given and succeeds, else by LAPACK ("eigh"); about
+    `form` see `proved_eigenpairs`.
     """
-    if iterate and proved_pays(size, k):
-        pairs = proved_eigenpairs(form, k)
+    if iteration is not None:
+        pairs = proved_eigenpairs(form, k, iteration)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
-            return Eigenpairs(pairs.values[:k], components)
+            return Eigenpairs(pairs.values[:k], components), "krylov"
     # In the order in which LAPACK works in place.
-    return leading_eigenpairs(form(1.0).T, k, overwrite=True)
+    return leading_eigenpairs(form(1.0).T, k, overwrite=True), "eigh"
 
 
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:
@@ -96,8 +92,6 @@ def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int
     return Eigenpairs(inner.values, fix_signs(inner.components @ null.T))
 
 
-def variances_along(
-    components: FloatArray, covariance: FloatArray | SymmetricOperator
-) -> FloatArray:
+def variances_along(components: FloatArray, covariance: FloatArray) -> FloatArray:
     """``v^T C v`` for each row v of `components`, shape (k,)."""
     return np.asarray(np.einsum("kd,kd->k", components @ covariance, components))

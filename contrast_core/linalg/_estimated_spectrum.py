@@ -7,8 +7,13 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import Eigenpairs
-from contrast_core.linalg._krylov import BlockKrylov, RitzPairs, accuracy
-from contrast_core.linalg._lanczos import NotConvergedError, SymmetricOperator
+from contrast_core.linalg._krylov import (
+    BlockKrylov,
+    Multiply,
+    NotConvergedError,
+    RitzPairs,
+    accuracy,
+)
 from contrast_core.linalg._signs import fix_signs
 
 _WIDTH = 32  # probes; the density's error falls with the root of their number
@@ -37,23 +42,27 @@ class EstimatedSpectrum:
 
     Parameters
     ----------
-    operator : SymmetricOperator of shape (n, n)
-        A; its `max_products` bounds the basis.
+    multiply : callable
+        Product of A with a block of columns, (n, b) to (n, b).
+    size : int
+        n.
     rank : int
         Number of nonzero eigenvalues.
     trace : float
         Sum of the eigenvalues.
+    max_products : int
+        Columns that the basis may have.
 
     References
     ----------
     Ubaru, Chen and Saad, SIAM Journal on Matrix Analysis and Applications 38:1075, 2017.
     """
 
-    def __init__(self, operator: SymmetricOperator, rank: int, trace: float) -> None:
-        self._size, self._rank, self._trace = operator.shape[0], rank, trace
-        self._krylov = BlockKrylov(
-            operator, _WIDTH, operator.max_products, random_state=operator.random_state
-        )
+    def __init__(
+        self, multiply: Multiply, size: int, rank: int, trace: float, *, max_products: int
+    ) -> None:
+        self._size, self._rank, self._trace = size, rank, trace
+        self._krylov = BlockKrylov(multiply, size, _WIDTH, max_products, random_state=0)
         self._ritz = self._grown(1)
 
     @property

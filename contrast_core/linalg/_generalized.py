@@ -10,9 +10,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import leading_eigenpairs
-from contrast_core.linalg._path import FEWEST_CONTRASTS, warm_eigenpairs
+from contrast_core.linalg._path import warm_eigenpairs
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import iteration_pays
 
 
 class GeneralizedEigenpairs(NamedTuple):
@@ -30,14 +29,19 @@ class RidgeWeights(NamedTuple):
 
 
 def regularised_path(
-    foreground: FloatArray, background: FloatArray, weights: Sequence[RidgeWeights], k: int
+    foreground: FloatArray,
+    background: FloatArray,
+    weights: Sequence[RidgeWeights],
+    k: int,
+    *,
+    iterate: bool = False,
 ) -> list[GeneralizedEigenpairs]:
     """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
     Every B shares the eigenvectors of the background, so the background is decomposed once, the
-    foreground rotated once, and each B is whitened by a diagonal matrix. For many of them and many
-    features an iteration goes from one to the next, every result proved as on cPCA's path; LAPACK
-    solves where the proof fails.
+    foreground rotated once, and each B is whitened by a diagonal matrix. If that is asked for, an
+    iteration goes from one to the next, every result proved as on cPCA's path; LAPACK solves where
+    the proof fails.
 
     Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
     """
@@ -45,7 +49,6 @@ def regularised_path(
     spectrum = np.maximum(spectrum, 0.0)
     rotated = basis.T @ foreground @ basis
     rounding = len(spectrum) * np.finfo(np.float64).eps
-    iterate = len(weights) >= FEWEST_CONTRASTS and iteration_pays(len(spectrum), k)
     block: FloatArray | None = None  # directions near the last ones: a start for the next B
     pairs = []
     for weight in weights:

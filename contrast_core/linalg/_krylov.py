@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
-from scipy.sparse.linalg import LinearOperator
 
 from contrast_core._validation import FloatArray
+
+# The product of a symmetric matrix with a block of columns, (n, b) to (n, b).
+Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
 
 _EPS = float(np.finfo(np.float64).eps)
 _FAR = 1e-3  # part of a product along the basis: if more is taken off, one more pass must follow
 _EXHAUSTED = 0.01  # part of a product that the basis leaves: less is orthogonalised once more
+
+
+class NotConvergedError(ValueError):
+    """The iteration ended before its result was as exact as every result here must be."""
 
 
 def squares_fit(largest: float) -> bool:
@@ -58,8 +65,10 @@ class BlockKrylov:
 
     Parameters
     ----------
-    operator : LinearOperator of shape (n, n)
-        A, symmetric.
+    multiply : callable
+        Product of A, symmetric, with a block of columns, (n, b) to (n, b).
+    size : int
+        n.
     width : int
         Columns of B.
     largest : int
@@ -69,10 +78,15 @@ class BlockKrylov:
     """
 
     def __init__(
-        self, operator: LinearOperator, width: int, largest: int, *, random_state: int | None
+        self,
+        multiply: Multiply,
+        size: int,
+        width: int,
+        largest: int,
+        *,
+        random_state: int | None,
     ) -> None:
-        self.operator = operator
-        size = operator.shape[0]
+        self._multiply = multiply
         self.width = min(width, size)
         self.steps = self.used = 0
         # Pages that are never reached cost no memory.
@@ -93,10 +107,10 @@ class BlockKrylov:
         return bool(self.used + self.width > self.largest)
 
     def grow(self) -> None:
-        """Take the next block into the basis, by one product with the operator."""
+        """Take the next block into the basis, by one product."""
         first, self.used = self.used, self.used + self.width
         self._basis[:, first : self.used] = self._block
-        product = np.asarray(self.operator @ self._block)
+        product = self._multiply(self._block)
         held = self._basis[:, : self.used]
         along, self._block, self._coupling = next_block(held, product)
         self._projected[: self.used, first : self.used] = along
@@ -110,6 +124,13 @@ class BlockKrylov:
         values, vectors = values[::-1], vectors[:, ::-1]
         last = vectors[self.used - self.width :]
         return RitzPairs(values, vectors, np.linalg.norm(self._coupling @ last, axis=0))
+
+    def restart(self, ritz: RitzPairs, keep: int) -> None:
+        """Hold only the `keep` leading Ritz vectors and the block that would follow."""
+        self._basis[:, :keep] = self._basis[:, : self.used] @ ritz.vectors[:, :keep]
+        self._projected[:] = 0.0
+        np.fill_diagonal(self._projected[:keep, :keep], ritz.values[:keep])
+        self.used = keep
 
     def vectors(self, coordinates: FloatArray) -> FloatArray:
         """Columns in the basis (p, k) as columns in the space (n, k)."""

@@ -23,10 +23,8 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._davidson import EXTRA, Pencil, neighbouring_pairs
 from contrast_core.linalg._eigen import contrastive_eigenpairs
-from contrast_core.linalg._lanczos import SymmetricOperator
 from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import iteration_pays
 
 PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
 
@@ -78,17 +76,10 @@ def contrastive_path(
     finite = np.flatnonzero(np.isfinite(alphas))
     iterate = solver == "davidson" or (
         solver == "auto"
-        and iteration_pays(n_features, k, _FEWEST_FEATURES)
+        and n_features >= max(_FEWEST_FEATURES, 200 * k)
         and len(finite) >= FEWEST_CONTRASTS
     )
-    operators = isinstance(foreground, SymmetricOperator)
-    iterate = (
-        iterate
-        and not operators
-        and k + 1 + EXTRA < n_features
-        and len(finite) > 0
-        and bool(foreground.any())
-    )
+    iterate = iterate and k + 1 + EXTRA < n_features and len(finite) > 0 and bool(foreground.any())
     proved: dict[int, RitzPairs] = {}
     if iterate:
         path = _ProvedPath(foreground, background, alphas[finite], k)
@@ -100,10 +91,10 @@ def contrastive_path(
             components.append(fix_signs(proved[i].vectors.T))
             solvers.append("davidson")
         else:
-            exact = contrastive_eigenpairs(foreground, background, alpha, k, iterate=False)
+            exact = contrastive_eigenpairs(foreground, background, alpha, k)
             values.append(exact.values)
             components.append(exact.components)
-            solvers.append("lanczos" if operators else "eigh")
+            solvers.append("eigh")
     return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
 
 

@@ -35,10 +35,10 @@ class PivotedFactor(NamedTuple):
         """The rows whose directions make the basis, in their order, (rank,)."""
         return self.order[: self.rank]
 
-    def coordinates(self, n_spare: int = 0) -> FloatArray:
-        """Of all rows, (n, rank + n_spare), zero in the last ones; lower triangular at `pivots`."""
-        coordinates = np.zeros((len(self.order), self.rank + n_spare))
-        coordinates[self.order, : self.rank] = self.upper[: self.rank].T
+    def coordinates(self) -> FloatArray:
+        """Of all rows, (n, rank), lower triangular at `pivots`."""
+        coordinates = np.zeros((len(self.order), self.rank))
+        coordinates[self.order] = self.upper[: self.rank].T
         for i, row in enumerate(self.pivots):
             coordinates[row, i + 1 :] = 0
         return coordinates
@@ -59,7 +59,11 @@ class PivotedFactor(NamedTuple):
 
 
 def pivoted_cholesky(
-    gram: FloatArray, tolerance: float = -1.0, *, overwrite: bool = False
+    gram: FloatArray,
+    tolerance: float = -1.0,
+    *,
+    largest_rank: int | None = None,
+    overwrite: bool = False,
 ) -> PivotedFactor:
     r"""Coordinates of rows in an orthonormal basis of their span.
 
@@ -73,6 +77,8 @@ def pivoted_cholesky(
     tolerance : float, default=-1
         Rows whose squared distance to the span is at most this add none; if negative, n / 2 times
         the machine epsilon of the largest squared length.
+    largest_rank : int, optional
+        Of which more is known to be rounding.
     overwrite : bool, default=False
         Whether a Fortran-ordered `gram` may be destroyed.
 
@@ -82,5 +88,6 @@ def pivoted_cholesky(
     """
     # The flag that is not taken says that the rank is below the number of rows.
     upper, order, rank, _ = dpstrf(gram, tol=tolerance, overwrite_a=overwrite)
+    rank = rank if largest_rank is None else min(rank, max(largest_rank, 0))
     upper[rank:, rank:] = np.eye(len(gram) - rank)
     return PivotedFactor(upper, order.astype(np.intp) - 1, rank)

@@ -32,8 +32,8 @@ class Spectrum:
 
     def __init__(self, matrix: FloatArray) -> None:
         n = len(matrix)
-        if n == 1:  # LAPACK's reduction has nothing to reflect
-            self._diagonal, self._off = np.array(matrix[0], dtype=np.float64), np.empty(0)
+        if n <= 1:  # LAPACK's reduction has nothing to reflect
+            self._diagonal, self._off = np.array(matrix.ravel(), dtype=np.float64), np.empty(0)
             self.values = self._diagonal.copy()
             return
         lwork = int(lapack.dsytrd_lwork(n, lower=1)[0])

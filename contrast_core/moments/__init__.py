@@ -1,44 +1,34 @@
 """Data read once, into counts, means and second moments."""
 
-from contrast_core.moments._feature_moments import FeatureMoments
-from contrast_core.moments._implicit import ImplicitMoments
-from contrast_core.moments._pair_moments import PairMoments, check_pairs
-from contrast_core.moments._pair_rows import PairRows
-from contrast_core.moments._paired import (
-    SOLVERS,
+from contrast_core.moments._covariance import (
+    Covariance,
+    DenseCovariance,
+    Form,
     Moments,
-    Solver,
-    check_moments_pair,
-    direct_moments,
     is_moments,
-    solve_one,
-    solve_path,
-    solver_of,
-    wide_moments,
 )
-from contrast_core.moments._pooled import affordable, exact_moments
-from contrast_core.moments._row_space import OneContrast, RowSpaceMoments
+from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._pair_moments import PairMoments, check_pairs
+from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
+from contrast_core.moments._products import ProductMoments, product_moments
 from contrast_core.moments._second_moments import SecondMoments
+from contrast_core.moments._span import SpanMoments, span_moments
 
 __all__ = [
-    "SOLVERS",
+    "Covariance",
+    "Cross",
+    "DenseCovariance",
     "FeatureMoments",
-    "ImplicitMoments",
+    "Form",
     "Moments",
-    "OneContrast",
     "PairMoments",
     "PairRows",
-    "RowSpaceMoments",
+    "ProductMoments",
     "SecondMoments",
-    "Solver",
-    "affordable",
-    "check_moments_pair",
+    "SpanMoments",
     "check_pairs",
-    "direct_moments",
-    "exact_moments",
+    "dense_cross",
     "is_moments",
-    "solve_one",
-    "solve_path",
-    "solver_of",
-    "wide_moments",
+    "product_moments",
+    "span_moments",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,19 +16,10 @@ from contrast_core._validation import (
     check_same_features,
 )
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.linalg import leading_eigenpairs
 from contrast_core.moments._accumulator import Accumulator
 from contrast_core.moments._given import check_covariance, check_mean
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, rows_of
-
-
-class SharedVariance(NamedTuple):
-    """Leading eigenpairs of a cross-moment, (k,) and rows (k, D), and the mean for scores (D,)."""
-
-    mean: FloatArray
-    values: FloatArray
-    components: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,12 +308,6 @@ class PairMoments:
             return self.cross_covariance
         shift = (self.mean - self.positive_mean) / 2
         return np.asarray(self.cross_covariance - np.outer(shift, shift))
-
-    def shared_variance(self, k: int, *, exchangeable: bool = True) -> SharedVariance:
-        """The k algebraically largest eigenpairs of `cross_moment`, for PCA+."""
-        values, components = leading_eigenpairs(self.cross_moment(exchangeable=exchangeable), k)
-        mean = (self.mean + self.positive_mean) / 2 if exchangeable else self.mean
-        return SharedVariance(mean, values, components)
 
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True

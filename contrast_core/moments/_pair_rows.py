@@ -1,44 +1,47 @@
-"""Positive pairs in memory, with many features too."""
+"""Positive pairs whose rows are at hand, with many features too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrast_core._validation import FloatArray, iter_chunks
-from contrast_core.linalg import (
-    NotConvergedError,
-    contrastive_eigenpairs,
-    fix_signs,
-    leading_eigenpairs,
-)
-from contrast_core.moments._cross_moment import CrossMoment
-from contrast_core.moments._pair_moments import PairMoments, SharedVariance
-from contrast_core.moments._paired import Moments
-from contrast_core.moments._pooled import affordable, form_of, pooled_moments
-from contrast_core.moments._row_space import span_of_rows
+from contrast_core._validation import FloatArray
+from contrast_core.moments._covariance import Covariance, DenseCovariance, Form, Moments
+from contrast_core.moments._pair_moments import PairMoments
+from contrast_core.moments._products import CrossProducts, feature_moments, product_moments
+from contrast_core.moments._second_moments import SecondMoments
+from contrast_core.moments._span import SpanCross, pooled_span_moments, span_of_rows
+from contrast_core.rows import Rows
 
 _CACHED_ELEMENTS = 2**18  # 2 MB of float64
 
 
+class Cross(NamedTuple):
+    """The cross-moment S+ of positive pairs, moments of all their rows, the mean for scores."""
+
+    moment: Covariance
+    rows: Moments
+    mean: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class PairRows:
-    """Positive pairs in memory, behind what PCA+ and PCA++ take of `PairMoments`.
+    """Positive pairs as rows, behind what PCA+ and PCA++ take of `PairMoments`.
 
-    Matrices of features x features are formed where they are small only.
+    Matrices of features x features are formed where that form is asked for only.
 
     Parameters
     ----------
-    X, positive : ndarray or CSR matrix of shape (n_pairs, n_features)
-        The two views, as `check_pairs` returns them.
+    X, positive : Rows of shape (n_pairs, n_features)
+        The two views.
     feature_names : tuple of str, optional
         Names of the features.
     """
 
-    X: Any
-    positive: Any
+    X: Rows
+    positive: Rows
     feature_names: tuple[str, ...] | None = None
 
     @property
@@ -51,48 +54,37 @@ class PairRows:
         """Number of features, D."""
         return int(self.X.shape[1])
 
-    def second_moments(self, *, exchangeable: bool = True) -> Moments:
-        """As `PairMoments.second_moments`, in the form that fits the shape (`pooled_moments`)."""
+    def second_moments(self, form: Form, *, exchangeable: bool = True) -> Moments:
+        """As `PairMoments.second_moments`, in this form."""
         views = (self.X, self.positive) if exchangeable else (self.X,)
-        return pooled_moments(views, ("X", "positive")[: len(views)], self.feature_names)
-
-    def shared_variance(self, k: int, *, exchangeable: bool = True) -> SharedVariance:
-        """As `PairMoments.shared_variance`; the cross-moment is formed where it is small only.
-
-        Raises NotConvergedError if the iteration fails and neither it nor the Gram matrix is
-        affordable.
-        """
-        match form_of(2 * self.n_pairs, self.n_features):
-            case "gram":
-                return self._from_span(k, exchangeable)
+        match form:
+            case "span":
+                return pooled_span_moments(
+                    span_of_rows(views, common_mean=True), self.feature_names
+                )
             case "products":
-                try:
-                    return self._from_products(k, exchangeable)
-                except NotConvergedError as error:
-                    if not affordable(2 * self.n_pairs, self.n_features):
-                        raise NotConvergedError(
-                            f"PCA+ of {self.n_pairs} pairs and {self.n_features} features: {error} "
-                            "Data of this size need a gap there: use another number of components "
-                            "or fewer features."
-                        ) from error
-                    if self.n_features > 2 * self.n_pairs:
-                        return self._from_span(k, exchangeable)
-        moments = PairMoments.from_data(self.X, self.positive)
-        return moments.shared_variance(k, exchangeable=exchangeable)
+                return product_moments(views, self.feature_names)
+        return self.moments().second_moments(exchangeable=exchangeable)
 
-    def _from_span(self, k: int, exchangeable: bool) -> SharedVariance:
-        space, _ = span_of_rows(
-            (self.X, self.positive), ("X", "positive"), n_components=k, common_mean=exchangeable
-        )
-        x, p = np.split(space.coordinates, 2)
-        cross = x.T @ p / (2 * self.n_pairs)
-        values, components = leading_eigenpairs(cross + cross.T, k)
-        return SharedVariance(space.means[0], values, fix_signs(space.lift(components)))
+    def cross(self, form: Form, *, exchangeable: bool = True) -> Cross:
+        """The cross-moment in this form, about the views' common mean or about each view's own."""
+        views = (self.X, self.positive)
+        match form:
+            case "span":
+                space = span_of_rows(views, common_mean=exchangeable)
+                rows = pooled_span_moments(space, self.feature_names)
+                return Cross(SpanCross(space, self.feature_names), rows, space.means[0])
+            case "products":
+                both = product_moments(views, self.feature_names)
+                means = (both.mean, both.mean)
+                if not exchangeable:
+                    means = feature_moments(self.X).mean, feature_moments(self.positive).mean
+                return Cross(CrossProducts(views, means, self.feature_names), both, means[0])
+        return dense_cross(self.moments(), exchangeable=exchangeable)
 
-    def _from_products(self, k: int, exchangeable: bool) -> SharedVariance:
-        cross = CrossMoment(self.X, self.positive, common_mean=exchangeable)
-        values, components = contrastive_eigenpairs(cross, cross, 0.0, k)
-        return SharedVariance(cross.means[0], values, components)
+    def moments(self) -> PairMoments:
+        """The pairs reduced to matrices of features x features."""
+        return PairMoments.from_data(self.X, self.positive)
 
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True
@@ -101,9 +93,7 @@ class PairRows:
         size = len(directions)
         total, other_total, cross = np.zeros(size), np.zeros(size), np.zeros((size, size))
         shift = None
-        for x, p in zip(
-            iter_chunks(self.X, "X"), iter_chunks(self.positive, "positive"), strict=True
-        ):
+        for x, p in zip(self.X.blocks(dense=True), self.positive.blocks(dense=True), strict=True):
             if shift is None:  # data far from zero would lose digits
                 shift = x.mean(axis=0, dtype=np.float64)
             a, b = (_scores(rows, shift, directions) for rows in (x, p))
@@ -117,6 +107,18 @@ class PairRows:
             half = (mean - other_mean) / 2
             cross -= np.outer(half, half)
         return np.asarray(cross)
+
+
+def dense_cross(pairs: PairMoments, *, exchangeable: bool = True) -> Cross:
+    """`PairRows.cross` of pairs that have been reduced to moments."""
+    rows = pairs.second_moments()
+    mean = rows.mean
+    if not exchangeable:  # the difference of the views' means is no variation
+        mean = pairs.mean
+        within = (pairs.covariance + pairs.positive_covariance) / 2
+        rows = SecondMoments._unchecked(2 * pairs.n_pairs, rows.mean, within, pairs.feature_names)
+    moment = DenseCovariance(pairs.cross_moment(exchangeable=exchangeable), pairs.feature_names)
+    return Cross(moment, rows, mean)
 
 
 def _scores(rows: Any, shift: FloatArray, directions: FloatArray) -> FloatArray:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse, vstack
+from scipy.sparse import vstack
 
 from contrast_core._validation import FloatArray, check_finite
 from contrast_core.linalg import add_products, worker_threads
@@ -17,10 +17,12 @@ from contrast_core.moments._sparse import (
     sparse_gram,
     sparse_mean_and_variances,
 )
+from contrast_core.rows import Rows
 
 Result = TypeVar("Result")
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of centred columns at a time
+_PASS_ELEMENTS = 2**25  # 256 MB, where the rows are read for each block
 _LEAST_COLUMNS = 256  # fewer cost more to add up than to multiply
 _MAX_ROWS_PER_WORKER = 4096  # beyond, each worker's own Gram matrix would hold too much memory
 
@@ -33,15 +35,13 @@ class RowProducts(NamedTuple):
     variances: FloatArray  # about these means, the same shape
 
 
-def row_products(rows: tuple[Any, ...], names: tuple[str, ...], common_mean: bool) -> RowProducts:
+def row_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
     """Inner products of the centred rows of one dataset or more.
 
     Parameters
     ----------
-    rows : tuple of ndarrays or CSR or CSC matrices of shape (any, n_features)
-        The datasets.
-    names : tuple of str
-        What errors call them.
+    rows : sequence of Rows
+        The datasets; sparse ones in memory.
     common_mean : bool
         Centre all by the mean of all rows, and take variances about it; else each by its own.
 
@@ -54,16 +54,17 @@ def row_products(rows: tuple[Any, ...], names: tuple[str, ...], common_mean: boo
     ValueError
         On NaN or infinity.
     """
-    products = _sparse_products if all(issparse(part) for part in rows) else _dense_products
-    return products(rows, names, common_mean)
+    if all(part.is_sparse for part in rows):
+        return _sparse_products(rows, common_mean)
+    return _dense_products(rows, common_mean)
 
 
-def combine_rows(rows: tuple[Any, ...], means: FloatArray, weights: FloatArray) -> FloatArray:
+def combine_rows(rows: Sequence[Rows], means: FloatArray, weights: FloatArray) -> FloatArray:
     """Sums of centred rows, (k, n_features).
 
     Parameters
     ----------
-    rows : tuple of ndarrays or sparse matrices of shape (any, n_features)
+    rows : sequence of Rows
         The datasets.
     means : ndarray of shape (number of datasets, n_features)
         What each is centred by.
@@ -72,9 +73,13 @@ def combine_rows(rows: tuple[Any, ...], means: FloatArray, weights: FloatArray) 
     """
     ends = row_ends(rows)
     combined = np.zeros((weights.shape[1], rows[0].shape[1]))
-    if any(issparse(part) for part in rows):
-        for part, mean, w in zip(rows, means, np.split(weights, ends[:-1]), strict=True):
-            combined += (part.T @ w).T - np.outer(w.sum(axis=0), mean)
+    if not all(_by_columns(part) for part in rows):
+        for part, mean, own in zip(rows, means, np.split(weights, ends[:-1]), strict=True):
+            start = 0
+            for block in part.blocks(check=False):
+                some = own[start : start + block.shape[0]]
+                combined += (block.T @ some).T - np.outer(some.sum(axis=0), mean)
+                start += block.shape[0]
         return combined
 
     def combine(blocks: Sequence[slice]) -> None:
@@ -87,31 +92,37 @@ def combine_rows(rows: tuple[Any, ...], means: FloatArray, weights: FloatArray) 
     return combined
 
 
-def row_ends(rows: tuple[Any, ...]) -> NDArray[np.intp]:
+def row_scores(rows: Sequence[Rows], means: FloatArray, columns: FloatArray) -> FloatArray:
+    """Of the stacked centred rows on columns (n_features, k), (number of rows, k)."""
+    return np.concatenate(
+        [
+            part.map(lambda block: block @ columns, columns.shape[1]) - mean @ columns
+            for part, mean in zip(rows, means, strict=True)
+        ]
+    )
+
+
+def row_ends(rows: Sequence[Rows]) -> NDArray[np.intp]:
     """Where each dataset ends among the stacked rows."""
     return np.cumsum([part.shape[0] for part in rows], dtype=np.intp)
 
 
 def _dense_products(
-    rows: tuple[Any, ...],
-    names: tuple[str, ...],
-    common_mean: bool,
-    gram: FloatArray | None = None,
+    rows: Sequence[Rows], common_mean: bool, gram: FloatArray | None = None
 ) -> RowProducts:
     """By blocks of columns, added to `gram`."""
     ends, shape = row_ends(rows), (len(rows), rows[0].shape[1])
     means, variances = np.empty(shape), np.empty(shape)
-    by_column = tuple(part.tocsc() if issparse(part) else part for part in rows)
 
     def multiply(blocks: Sequence[slice]) -> FloatArray:
         products = np.zeros((ends[-1], ends[-1]), order="F")
-        for columns, block in _dense_blocks(by_column, blocks):
+        for columns, block in _dense_blocks(rows, blocks):
             parts = np.split(block, ends[:-1])
-            for i, (part, name) in enumerate(zip(parts, names, strict=True)):
+            for i, (part, data) in enumerate(zip(parts, rows, strict=True)):
                 with np.errstate(invalid="ignore", over="ignore"):
                     means[i, columns] = part.mean(axis=0)
                 if not np.isfinite(means[i, columns]).all():
-                    check_finite(part, name)
+                    check_finite(part, data.name)
             if common_mean:
                 means[:, columns] = block.mean(axis=0)
             for i, part in enumerate(parts):
@@ -120,7 +131,8 @@ def _dense_products(
             add_products(block.T, products)
         return products
 
-    parts = _share_out(_column_blocks(rows), multiply, ends[-1] <= _MAX_ROWS_PER_WORKER)
+    threads = all(_by_columns(part) for part in rows) and ends[-1] <= _MAX_ROWS_PER_WORKER
+    parts = _share_out(_column_blocks(rows), multiply, threads)
     if gram is not None:
         parts.append(gram)
     total, *others = parts
@@ -129,19 +141,20 @@ def _dense_products(
     return RowProducts(total, means, variances)
 
 
-def _sparse_products(
-    rows: tuple[Any, ...], names: tuple[str, ...], common_mean: bool
-) -> RowProducts:
+def _sparse_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
     """Well filled features as dense ones, the others entry by entry and centred afterwards."""
     ends, n_features = row_ends(rows), rows[0].shape[1]
-    found = [sparse_mean_and_variances(part, name) for part, name in zip(rows, names, strict=True)]
+    matrices = [part.load(check=False) for part in rows]
+    found = [
+        sparse_mean_and_variances(matrix, part.name)
+        for matrix, part in zip(matrices, rows, strict=True)
+    ]
     means, variances = (np.stack(part) for part in zip(*found, strict=True))
     if common_mean:
         common = np.average(means, axis=0, weights=np.diff(ends, prepend=0))
         variances += (means - common) ** 2
         means[:] = common
-    stacked = vstack(rows, format="csr", dtype=np.float64)
-    stacked.sum_duplicates()
+    stacked = vstack(matrices, format="csr", dtype=np.float64)
     counts = np.bincount(stacked.indices, minlength=n_features)
     filled = filled_features(counts, stacked.shape[0])
     with worker_threads() as (pool, n_threads):
@@ -153,8 +166,8 @@ def _sparse_products(
         gram[a, b] -= along[a, j, None] + along[b, i] - between[i, j]
     if not filled.any():
         return RowProducts(gram, means, variances)
-    well = tuple(part[:, filled] for part in rows)
-    return RowProducts(_dense_products(well, names, common_mean, gram).gram, means, variances)
+    well = [part.columns(filled) for part in rows]
+    return RowProducts(_dense_products(well, common_mean, gram).gram, means, variances)
 
 
 def _share_out(
@@ -172,14 +185,23 @@ def _share_out(
         return list(pool.map(work, [blocks[i::n_threads] for i in range(n_threads)]))
 
 
-def _column_blocks(rows: tuple[Any, ...]) -> list[slice]:
-    n_features = rows[0].shape[1]
-    step = max(_LEAST_COLUMNS, _BLOCK_ELEMENTS // int(row_ends(rows)[-1]))
+def _by_columns(rows: Rows) -> bool:
+    """Whether blocks of columns are to be had by slicing an array."""
+    return rows.in_memory and not rows.is_sparse
+
+
+def _column_blocks(rows: Sequence[Rows]) -> list[slice]:
+    """Columns to be taken at once: more where each block costs a pass over the rows."""
+    n_features, n_rows = rows[0].shape[1], int(row_ends(rows)[-1])
+    elements = min(_BLOCK_ELEMENTS, *(part.elements for part in rows))
+    if not all(part.reads_columns for part in rows):
+        elements = _PASS_ELEMENTS
+    step = max(_LEAST_COLUMNS, elements // n_rows)
     return [slice(i, min(i + step, n_features)) for i in range(0, n_features, step)]
 
 
 def _dense_blocks(
-    rows: tuple[Any, ...], blocks: Sequence[slice]
+    rows: Sequence[Rows], blocks: Sequence[slice]
 ) -> Iterator[tuple[slice, FloatArray]]:
     """These columns of the stacked rows, dense; each block is overwritten by the next."""
     ends = row_ends(rows)
@@ -187,5 +209,5 @@ def _dense_blocks(
     for columns in blocks:
         block = buffer[: ends[-1] * (columns.stop - columns.start)].reshape(ends[-1], -1)
         for data, part in zip(rows, np.split(block, ends[:-1]), strict=True):
-            part[:] = data[:, columns].toarray() if issparse(data) else data[:, columns]
+            part[:] = data.read_columns(columns, check=False)
         yield columns, block

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from contrast_core._validation import (
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import worker_threads
 from contrast_core.moments._accumulator import Accumulator, Precision, Sums
+from contrast_core.moments._covariance import ALONE, Form, Moments, Threads
 from contrast_core.moments._given import check_covariance, check_mean
 from contrast_core.rows import DEVICE_BLOCKS, Rows, joint_blocks, pieces, rows_of
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments:
+class SecondMoments(Moments):
     r"""Count, mean and covariance of a dataset, centred by its own mean.
 
     .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top
@@ -70,6 +71,8 @@ class SecondMoments:
     covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
 
+    form: ClassVar[Form] = "dense"
+
     def __post_init__(self) -> None:
         mean = check_mean(self.mean, "mean")
         vars(self).update(
@@ -95,23 +98,17 @@ class SecondMoments:
         return moments
 
     @property
-    def n_features(self) -> int:
-        """Number of features, D."""
-        return len(self.mean)
-
-    @property
     def variances(self) -> FloatArray:
         """Variance of each feature, shape (n_features,)."""
         return self.covariance.diagonal()
 
-    @property
-    def total_variance(self) -> float:
-        """Trace of the covariance."""
-        return float(np.trace(self.covariance))
+    def matrix(self) -> FloatArray:
+        """The covariance."""
+        return self.covariance
 
-    def lift(self, components: FloatArray) -> FloatArray:
-        """Rows in the coordinates of `covariance` as rows in feature space: here the same."""
-        return components
+    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
+        """Product of the covariance with columns (n_features, b)."""
+        return np.asarray(self.covariance @ columns)
 
     @classmethod
     def from_data(

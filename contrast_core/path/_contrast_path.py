@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._paired_input import paired_moments
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -18,8 +17,15 @@ from contrast_core._validation import (
     numbers_of,
 )
 from contrast_core.contrast import representatives, subspace_affinity
-from contrast_core.linalg import contrastive_path, variances_along
 from contrast_core.moments import Moments
+from contrast_core.solve import (
+    Plan,
+    Solution,
+    contrast_moments,
+    in_form,
+    solve_contrasts,
+    with_fallback,
+)
 from contrast_core.spectral import CPCA
 from contrast_core.spectral._cpca import default_alphas
 
@@ -143,22 +149,24 @@ def contrast_path(
         at_most=len(grid),
         reason=f"with {len(grid)} contrasts",
     )
-    foreground, contrast_with = paired_moments(
-        X, background, n_components=n_components, operators=True, random_state=seed
+    foreground, contrast_with, plan = contrast_moments(
+        X, background, n_components=n_components, contrasts=len(grid)
     )
     k = check_n_components(n_components, foreground.n_features)
-    c_x, c_y = foreground.covariance, contrast_with.covariance
-    solution = contrastive_path(c_x, c_y, grid, k)
-    components = solution.components
-    stacked, shape = components.reshape(-1, components.shape[2]), components.shape[:2]
-    affinity = subspace_affinity(components)
+
+    def solve(plan: Plan) -> Solution:
+        x, y = in_form(foreground, contrast_with, plan.form)
+        return solve_contrasts(x, y, grid.tolist(), k, plan, random_state=seed)
+
+    solution = with_fallback(plan, solve)
+    affinity = subspace_affinity(solution.coordinates)
     labels, medoids = representatives(affinity, n_representatives, seed)
     return ContrastPath(
         alphas=grid,
-        components=foreground.lift(components),
+        components=solution.components,
         eigenvalues=solution.values,
-        foreground_variances=variances_along(stacked, c_x).reshape(shape),
-        background_variances=variances_along(stacked, c_y).reshape(shape),
+        foreground_variances=solution.foreground_variance,
+        background_variances=solution.background_variance,
         affinity=affinity,
         labels=labels,
         representatives=medoids,

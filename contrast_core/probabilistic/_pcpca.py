@@ -19,13 +19,14 @@ from contrast_core._validation import (
     check_generator,
     iter_chunks,
 )
-from contrast_core.moments import Moments, OneContrast, solve_one, solve_path
+from contrast_core.moments import Moments
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
     check_gamma,
     check_latent_dimension,
     largest_gamma,
 )
+from contrast_core.solve import OneContrast, Plan, plan_for, solve_contrasts
 
 
 class PCPCA(StrengthPath, LinearContrast):
@@ -83,7 +84,7 @@ class PCPCA(StrengthPath, LinearContrast):
         Variance of foreground and background along each component.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
-    foreground_moments_, background_moments_ : SecondMoments or RowSpaceMoments
+    foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         What the data were reduced to; `at` and `path` work from them. The latter, for more features
         than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
@@ -159,17 +160,18 @@ class PCPCA(StrengthPath, LinearContrast):
         x, y = self.foreground_moments_, self.background_moments_
         valid = ValidRange(self.gamma_max_, self._n_features_out)
         distinct, gammas = ascending(others, [check_gamma(other.gamma, valid) for other in others])
-        solutions = solve_path(x, y, gammas, valid.n_components)
+        d = valid.n_components
+        solutions = solve_contrasts(x, y, gammas, d, plan_for(x, y, d, contrasts=len(gammas)))
         return [
             other._set_model(x, y, gamma, valid, solution)
-            for other, gamma, solution in zip(distinct, gammas, solutions, strict=True)
+            for other, gamma, solution in zip(distinct, gammas, solutions.each(), strict=True)
         ]
 
-    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
+    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         d = check_latent_dimension(self.n_components, foreground.n_features)
-        valid = ValidRange(largest_gamma(foreground, background, d), d)
+        valid = ValidRange(largest_gamma(foreground, background, d, plan), d)
         gamma = check_gamma(self.gamma, valid)
-        solution = solve_one(foreground, background, gamma, d)
+        [solution] = solve_contrasts(foreground, background, [gamma], d, plan).each()
         return self._set_model(foreground, background, gamma, valid, solution)
 
     def _set_model(

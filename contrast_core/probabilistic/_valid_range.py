@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from contrast_core._validation import as_number, check_choice, check_n_components
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import Moments
+from contrast_core.solve import Plan, solve_contrasts
 
 _AUTO_FRACTION = 0.9  # of gamma_max: benchmarks/pcpca.py measures the choice
 _MAX_ITERATIONS = 100  # Newton's on a concave function: under ten in practice
@@ -52,7 +52,7 @@ def check_latent_dimension(n_components: object, n_features: int) -> int:
     return d
 
 
-def largest_gamma(foreground: Moments, background: Moments, d: int) -> float:
+def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) -> float:
     r"""Where the tail :math:`t(\gamma)`, the sum of all but the top d eigenvalues, becomes zero.
 
     The tail is concave and does not increase, with derivative minus the background variance
@@ -67,10 +67,10 @@ def largest_gamma(foreground: Moments, background: Moments, d: int) -> float:
     ValueError
         If the range is empty: the foreground varies in at most d directions.
     """
-    c_x, c_y = foreground.covariance, background.covariance
     total = foreground.total_variance
     rounding = 8 * np.finfo(np.float64).eps * total
-    if total - contrastive_eigenpairs(c_x, c_y, 0.0, d).values.sum() <= rounding:
+    found = solve_contrasts(foreground, background, [0.0], d, plan)
+    if total - found.values.sum() <= rounding:
         raise ValueError(
             f"the foreground varies in no more than n_components={d} directions (to working "
             "precision), so nothing is left to estimate the noise from and no gamma is valid, 0 "
@@ -78,9 +78,9 @@ def largest_gamma(foreground: Moments, background: Moments, d: int) -> float:
         )
     gamma = 1.0
     for _ in range(_MAX_ITERATIONS):
-        components = contrastive_eigenpairs(c_x, c_y, gamma, d).components
-        tail_x = total - float(variances_along(components, c_x).sum())
-        tail_y = background.total_variance - float(variances_along(components, c_y).sum())
+        found = solve_contrasts(foreground, background, [gamma], d, plan)
+        tail_x = total - float(found.foreground_variance.sum())
+        tail_y = background.total_variance - float(found.background_variance.sum())
         if tail_x >= gamma * tail_y * (1 - 1e-14):
             break
         gamma = tail_x / tail_y

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from contrast_core._paired_input import paired_rows
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.moments import SecondMoments
+from contrast_core.solve import loaded_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ def two_samples(
         If the datasets do not fit together, only one of them has groups, labels are missing or of
         the wrong number, a dataset has fewer than two units, or one is constant.
     """
-    x, y = paired_rows(X, background)
+    x, y = loaded_rows(X, background)
     if (groups is None) != (background_groups is None):
         given, missing = ("groups", "background_groups")[:: 1 if background_groups is None else -1]
         raise ValueError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal, Self, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, Self
 
 import numpy as np
 
 from contrast_core._base import LinearContrast
-from contrast_core._paired_input import paired_moments
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
@@ -21,19 +21,19 @@ from contrast_core._validation import (
 )
 from contrast_core.contrast import denoising_alpha, trace_ratio_alpha
 from contrast_core.feedback import warn
-from contrast_core.linalg import NotConvergedError
-from contrast_core.moments import (
+from contrast_core.moments import Moments
+from contrast_core.solve import (
+    NAMES,
     SOLVERS,
-    Moments,
     OneContrast,
+    Plan,
     Solver,
-    direct_moments,
-    solve_one,
-    solve_path,
-    solver_of,
+    contrast_moments,
+    in_form,
+    plan_for,
+    solve_contrasts,
+    with_fallback,
 )
-
-T = TypeVar("T")
 
 _RULES = ("auto", "denoise")
 
@@ -86,7 +86,7 @@ class CPCA(StrengthPath, LinearContrast):
         Variance of foreground and background along each component.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
-    foreground_moments_, background_moments_ : SecondMoments, RowSpaceMoments or ImplicitMoments
+    foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments
         What the data were reduced to; `at` works from them. For "gram" and "lanczos" they hold the
         rows, without copying where possible: leave those unchanged as long as `at` is in use.
     solver_ : {"eigh", "gram", "lanczos"}
@@ -156,55 +156,57 @@ class CPCA(StrengthPath, LinearContrast):
 
     def _moments(
         self, X: MatrixLike | Moments, background: MatrixLike | Moments
-    ) -> tuple[Moments, Moments]:
+    ) -> tuple[Moments, Moments, Plan]:
         check_choice(self.solver, "solver", SOLVERS)
         alpha = check_strength(self.alpha, _RULES)
-        return paired_moments(
+        check_seed(self.random_state)
+        return contrast_moments(
             X,
             background,
             n_components=self.n_components,
             solver=self.solver,
-            one_contrast=not isinstance(alpha, str) and math.isfinite(alpha),
-            operators=True,
-            random_state=check_seed(self.random_state),
+            automatic=isinstance(alpha, str),
+            contrasts=2 if alpha == math.inf else 1,
         )
 
-    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
-        return self._with_fallback(self._fit_checked, foreground, background)
+    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
+        return with_fallback(plan, partial(self._fit_planned, foreground, background))
+
+    def _fit_planned(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
+        x, y = in_form(foreground, background, plan.form)
+        k = check_n_components(self.n_components, x.n_features)
+        alpha = choose_alpha(self.alpha, x, y, k, plan)
+        [solution] = self._solve(x, y, [alpha], k, plan)
+        _warn_of_negative_contrast(solution.values, x, alpha)
+        return self._set_solution(x, y, alpha, solution)
 
     def _fit_one(self, other: Self) -> Self:
-        return other._fit_moments(self.foreground_moments_, self.background_moments_)
+        x, y = self.foreground_moments_, self.background_moments_
+        return other._fit_moments(x, y, self._plan(1))
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
-        def solve(foreground: Moments, background: Moments) -> list[Self]:
-            k = self._n_features_out
-            chosen = [choose_alpha(other.alpha, foreground, background, k) for other in others]
-            distinct, alphas = ascending(others, chosen)
-            solutions = solve_path(foreground, background, alphas, k)
-            return [
-                other._set_solution(foreground, background, alpha, solution)
-                for other, alpha, solution in zip(distinct, alphas, solutions, strict=True)
-            ]
+        return with_fallback(self._plan(len(others)), partial(self._fit_path, others))
 
-        return self._with_fallback(solve, self.foreground_moments_, self.background_moments_)
+    def _fit_path(self, others: list[Self], plan: Plan) -> list[Self]:
+        x, y = in_form(self.foreground_moments_, self.background_moments_, plan.form)
+        k = self._n_features_out
+        chosen = [choose_alpha(other.alpha, x, y, k, plan) for other in others]
+        distinct, alphas = ascending(others, chosen)
+        return [
+            other._set_solution(x, y, alpha, solution)
+            for other, alpha, solution in zip(
+                distinct, alphas, self._solve(x, y, alphas, k, plan), strict=True
+            )
+        ]
 
-    def _with_fallback(
-        self, solve: Callable[[Moments, Moments], T], foreground: Moments, background: Moments
-    ) -> T:
-        try:
-            return solve(foreground, background)
-        except NotConvergedError:
-            direct = direct_moments(foreground, background, self.n_components)
-            if self.solver != "auto" or direct is None:
-                raise
-        return solve(*direct)
+    def _plan(self, contrasts: int) -> Plan:
+        x, y = self.foreground_moments_, self.background_moments_
+        return plan_for(x, y, self._n_features_out, contrasts=contrasts, form=SOLVERS[self.solver])
 
-    def _fit_checked(self, foreground: Moments, background: Moments) -> Self:
-        k = check_n_components(self.n_components, foreground.n_features)
-        alpha = choose_alpha(self.alpha, foreground, background, k)
-        solution = solve_one(foreground, background, alpha, k)
-        _warn_of_negative_contrast(solution.values, foreground, alpha)
-        return self._set_solution(foreground, background, alpha, solution)
+    def _solve(
+        self, x: Moments, y: Moments, alphas: list[float], k: int, plan: Plan
+    ) -> list[OneContrast]:
+        return solve_contrasts(x, y, alphas, k, plan, random_state=self.random_state).each()
 
     def _set_solution(
         self, foreground: Moments, background: Moments, alpha: float, solution: OneContrast
@@ -220,7 +222,7 @@ class CPCA(StrengthPath, LinearContrast):
             background_variance_=solution.background_variance,
             foreground_moments_=foreground,
             background_moments_=background,
-            solver_=solver_of(foreground),
+            solver_=NAMES[foreground.form],
         )
 
     def _default_strengths(self) -> FloatArray:
@@ -228,14 +230,18 @@ class CPCA(StrengthPath, LinearContrast):
 
 
 def choose_alpha(
-    alpha: object, foreground: Moments, background: Moments, n_components: int
+    alpha: object,
+    foreground: Moments,
+    background: Moments,
+    n_components: int,
+    plan: Plan | None = None,
 ) -> float:
     """The contrast strength as a number."""
     match check_strength(alpha, _RULES):
         case "auto":
-            return trace_ratio_alpha(foreground, background, n_components)
+            return trace_ratio_alpha(foreground, background, n_components, plan)
         case "denoise":
-            return denoising_alpha(foreground, background)
+            return denoising_alpha(foreground, background, plan)
         case number:
             return float(number)
 

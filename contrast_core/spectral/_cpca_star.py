@@ -15,13 +15,9 @@ from contrast_core._validation import (
     check_n_components,
 )
 from contrast_core.contrast import background_ridge
-from contrast_core.linalg import (
-    RidgeWeights,
-    orthonormal_rows,
-    regularised_path,
-    variances_along,
-)
+from contrast_core.linalg import RidgeWeights
 from contrast_core.moments import Moments
+from contrast_core.solve import Plan, plan_for, solve_ratios
 
 
 class CPCAStar(StrengthPath, LinearContrast):
@@ -65,7 +61,7 @@ class CPCAStar(StrengthPath, LinearContrast):
         Variance of foreground and background along each row of `components_`.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
-    foreground_moments_, background_moments_ : SecondMoments or RowSpaceMoments
+    foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         What the data were reduced to; `at` and `path` work from them. The latter, for more features
         than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
@@ -138,38 +134,35 @@ class CPCAStar(StrengthPath, LinearContrast):
     def _fit_each(self, others: list[Self]) -> list[Self]:
         x, y = self.foreground_moments_, self.background_moments_
         distinct, _ = ascending(others, [other._weights(x, y).background for other in others])
-        return self._solve(distinct, x, y, self._n_features_out)
+        k = self._n_features_out
+        return self._solve(distinct, x, y, k, plan_for(x, y, k, contrasts=len(distinct)))
 
-    def _fit_moments(self, foreground: Moments, background: Moments) -> Self:
+    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
-        [fitted] = self._solve([self], foreground, background, k)
+        [fitted] = self._solve([self], foreground, background, k, plan)
         return fitted
 
     def _solve(
-        self, others: list[Self], foreground: Moments, background: Moments, k: int
+        self, others: list[Self], foreground: Moments, background: Moments, k: int, plan: Plan
     ) -> list[Self]:
-        """Fit each of the estimators, with one background decomposition and one lift for all."""
+        """Fit each of the estimators, with one background decomposition for all."""
         weights = [other._weights(foreground, background) for other in others]
-        solutions = regularised_path(foreground.covariance, background.covariance, weights, k)
-        reduced = np.stack([(orthonormal_rows(s.directions), s.directions) for s in solutions])
-        lifted = foreground.lift(reduced)
+        solutions = solve_ratios(foreground, background, weights, k, plan)
         return [
             other._set_fitted(
                 foreground.feature_names,
                 mean_=foreground.mean,
                 background_mean_=background.mean,
-                components_=components,
-                directions_=directions,
+                components_=solution.components,
+                directions_=solution.directions,
                 beta_=weight.background,
                 generalized_eigenvalues_=solution.values,
-                foreground_variance_=variances_along(inner[0], foreground.covariance),
-                background_variance_=variances_along(inner[0], background.covariance),
+                foreground_variance_=solution.foreground_variance,
+                background_variance_=solution.background_variance,
                 foreground_moments_=foreground,
                 background_moments_=background,
             )
-            for other, weight, solution, inner, (components, directions) in zip(
-                others, weights, solutions, reduced, lifted, strict=True
-            )
+            for other, weight, solution in zip(others, weights, solutions, strict=True)
         ]
 
     def _weights(self, foreground: Moments, background: Moments) -> RidgeWeights:

@@ -10,7 +10,6 @@ from scipy.sparse import issparse, vstack
 from sklearn.utils import gen_batches
 
 from contrast_core._base import BackgroundMixin, Embedding
-from contrast_core._paired_input import paired_rows
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
@@ -21,7 +20,8 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.linalg import fix_signs
-from contrast_core.moments import OneContrast, SecondMoments, solve_path
+from contrast_core.moments import SecondMoments
+from contrast_core.solve import OneContrast, loaded_rows, plan_for, solve_contrasts
 from contrast_core.spectral._cpca import CPCA, check_strength, choose_alpha, default_alphas
 from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
 
@@ -211,7 +211,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         """
         check_strength(self.alpha, ["auto"])
         self._kernel_arguments()
-        foreground, contrast_with = paired_rows(X, background)
+        foreground, contrast_with = loaded_rows(X, background)
         rows = _stack(foreground, contrast_with)
         n = foreground.shape[0]
         kernel = self._kernel(rows, rows)
@@ -240,11 +240,10 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             check_strength(other.alpha, ["auto"])
         chosen = [choose_alpha(other.alpha, x, y, k) for other in others]
         distinct, alphas = ascending(others, chosen)
+        solutions = solve_contrasts(x, y, alphas, k, plan_for(x, y, k, contrasts=len(alphas)))
         return [
             other._set_solution(x, y, self._factor, alpha, solution, **self._seen())
-            for other, alpha, solution in zip(
-                distinct, alphas, solve_path(x, y, alphas, k), strict=True
-            )
+            for other, alpha, solution in zip(distinct, alphas, solutions.each(), strict=True)
         ]
 
     def _seen(self) -> dict[str, Any]:

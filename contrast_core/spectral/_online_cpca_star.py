@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._base import LinearContrast
-from contrast_core._paired_input import paired_rows
 from contrast_core._strength import ContrastStrength
 from contrast_core._validation import (
     FloatArray,
@@ -24,6 +23,7 @@ from contrast_core._validation import (
     feature_names_of,
 )
 from contrast_core.linalg import fix_signs, orthonormal_rows
+from contrast_core.solve import loaded_rows
 from contrast_core.spectral._online_checks import (
     check_flags,
     check_learning_rate,
@@ -224,7 +224,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         TypeError
             If moments are given, which hold no rows, or a parameter has the wrong type.
         """
-        rows = paired_rows(X, background)
+        rows = loaded_rows(X, background)
         sizes = self._step_sizes()
         batch_size = check_count(self.batch_size, "batch_size")
         n_passes = check_count(self.n_passes, "n_passes")

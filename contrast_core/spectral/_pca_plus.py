@@ -6,7 +6,8 @@ from typing import Self
 
 from contrast_core._validation import FloatArray, MatrixLike, check_flag, check_n_components
 from contrast_core.moments import PairMoments
-from contrast_core.spectral._positive_pairs import PositivePairEmbedding, positive_pairs
+from contrast_core.solve import positive_pairs
+from contrast_core.spectral._positive_pairs import PositivePairEmbedding
 
 
 class PCAPlus(PositivePairEmbedding):

@@ -19,13 +19,10 @@ from contrast_core.contrast import (
     truncated_eigenpairs,
 )
 from contrast_core.feedback import warn
-from contrast_core.linalg import fix_signs, leading_eigenpairs, orthonormal_rows
-from contrast_core.moments import PairMoments
-from contrast_core.spectral._positive_pairs import (
-    PositivePairEmbedding,
-    check_n_effective,
-    positive_pairs,
-)
+from contrast_core.linalg import Eigenpairs, fix_signs, leading_eigenpairs, orthonormal_rows
+from contrast_core.moments import Moments, PairMoments
+from contrast_core.solve import Pairs, Plan, positive_pairs, with_fallback
+from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_n_effective
 
 _GOOD_PAIRS = 0.5  # a leading eigenvalue of good pairs is near 1; random ones give about 0.3
 
@@ -202,9 +199,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         pairs = positive_pairs(X, positive)
         k = check_n_components(self.n_components, pairs.n_features)
         n_pairs = check_n_effective(n_effective, pairs.n_pairs)
-        moments = pairs.second_moments(exchangeable=self.exchangeable)
-        n_rows = 2 * n_pairs if self.exchangeable else n_pairs
-        variances, vectors = truncated_eigenpairs(moments, self.truncation, k, n_rows)
+        moments, (variances, vectors) = self._leading(pairs, k, n_pairs)
         spread = np.sqrt(variances)[:, None]
         whitening, root = vectors / spread, vectors * spread  # S truncated is root^T root
         alignment = pairs.cross_moment_along(whitening, exchangeable=self.exchangeable)
@@ -223,6 +218,24 @@ class PCAPlusPlus(PositivePairEmbedding):
             patterns_=directions @ root.T @ root,
             truncation_=len(variances),
             detectable_=detectable,
+        )
+
+    def _leading(self, pairs: Pairs, k: int, n_pairs: float) -> tuple[Moments, Eigenpairs]:
+        """S and its leading eigenpairs."""
+        n_rows = 2 * n_pairs if self.exchangeable else n_pairs
+
+        def solve(plan: Plan) -> tuple[Moments, Eigenpairs]:
+            moments = pairs.second_moments(plan, exchangeable=self.exchangeable)
+            return moments, truncated_eigenpairs(moments, self.truncation, k, n_rows, plan)
+
+        n_views = 2 if self.exchangeable else 1
+        return with_fallback(
+            pairs.plan,
+            solve,
+            task=f"truncation={self.truncation!r} of {n_views * pairs.n_pairs} rows and "
+            f"{pairs.n_features} features",
+            advice="Data of this size need a gap there: use truncation='auto', an integer where "
+            "the eigenvalues have a gap, or fewer features.",
         )
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 
 from contrast_core._base import LinearEmbedding
 from contrast_core._validation import FloatArray, MatrixLike, as_number
-from contrast_core.moments import PairMoments, PairRows, check_pairs
+from contrast_core.moments import PairMoments
 
 
 class PositivePairEmbedding(LinearEmbedding):
@@ -50,45 +50,6 @@ class PositivePairEmbedding(LinearEmbedding):
             )
         fitted: Any = self.fit(X, y, positive=positive, **fit_params)
         return np.asarray(fitted.transform(X))
-
-
-def positive_pairs(
-    X: MatrixLike | PairMoments, positive: MatrixLike | None
-) -> PairMoments | PairRows:
-    """Pairs as moments, if they are or are stored, or as checked rows; at least two of them.
-
-    Raises
-    ------
-    TypeError
-        If `positive` is given beside `PairMoments`.
-    ValueError
-        If `positive` is missing, the views differ in rows or features, or there are fewer than
-        two pairs.
-    """
-    pairs: PairMoments | PairRows
-    if isinstance(X, PairMoments):
-        if positive is not None:
-            raise TypeError(
-                f"X is PairMoments, which hold both views already, but positive is "
-                f"{type(positive).__name__}; give fit(moments) alone, or data for both."
-            )
-        pairs = X
-    else:
-        if positive is None:
-            raise ValueError(
-                "positive=None was given; a method on positive pairs needs a second view of every "
-                "row of X: fit(X, positive=...), or fit(moments) with the PairMoments of both."
-            )
-        x, p, names = check_pairs(X, positive)
-        if "stored" in (x.place, p.place):
-            pairs = PairMoments.from_data(x, p)
-        else:
-            pairs = PairRows(x.load(check=False), p.load(check=False), names)
-    if pairs.n_pairs < 2:
-        raise ValueError(
-            f"X has n_samples={pairs.n_pairs} pair(s), but a variance needs at least 2."
-        )
-    return pairs
 
 
 def check_n_effective(n_effective: object, n_pairs: int) -> float:

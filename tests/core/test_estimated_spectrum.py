@@ -9,21 +9,24 @@ import pytest
 
 from contrast_core import subspace_error
 from contrast_core.contrast import noise_bulk
-from contrast_core.linalg import EstimatedSpectrum, NotConvergedError, SymmetricOperator
+from contrast_core.linalg import EstimatedSpectrum, NotConvergedError
 
 
-class Products(SymmetricOperator):
-    def __init__(self, matrix: Any, max_products: int = 640) -> None:
-        super().__init__(len(matrix), random_state=0, max_products=max_products)
+class Products:
+    def __init__(self, matrix: Any) -> None:
         self.matrix, self.n_products = matrix, 0
 
-    def _matmat(self, columns: Any) -> Any:
+    def __call__(self, columns: Any) -> Any:
         self.n_products += columns.shape[1]
         return self.matrix @ columns
 
 
 def estimated(matrix: Any, rank: int) -> EstimatedSpectrum:
-    return EstimatedSpectrum(Products(matrix), rank, float(np.trace(matrix)))
+    return of_products(Products(matrix), rank, float(np.trace(matrix)))
+
+
+def of_products(products: Products, rank: int, trace: float) -> EstimatedSpectrum:
+    return EstimatedSpectrum(products, len(products.matrix), rank, trace, max_products=640)
 
 
 def covariance(n: int, d: int, spikes: Any = ()) -> Any:
@@ -81,7 +84,7 @@ def test_it_says_when_it_does_not_converge() -> None:
         estimated(matrix, 1500).leading(30)
     early = Products(matrix)
     with pytest.raises(NotConvergedError, match="are close"):
-        EstimatedSpectrum(early, 1500, 1500.0).leading(30, only_if_separated=True)
+        of_products(early, 1500, 1500.0).leading(30, only_if_separated=True)
     assert early.n_products < 320
     with pytest.raises(NotConvergedError, match=r"without finding eigenvalue 600 to within"):
         estimated(matrix, 1500).settle(599, 1e-3)

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from contrast_core import SecondMoments, subspace_error
-from contrast_core.contrast import _automatic, trace_ratio_alpha
+from contrast_core import subspace_error
 from contrast_core.linalg import (
     RidgeWeights,
     _davidson,
     _generalized,
     _path,
     _proof,
-    _single,
     contrastive_path,
     orthonormal_rows,
     regularised_path,
@@ -145,18 +143,6 @@ def test_the_choice_of_solver() -> None:
     assert few.solvers == ("eigh",)  # no room for a search space
 
 
-@pytest.mark.parametrize("iterate", [True, False])
-@pytest.mark.parametrize("kind", ["noise", "power-law", "rank-deficient"])
-def test_the_automatic_contrast_is_the_same_after_cheap_steps(
-    kind: str, iterate: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, y = (SecondMoments(300, np.zeros(100), covariance) for covariance in covariances(100, kind))
-    exact = trace_ratio_alpha(x, y, 2)
-    monkeypatch.setattr(_single, "_MANY_FEATURES", 50)
-    monkeypatch.setattr(_automatic, "iteration_pays", lambda n_features, k: iterate)
-    assert trace_ratio_alpha(x, y, 2) == pytest.approx(exact, rel=1e-12)
-
-
 @pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
 @pytest.mark.parametrize("converges", [True, False])
 def test_generalised_pairs_are_the_same_from_the_iteration(
@@ -172,12 +158,10 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
         accepted.append(proved is not None)
         return proved, block
 
-    monkeypatch.setattr(_single, "_MANY_FEATURES", 50)
-    monkeypatch.setattr(_single, "_FEATURES_PER_COMPONENT", 1)
     monkeypatch.setattr(_generalized, "warm_eigenpairs", watched)
     if not converges:
         monkeypatch.setattr(_proof, "AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
-    found = regularised_path(x, y, weights, 2)
+    found = regularised_path(x, y, weights, 2, iterate=True)
     assert len(accepted) == 10
     assert all(accepted) if converges else not any(accepted)
     for one, other in zip(found, exact, strict=True):

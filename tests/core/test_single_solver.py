@@ -9,15 +9,16 @@ import pytest
 from sklearn.base import clone
 
 from contrast_core import CPCA
-from contrast_core.linalg import _eigen, _krylov, _single, contrastive_eigenpairs, subspace_error
+from contrast_core.linalg import (
+    Iteration,
+    _krylov,
+    _single,
+    contrastive_eigenpairs,
+    subspace_error,
+)
 
 D = 240
-
-
-@pytest.fixture(autouse=True)
-def small_matrices_are_many_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_single, "LARGEST_SHARE", 2)
-    monkeypatch.setattr(_eigen, "proved_pays", lambda n_features, k: True)
+LIMITS = Iteration(basis=D // 2, patience=16, refine=False)
 
 
 def with_spectrum(values: Any, seed: int = 0) -> Any:
@@ -40,17 +41,17 @@ def spectrum(*leading: float) -> Any:
 def test_it_agrees_with_lapack(k: int, scale: float) -> None:
     x = scale * with_spectrum(spectrum(9.0, 8.0, 7.5, 7.0, 3.0))
     y = scale * with_spectrum(np.linspace(0.5, 0, D), 1)
-    pairs = _single.proved_eigenpairs(formed(x - 0.5 * y), k)
+    pairs = _single.proved_eigenpairs(formed(x - 0.5 * y), k, LIMITS)
     assert pairs is not None
-    exact = contrastive_eigenpairs(x, y, 0.5, k, iterate=False)
-    found = contrastive_eigenpairs(x, y, 0.5, k)
+    exact = contrastive_eigenpairs(x, y, 0.5, k)
+    found = contrastive_eigenpairs(x, y, 0.5, k, iteration=LIMITS)
     np.testing.assert_allclose(found.values, exact.values, rtol=1e-12)
     assert subspace_error(found.components, exact.components) <= 1e-10
     np.testing.assert_array_equal(found.values, pairs.values[:k])
 
 
 def test_a_multiple_eigenvalue_within_the_wanted_is_found() -> None:
-    pairs = _single.proved_eigenpairs(formed(with_spectrum(spectrum(9.0, 9.0, 9.0))), 3)
+    pairs = _single.proved_eigenpairs(formed(with_spectrum(spectrum(9.0, 9.0, 9.0))), 3, LIMITS)
     assert pairs is not None
     np.testing.assert_allclose(pairs.values[:3], 9.0, rtol=1e-12)
 
@@ -58,8 +59,8 @@ def test_a_multiple_eigenvalue_within_the_wanted_is_found() -> None:
 @pytest.mark.parametrize("gap", [0.0, 1e-14])
 def test_ties_are_left_to_lapack(gap: float) -> None:
     matrix = with_spectrum(spectrum(9.0, 9.0 - gap))
-    assert _single.proved_eigenpairs(formed(matrix), 1) is None
-    found = contrastive_eigenpairs(matrix, np.zeros_like(matrix), 0.0, 1)
+    assert _single.proved_eigenpairs(formed(matrix), 1, LIMITS) is None
+    found = contrastive_eigenpairs(matrix, np.zeros_like(matrix), 0.0, 1, iteration=LIMITS)
     np.testing.assert_allclose(found.values, 9.0, rtol=1e-12)
 
 
@@ -82,12 +83,12 @@ def test_an_eigenvector_that_the_space_misses_is_found_by_the_proof(
             super().grow()
             self._block[0] = 0  # what rounding puts there would grow
 
-    seen = _single.proved_eigenpairs(formed(matrix), 2)
+    seen = _single.proved_eigenpairs(formed(matrix), 2, LIMITS)
     assert seen is not None
     np.testing.assert_allclose(seen.values[:2], [20.0, 9.0], rtol=1e-12)
     monkeypatch.setattr(_single, "BlockKrylov", Blind)
-    assert _single.proved_eigenpairs(formed(matrix), 2) is None
-    found = contrastive_eigenpairs(matrix, np.zeros_like(matrix), 0.0, 2)
+    assert _single.proved_eigenpairs(formed(matrix), 2, LIMITS) is None
+    found = contrastive_eigenpairs(matrix, np.zeros_like(matrix), 0.0, 2, iteration=LIMITS)
     np.testing.assert_allclose(found.values, [20.0, 9.0], rtol=1e-12)
 
 
@@ -96,8 +97,9 @@ def test_no_gap_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     grow = _krylov.BlockKrylov.grow
     monkeypatch.setattr(_krylov.BlockKrylov, "grow", lambda self: (grown.append(1), grow(self))[1])
     noise = np.random.default_rng(0).normal(size=(2000, 1000))
-    assert _single.proved_eigenpairs(formed(noise.T @ noise), 2) is None
-    assert len(grown) <= 2 * _single._PATIENCE
+    limits = LIMITS._replace(basis=500)
+    assert _single.proved_eigenpairs(formed(noise.T @ noise), 2, limits) is None
+    assert len(grown) <= 2 * limits.patience
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -105,9 +107,7 @@ def test_no_gap_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_gap_it_goes_on_from_what_the_space_shows(
     alpha: float, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_single, "_REFINED_FEATURES", 0)
-    monkeypatch.setattr(_single, "_REFINED_PER_COMPONENT", 1)
-    monkeypatch.setattr(_single, "_PATIENCE", 4)
+    limits = LIMITS._replace(patience=4, refine=True)
     refined: list[int] = []
     iterate = _single.neighbouring_pairs
     monkeypatch.setattr(
@@ -115,18 +115,18 @@ def test_without_a_gap_it_goes_on_from_what_the_space_shows(
     )
     noise = np.random.default_rng(0).normal(size=(2, 500, D)) / 500**0.5
     x, y = (rows.T @ rows for rows in noise)
-    pairs = _single.proved_eigenpairs(formed(x - alpha * y), k)
+    pairs = _single.proved_eigenpairs(formed(x - alpha * y), k, limits)
     assert refined
     assert pairs is not None
-    exact = contrastive_eigenpairs(x, y, alpha, k, iterate=False)
+    exact = contrastive_eigenpairs(x, y, alpha, k)
     np.testing.assert_allclose(pairs.values[:k], exact.values, rtol=1e-10, atol=1e-12)
     assert subspace_error(pairs.vectors.T, exact.components) <= 1e-8
 
 
 def test_zero_and_constant_matrices_are_left_to_lapack() -> None:
     for matrix in (np.zeros((D, D)), np.eye(D)):
-        assert _single.proved_eigenpairs(formed(matrix), 2) is None
-        found = contrastive_eigenpairs(matrix, np.zeros((D, D)), 0.0, 2)
+        assert _single.proved_eigenpairs(formed(matrix), 2, LIMITS) is None
+        found = contrastive_eigenpairs(matrix, np.zeros((D, D)), 0.0, 2, iteration=LIMITS)
         np.testing.assert_allclose(found.values, matrix[0, 0])
 
 

@@ -12,8 +12,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, SecondMoments, subspace_error
-from contrast_core.moments import _sparse, _sparse_products
-from contrast_core.moments._row_space import row_space_moments
+from contrast_core.moments import _sparse, _sparse_products, span_moments
 from contrast_core.rows import rows_of
 
 
@@ -92,8 +91,7 @@ def test_duplicate_entries_add_and_stored_zeros_do_not_count() -> None:
     assert doubled.nnz > rows.nnz
     wanted = covariance(rows)
     assert_close(SecondMoments.from_data(blocked(doubled)).covariance, wanted)
-    added = rows_of(doubled).load()
-    for part in row_space_moments((added, added), (None, None)):
+    for part in span_moments([rows_of(doubled), rows_of(doubled)]):
         np.testing.assert_allclose(part.total_variance, np.trace(wanted), rtol=1e-12)
 
 
@@ -176,8 +174,8 @@ def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
     for part in rows:
         part[:, :40] = 50 + rng.random((len(part), 40)) * (rng.random((len(part), 40)) < full)
         part[:, :20] -= 50
-    sparse = row_space_moments(tuple(sp.csr_array(part) for part in rows), (None, None))
-    dense = row_space_moments(tuple(rows), (None, None))
+    sparse = span_moments([rows_of(sp.csr_array(part)) for part in rows])
+    dense = span_moments([rows_of(part) for part in rows])
     for a, b in zip(sparse, dense, strict=True):
         np.testing.assert_allclose(a.mean, b.mean, rtol=1e-12)
         np.testing.assert_allclose(a.variances, b.variances, rtol=1e-10, atol=1e-15)
@@ -228,7 +226,7 @@ def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
 
     monkeypatch.setattr(_sparse_products, "_WORTH_SHARING", 0)
     monkeypatch.setattr(_sparse_products, "_compiled_pays", lambda n_entries: compiled)
-    monkeypatch.setattr("contrast_core.moments._implicit.gram_products", seen)
+    monkeypatch.setattr("contrast_core.moments._products.gram_products", seen)
     with threadpool_limits(2):
         shared = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
     assert used.count(2) > 10

@@ -18,6 +18,9 @@ from contrast_core import (
 from contrast_core.contrast import noise_bulk, signal_is_detectable, truncated_eigenpairs
 from contrast_core.contrast._noise_bulk import marchenko_pastur_median
 from contrast_core.linalg import Spectrum
+from contrast_core.solve import plan_pairs
+
+PLAN = plan_pairs(400, 100)
 
 
 def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:
@@ -111,7 +114,7 @@ def test_each_truncation_keeps_what_it_says() -> None:
     held = np.cumsum(values) / values.sum()
 
     def kept(truncation: Any, k: int = 1) -> int:
-        pairs = truncated_eigenpairs(moments, truncation, k, 400)
+        pairs = truncated_eigenpairs(moments, truncation, k, 400, PLAN)
         np.testing.assert_allclose(pairs.values, values[: len(pairs.values)], rtol=1e-10)
         v = pairs.components
         np.testing.assert_allclose(v @ moments.covariance @ v.T, np.diag(pairs.values), atol=1e-9)
@@ -141,13 +144,13 @@ def test_impossible_truncations_are_refused() -> None:
         (float("nan"), ValueError, r"truncation=nan is out of range: as a fraction"),
     ]:
         with pytest.raises(error, match=message):
-            truncated_eigenpairs(moments, truncation, 2, 400)
+            truncated_eigenpairs(moments, truncation, 2, 400, PLAN)
     few = sample(10, 30)
     with pytest.raises(ValueError, match=r"truncation=None asks for 30 .* S has 9 among 30 feat"):
-        truncated_eigenpairs(few, None, 2, 10)
+        truncated_eigenpairs(few, None, 2, 10, PLAN)
     with pytest.raises(ValueError, match=r"n_components=12 asks for 12 directions .* S has 9"):
-        truncated_eigenpairs(few, "auto", 12, 10)
-    assert len(truncated_eigenpairs(few, 1.0, 2, 10).values) == 9
+        truncated_eigenpairs(few, "auto", 12, 10, PLAN)
+    assert len(truncated_eigenpairs(few, 1.0, 2, 10, PLAN).values) == 9
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])

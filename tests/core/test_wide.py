@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import warnings
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,10 @@ from contrast_core import (
     subspace_error,
 )
 from contrast_core.linalg import _single
-from contrast_core.moments import ImplicitMoments, RowSpaceMoments, _row_space
+from contrast_core.moments import Form, SpanMoments
+from contrast_core.rows import rows_of
+from contrast_core.solve import LIMITS, Plan, Task, make_plan, solve_contrasts, with_fallback
+from tests.core.planned import EAGER, moments_in, plan_in
 
 D, N, M = 1600, 34, 26
 ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
@@ -130,10 +133,6 @@ def test_sparse_agrees_with_dense(solver: Any, kind: Any, index: Any, dtype: Any
 
 
 def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contrast_core.moments import _row_products
-
-    monkeypatch.setattr(_row_products, "_BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(_row_products, "_LEAST_COLUMNS", 64)
     largest = 0
     for kind in (sp.csr_matrix, sp.csc_matrix):
         plain = kind.toarray
@@ -144,17 +143,17 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
             return plain(self, *args, **kwargs)
 
         monkeypatch.setattr(kind, "toarray", watched)
-    x, y = sparse_data()
+    x, y = (rows_of(rows, elements=1) for rows in sparse_data())
     for solver in ("gram", "lanczos"):
         CPCA(alpha=1.0, solver=solver, random_state=0).fit(x, background=y)
-    assert 0 < largest <= 64
+    assert 0 < largest <= 256
 
 
 def test_the_path_agrees() -> None:
     x, y = wide_data()
     wide = contrast_path(x, background=y, alphas=[*ALPHAS, np.inf])
     dense = contrast_path(moments()[0], background=moments()[1], alphas=[*ALPHAS, np.inf])
-    assert isinstance(wide.foreground, RowSpaceMoments)
+    assert isinstance(wide.foreground, SpanMoments)
     for alpha, a, b in zip(ALPHAS, wide.components, dense.components, strict=False):
         assert subspace_error(a, b) <= allowed(alpha, 2)
     np.testing.assert_allclose(wide.components, dense.components, atol=1e-6)
@@ -166,8 +165,8 @@ def test_the_path_agrees() -> None:
 
 def test_a_path_by_products() -> None:
     x, y = wide_data()
-    pair = [ImplicitMoments.from_rows(rows, "X", None) for rows in (x, y)]
-    path = contrast_path(pair[0], background=pair[1], alphas=ALPHAS)
+    x, y = moments_in("products", x, y)
+    path = contrast_path(x, background=y, alphas=ALPHAS)
     for alpha, found in zip(ALPHAS, path.components, strict=True):
         assert subspace_error(found, exact(alpha, 2).components_) <= allowed(alpha, 2)
 
@@ -178,7 +177,7 @@ def test_the_other_methods_agree(sparse: bool) -> None:
     reference = SecondMoments.from_data(x), SecondMoments.from_data(y)
     for method in (PCPCA(), PCPCA(gamma=0.2), CPCAStar(), CPCAStar(beta=0.3)):
         wide = method.fit(x, background=y)
-        assert isinstance(wide.foreground_moments_, RowSpaceMoments)
+        assert isinstance(wide.foreground_moments_, SpanMoments)
         dense = type(method)(**method.get_params()).fit(reference[0], background=reference[1])
         assert subspace_error(wide.components_, dense.components_) < 1e-8
         np.testing.assert_allclose(wide.components_, dense.components_, atol=1e-6)
@@ -194,33 +193,43 @@ def test_the_other_methods_agree(sparse: bool) -> None:
             np.testing.assert_allclose(wide.directions_, dense.directions_, atol=1e-6)
 
 
-def test_directions_without_variance_come_before_negative_ones() -> None:
-    """Foreground rows within the span of the background's: few positive eigenvalues, or none."""
+def test_directions_without_variance_come_after_negative_ones() -> None:
+    """Foreground rows within the span of the background's: all eigenvalues are negative."""
     x, y = wide_data()
     x = x.mean(axis=0) + np.random.default_rng(1).normal(size=(20, M)) @ (y - y.mean(axis=0)) / 20
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ContrastWarning)  # a zero is no negative contrast
+    with pytest.warns(ContrastWarning, match="5 of 5 components have negative contrast"):
         wide = CPCA(5, alpha=50.0, solver="gram").fit(x, background=y)
-    np.testing.assert_allclose(wide.contrastive_eigenvalues_, 0, atol=1e-10)
-    np.testing.assert_allclose(wide.background_variance_, 0, atol=1e-10)
+    assert (wide.contrastive_eigenvalues_ < 0).all()
+    assert (wide.background_variance_ > 0).all()
+    # The same moments serve more components than there are.
+    with pytest.warns(
+        ContrastWarning, match="last 65 of 90 components are directions|25 of 90 components have"
+    ):
+        more = CPCA(90, alpha=50.0).fit(
+            wide.foreground_moments_, background=wide.background_moments_
+        )
+    np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(90), atol=1e-10)
+    np.testing.assert_array_equal(more.contrastive_eigenvalues_[M - 1 :], 0.0)
+    assert subspace_error(more.components_[:5], wide.components_) < 1e-8
     for rows in (x, y):
         centred = rows - rows.mean(axis=0)
-        assert np.abs(centred @ wide.components_.T).max() < 1e-8
-    np.testing.assert_allclose(wide.components_ @ wide.components_.T, np.eye(5), atol=1e-12)
-    # The same moments serve more components than they were made for.
-    more = CPCA(90, alpha=50.0).fit(wide.foreground_moments_, background=wide.background_moments_)
-    np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(90), atol=1e-10)
-    np.testing.assert_allclose(more.contrastive_eigenvalues_, 0, atol=1e-10)
+        assert np.abs(centred @ more.components_[M - 1 :].T).max() < 1e-8
 
 
-def test_more_components_than_rows() -> None:
-    x, y = wide_data()
-    wide = CPCA(200, alpha=0.5, solver="gram").fit(x, background=y)
-    dense = CPCA(200, alpha=0.5, solver="eigh").fit(x, background=y)
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("k", [58, 59, 200])
+def test_more_components_than_rows(k: int, sparse: bool) -> None:
+    x, y = sparse_data() if sparse else wide_data()
+    wide = CPCA(k, alpha=0.5, solver="gram").fit(x, background=y)
+    dense = CPCA(k, alpha=0.5, solver="eigh").fit(x, background=y)
     np.testing.assert_allclose(
         wide.contrastive_eigenvalues_, dense.contrastive_eigenvalues_, atol=1e-9
     )
-    np.testing.assert_allclose(wide.components_ @ wide.components_.T, np.eye(200), atol=1e-10)
+    rank = N + M - 2
+    assert subspace_error(wide.components_[:rank], dense.components_[:rank]) < 1e-7
+    for fitted in (wide, dense):
+        np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(k), atol=1e-10)
 
 
 def test_degenerate_rows() -> None:
@@ -242,7 +251,8 @@ def test_a_constant_dataset() -> None:
     flat = np.ones_like(y)
     wide = CPCA(alpha=1.0, solver="gram").fit(x, background=flat)
     assert subspace_error(wide.components_, CPCA(alpha=0.0).fit(x, background=y).components_) < 1e-8
-    both = CPCA(alpha=1.0, solver="gram").fit(np.ones_like(x), background=flat)
+    with pytest.warns(ContrastWarning, match="last 2 of 2 components are directions in which nei"):
+        both = CPCA(alpha=1.0, solver="gram").fit(np.ones_like(x), background=flat)
     np.testing.assert_allclose(both.components_ @ both.components_.T, np.eye(2), atol=1e-12)
 
 
@@ -253,7 +263,7 @@ def test_the_choice_by_shape() -> None:
     sparse_x, sparse_y = sparse_data()
     assert CPCA().fit(sparse_x, background=sparse_y).solver_ == "gram"
     single = CPCA(alpha=0.0).fit(sparse_x, background=sparse_y)
-    assert single.solver_ in ("lanczos", "gram")
+    assert single.solver_ == "lanczos"
     assert (
         subspace_error(
             single.at(3.0).components_,
@@ -263,15 +273,24 @@ def test_the_choice_by_shape() -> None:
     )
 
 
-def test_a_failed_iteration_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contrast_core.moments import _paired
-
-    monkeypatch.setattr(_paired, "_PRODUCTS_BEFORE_GRAM", 8)
-    monkeypatch.setattr(_paired, "MAX_PRODUCTS", 8)
+def test_a_failed_iteration_falls_back() -> None:
+    """Without a gap after the third eigenvalue: 8 columns are not enough, nor are many."""
     x, y = sparse_data()
-    assert CPCA(alpha=1.0).fit(x, background=y).solver_ == "gram"
-    with pytest.raises(linalg.NotConvergedError, match=r"alpha=1 used 8 products .* solver='gram'"):
-        CPCA(alpha=1.0, solver="lanczos").fit(x, background=y)
+    few = replace(LIMITS, products_first=8, products=8)
+    made: list[Form] = []
+
+    def solve(plan: Plan) -> Any:
+        made.append(plan.form)
+        return solve_contrasts(*moments_in(plan.form, x, y), [1.0], 3, plan)
+
+    task = Task(N + M, D, 3, entries=x.nnz + y.nnz)
+    found = with_fallback(make_plan(task, few), solve)
+    assert made == ["products", "span"]
+    assert found.solvers == ("eigh",)
+    reference = CPCA(3, alpha=1.0, solver="gram").fit(x, background=y)
+    assert subspace_error(found.components[0], reference.components_) < 1e-8
+    with pytest.raises(linalg.NotConvergedError, match=r"alpha=1: .* used 10 prod.* solver='gram'"):
+        with_fallback(make_plan(task._replace(form="products"), few), solve)
     with pytest.raises(linalg.NotConvergedError, match="null space"):
         CPCA(alpha=np.inf, solver="lanczos").fit(x, background=y)
 
@@ -299,9 +318,9 @@ def test_wrong_combinations_say_so() -> None:
         CPCA().fit(a.foreground_moments_, background=b.background_moments_)
     with pytest.raises(ValueError, match="both must be moments of the same kind"):
         CPCA().fit(a.foreground_moments_, background=dense[1])
-    with pytest.raises(TypeError, match="X is RowSpaceMoments and background is ndarray"):
+    with pytest.raises(TypeError, match="X is SpanMoments and background is ndarray"):
         CPCA().fit(a.foreground_moments_, background=y)
-    with pytest.raises(TypeError, match="fit_transform got RowSpaceMoments"):
+    with pytest.raises(TypeError, match="fit_transform got SpanMoments"):
         CPCA().fit_transform(a.foreground_moments_, background=a.background_moments_)
     with pytest.raises(ValueError, match="background has 1599 features but X has 1600"):
         CPCA().fit(x, background=y[:, 1:])
@@ -342,15 +361,7 @@ def test_the_seed_decides() -> None:
 def test_one_contrast_needs_neither_covariance(
     alpha: float, blind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the proved iteration, and by LAPACK where the proof fails: the matrix is made again.
-
-    Where the rows' products alone have not led to it (see test_dual.py).
-    """
-    monkeypatch.setattr(_row_space, "dual_eigenpairs", lambda *_: None)
-    monkeypatch.setattr(_single, "_FEWEST_FEATURES", 0)
-    monkeypatch.setattr(_single, "_MANY_FEATURES", 0)
-    monkeypatch.setattr(_single, "_FEATURES_PER_COMPONENT", 1)
-    monkeypatch.setattr(_single, "LARGEST_SHARE", 1)
+    """By the proved iteration, and by LAPACK where the proof fails: the matrix is made again."""
     proofs: list[float] = []
     prove = _single.bound_by_inertia
 
@@ -360,20 +371,17 @@ def test_one_contrast_needs_neither_covariance(
         return (np.inf if blind else beta), n_factors
 
     monkeypatch.setattr(_single, "bound_by_inertia", seen)
-    x, y = wide_data(mean=5.0)
-    found = CPCA(1, alpha=alpha, solver="gram").fit(x, background=y)
+    x, y = moments_in("span", *wide_data(mean=5.0))
+    plan = plan_in("span", replace(EAGER, path_contrasts=99))
+    found = solve_contrasts(x, y, [alpha], 1, plan)
+    assert found.solvers == ("eigh" if blind else "krylov",)
     assert proofs
     assert np.isfinite(proofs).all()
-    assert not found.foreground_moments_.is_formed
+    assert not {"covariance"} & (vars(x).keys() | vars(y).keys())  # neither has been formed
     reference = exact(alpha, 1)
-    assert subspace_error(found.components_, reference.components_) < 1e-8
-    for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):
-        np.testing.assert_allclose(getattr(found, name), getattr(reference, name), atol=1e-8)
-    again = found.at(alpha)
-    np.testing.assert_array_equal(again.components_, found.components_)
-    moments = found.foreground_moments_, found.background_moments_
-    path = contrast_path(
-        moments[0], background=moments[1], n_components=1, alphas=[alpha, 9.0], n_representatives=1
-    )
-    assert moments[0].is_formed
-    assert subspace_error(path.components[0], found.components_) < 1e-8
+    assert subspace_error(found.components[0], reference.components_) < 1e-8
+    np.testing.assert_allclose(found.values[0], reference.contrastive_eigenvalues_, atol=1e-8)
+    for name in ("foreground_variance", "background_variance"):
+        np.testing.assert_allclose(
+            getattr(found, name)[0], getattr(reference, f"{name}_"), atol=1e-8
+        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,27 +18,40 @@ from contrast_core import (
     PCAPlus,
     PCAPlusPlus,
     SecondMoments,
-    _validation,
     effective_n_pairs,
     subspace_error,
 )
 from contrast_core.linalg import NotConvergedError
-from contrast_core.moments import ImplicitMoments, PairRows, RowSpaceMoments, _pooled
+from contrast_core.rows import rows_of
+from contrast_core.solve import LIMITS, Limits, Pairs, positive_pairs
+from tests.core.planned import pairs_by
 
 WIDE, TALL = (40, 1600), (450, 900)  # pairs and features: more features than rows, or not
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-@pytest.fixture(params=["gram", "products", "wide products"])
-def shape(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Pairs and features, and bounds at which these are too many for a covariance."""
-    if request.param == "gram":
-        return WIDE
-    monkeypatch.setattr(_pooled, "_FEW_FEATURES", 100)
-    if request.param == "products":
-        return TALL
-    monkeypatch.setattr(_pooled, "_FEW_ROWS", 10)
-    return 400, 1600
+PRODUCTS = replace(LIMITS, pair_features=100)  # too many for a covariance
+# Pairs and features, and limits by which they are solved in the span of the rows, or by products.
+CASES = {
+    "gram": (WIDE, LIMITS),
+    "products": (TALL, PRODUCTS),
+    "wide products": ((400, 1600), replace(PRODUCTS, pair_rows=10)),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[tuple[int, int], Limits]:
+    return CASES[request.param]
+
+
+@pytest.fixture
+def shape(case: tuple[tuple[int, int], Limits]) -> tuple[int, int]:
+    return case[0]
+
+
+@pytest.fixture
+def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], Pairs]:
+    return partial(pairs_by, case[1])
 
 
 @pytest.fixture(autouse=True)
@@ -93,22 +107,22 @@ def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
         )
 
 
-def test_the_shape_decides_the_form(shape: tuple[int, int]) -> None:
-    form = PairRows(*pairs(shape)).second_moments()
-    assert isinstance(form, RowSpaceMoments if shape == WIDE else ImplicitMoments)
-    small = PairRows(*pairs((30, 90), n_loaded=90)).second_moments()
-    assert isinstance(small, SecondMoments)
+def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> None:
+    made = planned(*pairs(shape))
+    assert made.plan.form == ("span" if shape == WIDE else "products")
+    assert made.second_moments(made.plan).form == made.plan.form
+    assert positive_pairs(*pairs((30, 90), n_loaded=90)).plan.form == "dense"
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
 @pytest.mark.parametrize("truncation", ["auto", 3, 0.5])
 def test_it_agrees_with_the_covariance(
-    shape: tuple[int, int], exchangeable: bool, truncation: Any
+    shape: tuple[int, int], planned: Any, exchangeable: bool, truncation: Any
 ) -> None:
     X, positive = pairs(shape)
     form = {"truncation": truncation, "exchangeable": exchangeable}
     wanted = PCAPlusPlus(**form).fit(reference(shape))
-    found = PCAPlusPlus(**form).fit(X, positive=positive)
+    found = PCAPlusPlus(**form).fit(planned(X, positive))
     assert_agrees(found, wanted)
     for weighted in (True, False):
         scores = wanted.set_params(weighted=weighted).transform(X)
@@ -116,58 +130,58 @@ def test_it_agrees_with_the_covariance(
         np.testing.assert_allclose(again, scores, atol=1e-6 * np.abs(scores).max())
 
 
-def test_fitting_again_gives_the_same_bits(shape: tuple[int, int]) -> None:
+def test_fitting_again_gives_the_same_bits(shape: tuple[int, int], planned: Any) -> None:
     X, positive = pairs(shape)
-    first, second = (PCAPlusPlus().fit(X, positive=positive).components_ for _ in range(2))
+    first, second = (PCAPlusPlus().fit(planned(X, positive)).components_ for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
-def test_sparse_agrees_with_dense(shape: tuple[int, int], exchangeable: bool) -> None:
+def test_sparse_agrees_with_dense(shape: tuple[int, int], planned: Any, exchangeable: bool) -> None:
     X, positive = sparse_pairs(shape)
     wanted = PCAPlusPlus(exchangeable=exchangeable).fit(reference(shape, sparse=True))
     for views in ((X, positive), (X.astype(np.float32), positive), (X, positive.toarray())):
-        found = PCAPlusPlus(exchangeable=exchangeable).fit(views[0], positive=views[1])
+        found = PCAPlusPlus(exchangeable=exchangeable).fit(planned(views[0], views[1]))
         if views[0].dtype == np.float64:
             assert_agrees(found, wanted)
         else:
             assert subspace_error(found.components_, wanted.components_) < 1e-4
 
 
-def test_a_mean_far_from_zero_costs_no_precision(shape: tuple[int, int]) -> None:
+def test_a_mean_far_from_zero_costs_no_precision(shape: tuple[int, int], planned: Any) -> None:
     """Mean over sd of 1,000."""
     far, near = pairs(shape, mean=1e3), pairs(shape)
     for method in (PCAPlus(), PCAPlusPlus()):
-        wanted = method.fit(near[0], positive=near[1]).components_
-        found = method.fit(far[0], positive=far[1]).components_
+        wanted = method.fit(planned(near[0], near[1])).components_
+        found = method.fit(planned(far[0], far[1])).components_
         assert subspace_error(found, wanted) < 1e-7
 
 
-def test_the_worth_of_repeated_rows_is_told(shape: tuple[int, int]) -> None:
+def test_the_worth_of_repeated_rows_is_told(shape: tuple[int, int], planned: Any) -> None:
     X, positive = pairs((shape[0] // 2, shape[1]))
     index = np.repeat(np.arange(len(X)), 2)
     X, positive, n = X[index], positive[index], effective_n_pairs(index, index)
     wanted = PCAPlusPlus().fit(PairMoments.from_data(X, positive), n_effective=n)
-    assert_agrees(PCAPlusPlus().fit(X, positive=positive, n_effective=n), wanted)
+    assert_agrees(PCAPlusPlus().fit(planned(X, positive), n_effective=n), wanted)
 
 
-def test_low_rank_is_recognised(shape: tuple[int, int]) -> None:
+def test_low_rank_is_recognised(shape: tuple[int, int], planned: Any) -> None:
     (n, d), rng = shape, np.random.default_rng(3)
     mixing = rng.normal(size=(9, d))
     X, positive = (rng.normal(size=(n, 9)) * np.geomspace(9, 1, 9) @ mixing for _ in range(2))
     for truncation in ("auto", 9):
         wanted = PCAPlusPlus(truncation=truncation).fit(PairMoments.from_data(X, positive))
-        assert_agrees(PCAPlusPlus(truncation=truncation).fit(X, positive=positive), wanted)
+        assert_agrees(PCAPlusPlus(truncation=truncation).fit(planned(X, positive)), wanted)
     with pytest.raises(ValueError, match=r"n_components=12 asks for 12 .* S has 9 among"):
-        PCAPlusPlus(12).fit(X, positive=positive)
+        PCAPlusPlus(12).fit(planned(X, positive))
     constant = np.ones((n, d))
     for truncation in ("auto", 4):
         with pytest.raises(ValueError, match=rf"asks for \d directions .* S has 0 among {d}"):
-            PCAPlusPlus(truncation=truncation).fit(constant, positive=constant)
+            PCAPlusPlus(truncation=truncation).fit(planned(constant, constant))
 
 
 def test_no_matrix_of_features_by_features(
-    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], planned: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a covariance was formed")
@@ -175,19 +189,15 @@ def test_no_matrix_of_features_by_features(
     monkeypatch.setattr(SecondMoments, "from_data", refuse)
     monkeypatch.setattr(PairMoments, "from_data", refuse)
     X, positive = pairs(shape)
-    assert PCAPlusPlus().fit(X, positive=positive).truncation_ >= 2
-    PCAPlus().fit(X, positive=positive)
+    assert PCAPlusPlus().fit(planned(X, positive)).truncation_ >= 2
+    PCAPlus().fit(planned(X, positive))
 
 
 def test_sparse_rows_are_never_dense_as_a_whole(
-    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], planned: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from contrast_core.moments import _row_products
-
-    monkeypatch.setattr(_row_products, "_BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(_row_products, "_LEAST_COLUMNS", 64)
-    monkeypatch.setattr(_validation, "_CHUNK_ELEMENTS", 1)
     X, positive = sparse_pairs((300 if shape == WIDE else 450, shape[1]))
+    X, positive = (rows_of(rows, elements=64 * shape[1]) for rows in (X, positive))
     largest = 0
     for kind in (sp.csr_array, sp.csc_array):
         plain = kind.toarray
@@ -198,62 +208,66 @@ def test_sparse_rows_are_never_dense_as_a_whole(
             return plain(self, *args, **kwargs)
 
         monkeypatch.setattr(kind, "toarray", watched)
-    PCAPlusPlus().fit(X, positive=positive)
-    PCAPlus().fit(X, positive=positive)
-    assert 0 < largest <= max(256 * shape[1], 600 * 64)
+    PCAPlusPlus().fit(planned(X, positive))
+    PCAPlus().fit(planned(X, positive))
+    assert 0 < largest <= max(64 * shape[1], 600 * 256)
 
 
-def test_what_is_not_finite_is_named(shape: tuple[int, int]) -> None:
+def test_what_is_not_finite_is_named(shape: tuple[int, int], planned: Any) -> None:
     X, positive = pairs(shape)
     positive[3, 5] = np.nan
     for method in (PCAPlus(), PCAPlusPlus()):
         with pytest.raises(ValueError, match=r"positive contains NaN or inf .* in feature 5"):
-            method.fit(X, positive=positive)
+            method.fit(planned(X, positive))
 
 
 @pytest.mark.parametrize("truncation", [40, 0.9])
-def test_without_a_gap_the_covariance_is_formed(
-    truncation: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_pooled, "_FEW_FEATURES", 100)
+def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
+    planned = partial(pairs_by, PRODUCTS)
     X, positive = pairs(TALL)
     wanted = PCAPlusPlus(truncation=truncation).fit(reference(TALL))
-    assert_agrees(PCAPlusPlus(truncation=truncation).fit(X, positive=positive), wanted)
+    assert_agrees(PCAPlusPlus(truncation=truncation).fit(planned(X, positive)), wanted)
     # More components than stand out of the noise.
     wanted = PCAPlusPlus(10).fit(reference(TALL))
-    assert_agrees(PCAPlusPlus(10).fit(X, positive=positive), wanted)
-    monkeypatch.setattr(_pooled, "_LARGEST", 100)
+    assert_agrees(PCAPlusPlus(10).fit(planned(X, positive)), wanted)
+    planned = partial(pairs_by, replace(PRODUCTS, matrix=100))
     with pytest.raises(NotConvergedError, match=r"of 900 rows and 900 features: .* need a gap"):
-        PCAPlusPlus(10, truncation=truncation).fit(X, positive=positive)
+        PCAPlusPlus(10, truncation=truncation).fit(planned(X, positive))
     with pytest.raises(NotConvergedError, match=r"PCA\+ of 450 pairs and 900 features: .* a gap"):
-        PCAPlus(60).fit(X, positive=positive)
+        PCAPlus(60).fit(planned(X, positive))
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_alignment_alone_agrees(shape: tuple[int, int], exchangeable: bool, sparse: bool) -> None:
+def test_alignment_alone_agrees(
+    shape: tuple[int, int], planned: Any, exchangeable: bool, sparse: bool
+) -> None:
     X, positive = sparse_pairs(shape) if sparse else pairs(shape)
     wanted = PCAPlus(2, exchangeable=exchangeable).fit(reference(shape, sparse))
-    found = PCAPlus(2, exchangeable=exchangeable).fit(X, positive=positive)
+    found = PCAPlus(2, exchangeable=exchangeable).fit(planned(X, positive))
     assert subspace_error(found.components_, wanted.components_) < 1e-7
     np.testing.assert_allclose(found.components_, wanted.components_, atol=1e-6)
     np.testing.assert_allclose(found.alignment_, wanted.alignment_, rtol=1e-10)
     np.testing.assert_allclose(found.mean_, wanted.mean_, atol=1e-12)
 
 
-def test_alignment_without_a_gap_is_that_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alignment_without_a_gap_is_that_of_the_matrix() -> None:
     X, positive = pairs(TALL)
     wanted = PCAPlus(60).fit(reference(TALL))
-    monkeypatch.setattr(_pooled, "_FEW_FEATURES", 100)
-    found = PCAPlus(60).fit(X, positive=positive)
+    found = PCAPlus(60).fit(pairs_by(PRODUCTS, X, positive))
     np.testing.assert_allclose(found.alignment_, wanted.alignment_, rtol=1e-10)
     assert subspace_error(found.components_, wanted.components_) < 1e-7
 
 
-def test_directions_without_variance_come_before_disagreement() -> None:
-    """Opposite views: no alignment is positive, and outside the rows' span it is zero."""
+def test_directions_without_variance_come_after_disagreement() -> None:
+    """Opposite views: no alignment is positive."""
     X, _ = pairs(WIDE)
     found = PCAPlus(3, exchangeable=False).fit(X, positive=-X)
-    np.testing.assert_allclose(found.alignment_, 0, atol=1e-9)
-    np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(3), atol=1e-12)
-    np.testing.assert_allclose(found.transform(X), 0, atol=1e-8)
+    assert (found.alignment_ < 0).all()
+    dense = PCAPlus(3, exchangeable=False).fit(PairMoments.from_data(X, -X))
+    np.testing.assert_allclose(found.alignment_, dense.alignment_, rtol=1e-6)
+    np.testing.assert_allclose(found.components_, dense.components_, atol=1e-5)
+    with pytest.warns(ContrastWarning, match="last 11 of 50 components are directions in which"):
+        more = PCAPlus(50, exchangeable=False).fit(X, positive=-X)
+    np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(50), atol=1e-10)
+    np.testing.assert_allclose(more.components_[39:] @ (X - X.mean(axis=0)).T, 0, atol=1e-8)

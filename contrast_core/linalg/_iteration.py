@@ -1,0 +1,110 @@
+"""Leading eigenpairs of a symmetric matrix that is only multiplied."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._eigen import Eigenpairs
+from contrast_core.linalg._krylov import (
+    BlockKrylov,
+    Multiply,
+    NotConvergedError,
+    accuracy,
+    squares_fit,
+)
+from contrast_core.linalg._signs import fix_signs
+
+_EPS = float(np.finfo(np.float64).eps)
+_BASIS = 320  # vectors held; what is kept at a restart is a third of them
+_BLOCK_ELEMENTS = 2**20  # of the identity, where a small matrix is formed from its products
+
+
+def eigenpairs_by_products(
+    multiply: Multiply, size: int, k: int, *, random_state: int | None, max_products: int
+) -> Eigenpairs:
+    """The k algebraically largest eigenpairs of a symmetric matrix, from its products.
+
+    Thick-restarted block Lanczos iteration with full reorthogonalisation, from a random block wider
+    than k: eigenvalues of a multiplicity up to its width are found, where a single vector sees one
+    of each. Accepted are vectors whose residual over the gap bounds the sine to
+    ``max(1e-8, 50 * eps * |C| / gap)``. Unlike an inertia check that is no proof: an eigenvector to
+    which the whole random block is orthogonal, to the accuracy reached, would be missed. A matrix
+    no larger than the basis is formed from its products instead and left to LAPACK.
+
+    Parameters
+    ----------
+    multiply : callable
+        Product with a block of columns, (size, b) to (size, b).
+    size : int
+        Number of rows and columns.
+    k : int
+        Number of eigenpairs.
+    random_state : int or None
+        Seed of the start.
+    max_products : int
+        Columns that may be multiplied before it gives up; at a third of them it does so unless it
+        has begun to converge.
+
+    Raises
+    ------
+    NotConvergedError
+        If the products run out first, as when eigenvalues k and k + 1 tie.
+    """
+    width = k + 2
+    held = max(_BASIS, 4 * width)
+    if size <= held:
+        return _by_matrix(multiply, size, k)
+
+    def checked(columns: FloatArray) -> FloatArray:
+        product = multiply(columns)
+        largest = float(np.abs(product).max())
+        if not squares_fit(largest):
+            raise NotConvergedError(
+                f"the contrast of these data is of the size of {largest:.1g}, squares of which "
+                "leave the range of float64; bring the data to a scale near 1."
+            )
+        return product
+
+    krylov = BlockKrylov(checked, size, width, held + width, random_state=random_state)
+    n_products = n_checked = 0
+    while True:
+        krylov.grow()
+        n_products += width
+        spent = n_products >= max_products
+        # Solving the projected problem at every block would cost more than the products.
+        if not (
+            krylov.full or spent or krylov.used - n_checked >= max(4 * width, krylov.used // 8)
+        ):
+            continue
+        n_checked = krylov.used
+        ritz = krylov.ritz_pairs()
+        gap, residual, accepted = accuracy(ritz.values, ritz.residuals, k)
+        norm = float(np.abs(ritz.values[[0, -1]]).max())
+        if accepted:
+            vectors = krylov.vectors(ritz.vectors[:, :k])
+            components = fix_signs(np.ascontiguousarray(vectors.T))
+            return Eigenpairs(ritz.values[:k].copy(), components)
+        lost = 3 * n_products >= max_products and residual > gap
+        if spent or lost:
+            raise NotConvergedError(
+                f"the iteration used {n_products} products without reaching the accuracy (residual "
+                f"over gap {residual / max(gap, _EPS * norm or 1.0):.1e}): eigenvalues {k} and "
+                f"{k + 1} are close."
+            )
+        if krylov.full:
+            krylov.restart(ritz, max(held // 3, 2 * width))
+            n_checked = krylov.used
+
+
+def _by_matrix(multiply: Multiply, size: int, k: int) -> Eigenpairs:
+    matrix: FloatArray = np.empty((size, size), order="F")
+    step = max(1, _BLOCK_ELEMENTS // size)
+    for start in range(0, size, step):
+        columns = np.eye(size, min(step, size - start), -start)
+        matrix[:, start : start + step] = multiply(columns)
+    matrix = (matrix + matrix.T) / 2
+    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(size - k, size - 1))
+    components = fix_signs(np.ascontiguousarray(vectors.T[::-1]))
+    return Eigenpairs(values[::-1].copy(), components)

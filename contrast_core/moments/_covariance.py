@@ -1,0 +1,148 @@
+"""What can be done with second moments, whatever their form."""
+
+from __future__ import annotations
+
+import abc
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+
+# A matrix of features x features; a matrix in the span of the rows; products with the rows only.
+Form: TypeAlias = Literal["dense", "span", "products"]
+# Threads that share a product, and their number.
+Threads: TypeAlias = tuple[Executor | None, int]
+
+ALONE: Threads = (None, 1)
+_CACHED_ELEMENTS = 2**16  # 512 KB of float64
+
+
+class Covariance(abc.ABC):
+    """A symmetric matrix of features x features, in coordinates of its own.
+
+    Attributes
+    ----------
+    form : {"dense", "span", "products"}
+        Whether the coordinates are the features and there is a matrix; whether they belong to an
+        orthonormal basis of the rows' span; whether there are products only.
+    """
+
+    form: ClassVar[Form]
+    feature_names: tuple[str, ...] | None
+
+    @property
+    @abc.abstractmethod
+    def n_features(self) -> int:
+        """Number of features, D."""
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.n_features
+
+    @property
+    def shares_out(self) -> bool:
+        """Whether products make use of threads."""
+        return False
+
+    @abc.abstractmethod
+    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
+        """Product with columns (size, b)."""
+
+    def matrix(self) -> FloatArray:
+        """The matrix in its coordinates, (size, size), not to be changed."""
+        raise TypeError(f"{type(self).__name__} gives products only, no matrix.")
+
+    def add_to(self, matrix: FloatArray, weight: float) -> None:
+        """Add the matrix, so weighted, to another one; at least to its upper triangle."""
+        added = self.matrix()
+        step = max(1, _CACHED_ELEMENTS // max(1, len(added)))
+        for start in range(0, len(added), step):
+            matrix[start : start + step] += weight * added[start : start + step]
+
+    def along(self, components: FloatArray) -> FloatArray:
+        """``v^T C v`` for each row v of `components` (k, size), shape (k,)."""
+        return np.asarray(np.einsum("dk,kd->k", self.apply(components.T), components))
+
+    def lift(self, components: FloatArray) -> FloatArray:
+        """Rows in these coordinates, (..., k, size), in feature space, (..., k, n_features)."""
+        return components
+
+    def complement(self, count: int) -> FloatArray:
+        """So many orthonormal directions of the features, (count, D), that no row has a part in.
+
+        Only where the coordinates are not the features.
+        """
+        raise TypeError(f"the coordinates of {type(self).__name__} are the features.")
+
+    def shares_coordinates(self, other: Covariance) -> bool:
+        """Whether a component of one is a component of the other."""
+        return self.form == other.form and self.size == other.size
+
+
+@dataclass(frozen=True, eq=False)
+class DenseCovariance(Covariance):
+    """A matrix in coordinates of which nothing is asked but their number.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (size, size)
+        Symmetric.
+    feature_names : tuple of str, optional
+        Names of the coordinates, where they are features that have names.
+    """
+
+    covariance: FloatArray
+    feature_names: tuple[str, ...] | None = None
+
+    form: ClassVar[Form] = "dense"
+
+    @property
+    def n_features(self) -> int:
+        """Number of coordinates."""
+        return len(self.covariance)
+
+    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
+        """Product with columns (size, b)."""
+        return np.asarray(self.covariance @ columns)
+
+    def matrix(self) -> FloatArray:
+        """The matrix, not to be changed."""
+        return self.covariance
+
+
+class Moments(Covariance):
+    """Mean and covariance of a dataset, divided by its number of rows."""
+
+    n_samples: int
+    mean: FloatArray
+
+    if TYPE_CHECKING:  # a field of some, a property of others
+
+        @property
+        def variances(self) -> FloatArray: ...
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return len(self.mean)
+
+    @property
+    def total_variance(self) -> float:
+        """Trace of the covariance."""
+        return float(self.variances.sum())
+
+    @property
+    def varies(self) -> NDArray[np.bool_]:
+        """Which features have a spread that exceeds the rounding of their mean, (n_features,)."""
+        rounding = 32 * np.finfo(np.float64).eps * np.abs(self.mean)
+        return np.asarray(np.sqrt(self.variances) > rounding)
+
+
+def is_moments(data: object) -> bool:
+    """Whether data have been reduced to moments already."""
+    return isinstance(data, Moments)

@@ -1,0 +1,59 @@
+"""What form data take, which solver runs, and what it finds."""
+
+from contrast_core.solve._contrast import (
+    OneContrast,
+    Solution,
+    solve_components,
+    solve_contrasts,
+    warn_of_null_directions,
+)
+from contrast_core.solve._fallback import with_fallback
+from contrast_core.solve._moments import (
+    check_background_is_given,
+    contrast_moments,
+    contrast_rows,
+    in_form,
+    loaded_rows,
+    plan_for,
+)
+from contrast_core.solve._pairs import Pairs, positive_pairs
+from contrast_core.solve._plan import (
+    LIMITS,
+    NAMES,
+    SOLVERS,
+    Limits,
+    Plan,
+    Solver,
+    Task,
+    make_plan,
+    plan_pairs,
+)
+from contrast_core.solve._ratio import RatioSolution, solve_ratios
+
+__all__ = [
+    "LIMITS",
+    "NAMES",
+    "SOLVERS",
+    "Limits",
+    "OneContrast",
+    "Pairs",
+    "Plan",
+    "RatioSolution",
+    "Solution",
+    "Solver",
+    "Task",
+    "check_background_is_given",
+    "contrast_moments",
+    "contrast_rows",
+    "in_form",
+    "loaded_rows",
+    "make_plan",
+    "plan_for",
+    "plan_pairs",
+    "positive_pairs",
+    "solve_components",
+    "solve_contrasts",
+    "solve_ratios",
+    "warn_of_null_directions",
+    "with_fallback",
+]

@@ -1,0 +1,296 @@
+"""Leading components of contrasts of two covariances, in any form that these take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+from contrast_core.feedback import warn
+from contrast_core.linalg import (
+    NotConvergedError,
+    contrastive_path,
+    eigenpairs_by_products,
+    fix_signs,
+    formed_eigenpairs,
+    mirror_upper,
+    null_space_eigenpairs,
+    worker_threads,
+)
+from contrast_core.moments import Covariance, Moments
+from contrast_core.solve._frame import Frame
+from contrast_core.solve._plan import Plan
+
+_EPS = float(np.finfo(np.float64).eps)
+_ADVICE = (
+    "Use solver='gram' where the rows of both datasets are few, solver='eigh' where the features "
+    "are, or another number of components."
+)
+
+
+class OneContrast(NamedTuple):
+    """Top-k components of one contrast.
+
+    Eigenvalues, descending as far as anything varies (k,); orthonormal rows, signs fixed
+    (k, n_features); variances along them (k,).
+    """
+
+    values: FloatArray
+    components: FloatArray
+    foreground_variance: FloatArray
+    background_variance: FloatArray
+
+
+class Solution(NamedTuple):
+    """Components at each of several contrasts, A of them.
+
+    values : ndarray of shape (A, k)
+        Eigenvalues of ``C_X - alpha C_Y``, descending as far as anything varies.
+    components : ndarray of shape (A, k, n_features)
+        Orthonormal rows, signs fixed; last those along which nothing varies.
+    coordinates : ndarray of shape (A, k, c)
+        The same in coordinates that keep inner products, of which there are fewer.
+    foreground_variance, background_variance : ndarray of shape (A, k)
+        Along each component.
+    solvers : tuple of str
+        What each contrast was solved by.
+    n_null : int
+        How many of the k components are directions in which nothing varies.
+    """
+
+    values: FloatArray
+    components: FloatArray
+    coordinates: FloatArray
+    foreground_variance: FloatArray
+    background_variance: FloatArray
+    solvers: tuple[str, ...]
+    n_null: int
+
+    def each(self) -> list[OneContrast]:
+        """The contrasts one by one."""
+        parts = self.values, self.components, self.foreground_variance, self.background_variance
+        return [OneContrast(*part) for part in zip(*parts, strict=True)]
+
+
+def solve_contrasts(
+    x: Moments,
+    y: Moments,
+    alphas: Sequence[float],
+    k: int,
+    plan: Plan,
+    *,
+    random_state: int | None = 0,
+) -> Solution:
+    """Top-k components of ``C_X - alpha C_Y`` for each alpha, from 0 to inf.
+
+    Raises
+    ------
+    ValueError
+        At ``alpha = inf``, if the background varies in all but fewer than k of the directions in
+        which anything does.
+    NotConvergedError
+        If there are products only, and they do not suffice.
+    """
+    return _solve(x, y, x.varies | y.varies, alphas, k, plan, random_state)
+
+
+def solve_components(
+    moment: Covariance, rows: Moments, k: int, plan: Plan, *, random_state: int | None = 0
+) -> Solution:
+    """Top-k components of a symmetric matrix that need not be positive semidefinite.
+
+    Parameters
+    ----------
+    moment : Covariance
+        The matrix.
+    rows : Moments
+        Of the rows that it was taken of, in the same coordinates: what varies in them. The
+        variance along the components is the "background" of the result.
+    k, plan, random_state
+        As for `solve_contrasts`; raises NotConvergedError too.
+    """
+    return _solve(moment, rows, rows.varies, [0.0], k, plan, random_state, indefinite=True)
+
+
+def _solve(
+    x: Covariance,
+    y: Moments,
+    varies: NDArray[np.bool_],
+    alphas: Sequence[float],
+    k: int,
+    plan: Plan,
+    random_state: int | None,
+    *,
+    indefinite: bool = False,
+) -> Solution:
+    if x.form == "products":
+        return _by_products(x, y, varies, alphas, k, plan, random_state)
+    frame = Frame.of(x, y, varies, indefinite=indefinite)
+    finite = [i for i, alpha in enumerate(alphas) if math.isfinite(alpha)]
+    found = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
+    doubtful = [
+        i
+        for i in range(len(alphas))
+        if i not in found or may_be_null(found[i].values, frame.scale(alphas[i]), frame.size)
+    ]
+    exact = frame.without_null_directions() if doubtful or k > frame.size else frame
+    if exact.size < k:
+        doubtful = list(range(len(alphas)))
+    elif exact.size == frame.size:
+        doubtful = [i for i in doubtful if i not in found]
+    again = _in_frame(exact, [alphas[i] for i in doubtful], k, plan)
+    found |= dict(zip(doubtful, again, strict=True))
+    return _lifted(x, y, exact, [found[i] for i in range(len(alphas))], k)
+
+
+class _Found(NamedTuple):
+    """Eigenpairs in the coordinates of the moments, and what found them."""
+
+    values: FloatArray
+    components: FloatArray
+    solver: str
+
+
+def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[_Found]:
+    """Eigenpairs of each contrast, as many of k as there are coordinates."""
+    k = min(k, frame.size)
+    if not k:
+        return [_Found(np.empty(0), np.empty((0, frame.outer.size)), "eigh") for _ in alphas]
+    x, y = frame.x, frame.y
+    if plan.iterates_path(frame.size, k, len(alphas)):
+        path = contrastive_path(x.matrix(), y.matrix(), np.array(alphas), k, solver="davidson")
+        parts = zip(path.values, frame.out(path.components), path.solvers, strict=True)
+        return [_Found(*part) for part in parts]
+    memory = np.empty((frame.size,) * 2) if len(alphas) else np.empty((0, 0))
+    found = []
+    for alpha in alphas:
+        if math.isinf(alpha):
+            pairs, solver = null_space_eigenpairs(x.matrix(), y.matrix(), k), "eigh"
+        else:
+            form = partial(_contrast, x, y, alpha, memory)
+            pairs, solver = formed_eigenpairs(form, k, plan.iteration(frame.size, k))
+        found.append(_Found(pairs.values, frame.out(pairs.components), solver))
+    return found
+
+
+def _contrast(
+    x: Covariance, y: Covariance, alpha: float, memory: FloatArray, sign: float
+) -> FloatArray:
+    """A contrast, or its negative, made in the same memory each time."""
+    memory[:] = 0.0
+    x.add_to(memory, sign)
+    if alpha:
+        y.add_to(memory, -sign * alpha)
+    mirror_upper(memory)
+    return memory
+
+
+def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
+    """Whether one of the leading directions may be one without variance, whose contrast is 0.
+
+    If such directions exist they come before all of negative contrast.
+    """
+    return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
+
+
+def _lifted(x: Covariance, y: Moments, frame: Frame, found: list[_Found], k: int) -> Solution:
+    """In feature space, with directions in which nothing varies where more do not."""
+    coordinates = np.stack([part.components for part in found])
+    n_found, n_null = coordinates.shape[1], k - coordinates.shape[1]
+    flat = coordinates.reshape(len(found) * n_found, -1 if coordinates.size else x.size)
+    x_along, y_along = (part.along(flat).reshape(len(found), n_found) for part in (x, y))
+    values = np.stack([part.values for part in found])
+    components = x.lift(coordinates)
+    components = fix_signs(components.reshape(-1, x.n_features)).reshape(components.shape)
+    if n_null:
+        nulls = frame.null_directions(n_null)
+        warn_of_null_directions(n_null, k)
+        components = np.concatenate(
+            [components, np.broadcast_to(nulls, (len(found), *nulls.shape))], axis=1
+        )
+        values, x_along, y_along = (
+            np.pad(part, ((0, 0), (0, n_null))) for part in (values, x_along, y_along)
+        )
+        coordinates = np.pad(coordinates, ((0, 0), (0, n_null), (0, n_null)))
+        coordinates[:, n_found:, -n_null:] = np.eye(n_null)
+    solvers = tuple(part.solver for part in found)
+    return Solution(values, components, coordinates, x_along, y_along, solvers, n_null)
+
+
+def warn_of_null_directions(n_null: int, k: int) -> None:
+    """Say that so many of k components mean nothing."""
+    warn(
+        f"the last {n_null} of {k} components are directions in which neither dataset varies: they "
+        "are arbitrary. Use fewer components."
+    )
+
+
+def _by_products(
+    x: Covariance,
+    y: Moments,
+    varies: NDArray[np.bool_],
+    alphas: Sequence[float],
+    k: int,
+    plan: Plan,
+    random_state: int | None,
+) -> Solution:
+    """Of the features that vary; ties among directions without contrast are left to a matrix."""
+    kept = np.flatnonzero(varies)
+    found = []
+    shares_out = x.shares_out or y.shares_out
+    # BLAS's own threads, which go on running for a while after each product, would be in the way.
+    with worker_threads() if shares_out else nullcontext((None, 1)) as threads:
+        for alpha in alphas:
+
+            def multiply(columns: FloatArray, alpha: float = alpha) -> FloatArray:
+                whole = np.zeros((x.size, columns.shape[1]))
+                whole[kept] = columns
+                product = x.apply(whole, threads)
+                if alpha:
+                    product -= alpha * y.apply(whole, threads)
+                return product[kept]
+
+            _check_products(alpha, k, len(kept))
+            try:
+                pairs = eigenpairs_by_products(
+                    multiply,
+                    len(kept),
+                    k,
+                    random_state=random_state,
+                    max_products=plan.max_products,
+                )
+            except NotConvergedError as error:
+                raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
+            scale = float(np.abs(pairs.values).max() + (1 + alpha) * y.variances.max())
+            if may_be_null(pairs.values, scale, x.size):
+                raise NotConvergedError(
+                    f"alpha={alpha:.6g}: some of {k} components have no contrast, and products do "
+                    f"not show whether anything varies along them. {_ADVICE}"
+                )
+            components = np.zeros((k, x.size))
+            components[:, kept] = pairs.components
+            found.append(_Found(pairs.values, components, "lanczos"))
+    coordinates = np.stack([part.components for part in found])
+    flat = coordinates.reshape(-1, x.size)
+    x_along, y_along = (part.along(flat).reshape(len(found), -1) for part in (x, y))
+    values = np.stack([part.values for part in found])
+    solvers = tuple(part.solver for part in found)
+    return Solution(values, coordinates, coordinates, x_along, y_along, solvers, 0)
+
+
+def _check_products(alpha: float, k: int, n_varying: int) -> None:
+    if math.isinf(alpha):
+        raise NotConvergedError(
+            "alpha=inf needs the null space of the background, which products do not show; use "
+            "solver='gram' or 'eigh', or a large finite alpha."
+        )
+    if k > n_varying:
+        raise NotConvergedError(
+            f"{k} components are more than the {n_varying} features that vary. {_ADVICE}"
+        )

@@ -1,0 +1,26 @@
+"""What happens where products are not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from contrast_core.linalg import NotConvergedError
+from contrast_core.solve._plan import Plan
+
+T = TypeVar("T")
+
+
+def with_fallback(plan: Plan, work: Callable[[Plan], T], *, task: str = "", advice: str = "") -> T:
+    """What `work` makes of a plan, or of what the plan falls back to where products do not do.
+
+    Raises NotConvergedError, which names the task and ends with the advice, where there is nothing
+    to fall back to.
+    """
+    try:
+        return work(plan)
+    except NotConvergedError as error:
+        if plan.fallback is None:
+            parts = f"{task}: " if task else "", error, f" {advice}" if advice else ""
+            raise NotConvergedError("".join(map(str, parts))) from error
+    return work(plan.direct())

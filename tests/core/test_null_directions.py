@@ -1,0 +1,218 @@
+"""Directions in which nothing varies come last, whatever the form, and constants change nothing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import (
+    CPCA,
+    PCPCA,
+    ContrastWarning,
+    CPCAStar,
+    KernelCPCA,
+    PairMoments,
+    PCAPlus,
+    SecondMoments,
+    contrast_path,
+    subspace_error,
+)
+from contrast_core.contrast import trace_ratio_alpha
+
+METHODS: list[Any] = [
+    CPCA(3),
+    CPCA(3, alpha=2.0),
+    CPCA(3, alpha=1000.0),
+    CPCA(3, alpha="denoise"),
+    CPCAStar(3),
+    CPCAStar(3, beta=0.5),
+    CPCAStar(3, beta=1.0),
+]
+
+
+@pytest.fixture(autouse=True)
+def negative_contrast_is_no_matter() -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*negative contrast", ContrastWarning)
+        yield
+
+
+def data(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    spread = np.linspace(2.0, 0.5, d)
+    return rng.normal(size=(n, d)) * spread, rng.normal(size=(m, d)) * spread[::-1]
+
+
+def padded(rows: Any, value: float, where: Any = slice(None, None, 3)) -> tuple[Any, Any]:
+    """Constant columns among the others, and where the others are."""
+    wide = np.full((len(rows), rows.shape[1] + 3), value)
+    kept = np.delete(np.arange(wide.shape[1]), [0, 4, 8])
+    wide[:, kept] = rows
+    return wide, kept
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e3, -0.1])
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_constants_change_nothing(method: Any, value: float) -> None:
+    x, y = data()
+    plain = method.fit(x, background=y)
+    (wide_x, kept), (wide_y, _) = padded(x, value), padded(y, 2 * value)
+    found = type(method)(**method.get_params()).fit(wide_x, background=wide_y)
+    assert found.strength_ == pytest.approx(plain.strength_, rel=1e-12)
+    np.testing.assert_allclose(found.components_[:, kept], plain.components_, atol=1e-9)
+    np.testing.assert_array_equal(np.delete(found.components_, kept, axis=1), 0.0)
+    np.testing.assert_allclose(found.foreground_variance_, plain.foreground_variance_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["eigh", "gram", "lanczos"])
+def test_zero_columns_come_after_negative_contrast(solver: Any) -> None:
+    """At alpha = 1000 every direction that varies has negative contrast."""
+    x, y = data()
+    plain = CPCA(2, alpha=1000.0).fit(x, background=y)
+    assert (plain.contrastive_eigenvalues_ < 0).all()
+    wide = [padded(rows, 0.0)[0] for rows in (x, y)]
+    found = CPCA(2, alpha=1000.0, solver=solver).fit(wide[0], background=wide[1])
+    _, kept = padded(x, 0.0)
+    assert subspace_error(found.components_[:, kept], plain.components_) < 1e-8
+    np.testing.assert_allclose(
+        found.contrastive_eigenvalues_, plain.contrastive_eigenvalues_, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_collinear_features_are_recognised_whatever_their_scale(scale: float) -> None:
+    """Two linear dependences among eight features, one of which has another unit."""
+    x, y = data()
+    mixing = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 6)))[0].T
+    units = np.array([scale, 1, 1, 1, 1, 1, 1, 1])
+    wide = [rows @ mixing for rows in (x, y)]
+    plain = CPCA(6, alpha=5.0).fit(x, background=y)
+    found = CPCA(6, alpha=5.0).fit(wide[0], background=wide[1])
+    np.testing.assert_allclose(
+        found.contrastive_eigenvalues_, plain.contrastive_eigenvalues_, atol=1e-10
+    )
+    assert subspace_error(found.components_, mixing) < 1e-9
+    with pytest.warns(ContrastWarning, match="last 1 of 7 components are directions in which nei"):
+        seven = CPCA(7, alpha=5.0).fit(wide[0] * units, background=wide[1] * units)
+    null = seven.components_[-1]
+    assert np.abs((wide[0] * units) @ null).max() < 1e-8 * max(scale, 1.0) * np.abs(wide[0]).max()
+    assert (seven.foreground_variance_[:6] + seven.background_variance_[:6] > 0).all()
+    np.testing.assert_allclose(seven.components_ @ seven.components_.T, np.eye(7), atol=1e-10)
+
+
+def test_a_feature_of_tiny_spread_is_no_constant() -> None:
+    x, y = data()
+    x[:, 5] *= 1e-9
+    y[:, 5] *= 1e-9
+    found = CPCA(6, alpha=5.0).fit(x, background=y)
+    assert np.abs(found.components_[:, 5]).max() > 0.99
+
+
+@pytest.mark.parametrize("k", [4, 30, 45])
+def test_the_span_of_the_rows_agrees_with_the_covariance(k: int) -> None:
+    """40 + 30 rows with 500 features: 68 dimensions, of which 39 have positive contrast."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 500)), rng.normal(size=(30, 500))
+    dense = CPCA(k, alpha=3.0, solver="eigh").fit(x, background=y)
+    span = CPCA(k, alpha=3.0, solver="gram").fit(x, background=y)
+    for found in (dense, span):
+        assert (found.foreground_variance_ + found.background_variance_ > 0.1).all()
+    np.testing.assert_allclose(
+        span.contrastive_eigenvalues_, dense.contrastive_eigenvalues_, atol=1e-9
+    )
+    assert subspace_error(span.components_, dense.components_) < 1e-7
+
+
+@pytest.mark.parametrize("alphas", [[1000.0], [0.0, 1.0, 1000.0], [*np.logspace(-1, 3, 20)]])
+def test_paths_agree_with_single_contrasts(alphas: list[float]) -> None:
+    x, y = (padded(rows, 3.0)[0] for rows in data())
+    path = contrast_path(x, background=y, n_components=3, alphas=alphas, n_representatives=1)
+    for alpha, components, values in zip(
+        path.alphas, path.components, path.eigenvalues, strict=True
+    ):
+        one = CPCA(3, alpha=alpha).fit(x, background=y)
+        np.testing.assert_allclose(components, one.components_, atol=1e-8)
+        np.testing.assert_allclose(values, one.contrastive_eigenvalues_, atol=1e-9)
+
+
+def test_infinite_contrast_counts_only_what_varies() -> None:
+    x, y = data()
+    x = np.hstack([x, np.zeros((60, 3))])
+    y = np.hstack([y[:, :4], np.zeros((50, 5))])
+    found = CPCA(2, alpha=np.inf).fit(x, background=y)
+    np.testing.assert_allclose(found.components_[:, [0, 1, 2, 3, 6, 7, 8]], 0.0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"there are 2 of them .* but n_components=3"):
+        CPCA(3, alpha=np.inf).fit(x, background=y)
+
+
+def test_more_components_than_vary_say_so() -> None:
+    x, y = (padded(rows, 0.0)[0] for rows in data())
+    for method in (CPCA(8, alpha=1.0), CPCAStar(8), CPCAStar(8, beta=1.0)):
+        with pytest.warns(ContrastWarning, match="last 2 of 8 components are directions in which"):
+            found = method.fit(x, background=y)
+        np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(8), atol=1e-12)
+        np.testing.assert_array_equal(found.foreground_variance_[6:], 0.0)
+        assert np.isfinite(getattr(found, "directions_", found.components_)).all()
+    with pytest.warns(ContrastWarning, match="last 2 of 2 components"):
+        CPCA(2, alpha=1.0).fit(np.ones((9, 4)), background=np.ones((9, 4)))
+
+
+def test_ratios_beyond_the_rank_of_the_foreground_prefer_what_varies() -> None:
+    x, y = data()
+    x[:, 2:] = 0.0
+    x, y = (np.hstack([rows, np.zeros((len(rows), 3))]) for rows in (x, y))
+    found = CPCAStar(4, beta=0.5).fit(x, background=y)
+    assert (found.background_variance_ > 0).all()
+
+
+def test_pairs_agree_in_every_form() -> None:
+    """Views that disagree: no alignment is positive, and null directions come after."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 5)) @ rng.normal(size=(5, 8))
+    for pairs in ((x, -x), tuple(np.hstack([part, np.ones((50, 2))]) for part in (x, -x))):
+        found = PCAPlus(5, exchangeable=False).fit(*pairs[:1], positive=pairs[1])
+        assert (found.alignment_ < -1e-6).all()
+        reduced = PCAPlus(5, exchangeable=False).fit(PairMoments.from_data(*pairs))
+        np.testing.assert_allclose(reduced.alignment_, found.alignment_, rtol=1e-9)
+
+
+def test_the_automatic_contrast_of_padded_wide_data() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 1600)), rng.normal(size=(30, 1600))
+    wide = CPCA(2).fit(
+        np.hstack([x, np.ones((40, 50))]), background=np.hstack([y, np.ones((30, 50))])
+    )
+    plain = CPCA(2).fit(x, background=y)
+    assert wide.alpha_ == pytest.approx(plain.alpha_, rel=1e-12)
+    assert subspace_error(wide.components_[:, :1600], plain.components_) < 1e-9
+
+
+def test_moments_of_padded_data_have_the_same_automatic_contrast() -> None:
+    x, y = data()
+    moments = [SecondMoments.from_data(rows) for rows in (x, y)]
+    wide = [SecondMoments.from_data(padded(rows, 5.0)[0]) for rows in (x, y)]
+    for k in (1, 2, 5):
+        alpha = trace_ratio_alpha(*moments, k)
+        assert trace_ratio_alpha(*wide, k) == pytest.approx(alpha, rel=1e-12)
+
+
+def test_other_methods_take_padded_data() -> None:
+    x, y = (padded(rows, 1.0)[0] for rows in data(200, 150))
+    assert np.abs(PCPCA(2).fit(x, background=y).components_[:, [0, 4, 8]]).max() < 1e-10
+    kernel = KernelCPCA(2, kernel="linear", alpha=1.0).fit(x, background=y)
+    linear = CPCA(2, alpha=1.0).fit(x, background=y)
+    np.testing.assert_allclose(kernel.transform(x), linear.transform(x), atol=1e-8)
+
+
+def test_sparse_wide_rows_of_any_number_of_components_are_orthonormal() -> None:
+    rng = np.random.default_rng(0)
+    rows = [sp.random(n, 1700, density=0.05, format="csr", rng=rng) for n in (12, 9)]
+    for k in (5, 11, 19, 20, 40):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ContrastWarning)
+            found = CPCA(k, alpha=0.5).fit(rows[0], background=rows[1])
+        np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(k), atol=1e-9)

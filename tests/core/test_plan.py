@@ -1,0 +1,163 @@
+"""Which way is taken, by numbers alone: every limit has a task on each side of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from contrast_core.solve import LIMITS, Limits, Task, make_plan, plan_pairs
+
+DENSE, SPAN, PRODUCTS = "dense", "span", "products"
+
+
+def sparse(task: Task, per_row: int) -> Task:
+    return task._replace(entries=per_row * task.n_rows)
+
+
+TALL = sparse(Task(100_000, 2000, 2), 120)
+FORMS: list[tuple[Task, str, str | None]] = [
+    # Few features, or no more than rows: the covariance.
+    (Task(60, 1500, 2), DENSE, None),
+    (Task(60, 1501, 2), SPAN, None),
+    (Task(5000, 5000, 2, automatic=True), DENSE, None),
+    (Task(5000, 5001, 2, automatic=True), SPAN, None),
+    # One given contrast of large data, or of wide sparse data: products, with something to go to.
+    (Task(6000, 5000, 2), DENSE, None),
+    (Task(6000, 5001, 2), PRODUCTS, DENSE),
+    (Task(5001, 6000, 2), PRODUCTS, SPAN),
+    (Task(6000, 5001, 2, automatic=True), DENSE, None),
+    (Task(6000, 5001, 2, contrasts=2), DENSE, None),
+    (Task(6000, 5001, 2, products=False), DENSE, None),
+    (Task(6000, 5001, 2, in_memory=False), DENSE, None),
+    (sparse(Task(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
+    (sparse(Task(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
+    (sparse(Task(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
+    # No matrix is affordable: products whatever is wanted.
+    (Task(20_000, 10_000, 2, contrasts=41), DENSE, None),
+    (Task(20_000, 10_001, 2, contrasts=41), PRODUCTS, None),
+    (Task(10_001, 20_000, 2, automatic=True, in_memory=False), PRODUCTS, None),
+    (Task(10_001, 20_000, 2, products=False), SPAN, None),
+    # Few components of tall sparse rows: products where those multiply fewer columns.
+    (TALL, PRODUCTS, DENSE),
+    (sparse(TALL, 39), DENSE, None),
+    (sparse(TALL, 42), PRODUCTS, DENSE),
+    (sparse(TALL._replace(n_components=10), 247), DENSE, None),
+    (sparse(TALL._replace(n_components=10), 248), PRODUCTS, DENSE),
+    (TALL._replace(automatic=True), DENSE, None),
+    (sparse(TALL._replace(automatic=True), 121), PRODUCTS, DENSE),
+    (sparse(TALL._replace(automatic=True, n_components=10), 432), DENSE, None),
+    (sparse(TALL._replace(automatic=True, n_components=10), 433), PRODUCTS, DENSE),
+    (TALL._replace(n_rows=2100, entries=2**22 - 1), DENSE, None),
+    (TALL._replace(n_rows=2100, entries=2**22), PRODUCTS, DENSE),
+    (TALL._replace(contrasts=41), DENSE, None),
+    (TALL._replace(in_memory=False), DENSE, None),
+    # What is asked for, or there already.
+    (Task(60, 90, 2, form="span"), SPAN, None),
+    (Task(60, 90, 2, form="products"), PRODUCTS, None),
+    (Task(60, 90, 2, held="products"), PRODUCTS, DENSE),
+    (Task(60, 9000, 2, held="products"), PRODUCTS, SPAN),
+    (Task(60, 9000, 2, held="products", products=False), SPAN, None),
+    (Task(60, 9000, 2, held="dense"), DENSE, None),
+]
+PAIRS: list[tuple[int, int, str, str | None]] = [
+    (80, 1500, DENSE, None),
+    (80, 1501, SPAN, None),
+    (9000, 3000, DENSE, None),
+    (9000, 3001, PRODUCTS, DENSE),
+    (5000, 9000, SPAN, None),
+    (5001, 9000, PRODUCTS, SPAN),
+    (5001, 40_000, PRODUCTS, SPAN),
+    (10_000, 11_000, PRODUCTS, SPAN),
+    (10_001, 11_000, PRODUCTS, None),
+]
+# Size, components, contrasts: basis of the iteration, whether it is refined; whether a path is.
+SOLVERS: list[tuple[int, int, int, int | None, bool, bool]] = [
+    (999, 2, 1, None, False, False),
+    (1000, 2, 1, 125, False, False),
+    (1000, 5, 1, 125, False, False),
+    (1000, 6, 1, None, False, False),
+    (1999, 2, 1, 249, False, False),
+    (2000, 2, 1, 250, True, False),
+    (2000, 5, 1, 250, True, False),
+    (2000, 6, 1, 250, False, False),
+    (499, 2, 41, None, False, False),
+    (500, 2, 8, None, False, True),
+    (500, 2, 7, None, False, False),
+    (500, 3, 8, None, False, False),
+    (699, 2, 41, None, False, True),
+    (700, 2, 41, None, False, True),
+]
+
+
+def decisions(limits: Limits) -> list[Any]:
+    """Everything that the tables above ask, under these limits."""
+    made: list[Any] = []
+    for task, _, _ in FORMS:
+        plan = make_plan(task, limits)
+        made.append((plan.form, plan.fallback, plan.max_products))
+    for n_rows, n_features, _, _ in PAIRS:
+        plan = plan_pairs(n_rows, n_features, limits)
+        made.append((plan.form, plan.fallback, plan.max_products))
+    dense = make_plan(Task(60, 90, 2), limits)
+    for size, k, contrasts, *_ in SOLVERS:
+        made.append((dense.iteration(size, k), dense.iterates_path(size, k, contrasts)))
+        made.append(dense.iterates_ratios(size, k, contrasts))
+    return made
+
+
+@pytest.mark.parametrize("task, form, fallback", FORMS)
+def test_the_form_follows_from_the_numbers(task: Task, form: str, fallback: str | None) -> None:
+    plan = make_plan(task)
+    assert plan.form == form, plan.reason
+    if fallback is not None or form != PRODUCTS:
+        assert plan.fallback == fallback
+    assert plan.reason
+
+
+@pytest.mark.parametrize("n_rows, n_features, form, fallback", PAIRS)
+def test_so_does_that_of_pairs(
+    n_rows: int, n_features: int, form: str, fallback: str | None
+) -> None:
+    plan = plan_pairs(n_rows, n_features)
+    assert (plan.form, plan.fallback) == (form, fallback), plan.reason
+
+
+@pytest.mark.parametrize("size, k, contrasts, basis, refine, path", SOLVERS)
+def test_so_does_the_solver(
+    size: int, k: int, contrasts: int, basis: int | None, refine: bool, path: bool
+) -> None:
+    plan = make_plan(Task(60, 90, 2))
+    iteration = plan.iteration(size, k)
+    assert plan.iterates_path(size, k, contrasts) == path
+    assert (iteration.basis if iteration else None) == basis
+    if iteration:
+        assert (iteration.patience, iteration.refine) == (16, refine)
+
+
+def test_ratios_are_iterated_later() -> None:
+    plan = make_plan(Task(60, 90, 2))
+    assert not plan.iterates_ratios(699, 2, 41)
+    assert plan.iterates_ratios(700, 2, 41)
+    assert not plan.iterates_ratios(700, 2, 7)
+    assert not plan.iterates_ratios(700, 4, 41)
+
+
+def test_how_many_columns_may_be_multiplied() -> None:
+    assert make_plan(Task(20_000, 20_000, 2)).max_products == 5000
+    assert make_plan(Task(6000, 6000, 2)).max_products == 180
+    found = [plan_pairs(9000, d).max_products for d in (3001, 5120, 8000, 16_000, 40_000)]
+    assert found == [640, 640, 1000, 2000, 2000]
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+@pytest.mark.parametrize("factor", [0.5, 10])
+def test_no_limit_can_be_changed_unnoticed(name: str, factor: float) -> None:
+    """Each component of each of them changes some decision of the tables."""
+    value = getattr(LIMITS, name)
+    parts = value if isinstance(value, tuple) else (value,)
+    for i, part in enumerate(parts):
+        other = (*parts[:i], round(part * factor), *parts[i + 1 :])
+        changed = replace(LIMITS, **{name: other if isinstance(value, tuple) else other[0]})
+        assert decisions(changed) != decisions(LIMITS), (name, i)

@@ -1,0 +1,96 @@
+"""Eigenpairs from products alone: exact for every number of components and every size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import CPCA, PCPCA, CPCAStar, subspace_error
+from contrast_core.linalg import NotConvergedError, eigenpairs_by_products
+from tests.core.planned import moments_in
+
+
+def spectrum(size: int, seed: int = 0) -> tuple[Any, Any]:
+    """Eigenvalues that fall evenly, and a matrix with them."""
+    values = np.linspace(3.0, -1.0, size)
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0]
+    return values, (rotation * values) @ rotation.T
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 320, 321, 400])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.95, 1.0])
+def test_every_size_and_number(size: int, share: float) -> None:
+    k = max(1, round(share * size))
+    values, matrix = spectrum(size)
+    found = eigenpairs_by_products(matrix.__matmul__, size, k, random_state=0, max_products=10**6)
+    np.testing.assert_allclose(found.values, values[:k], atol=1e-12)
+    np.testing.assert_allclose(found.components @ found.components.T, np.eye(k), atol=1e-11)
+    exact = np.linalg.eigh(matrix)[1][:, ::-1][:, :k].T
+    assert subspace_error(found.components, exact) < 1e-7
+
+
+def test_a_small_matrix_is_solved_exactly() -> None:
+    """500 x 7: the basis is full before the iteration has converged."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 500, 7))
+    found = CPCA(2, alpha=1.0, solver="lanczos").fit(x, background=y)
+    wanted = CPCA(2, alpha=1.0).fit(x, background=y)
+    assert subspace_error(found.components_, wanted.components_) < 1e-10
+
+
+def test_many_components_of_wide_sparse_rows() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (sp.random(150, 1600, density=0.05, format="csr", rng=rng) for _ in range(2))
+    found = CPCA(140, alpha=1.0, solver="lanczos").fit(x, background=y)
+    wanted = CPCA(140, alpha=1.0, solver="gram").fit(x, background=y)
+    np.testing.assert_allclose(
+        found.contrastive_eigenvalues_, wanted.contrastive_eigenvalues_, atol=1e-10
+    )
+
+
+def test_a_restarted_iteration_goes_on() -> None:
+    """A basis of 320 columns, several times over."""
+    values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 1997)])
+    products: list[int] = []
+
+    def multiply(columns: Any) -> Any:
+        products.append(columns.shape[1])
+        return values[:, None] * columns
+
+    found = eigenpairs_by_products(multiply, 2000, 3, random_state=0, max_products=5000)
+    assert sum(products) > 330
+    np.testing.assert_allclose(found.values, values[:3], rtol=1e-12)
+    assert subspace_error(found.components, np.eye(3, 2000)) < 1e-8
+
+
+def test_ties_end_in_an_error() -> None:
+    values = np.concatenate([[5.0, 5.0, 5.0, 5.0, 5.0, 5.0], np.linspace(4.0, 0.0, 994)])
+    with pytest.raises(NotConvergedError, match="eigenvalues 2 and 3 are close"):
+        eigenpairs_by_products(
+            lambda columns: values[:, None] * columns, 1000, 2, random_state=0, max_products=600
+        )
+
+
+@pytest.mark.parametrize("method", [CPCAStar(2), CPCAStar(2, beta=0.5), PCPCA(2)], ids=str)
+def test_methods_that_need_matrices_make_them(method: Any) -> None:
+    rng = np.random.default_rng(0)
+    for d in (12, 1700):
+        x, y = rng.normal(size=(60, d)), rng.normal(size=(50, d))
+        x[:, 0] *= 4.0
+        products = moments_in("products", x, y)
+        found = type(method)(**method.get_params()).fit(products[0], background=products[1])
+        wanted = type(method)(**method.get_params()).fit(x, background=y)
+        np.testing.assert_allclose(found.components_, wanted.components_, atol=1e-7)
+        assert found.strength_ == pytest.approx(wanted.strength_, rel=1e-9)
+
+
+def test_no_direction_without_variance_is_accepted() -> None:
+    """The difference of equal features has the contrast 0, above the negative one of all else."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(900, 400)), 3 * rng.normal(size=(900, 400))
+    x[:, 1], y[:, 1] = x[:, 0], y[:, 0]
+    with pytest.raises(NotConvergedError, match="no contrast, and products do not show whether"):
+        CPCA(1, alpha=50.0, solver="lanczos").fit(x, background=y)
