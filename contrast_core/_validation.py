@@ -109,7 +109,7 @@ def check_feature_names(
     """As many strings as features, or None."""
     if names is None:
         return None
-    listed = None if isinstance(names, str) or not np.iterable(names) else tuple(names)
+    listed = tuple(names) if np.iterable(names) else None
     if listed is None or not all(isinstance(each, str) for each in listed):
         raise TypeError(
             f"feature_names={shown(names)} must be a sequence of strings, one for each of the "

@@ -70,7 +70,8 @@ COUNTS = [
 NAMES = [
     (("a", "b"), ValueError, "2 feature_names were given for the 3 features"),
     (("a", "b", 3), TypeError, "must be a sequence of strings, one for each of the 3"),
-    ("abc", TypeError, "must be a sequence of strings"),
+    ("ab", ValueError, "2 feature_names were given for the 3 features"),
+    (3, TypeError, "feature_names=3 must be a sequence of strings"),
 ]
 
 
