@@ -28,6 +28,7 @@ from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
 _EPS = float(np.finfo(np.float64).eps)
+_SMALLEST, _LARGEST = 1e-280, 1e300  # of variances, so that all digits of a contrast are numbers
 _ADVICE = (
     "Use solver='gram' where the rows of both datasets are few, solver='eigh' where the features "
     "are, or another number of components."
@@ -97,7 +98,19 @@ def solve_contrasts(
     NotConvergedError
         If there are products only, and they do not suffice.
     """
+    check_range(x, y, 1 + max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0))
     return _solve(x, y, x.varies | y.varies, alphas, k, plan, random_state)
+
+
+def check_range(x: Moments, y: Moments, factor: float = 1.0) -> None:
+    """Refuse variances that leave the range of float64, or would when multiplied."""
+    for moments, name in ((x, "X"), (y, "the background")):
+        largest = float(moments.variances.max(initial=0.0))
+        if 0 < largest < _SMALLEST or largest * moments.n_features > _LARGEST / factor:
+            raise ValueError(
+                f"the variances of {name} go up to {largest:.1g}: float64 cannot hold what a "
+                "contrast is made of; bring both datasets to a scale near 1."
+            )
 
 
 def solve_components(
@@ -226,8 +239,8 @@ def _lifted(x: Covariance, y: Moments, frame: Frame, found: list[_Found], k: int
 def warn_of_null_directions(n_null: int, k: int) -> None:
     """Say that so many of k components mean nothing."""
     warn(
-        f"the last {n_null} of {k} components are directions in which neither dataset varies: they "
-        "are arbitrary. Use fewer components."
+        f"the last {n_null} of {k} components are directions in which neither dataset varies (or "
+        "less than float64 can square): they are arbitrary. Use fewer components."
     )
 
 

@@ -216,3 +216,24 @@ def test_sparse_wide_rows_of_any_number_of_components_are_orthonormal() -> None:
             warnings.simplefilter("ignore", ContrastWarning)
             found = CPCA(k, alpha=0.5).fit(rows[0], background=rows[1])
         np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(k), atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-165, 1e-150, 1e-100, 1e-10, 1e10, 1e100, 1e145, 1e152, 1e160])
+@pytest.mark.parametrize("method", [*METHODS[:6], PCPCA(2)], ids=str)
+def test_the_scale_of_both_datasets_does_not_matter_or_is_refused(
+    method: Any, scale: float
+) -> None:
+    x, y = data()
+    if isinstance(method, CPCAStar) and method.beta != "auto":
+        method = CPCAStar(3)  # a number is in the units of the data
+    plain = method.fit(x, background=y)
+    again = type(method)(**method.get_params())
+    if not 1e-139 < scale < 1e148:
+        with (
+            np.errstate(all="ignore"),
+            pytest.raises(ValueError, match=r"scale|constant|varies in"),
+        ):
+            again.fit(x * scale, background=y * scale)
+        return
+    again.fit(x * scale, background=y * scale)
+    assert subspace_error(again.components_, plain.components_) < 1e-7
