@@ -101,9 +101,7 @@ def test_names_travel(rows: Any) -> None:
     frame = pd.DataFrame(rows, columns=list("abcdefg"))
     assert SecondMoments.from_data(frame).feature_names == tuple("abcdefg")
     assert SecondMoments.from_chunks([frame[:9], frame[9:]]).feature_names == tuple("abcdefg")
-    assert SecondMoments.from_data(rows, feature_names="abcdefg").feature_names == tuple(
-        "abcdefg"
-    )
+    assert SecondMoments.from_data(rows, feature_names="abcdefg").feature_names == tuple("abcdefg")
     with pytest.raises(ValueError, match="2 feature_names were given for the 7 features of X"):
         SecondMoments.from_data(rows, feature_names="ab")
     with pytest.raises(ValueError, match="another order"):
