@@ -66,9 +66,12 @@ KEPT = """\
     The arguments that were given."""
 
 MEANS = """\
-`.uns['<NAME>' | key_added]['mean' | 'background_mean']` : `ndarray` (shape `(n_vars,)`)
+`.var['<NAME>_in_use' | key_added + '_in_use']` : `bool`
+    The genes in use.
+`.var['<NAME>_mean' | ...]`, `.var['<NAME>_background_mean' | ...]` : `float`
     Means of the foreground and of the background cells, zero for genes not in use. With them
-    `scanpy_ext.tl.project` embeds new cells and `scanpy_ext.tl.denoise` reconstructs these.
+    `scanpy_ext.tl.project` embeds new cells and `scanpy_ext.tl.denoise` reconstructs these. With
+    `obsm` they are in `.uns['<NAME>' | key_added]['mean' | 'background_mean']`.
 `.uns['<NAME>' | key_added]['loadings']` : `ndarray` (shape `(n_dimensions, n_comps)`)
     With `obsm` only, instead of those in `.varm`: loadings on the dimensions of the embedding."""
 

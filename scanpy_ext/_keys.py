@@ -68,6 +68,15 @@ def filters(keys: Keys) -> str:
     return f"{keys.varm}_filters"
 
 
+IN_USE = "in_use"
+VECTORS = ("mean", "background_mean", "cap")  # that a linear method may have, a value per gene
+
+
+def vector(keys: Keys, name: str) -> str:
+    """The column of `.var` of one of these, or of the genes in use: there it follows the genes."""
+    return f"{keys.uns}_{name}"
+
+
 def checked(key: str) -> str:
     """A name that h5ad and zarr files can hold."""
     if not isinstance(key, str) or not key or "/" in key:

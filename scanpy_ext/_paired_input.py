@@ -57,16 +57,15 @@ class PairedInput:
             adata,
             obsm={keys.obsm: model.transform(self.scaled.matrix)},
             varm={
-                keys.varm: self._of_all_genes(loadings.T),
-                _keys.filters(keys): self._of_all_genes((filters * scale).T),
+                keys.varm: _read.of_all_genes(loadings.T, self.features),
+                _keys.filters(keys): _read.of_all_genes((filters * scale).T, self.features),
             },
+            var=_read.gene_columns(keys, self.features, mean=mean, cap=cap),
             obsp=self.pairs.obsp,
             uns=self.pairs.uns
             | {
                 keys.uns: result
                 | {
-                    "mean": self._of_all_genes(mean),
-                    "cap": self._of_all_genes(cap, fill=np.inf),
                     "n_pairs": len(self.pairs.control),
                     "n_effective": self.pairs.n_effective,
                     "params": self.params | params,
@@ -74,14 +73,6 @@ class PairedInput:
             },
             copy=copy,
         )
-
-    def _of_all_genes(
-        self, values: NDArray[np.floating], fill: float = 0.0
-    ) -> NDArray[np.floating]:
-        """Values of the genes in use, (n_features, ...), as (n_vars, ...)."""
-        whole = np.full((self.features.size, *values.shape[1:]), fill)
-        whole[self.features] = values
-        return whole
 
 
 def paired_input(

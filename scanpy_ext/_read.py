@@ -119,14 +119,6 @@ class ContrastInput:
         k = len(getattr(model, "components_", getattr(model, "dual_coef_", ())))
         return _matrix.apply(model.transform, self.matrix, k)
 
-    def of_all_genes(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Values of the genes in use, (n_features, ...), as (n_vars, ...), zero for the others."""
-        if self.features is None:
-            return values
-        whole = np.zeros((self.features.size, *values.shape[1:]), values.dtype)
-        whole[self.features] = values
-        return whole
-
     def slots(
         self,
         keys: Keys,
@@ -151,24 +143,51 @@ class ContrastInput:
         filters
             (n_features, n_comps), where scores are not projections on the loadings.
         """
-        tables = {keys.varm: model.components_.T if loadings is None else loadings}
-        if filters is not None:
-            tables[_keys.filters(keys)] = filters
-        tables = {name: self.of_all_genes(table) for name, table in tables.items()}
-        entry = dict(result) | {
-            "mean": self.of_all_genes(model.mean_),
-            "background_mean": self.of_all_genes(model.background_mean_),
+        tables = {
+            keys.varm: model.components_.T if loadings is None else loadings,
+            _keys.filters(keys): filters,
         }
-        if self.features is None:  # no genes: loadings on the dimensions of the embedding
-            entry["loadings"] = tables[keys.varm]
+        vectors = {"mean": model.mean_, "background_mean": model.background_mean_}
+        entry = dict(result) | self.sizes
+        embedding = {keys.obsm: self.embed(model)}
+        if self.features is None:  # no genes: all is about the dimensions of the embedding
+            entry |= vectors | {"loadings": tables[keys.varm]}
             if filters is not None:
-                entry["filters"] = tables[_keys.filters(keys)]
-            tables = {}
+                entry["filters"] = filters
+            return {"obsm": embedding, "varm": {}, "var": {}, "uns": {keys.uns: entry}}
         return {
-            "obsm": {keys.obsm: self.embed(model)},
-            "varm": tables,
-            "uns": {keys.uns: entry | self.sizes},
+            "obsm": embedding,
+            "varm": {
+                name: None if table is None else of_all_genes(table, self.features)
+                for name, table in tables.items()
+            },
+            "var": gene_columns(keys, self.features, **vectors),
+            "uns": {keys.uns: entry},
         }
+
+
+def of_all_genes(
+    values: NDArray[np.floating], features: BoolArray, fill: float = 0.0
+) -> NDArray[np.floating]:
+    """Values of the genes in use, (n_features, ...), as (n_vars, ...)."""
+    whole = np.full((features.size, *values.shape[1:]), fill)
+    whole[features] = values
+    return whole
+
+
+def gene_columns(
+    keys: Keys, features: BoolArray, **vectors: NDArray[np.floating]
+) -> dict[str, NDArray[Any] | None]:
+    """The columns of `.var` of a linear method: the genes in use, and values of each of them.
+
+    None for those that another method may have left under the same name.
+    """
+    columns: dict[str, NDArray[Any] | None] = {_keys.vector(keys, _keys.IN_USE): features}
+    for name in _keys.VECTORS:
+        found, fill = vectors.get(name), np.inf if name == "cap" else 0.0
+        values = None if found is None else of_all_genes(found, features, fill)
+        columns[_keys.vector(keys, name)] = values
+    return columns
 
 
 def read(
@@ -270,24 +289,6 @@ def warn_of_counts(matrix: Any) -> None:
             f"the values look like raw counts (whole numbers, up to {largest:g}). Give log-"
             "normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata).",
         )
-
-
-def linear_result(adata: AnnData, key: str) -> tuple[Keys, Mapping[str, Any]]:
-    """The slots and the `.uns` entry of a linear method's result, checked to be there."""
-    keys = _keys.linear(key)
-    result = adata.uns.get(keys.uns)
-    if not isinstance(result, Mapping):
-        raise ValueError(
-            f"adata.uns has no result {key!r}; it has {listed([str(name) for name in adata.uns])}."
-            " Run scanpy_ext.tl.cpca first, or name the result with key=."
-        )
-    if "mean" not in result or not (keys.varm in adata.varm or "loadings" in result):
-        raise ValueError(
-            f"adata.uns[{key!r}] holds no linear method with its components: expected a result of "
-            "scanpy_ext.tl.cpca, cpca_star, pcpca, pca_plus or pca_pp. A kernel has none: run "
-            "scanpy_ext.tl.kernel_cpca on old and new cells together, which embeds all."
-        )
-    return keys, result
 
 
 def whole_matrix(adata: AnnData, layer: str | None) -> Any:

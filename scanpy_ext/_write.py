@@ -20,7 +20,8 @@ class Slots(TypedDict):
     """What `write` is given, beside the AnnData."""
 
     obsm: dict[str, NDArray[np.floating]]
-    varm: dict[str, NDArray[np.floating]]
+    varm: dict[str, NDArray[np.floating] | None]
+    var: dict[str, NDArray[Any] | None]
     uns: dict[str, dict[str, Any]]
 
 
@@ -30,7 +31,8 @@ def write(
     uns: Mapping[str, Mapping[str, Any]],
     copy: bool,
     obsm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
-    varm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
+    varm: Mapping[str, NDArray[np.floating] | None] = MappingProxyType({}),
+    var: Mapping[str, NDArray[Any] | None] = MappingProxyType({}),
     obsp: Mapping[str, sp.csr_matrix] = MappingProxyType({}),
     layers: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
     stale: Iterable[Keys] = (),
@@ -38,15 +40,23 @@ def write(
     """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
 
     A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`.
-    The `stale` slots of an earlier call are removed.
+    The `stale` slots of an earlier call are removed, and what is None in `varm` and `var`.
     """
     check_writable(adata, copy)
     target = adata.copy() if copy else adata
     # Looked up anew for each entry: the first one written turns a view into a new object.
     for key, array in obsm.items():
         target.obsm[key] = array
-    for key, array in varm.items():
-        target.varm[key] = array
+    for key, table in varm.items():
+        if table is not None:
+            target.varm[key] = table
+        elif key in target.varm:
+            del target.varm[key]
+    for key, column in var.items():
+        if column is not None:
+            target.var[key] = column
+        elif key in target.var:
+            del target.var[key]
     for key, array in obsp.items():
         target.obsp[key] = array
     for key, array in layers.items():

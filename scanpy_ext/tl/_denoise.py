@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .. import _matrix, _read, _select, _write
+from contrast_core.rows import rows_of
+
+from .. import _fitted, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -79,37 +80,14 @@ def denoise(
     >>> adata.layers["denoised"].shape
     (60, 8)
     """
-    keys, result = _read.linear_result(adata, key)
-    params = result.get("params", {})
-    if "background_mean" not in result or "obsm" in params:
-        raise ValueError(
-            f"adata.uns[{key!r}] cannot be used for denoising: that needs components of genes, "
-            "from scanpy_ext.tl.cpca, cpca_star or pcpca without obsm=."
-        )
-    mean, other = np.asarray(result["mean"]), np.asarray(result["background_mean"])
-    offsets = {"foreground": mean, "difference": mean - other, "none": np.zeros_like(mean)}
-    if offset not in offsets:
-        raise ValueError(f"offset={offset!r} is unknown; expected one of {list(offsets)}.")
-    added = offsets[offset]
-    components = _unit_columns(np.asarray(adata.varm[keys.varm]))
-    in_use = (components != 0).any(axis=1) | (mean != 0) | (other != 0)
-    chosen = params.get("layer") if layer is _select.DEFAULT else layer
-    matrix = _matrix.with_columns(_read.whole_matrix(adata, chosen), in_use)
-    kept = components[in_use]
-    shift = mean[in_use] @ kept
-
-    denoised = np.zeros(adata.shape, np.float32 if matrix.dtype == np.float32 else np.float64)
-
-    def rebuilt(rows: Any) -> NDArray[np.floating]:
-        return np.asarray(rows @ kept - shift)
-
-    scores = _matrix.apply(rebuilt, matrix, kept.shape[1])
-    for block in _matrix.blocks(*denoised.shape):
-        denoised[block, in_use] = scores[block] @ kept.T + added[in_use]
+    fitted = _fitted.restore(adata, key)
+    linear = fitted.projector()
+    chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
+    rows = rows_of(_read.whole_matrix(adata, chosen), columns=fitted.places)
+    denoised = np.zeros(adata.shape, np.float32 if rows.dtype == np.float32 else np.float64)
+    start = 0
+    for block in rows.blocks():
+        stop = start + block.shape[0]
+        denoised[start:stop, fitted.places] = linear.denoise(block, offset=offset)
+        start = stop
     return _write.write(adata, layers={layer_added: denoised}, uns={}, copy=copy)
-
-
-def _unit_columns(loadings: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Orthogonal columns at unit length; a column of zeros stays as it is."""
-    lengths = np.linalg.norm(loadings, axis=0)
-    return np.asarray(loadings / np.where(lengths > 0, lengths, 1.0))

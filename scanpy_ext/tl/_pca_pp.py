@@ -91,8 +91,10 @@ def pca_pp(
     `.varm['PCs_pca_pp_filters' | key_added + '_filters']` : `ndarray` \
 (shape `(n_vars, n_comps)`)
         What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters`.
-    `.uns['pca_pp' | key_added]['mean' | 'cap']` : `ndarray` (shape `(n_vars,)`)
+    `.var['pca_pp_mean' | key_added + '_mean']`, `.var['pca_pp_cap' | ...]` : `float`
         See above. The cap is infinite where nothing is cut.
+    `.var['pca_pp_in_use' | ...]` : `bool`
+        The genes in use.
     `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the correlation of the partners along each direction.
     `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
@@ -242,8 +244,10 @@ def pca_plus(
     `.varm['PCs_pca_plus_filters' | key_added + '_filters']` : `ndarray` \
 (shape `(n_vars, n_comps)`)
         What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters`.
-    `.uns['pca_plus' | key_added]['mean' | 'cap']` : `ndarray` (shape `(n_vars,)`)
+    `.var['pca_plus_mean' | key_added + '_mean']`, `.var['pca_plus_cap' | ...]` : `float`
         See above. The cap is infinite where nothing is cut.
+    `.var['pca_plus_in_use' | ...]` : `bool`
+        The genes in use.
     `.uns['pca_plus' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         The variance that partners share along each component.
     `.uns['pca_plus' | key_added]['n_pairs']` : `int`

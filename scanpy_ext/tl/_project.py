@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .. import _keys, _matrix, _read, _select, _write
+from contrast_core import LinearMap
+from contrast_core.rows import rows_of
+
+from .. import _fitted, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ def project(
         all genes with a part in the components.
     adata_fitted
         What `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `pca_plus` or `pca_pp` was run on. Only
-        `.var_names`, `.varm` and `.uns` are used: `adata_fitted[:0]` does as well.
+        `.var`, `.varm` and `.uns` are used: `adata_fitted[:0]` does as well.
     key
         Name of the result in `adata_fitted.uns`.
     layer
@@ -75,40 +79,28 @@ def project(
     >>> new.obsm["X_cpca"].shape
     (20, 2)
     """
-    keys, result = _read.linear_result(adata_fitted, key)
-    params = result.get("params", {})
-    mean = np.asarray(result["mean"])
-    cap = np.asarray(result["cap"]) if "cap" in result else None
-    if "obsm" in params:
-        matrix = _read.embedding(adata_new, str(params["obsm"]))
-        filters = np.asarray(result["filters"] if "filters" in result else result["loadings"])
-        if matrix.shape[1] != len(filters):
+    fitted = _fitted.restore(adata_fitted, key)
+    linear, used = fitted.scores()
+    if fitted.genes is None:
+        obsm = str(fitted.params["obsm"])
+        rows = rows_of(_read.embedding(adata_new, obsm), f"adata_new.obsm[{obsm!r}]")
+        if rows.shape[1] != len(fitted.filters):
             raise ValueError(
-                f"adata_new.obsm[{params['obsm']!r}] has {matrix.shape[1]} columns, but that of "
-                f"the fit had {len(filters)}: give the new cells' scores in the same embedding."
+                f"{rows.name} has {rows.shape[1]} columns, but that of the fit had "
+                f"{len(fitted.filters)}: give the new cells' scores in the same embedding."
             )
+        rows = rows.columns(used)
     else:
-        tables = adata_fitted.varm
-        name = _keys.filters(keys)
-        filters = np.asarray(tables[name] if name in tables else tables[keys.varm])
-        used = np.flatnonzero(filters.any(axis=1))
-        places = _places(adata_new, adata_fitted.var_names[used])
-        chosen = params.get("layer") if layer is _select.DEFAULT else layer
-        in_use = np.zeros(adata_new.n_vars, dtype=bool)
-        in_use[places] = True
-        matrix = _matrix.with_columns(_read.whole_matrix(adata_new, chosen), in_use)
-        order = used[np.argsort(places)]  # genes come in the order of the new cells
-        filters, mean = filters[order], mean[order]
-        cap = None if cap is None else cap[order]
-
-    def scores(rows: Any) -> NDArray[np.floating]:
-        if cap is not None:
-            rows = _capped(rows, cap)
-        return np.asarray(rows @ filters - mean @ filters)
-
-    embedding = _matrix.apply(scores, matrix, filters.shape[1])
-    target = keys.obsm if key_added is None else keys.added(key_added).obsm
-    return _write.write(adata_new, obsm={target: embedding}, uns={}, copy=copy)
+        chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
+        matrix = _read.whole_matrix(adata_new, chosen)
+        rows = rows_of(matrix, columns=_places(adata_new, fitted.genes[used]))
+    if "cap" in fitted.means:
+        function = partial(_of_capped, linear=linear, cap=fitted.means["cap"][used])
+        scores = rows.map(function, linear.projection.shape[1])
+    else:
+        scores = linear.transform(rows)
+    target = fitted.keys.obsm if key_added is None else fitted.keys.added(key_added).obsm
+    return _write.write(adata_new, obsm={target: np.asarray(scores)}, uns={}, copy=copy)
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
@@ -130,10 +122,10 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
     return np.asarray(names.get_indexer(genes))
 
 
-def _capped(rows: Any, cap: NDArray[np.floating]) -> Any:
-    """Values above the cap of their gene set to it; sparse rows stay sparse."""
+def _of_capped(rows: Any, linear: LinearMap, cap: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Scores of rows whose values above the cap of their gene are set to it; sparse stays so."""
     if not sp.issparse(rows):
-        return np.minimum(rows, cap)
+        return linear.transform(np.minimum(rows, cap))
     rows = rows.copy()
     rows.data = np.minimum(rows.data, cap[rows.indices])
-    return rows
+    return linear.transform(rows)

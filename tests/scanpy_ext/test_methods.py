@@ -32,7 +32,7 @@ def test_pcpca_holds_what_the_core_computed(cells):
     result = cells.uns["pcpca"]
     for name in ("gamma", "gamma_max", "noise_variance"):
         assert result[name] == pytest.approx(getattr(model, f"{name}_"))
-    scores = (X - result["mean"]) @ cells.varm["PCs_pcpca_filters"]
+    scores = (X - cells.var["pcpca_mean"].to_numpy()) @ cells.varm["PCs_pcpca_filters"]
     np.testing.assert_allclose(scores, cells.obsm["X_pcpca"], atol=1e-6)
 
 

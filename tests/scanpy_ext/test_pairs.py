@@ -286,9 +286,8 @@ def test_the_stored_filters_give_the_scores(design, method, options):
     design.var["used"] = np.arange(40) != 7
     cx.pp.match_pairs(design, *DESIGN)
     getattr(cx.tl, method)(design, n_comps=2, mask_var="used", **options)
-    result = design.uns[method]
-    cut = np.minimum(design.X, result["cap"])
-    scores = (cut - result["mean"]) @ design.varm[f"PCs_{method}_filters"]
+    mean, cap = (design.var[f"{method}_{name}"].to_numpy() for name in ("mean", "cap"))
+    scores = (np.minimum(design.X, cap) - mean) @ design.varm[f"PCs_{method}_filters"]
     np.testing.assert_allclose(scores, design.obsm[f"X_{method}"], atol=1e-9)
     for slot in (f"PCs_{method}", f"PCs_{method}_filters"):
         assert design.varm[slot].shape == (40, 2)
@@ -361,7 +360,7 @@ def test_results_survive_a_file(design, tmp_path, file_format):
         read.uns["pairs"]["donors"], design.uns["pairs"]["donors"], check_index_type=False
     )
     assert read.uns["pairs"]["params"]["condition"] == "condition"
-    np.testing.assert_array_equal(read.uns["pca_pp"]["cap"], design.uns["pca_pp"]["cap"])
+    np.testing.assert_array_equal(read.var["pca_pp_cap"], design.var["pca_pp_cap"])
     cx.tl.pca_pp(read, n_comps=2, key_added="again")
     np.testing.assert_allclose(read.obsm["again"], design.obsm["X_pca_pp"])
     axes = cx.pl.pairs(read, show=False)

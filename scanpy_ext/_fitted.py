@@ -1,0 +1,139 @@
+"""A fitted linear method, restored from the slots of an AnnData."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contrast_core import LinearMap
+
+from . import _keys
+from ._select import listed
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a linear method wrote, for the genes in use.
+
+    Attributes
+    ----------
+    keys
+        The slots.
+    params
+        The arguments that were given.
+    genes, places
+        Names of the genes in use, and where they are; None and all for dimensions of an embedding.
+    loadings, filters
+        (n_features, n_comps): the components, and what gives scores.
+    means
+        Vectors (n_features,) by name: `mean`, and `background_mean` or `cap` where there is one.
+    """
+
+    keys: _keys.Keys
+    params: Mapping[str, Any]
+    genes: pd.Index | None
+    places: NDArray[np.intp]
+    loadings: Floats
+    filters: Floats
+    means: Mapping[str, Floats]
+
+    def scores(self) -> tuple[LinearMap, NDArray[np.intp]]:
+        """The map to scores from the features with a part in them, and which these are."""
+        used = np.flatnonzero(self.filters.any(axis=1))
+        return LinearMap(mean=self.means["mean"][used], projection=self.filters[used]), used
+
+    def projector(self) -> LinearMap:
+        """The projector on the components.
+
+        Raises
+        ------
+        ValueError
+            If there are no components of genes with a background's mean.
+        """
+        if self.genes is None or "background_mean" not in self.means:
+            raise ValueError(
+                f"adata.uns[{self.keys.uns!r}] cannot be used for denoising: that needs components "
+                "of genes, from scanpy_ext.tl.cpca, cpca_star or pcpca without obsm=."
+            )
+        mean, other = self.means["mean"], self.means["background_mean"]
+        lengths = np.linalg.norm(self.loadings, axis=0)  # not 1 in PCPCA
+        components = self.loadings / np.where(lengths > 0, lengths, 1.0)
+        return LinearMap(
+            mean=mean,
+            projection=components,
+            reconstruction=components.T,
+            offsets={"foreground": mean, "difference": mean - other, "none": np.zeros_like(mean)},
+        )
+
+
+def restore(adata: AnnData, key: str) -> Fitted:
+    """The result of a linear method named `key`, with all that the fit used.
+
+    Vectors of a value for each gene lie in `.var` and matrices in `.varm`, where they follow the
+    genes when these are chosen or reordered.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result, it has no components, some of its genes are gone, or an
+        earlier version wrote it, with vectors that do not follow the genes.
+    """
+    keys = _keys.linear(key)
+    result = adata.uns.get(keys.uns)
+    if not isinstance(result, Mapping):
+        raise ValueError(
+            f"adata.uns has no result {key!r}; it has {listed([str(name) for name in adata.uns])}."
+            " Run scanpy_ext.tl.cpca first, or name the result with key=."
+        )
+    params = result.get("params", {})
+    if "loadings" in result and "mean" in result:
+        loadings = np.asarray(result["loadings"], dtype=np.float64)
+        filters = np.asarray(result.get("filters", loadings), dtype=np.float64)
+        names = [name for name in _keys.VECTORS if name in result]
+        means = {name: np.asarray(result[name]) for name in names}
+        return Fitted(keys, params, None, np.arange(len(loadings)), loadings, filters, means)
+    if keys.varm not in adata.varm or "obsm" in params:
+        raise ValueError(
+            f"adata.uns[{key!r}] holds no linear method with its components: expected a result of "
+            "scanpy_ext.tl.cpca, cpca_star, pcpca, pca_plus or pca_pp. A kernel has none: run "
+            "scanpy_ext.tl.kernel_cpca on old and new cells together, which embeds all."
+        )
+    marks = _keys.vector(keys, _keys.IN_USE)
+    if marks not in adata.var:
+        early = "an earlier version kept the means in .uns, where they do not follow the genes. "
+        raise ValueError(
+            f"adata.var has no column {marks!r} with the genes of adata.uns[{key!r}]: "
+            f"{early if 'mean' in result else ''}Run the method again."
+        )
+    used = adata.var[marks].to_numpy(dtype=bool)
+    n_features = int(params["n_features"])
+    if used.sum() != n_features:
+        raise ValueError(
+            f"adata has {int(used.sum())} of the {n_features} genes that adata.uns[{key!r}] was "
+            "fitted to. Take the AnnData before genes were dropped, or fit again."
+        )
+    columns = {name: _keys.vector(keys, name) for name in _keys.VECTORS}
+    filters_key = _keys.filters(keys)
+    return Fitted(
+        keys,
+        params,
+        adata.var_names[used],
+        np.flatnonzero(used),
+        np.asarray(adata.varm[keys.varm])[used],
+        np.asarray(adata.varm[filters_key if filters_key in adata.varm else keys.varm])[used],
+        {
+            name: adata.var[column].to_numpy(dtype=np.float64)[used]
+            for name, column in columns.items()
+            if column in adata.var
+        },
+    )
