@@ -25,8 +25,10 @@ Offset: TypeAlias = Literal["foreground", "difference", "none"]
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of all methods: fitted attributes set at once, the rows that `transform` accepts."""
 
-    # What model files need to know of fitted attributes: which are named tuples, and of which kind.
+    # What model files need to know of fitted attributes: which are named tuples, and of which kind,
+    # and which are left out unless moments are asked for.
     _parts: ClassVar[Mapping[str, type]] = {}
+    _of_moments: ClassVar[tuple[str, ...]] = ("foreground_moments_", "background_moments_")
 
     n_features_in_: int
 

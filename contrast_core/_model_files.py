@@ -28,18 +28,19 @@ from sklearn.utils.validation import check_is_fitted
 Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
 
 _FORMAT = 1
-_CLASSES = (
-    "CPCA",
-    "CPCAStar",
-    "ContrastByLabel",
-    "KernelCPCA",
-    "OnlineCPCAStar",
-    "PCAPlus",
-    "PCAPlusPlus",
-    "PCPCA",
-    "PairMoments",
-    "SecondMoments",
-)
+_HOMES = {
+    "CPCA": "contrast_core",
+    "CPCAStar": "contrast_core",
+    "ContrastByLabel": "contrast_core",
+    "KernelCPCA": "contrast_core",
+    "OnlineCPCAStar": "contrast_core",
+    "PCAPlus": "contrast_core",
+    "PCAPlusPlus": "contrast_core",
+    "PCPCA": "contrast_core",
+    "PairMoments": "contrast_core",
+    "SecondMoments": "contrast_core",
+    "StructuredBackgroundRemover": "contrast_core.images",
+}
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
 
@@ -90,7 +91,7 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     True
     """
     if _known(type(model).__name__) is not type(model):
-        raise TypeError(f"model is {_described(model)}; expected one of {_listed(_CLASSES)}.")
+        raise TypeError(f"model is {_described(model)}; expected one of {_listed(_HOMES)}.")
     if hasattr(model, "fit"):
         check_is_fitted(model)
     writer = _Writer(moments)
@@ -182,7 +183,7 @@ def _read(file: IO[bytes], path: str) -> Model:
             if values.read(1):  # the end of the member, where its checksum is compared
                 raise ValueError("it holds more values than its arrays have")
     model = _Reader(path, arrays, header["names"]).value(header["model"])
-    if type(model).__name__ not in _CLASSES:
+    if type(model).__name__ not in _HOMES:
         raise ValueError("it holds no model")
     if hasattr(model, "fit"):
         check_is_fitted(model)
@@ -307,7 +308,7 @@ class _Reader:
         if kind is None:
             raise _Refused(
                 f"{self.path} holds {name!r}, which this version of contrast-suite "
-                f"({_library_version()}) does not know; it reads {_listed(_CLASSES)}."
+                f"({_library_version()}) does not know; it reads {_listed(_HOMES)}."
             )
         if "fields" in state:
             return kind(**self._values(state["fields"]))
@@ -336,7 +337,7 @@ def _all_text(values: Any) -> bool:
 
 def _known(name: str) -> Any:
     """The class of that name that files may hold, else None."""
-    return getattr(import_module("contrast_core"), name) if name in _CLASSES else None
+    return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
 
 
 def _read_array(values: IO[bytes], dtype: str, shape: list[int], order: str) -> NDArray[Any]:

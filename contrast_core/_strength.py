@@ -34,8 +34,7 @@ class StrengthPath(ContrastStrength):
     and `_default_strengths`.
     """
 
-    # Fitted attributes that serve other strengths only: model files leave them out unless asked.
-    _of_moments: ClassVar[tuple[str, ...]] = ("foreground_moments_", "background_moments_")
+    _of_moments: ClassVar[tuple[str, ...]]
 
     def at(self, strength: float | str) -> Self:
         """The same method at another contrast, from the same moments.

@@ -155,7 +155,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     """
 
     _strength = "alpha"
-    _of_moments = (*StrengthPath._of_moments, "_factor")
+    _of_moments = (*Embedding._of_moments, "_factor")
     _parts: ClassVar = {"_factor": KernelFactor}
 
     dual_coef_: FloatArray

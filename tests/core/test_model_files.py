@@ -32,8 +32,9 @@ from contrast_core import (
     load,
     save,
 )
-from contrast_core._model_files import _CLASSES
+from contrast_core._model_files import _HOMES
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.images import StructuredBackgroundRemover
 from tests.core.estimators import CASES
 from tests.core.test_contract import data_for, planted
 
@@ -73,6 +74,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "online": lambda: OnlineCPCAStar(n_passes=2).fit(planted()[0], background=planted()[1]),
     "online-stream": streamed,
     "by-label": by_label,
+    "remover": lambda: StructuredBackgroundRemover().fit(planted()[0], background=planted()[1]),
 }
 
 
@@ -233,6 +235,7 @@ SIZED: dict[str, Callable[[], Any]] = {
     "PCPCA": lambda: PCPCA(),
     "KernelCPCA": lambda: KernelCPCA(),
     "OnlineCPCAStar": lambda: OnlineCPCAStar(n_passes=1),
+    "StructuredBackgroundRemover": lambda: StructuredBackgroundRemover(),
 }
 
 
@@ -314,9 +317,12 @@ def test_the_same_model_makes_the_same_file(tmp_path: Path) -> None:
 
 def test_all_public_models_can_be_saved() -> None:
     public = {
-        name for name in contrast_core.__all__ if hasattr(getattr(contrast_core, name), "fit")
+        name
+        for home in (contrast_core, contrast_core.images)
+        for name in home.__all__
+        if hasattr(getattr(home, name), "fit")
     }
-    assert public | {"SecondMoments", "PairMoments"} == set(_CLASSES)
+    assert public | {"SecondMoments", "PairMoments"} == set(_HOMES)
 
 
 class Mine(CPCA):
