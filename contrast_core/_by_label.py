@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_labels,
+    check_unmasked,
+    shown,
+)
+from contrast_core.rows import Rows, rows_of
 
 
 class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
@@ -67,12 +74,17 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If no row, or every row, has the background's label.
+            If no row, or every row, has the background's label, or a label is missing.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label per row.")
-        labels = column_or_1d(y)
-        check_consistent_length(X, labels)
+        rows = rows_of(X)
+        check_unmasked(y, "y")
+        column = y if isinstance(y, list | tuple) else column_or_1d(y)
+        check_consistent_length(X, column)
+        labels = check_labels(column, len(column), "y")
+        if np.ndim(self.background):  # type: ignore[arg-type]
+            raise TypeError(f"background={shown(self.background)} must be a single label.")
         is_background = np.asarray(labels == self.background, dtype=bool)
         present = [str(label) for label in np.unique(labels)]
         if not is_background.any():
@@ -85,10 +97,8 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
                 f"every row has the background label {self.background!r}; the foreground needs "
                 "rows of another label."
             )
-        rows = X if hasattr(X, "shape") else np.asarray(X)
         self.estimator_ = clone(self.estimator).fit(
-            _safe_indexing(rows, np.flatnonzero(~is_background)),
-            background=_safe_indexing(rows, np.flatnonzero(is_background)),
+            _taken(X, rows, ~is_background), background=_taken(X, rows, is_background)
         )
         return self
 
@@ -118,3 +128,10 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:
+    """Some of the rows, of the kind that they are; stored and sparse ones loaded, as CSR."""
+    if hasattr(X, "columns") or rows.place == "dask" or rows.device is not None:
+        return _safe_indexing(X, np.flatnonzero(mask))
+    return rows.take(mask).load(check=False)

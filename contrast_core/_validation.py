@@ -122,6 +122,43 @@ def check_feature_names(
     return tuple(map(str, listed))
 
 
+def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
+    """One label for each row: none is missing, and they are of one type."""
+    check_unmasked(labels, name)
+    # As objects first: of a list of strings with a NaN, numpy would make the string "nan".
+    objects = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
+    if objects.shape != (n_rows,):
+        raise ValueError(
+            f"{name} has shape {objects.shape}; expected one label for each of the {n_rows} rows."
+        )
+    n_missing = 0
+    if objects.dtype.kind not in "biuSU":
+        n_missing = sum(map(_is_missing, objects.tolist()))
+    if n_missing:
+        raise ValueError(f"{name} has {n_missing} missing labels; leave these rows out first.")
+    if objects.dtype != object or not n_rows:
+        return objects
+    array = np.array(objects.tolist())
+    words = {isinstance(label, str) for label in objects.tolist()}
+    kinds = sorted({type(label).__name__ for label in objects.tolist()})
+    if len(words) > 1 or array.shape != (n_rows,) or (array.dtype == object and len(kinds) > 1):
+        raise TypeError(
+            f"{name} mixes labels of the types {', '.join(kinds)}; make them all strings, or all "
+            "numbers."
+        )
+    return objects if array.dtype == object else array
+
+
+def _is_missing(label: object) -> bool:
+    """Whether a label is None, NaN, NaT or pandas.NA."""
+    if label is None:
+        return True
+    try:
+        return bool(label != label)
+    except (TypeError, ValueError):  # pandas.NA has no truth, and an array none of its own
+        return type(label).__name__ == "NAType"
+
+
 def check_same_features(
     n_foreground: int,
     names_foreground: tuple[str, ...] | None,

@@ -9,11 +9,19 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, svds
 
-from contrast_core._validation import FloatArray, MatrixLike, check_count, check_number
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_labels,
+    check_number,
+)
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import FeatureMoments
-from contrast_core.pairing._labels import check_labels
+from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import rows_of
+
+_ROUNDING = 1e-12  # of the rows, that is left of rows which equal the mean of their group
 
 
 class ScaledFeatures(NamedTuple):
@@ -49,7 +57,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     Raises
     ------
     ValueError
-        If `clip` is not positive, or there are no rows.
+        If `clip` is not positive, there are no rows, or a value is NaN or infinite.
 
     Examples
     --------
@@ -61,8 +69,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     """
     clip = check_number(clip, "clip", above=0, at_most=np.inf)
     data = rows_of(X, min_rows=1)
-    moments = FeatureMoments.from_data(data)
-    rows = data.load(check=False)
+    [rows], factor = to_unit_scale(data.load())
+    moments = FeatureMoments.from_data(data if factor == 1 else rows_of(rows))
     mean, sd = moments.mean, np.sqrt(moments.variance)
     # A constant feature has a variance of rounding errors.
     varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
@@ -81,7 +89,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     else:
         matrix = np.minimum(rows, cap)
         matrix *= scale
-    return ScaledFeatures(matrix, cap, scale)
+    return ScaledFeatures(matrix, cap / factor, scale * factor)
 
 
 def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -> FloatArray:
@@ -109,7 +117,8 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     Raises
     ------
     ValueError
-        If `groups` has not one label per row, or `n_components` is less than 1.
+        If `groups` has not one label per row, `n_components` is less than 1, no row differs from
+        the mean of its group, or a value is NaN or infinite.
 
     Examples
     --------
@@ -122,11 +131,12 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     >>> bool(np.allclose(same, pairing_basis(shifted, condition, n_components=3)))
     True
     """
-    rows = rows_of(X, min_rows=2).load(check=False)
-    labels = check_labels(groups, rows.shape[0], "groups")
-    n_components = min(check_count(n_components, "n_components"), min(rows.shape) - 1)
-    if n_components < 1:
-        raise ValueError(f"X has shape {rows.shape}; expected at least two rows and two features.")
+    n_components = check_count(n_components, "n_components")
+    data = rows_of(X, min_rows=2)
+    if data.shape[1] < 2:
+        raise ValueError(f"X has shape {data.shape}; expected at least two rows and two features.")
+    labels = check_labels(groups, data.shape[0], "groups")
+    [rows], scale = to_unit_scale(data.load().astype(np.float64, copy=False))
     index, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
     member = sp.csr_matrix(
         (np.ones(len(index)), (np.arange(len(index)), index)), shape=(len(index), len(counts))
@@ -148,6 +158,14 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     )
     # The starting vector is what makes the iteration deterministic; a constant one may be an
     # exact singular vector, of a mean that was subtracted.
-    start = np.random.default_rng(0).normal(size=min(rows.shape))
-    vectors = svds(operator, k=n_components, v0=start, return_singular_vectors="vh")[2][::-1]
-    return times(fix_signs(vectors).T)
+    start = np.random.default_rng(0).normal(size=max(rows.shape))
+    largest = np.abs(rows @ start[: rows.shape[1]]).max()
+    if np.abs(times(start[: rows.shape[1]])).max() <= _ROUNDING * largest:
+        raise ValueError(
+            f"no row differs from the mean of its group: X has {rows.shape[0]} rows in "
+            f"{len(counts)} groups. Groups need several rows; give a label for each combination of "
+            "donor and condition, not one for each row."
+        )
+    k = min(n_components, min(rows.shape) - 1)
+    vectors = svds(operator, k=k, v0=start[: min(rows.shape)], return_singular_vectors="vh")[2]
+    return times(fix_signs(vectors[::-1]).T) / scale

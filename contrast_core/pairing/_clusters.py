@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
-from contrast_core._validation import FloatArray, MatrixLike, check_rows
-from contrast_core.pairing._labels import check_labels
+from contrast_core._validation import FloatArray, MatrixLike, check_labels, check_same_features
+from contrast_core.pairing._unit_scale import to_unit_scale
+from contrast_core.rows import Rows, rows_of
 
 
 def match_clusters(
@@ -36,7 +37,7 @@ def match_clusters(
     Raises
     ------
     ValueError
-        If there is not one label per row.
+        If there is not one label per row, or the two sets differ in their features.
 
     References
     ----------
@@ -49,18 +50,18 @@ def match_clusters(
     >>> match_clusters([[1.0, 0.0], [0.0, 1.0]], [[0.1, 2.0], [2.0, 0.1]], [0, 1], ["a", "b"])
     [(0, 'b'), (1, 'a')]
     """
-    labels, centroids = _centroids(X, clusters, "clusters")
-    positive_labels, positive_centroids = _centroids(
-        positive, positive_clusters, "positive_clusters"
-    )
+    x, p = rows_of(X, "X", min_rows=1), rows_of(positive, "positive", min_rows=1)
+    check_same_features(x.shape[1], x.names, p.shape[1], p.names, background_name="positive")
+    labels, centroids = _centroids(x, clusters, "clusters")
+    positive_labels, positive_centroids = _centroids(p, positive_clusters, "positive_clusters")
     first, second = linear_sum_assignment(centroids @ positive_centroids.T, maximize=True)
     return [(labels[i], positive_labels[j]) for i, j in zip(first, second, strict=True)]
 
 
-def _centroids(X: MatrixLike, clusters: ArrayLike, name: str) -> tuple[list[Any], FloatArray]:
+def _centroids(data: Rows, clusters: ArrayLike, name: str) -> tuple[list[Any], FloatArray]:
     """Labels, sorted, and the centroids of their rows at unit length."""
-    rows = check_rows(X, "X", min_rows=1)
-    labels = check_labels(clusters, rows.shape[0], name)
+    labels = check_labels(clusters, data.shape[0], name)
+    [rows], _ = to_unit_scale(data.load().astype(np.float64, copy=False))
     found = np.unique(labels)
     means = np.array([np.asarray(rows[labels == c].mean(axis=0)).ravel() for c in found])
     length = np.linalg.norm(means, axis=1, keepdims=True)

@@ -15,12 +15,14 @@ from contrast_core._validation import (
     check_choice,
     check_count,
     check_flag,
-    check_rows,
+    check_labels,
+    check_same_features,
     check_seed,
 )
 from contrast_core.pairing._clusters import match_clusters
-from contrast_core.pairing._labels import check_labels
 from contrast_core.pairing._pairs import GroupSummary, PositivePairs
+from contrast_core.pairing._unit_scale import to_unit_scale
+from contrast_core.rows import rows_of
 
 Search: TypeAlias = Literal["auto", "exact", "approximate"]
 
@@ -91,17 +93,17 @@ def neighbor_pairs(
     >>> pairs.rows, pairs.positive_rows, pairs.coverage[1]
     (array([0, 1]), array([1, 0]), 1.0)
     """
-    rows, positive_rows = check_rows(X, "X"), check_rows(positive, "positive")
-    if rows.shape[1] != positive_rows.shape[1]:
-        raise ValueError(
-            f"X has {rows.shape[1]} features but positive has {positive_rows.shape[1]}; neighbours "
-            "are found in one space, so both need the same."
-        )
+    first, second = rows_of(X, "X"), rows_of(positive, "positive")
+    check_same_features(
+        *(first.shape[1], first.names, second.shape[1], second.names), background_name="positive"
+    )
     n_neighbors = check_count(n_neighbors, "n_neighbors")
     max_pairs = None if max_pairs is None else check_count(max_pairs, "max_pairs")
     mutual = check_flag(mutual, "mutual")
     random_state = check_seed(random_state)
     check_choice(search, "search", ["auto", "exact", "approximate"])
+    loaded = (rows.load().astype(np.float64, copy=False) for rows in (first, second))
+    (rows, positive_rows), scale = to_unit_scale(*loaded)
     labels, positive_labels = _two_labels(
         "groups", groups, positive_groups, rows.shape[0], positive_rows.shape[0]
     )
@@ -118,11 +120,11 @@ def neighbor_pairs(
         blocks = []
         for i, j in _blocks(rows, positive_rows, members, types):
             block = _pairs(rows[i], positive_rows[j], n_neighbors, mutual, search, random_state)
-            first, second, distance = block
+            one, other, distance = block
             if max_pairs is not None:
-                nearest = np.lexsort((second, first, distance))[:max_pairs]
-                first, second, distance = first[nearest], second[nearest], distance[nearest]
-            blocks.append((i[first], j[second], distance))
+                nearest = np.lexsort((other, one, distance))[:max_pairs]
+                one, other, distance = one[nearest], other[nearest], distance[nearest]
+            blocks.append((i[one], j[other], distance / scale))
         in_group = _joined(blocks)
         found.append(in_group)
         summaries.append(
@@ -136,9 +138,9 @@ def neighbor_pairs(
                 float(np.median(in_group[2])) if len(in_group[2]) else float("nan"),
             )
         )
-    first, second, distance = _joined(found)
-    order = np.lexsort((second, first))
-    return PositivePairs(first[order], second[order], distance[order], tuple(summaries))
+    i, j, distance = _joined(found)
+    order = np.lexsort((j, i))
+    return PositivePairs(i[order], j[order], distance[order], tuple(summaries))
 
 
 def _two_labels(
@@ -147,7 +149,16 @@ def _two_labels(
     if (labels is None) != (positive is None):
         missing = name if labels is None else f"positive_{name}"
         raise ValueError(f"{missing} is missing: label the rows of both sets, or of neither.")
-    return check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
+    if labels is None or positive is None:
+        return np.zeros(n, dtype=np.intp), np.zeros(m, dtype=np.intp)
+    found = check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
+    kinds = tuple(each.dtype.kind for each in found)
+    if ("U" in kinds or "S" in kinds) and set(kinds) & set("biuf"):
+        raise TypeError(
+            f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
+            "one can equal one of the other. Give both as strings, or both as numbers."
+        )
+    return found
 
 
 def _blocks(

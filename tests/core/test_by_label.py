@@ -22,7 +22,12 @@ def stacked() -> tuple[Any, Any]:
     return np.vstack([X, Y])[order], np.r_[np.ones(60, int), np.zeros(40, int)][order]
 
 
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, pd.DataFrame, np.ndarray.tolist])
+FORMS = [np.asarray, pd.DataFrame, np.ndarray.tolist]
+FORMS += [sp.csr_matrix, sp.csc_array, sp.coo_matrix, sp.coo_array, sp.bsr_array, sp.lil_matrix]
+FORMS += [sp.dok_array]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_it_is_the_estimator_on_the_two_parts(form: Any) -> None:
     rows, y = stacked()
     direct = CPCA(alpha=2.0).fit(rows[y == 1], background=rows[y == 0])
@@ -65,3 +70,21 @@ def test_labels_that_do_not_fit() -> None:
         ContrastByLabel(CPCA()).fit(rows, y[:50])
     with pytest.raises(ValueError, match="a label per row"):
         ContrastByLabel(CPCA()).fit(rows, None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        ([*[0.0] * 40, *[1.0] * 59, np.nan], ValueError, "y has 1 missing labels"),
+        ([*["a"] * 40, *["b"] * 58, None, np.nan], ValueError, "y has 2 missing labels"),
+        (pd.Series([*["a"] * 40, *["b"] * 59, pd.NA]), ValueError, "y has 1 missing labels"),
+        ([*[0] * 40, *["b"] * 60], TypeError, "y mixes labels of the types int, str"),
+        (np.ma.masked_array(np.arange(100) % 2, np.arange(100) > 97), TypeError, "2 masked"),
+    ],
+)
+def test_labels_that_are_missing_or_mixed(labels: Any, error: Any, message: str) -> None:
+    rows, _ = stacked()
+    with pytest.raises(error, match=message):
+        ContrastByLabel(CPCA(), background=0).fit(rows, labels)
+    with pytest.raises(TypeError, match=r"background=\[0, 1\] must be a single label"):
+        ContrastByLabel(CPCA(), background=[0, 1]).fit(rows, np.arange(100) % 3)

@@ -339,3 +339,18 @@ def test_new_rows_are_taken_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = fitted.transform(new)
     monkeypatch.setattr("contrast_core.spectral._kernel_cpca._BATCH_ELEMENTS", 7 * 110)
     np.testing.assert_allclose(fitted.transform(new), whole, atol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian"])
+def test_sparse_rows_with_repeated_entries(kernel: Any) -> None:
+    X, Y, new = (np.where(np.abs(rows) < 1, 0.0, rows) for rows in planted())
+    dense = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
+
+    def doubled(rows: Any) -> Any:
+        whole = sp.csr_array(rows)
+        halves = np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr
+        return sp.csr_array(halves, shape=whole.shape)
+
+    np.testing.assert_allclose(dense.transform(doubled(new)), dense.transform(new), atol=1e-10)
+    sparse = KernelCPCA(alpha=1.0, kernel=kernel).fit(doubled(X), background=doubled(Y))
+    np.testing.assert_allclose(sparse.transform(doubled(new)), dense.transform(new), atol=1e-8)

@@ -195,7 +195,7 @@ def test_wrong_arguments_are_explained(views, arguments, message):
 
 def test_the_views_need_one_space(views):
     X, P, *_ = views
-    with pytest.raises(ValueError, match="X has 5 features but positive has 4"):
+    with pytest.raises(ValueError, match="positive has 4 features but X has 5"):
         neighbor_pairs(X, P[:, :4])
 
 
@@ -261,3 +261,109 @@ def test_the_basis_has_no_more_components_than_the_data():
 def test_wrong_arguments_of_the_basis_are_explained(groups, n_components, message):
     with pytest.raises(ValueError, match=message):
         pairing_basis(counts(), groups, n_components=n_components)
+
+
+def repeated_entries(matrix):
+    """The same matrix as CSR with every entry in two halves, in descending order of columns."""
+    whole = sp.csr_array(matrix)
+    rows = np.repeat(np.arange(whole.shape[0]), 2 * np.diff(whole.indptr))
+    halves = np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2)
+    order = np.lexsort((-halves[1], rows))
+    made = sp.csr_array((halves[0][order], halves[1][order], 2 * whole.indptr), shape=whole.shape)
+    assert not made.has_canonical_format
+    np.testing.assert_array_equal(made.toarray(), matrix)
+    return made
+
+
+def test_sparse_rows_in_any_form_are_their_dense_ones(views):
+    X, P, kinds, groups = views
+    X, P = (np.where(np.abs(rows) < 1, 0.0, rows) for rows in (X, P))
+    pairs = neighbor_pairs(X, P)
+    scores = pairing_basis(X, groups, n_components=3)
+    matched = match_clusters(X, P, kinds, kinds[::-1])
+    scaled = scaled_features(X).matrix
+    for form in (repeated_entries, sp.csc_matrix, sp.coo_array, sp.lil_matrix):
+        ours = neighbor_pairs(form(X), form(P))
+        assert as_set(ours) == as_set(pairs)
+        np.testing.assert_allclose(ours.distances, pairs.distances)
+        np.testing.assert_allclose(pairing_basis(form(X), groups, n_components=3), scores)
+        assert match_clusters(form(X), form(P), kinds, kinds[::-1]) == matched
+        np.testing.assert_allclose(scaled_features(form(X)).matrix.toarray(), scaled)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, np.int8, np.float16, np.float32, np.uint64, np.longdouble]
+)
+def test_rows_of_other_dtypes_are_taken_in_double_precision(views, dtype):
+    X, P, kinds, groups = views
+    X, P = (np.clip(np.round(rows * 4 + 30), 0, 120) for rows in (X, P))
+    for one, two in [
+        (neighbor_pairs(X, P), neighbor_pairs(X.astype(dtype), P.astype(dtype))),
+        (neighbor_pairs(X, P), neighbor_pairs(X, P.astype(dtype))),
+    ]:
+        assert as_set(one) == as_set(two)
+        np.testing.assert_array_equal(one.distances, two.distances)
+    np.testing.assert_allclose(
+        pairing_basis(X.astype(dtype), groups, n_components=3),
+        pairing_basis(X, groups, n_components=3),
+    )
+    assert match_clusters(X, P, kinds, kinds) == match_clusters(
+        X.astype(dtype), P.astype(dtype), kinds, kinds
+    )
+
+
+@pytest.mark.parametrize("exponent", [-900, -500, 500, 900])
+def test_the_scale_of_rows_does_not_matter(views, exponent):
+    X, P, kinds, groups = views
+    scale = 2.0**exponent
+    pairs, scaled = neighbor_pairs(X, P), neighbor_pairs(scale * X, scale * P)
+    assert as_set(pairs) == as_set(scaled)
+    np.testing.assert_allclose(scaled.distances / scale, pairs.distances)
+    np.testing.assert_allclose(
+        pairing_basis(scale * X, groups, n_components=3) / scale,
+        pairing_basis(X, groups, n_components=3),
+    )
+    assert match_clusters(scale * X, scale * P, kinds, kinds) == match_clusters(X, P, kinds, kinds)
+    features = scaled_features(scale * X)
+    np.testing.assert_allclose(features.matrix, scaled_features(X).matrix)
+    np.testing.assert_allclose(features.scale * scale, scaled_features(X).scale)
+
+
+def test_groups_of_one_are_refused_for_a_basis(views):
+    X, _, _, groups = views
+    for labels in (np.arange(80), [str(i) for i in range(80)]):
+        with pytest.raises(ValueError, match=r"X has 80 rows in 80 groups. Groups need several"):
+            pairing_basis(X, labels)
+    with pytest.raises(ValueError, match="no row differs from the mean of its group"):
+        pairing_basis(np.full((80, 5), 0.1), groups)
+    alone = np.where(np.arange(80) == 7, "alone", groups)
+    assert np.abs(pairing_basis(X, alone, n_components=3)[7]).max() < 1e-12
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_missing_are_refused(views, bad):
+    X, P, kinds, groups = views
+    broken = X.copy()
+    broken[3, 2] = bad
+    for call in (
+        lambda: neighbor_pairs(broken, P),
+        lambda: pairing_basis(broken, groups),
+        lambda: match_clusters(broken, P, kinds, kinds),
+        lambda: scaled_features(broken),
+    ):
+        with pytest.raises(ValueError, match=r"X contains NaN or inf .* in feature 2"):
+            call()
+    with pytest.raises(ValueError, match="positive contains NaN or inf"):
+        neighbor_pairs(P, broken)
+
+
+def test_clusters_and_groups_must_fit(views):
+    X, P, kinds, groups = views
+    with pytest.raises(ValueError, match="positive has 3 features but X has 5"):
+        match_clusters(X, P[:, :3], kinds, kinds)
+    with pytest.raises(TypeError, match="groups mixes labels of the types int, str"):
+        neighbor_pairs(X, P, groups=[1, "a"] * 40, positive_groups=groups)
+    with pytest.raises(TypeError, match="no label of one can equal one of the other"):
+        neighbor_pairs(X, P, groups=groups, positive_groups=kinds)
+    with pytest.raises(ValueError, match="positive_groups has 1 missing labels"):
+        neighbor_pairs(X, P, groups=kinds, positive_groups=[*kinds[1:].tolist(), np.nan])
