@@ -73,8 +73,17 @@ def rows_per_chunk(n_features: int) -> int:
     return max(256, _CHUNK_ELEMENTS // max(1, n_features))
 
 
-def check_finite(chunk: Any, name: str) -> None:
-    """Raise if a block, dense or sparse, holds NaN or infinity, with the way out."""
+def check_finite(
+    chunk: Any,
+    name: str,
+    first_feature: int = 0,
+    features: NDArray[np.intp] | None = None,
+    remedy: str | None = None,
+) -> None:
+    """Raise if a block, dense or sparse, holds NaN or infinity, with the way out.
+
+    Its columns begin with `first_feature`, or are these `features`.
+    """
     sparse = hasattr(chunk, "tocoo")
     values = chunk.data if sparse else chunk
     if values.dtype.kind not in "fc":
@@ -86,11 +95,15 @@ def check_finite(chunk: Any, name: str) -> None:
     if not bad.any():  # the sum overflows
         return
     kind = "NaN" if np.isnan(values).any() else "inf"
-    feature = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
+    column = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
+    feature = first_feature + column if features is None else features[column]
+    remedy = remedy or (
+        "Drop those rows or features, or fill the entries in, for example with "
+        "sklearn.impute.SimpleImputer."
+    )
     raise ValueError(
         f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
-        "data is expected. Drop those rows or features, or fill the entries in, for example with "
-        "sklearn.impute.SimpleImputer."
+        f"data is expected. {remedy}"
     )
 
 

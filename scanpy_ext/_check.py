@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, cross_fitted_ratio
 from contrast_core.feedback import Progress, warn
+from contrast_core.rows import Rows, held
 
-from . import _findings, _keys, _matrix, _read, _select, _write
+from . import _findings, _keys, _read, _select, _write
 from ._docs import documented
 from ._gene_summary import GeneSummary, gene_summaries, merged
 
@@ -168,8 +169,8 @@ def contrast_check(
 
     counts = _counts(labels, inside, behind)
     features = cast("_select.BoolArray", data.features)  # None for an embedding only
-    whole = _read.whole_matrix(adata, layer)
-    varying = _varying(whole, data.selection, features, progress)
+    whole = _read.whole_matrix(adata, layer, progress)
+    varying = _varying(whole, data.selection, features)
     findings = [_findings.values(data, varying["all"], features)]
     findings += _findings.genes(adata, features, varying)
     if cell_type is not None:
@@ -182,7 +183,7 @@ def contrast_check(
     used = inside | behind | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
     ratios = _ratios(
-        _read.loaded(_matrix.with_columns(whole, leading, progress), used, progress),
+        held(whole.columns(leading).take(used)),
         inside[used],
         behind[used],
         still[used],
@@ -230,12 +231,12 @@ def _counts(
 
 
 def _varying(
-    matrix: Any, selection: _select.Selection, features: _select.BoolArray, progress: Progress
+    matrix: Rows, selection: _select.Selection, features: _select.BoolArray
 ) -> dict[str, GeneSummary]:
     """How every gene varies over the cells of both sets, and over those of each."""
     inside, behind = selection.foreground, selection.background
     disjoint = [inside & ~behind, inside & behind, behind & ~inside]
-    front, both, back = gene_summaries(matrix, disjoint, progress)
+    front, both, back = gene_summaries(matrix, disjoint)
     sets = {"all": (front, both, back), "foreground": (front, both), "background": (both, back)}
     # No set is empty, which was checked when the cells were selected.
     varying = {name: cast("GeneSummary", merged(parts)) for name, parts in sets.items()}
@@ -259,7 +260,7 @@ def _most_variable(
 
 
 def _ratios(
-    matrix: Any,
+    matrix: Rows,
     inside: _select.BoolArray,
     behind: _select.BoolArray,
     still: _select.BoolArray,
@@ -278,8 +279,8 @@ def _ratios(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContrastWarning)  # said below, against the nulls
             found = cross_fitted_ratio(
-                matrix[front],
-                background=matrix[back],
+                matrix.take(front),
+                background=matrix.take(back),
                 n_components=n_comps,
                 groups=named[0],
                 background_groups=named[1],

@@ -21,7 +21,6 @@ _FEW_CELLS = 10
 _LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
 _LEFT_OUT = 0.3  # of the genes of largest variance
 _ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
-_FIRST_CELLS = 1000  # that are looked at for counts
 
 
 class Finding(NamedTuple):
@@ -34,9 +33,8 @@ class Finding(NamedTuple):
 
 def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray) -> Finding:
     """Whether the values are logarithms, not counts."""
-    first = data.selection.foreground | data.selection.background
-    first &= np.cumsum(first) <= _FIRST_CELLS
-    if largest := _read.looks_like_counts(_read.loaded(data.matrix, first)):
+    used = data.selection.foreground | data.selection.background
+    if largest := _read.looks_like_counts(data.matrix.take(used)):
         return Finding(
             "values",
             False,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core.feedback import Progress
 from contrast_core.moments import FeatureMoments
+from contrast_core.rows import Rows, reduce_rows
 
-from . import _matrix
+from ._select import BoolArray
 
 
 class GeneSummary(NamedTuple):
@@ -24,11 +23,10 @@ class GeneSummary(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any) -> GeneSummary:
-        """Summary of an array or CSR matrix with at least one row."""
+        """Summary of a few rows, at least one: an array or a sparse matrix."""
         largest = rows.max(axis=0)
-        if sp.issparse(largest):
-            largest = largest.toarray()
-        return cls(FeatureMoments.from_data(rows), np.asarray(largest, dtype=np.float64).ravel())
+        largest = largest.toarray() if hasattr(largest, "toarray") else largest
+        return cls(FeatureMoments.at_once(rows), np.asarray(largest, dtype=np.float64).ravel())
 
     def merge(self, other: GeneSummary) -> GeneSummary:
         """Summary of the cells of both."""
@@ -37,38 +35,38 @@ class GeneSummary(NamedTuple):
         )
 
 
-def gene_summaries(
-    matrix: Any, sets: list[_matrix.BoolArray], progress: Progress = False
-) -> list[GeneSummary | None]:
-    """Summaries of all genes in each set of cells, from one pass; None for an empty set.
+class _Summary:
+    """Of blocks of rows."""
 
-    Parameters
-    ----------
-    matrix
-        All cells and genes, (n_obs, n_vars): in memory, in a file or in dask.
-    sets
-        Masks of shape (n_obs,).
-    progress
-        As in `contrast_core`.
+    def __init__(self) -> None:
+        self._found: GeneSummary | None = None
+
+    def add(self, block: Any) -> None:
+        if block.shape[0]:
+            self._found = merged([self._found, GeneSummary.of(block)])
+
+    def result(self) -> GeneSummary | None:
+        return self._found
+
+
+def gene_summaries(matrix: Rows, sets: Sequence[BoolArray]) -> list[GeneSummary | None]:
+    """Summaries of all genes in each of several disjoint sets of cells; None for an empty set.
+
+    From one pass over all cells and genes, (n_obs, n_vars), by genes where that is cheaper.
     """
-    every = np.ones(matrix.shape[1], dtype=bool)
-    if getattr(matrix, "format", None) == "csc":
-        blocks = _matrix.column_blocks(matrix, every, progress)
-        parts = [_of_block(block.tocsr(), *sets) for _, block in blocks]
-        return [_side_by_side(of_set) for of_set in zip(*parts, strict=True)]
-    rows = _matrix.with_columns(matrix, every)
-    parts = list(_matrix.over_blocks(_of_block, rows, sets, progress))
-    return [merged(of_set) for of_set in zip(*parts, strict=True)]
+    if matrix.reads_rows:
+        return reduce_rows([matrix.take(mask) for mask in sets], _Summary, check=False)
+    parts = [
+        [GeneSummary.of(block[mask]) if mask.any() else None for mask in sets]
+        for _, block in matrix.column_blocks(dense=False, check=False)
+    ]
+    return [_side_by_side(of_set) for of_set in zip(*parts, strict=True)]
 
 
 def merged(summaries: Iterable[GeneSummary | None]) -> GeneSummary | None:
     """The summary of all cells, None if there are none."""
     known = [summary for summary in summaries if summary is not None]
     return reduce(GeneSummary.merge, known) if known else None
-
-
-def _of_block(rows: Any, *masks: _matrix.BoolArray) -> list[GeneSummary | None]:
-    return [GeneSummary.of(rows[mask]) if mask.any() else None for mask in masks]
 
 
 def _side_by_side(blocks: Iterable[GeneSummary | None]) -> GeneSummary | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core import PCAPlus, PCAPlusPlus
 from contrast_core.pairing import ScaledFeatures, scaled_features
+from contrast_core.rows import held
 
 from . import _keys, _pairs, _read, _select, _write
 
@@ -91,7 +92,6 @@ def paired_input(
     matrix, features, params = _read.read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
     )
-    everyone = np.ones(adata.n_obs, dtype=bool)
     if condition is None:
         if reference is not None or donor is not None:
             raise ValueError(
@@ -99,12 +99,12 @@ def paired_input(
                 "or none of them to use stored pairs."
             )
         pairs = _pairs.stored(adata, key)
-        matrix = _read.loaded(matrix, everyone, progress)
+        matrix = held(matrix)
         _read.warn_of_counts(matrix)
     else:
         if reference is None:
             raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
-        matrix = _read.loaded(matrix, everyone, progress)
+        matrix = held(matrix)
         pairs = _pairs.find(
             adata,
             matrix,
@@ -119,7 +119,6 @@ def paired_input(
         scaled = scaled_features(matrix)
     else:
         n_features = matrix.shape[1]
-        scaled = ScaledFeatures(matrix, np.full(n_features, np.inf), np.ones(n_features))
-    return PairedInput(
-        scaled, pairs, features, params | _write.storable(pairs=key or "pairs", scale=scale)
-    )
+        scaled = ScaledFeatures(matrix.load(), np.full(n_features, np.inf), np.ones(n_features))
+    params |= _write.storable(pairs=key or "pairs", scale=scale)
+    return PairedInput(scaled, pairs, cast("_select.BoolArray", features), params)

@@ -10,13 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from contrast_core import effective_n_pairs
-from contrast_core.feedback import Progress, warn
+from contrast_core.feedback import warn
 from contrast_core.pairing import (
     PositivePairs,
     neighbor_pairs,
     pairing_basis,
     scaled_features,
 )
+from contrast_core.rows import Rows, held
 
 from . import _keys, _read, _select, _write
 
@@ -52,7 +53,7 @@ class _Design(NamedTuple):
 
 def find(
     adata: AnnData,
-    matrix: Any,
+    matrix: Rows,
     condition: str,
     reference: _select.Level,
     donor: str | None,
@@ -68,15 +69,13 @@ def find(
     params: dict[str, Any],
     key: str | None = None,
     random_state: int | None = 0,
-    progress: Progress = False,
 ) -> Pairs:
     """Pairs of stimulated and control cells with their summary; nothing is written.
 
     Parameters
     ----------
     matrix
-        All cells and the genes in use, wherever they are: of those in a file or in dask, the
-        cells that may be paired are loaded.
+        All cells and the genes in use, wherever they are: the cells that may be paired are loaded.
     params
         How the matrix was asked for, fit for `.uns`.
 
@@ -91,7 +90,7 @@ def find(
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
-    rows = _read.loaded(matrix, used, progress)
+    rows = held(matrix.take(used))
     _read.warn_of_counts(rows)
 
     basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)

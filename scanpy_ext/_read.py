@@ -1,4 +1,4 @@
-"""AnnData to arrays: the cells and genes that were asked for, wherever the matrix lies."""
+"""The cells and genes of an AnnData that were asked for, wherever the matrix lies."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core import SecondMoments
 from contrast_core.feedback import Progress, warn
+from contrast_core.rows import Rows, held, rows_of
 
-from . import _keys, _matrix
+from . import _keys
 from ._select import (
     DEFAULT,
     BoolArray,
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
 
     from ._keys import Keys
 
+_FIRST_CELLS = 1000  # that are looked at for counts
+_REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
+
 
 @dataclass(frozen=True)
 class ContrastInput:
@@ -42,8 +43,7 @@ class ContrastInput:
     Attributes
     ----------
     matrix
-        All cells and the genes in use, (n_obs, n_features): dense or CSR, as it was, or rows in a
-        file or in dask.
+        All cells and the genes in use, (n_obs, n_features), wherever they are.
     selection
         The foreground and background cells.
     features
@@ -51,26 +51,24 @@ class ContrastInput:
     params
         How the input was asked for, fit for `.uns`.
     other
-        The matrix of another AnnData whose cells are the background, if one was given.
+        The cells of another AnnData that are the background, if one was given.
     """
 
-    matrix: Any
+    matrix: Rows
     selection: Selection
     features: BoolArray | None
     params: dict[str, Any]
-    other: Any = None
+    other: Rows | None = None
 
     @property
-    def foreground(self) -> Any:
+    def foreground(self) -> Rows:
         """The foreground cells, (n, n_features)."""
-        return _matrix.with_rows(self.matrix, self.selection.foreground)
+        return self.matrix.take(self.selection.foreground)
 
     @property
-    def background(self) -> Any:
+    def background(self) -> Rows:
         """The background cells, (m, n_features)."""
-        if self.other is not None:
-            return self.other
-        return _matrix.with_rows(self.matrix, self.selection.background)
+        return self.matrix.take(self.selection.background) if self.other is None else self.other
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -81,43 +79,18 @@ class ContrastInput:
             "n_background": n_other or int(self.selection.background.sum()),
         }
 
-    def pair(self, progress: Progress = False) -> tuple[Any, Any]:
-        """Foreground and background as the linear methods take them: moments, or rows.
-
-        Cells in both sets are read once.
-        """
-        n_rows = sum(self.sizes.values())
-        if not _matrix.takes_moments(self.matrix, n_rows):
-            return self.foreground, self.background
-        inside, behind = self.selection.foreground, self.selection.background
+    def loaded(self) -> tuple[Any, Any]:
+        """Foreground and background as ndarrays or CSR; cells in both sets are read once."""
         if self.other is not None:
-            [x] = _matrix.moments(self.matrix, [inside], progress)
-            [y] = _matrix.moments(self.other, [np.ones(self.other.shape[0], bool)], progress)
-            return x, y
-        disjoint = {"x": inside & ~behind, "both": inside & behind, "y": behind & ~inside}
-        parts = {name: part for name, part in disjoint.items() if part.any()}
-        found = dict(
-            zip(parts, _matrix.moments(self.matrix, list(parts.values()), progress), strict=True)
-        )
-        shared = found.get("both")
-        return _merged(found.get("x"), shared), _merged(found.get("y"), shared)
-
-    def rows(self, progress: Progress = False) -> tuple[Any, Any]:
-        """Foreground and background in memory; cells in both sets are read once."""
+            return self.foreground.load(), self.other.load()
         inside, behind = self.selection.foreground, self.selection.background
-        if self.other is not None:
-            everyone = np.ones(self.other.shape[0], bool)
-            return loaded(self.matrix, inside, progress), loaded(self.other, everyone, progress)
-        if _matrix.is_in_memory(self.matrix):
-            return self.foreground, self.background
         used = inside | behind
-        both = loaded(self.matrix, used, progress)
-        return tuple(_matrix.with_rows(both, part[used]) for part in (inside, behind))
+        both = held(self.matrix.take(used))
+        return both.take(inside[used]).load(check=False), both.take(behind[used]).load(check=False)
 
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Scores of all cells, (n_obs, n_comps)."""
-        k = len(getattr(model, "components_", getattr(model, "dual_coef_", ())))
-        return _matrix.apply(model.transform, self.matrix, k)
+        return np.asarray(model.transform(self.matrix))
 
     def slots(
         self,
@@ -206,10 +179,7 @@ def read(
     copy: bool = False,
     progress: Progress = False,
 ) -> ContrastInput:
-    """Select cells and genes, and check them; a matrix in memory is read once.
-
-    `progress` is about a CSC matrix in a file, whose columns in use are loaded.
-    """
+    """Select cells and genes, and check them; what is in memory is looked through for NaN."""
     check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, include_reference, foreground, background)
     matrix, features, params = read_matrix(
@@ -229,12 +199,10 @@ def read_matrix(
     n_comps: int,
     obsm: str | None = None,
     progress: Progress = False,
-) -> tuple[Any, Any, dict[str, Any]]:
-    """All cells and the genes in use, checked; the mask of the genes; and both fit for `.uns`.
+) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
+    """All cells and the genes in use; the mask of the genes; and how they were asked for.
 
-    Of an embedding, all dimensions, and None for the mask. A matrix in a file or in dask is left
-    there, and its values are not checked (`loaded` does); but of a CSC matrix in a file the
-    columns in use are loaded.
+    Of an embedding, all dimensions, and None for the mask. What is not in memory is not read yet.
     """
     if obsm is not None:
         if layer is not None or not (mask_var is DEFAULT or mask_var is None):
@@ -242,10 +210,9 @@ def read_matrix(
             raise ValueError(f"got obsm= together with {given}=, which is about genes. Drop one.")
         features, mask_name = None, None
         matrix = embedding(adata, obsm)
-        n_features = int(matrix.shape[1])
+        n_features = matrix.shape[1]
     else:
         features, mask_name = genes(adata, mask_var)
-        matrix = None
         n_features = int(features.sum())
     if isinstance(n_comps, bool) or not isinstance(n_comps, (int, np.integer)):
         raise TypeError(f"n_comps={n_comps!r}: expected a whole number.")
@@ -253,46 +220,38 @@ def read_matrix(
         in_use = "genes in use" if obsm is None else f"columns of adata.obsm[{obsm!r}]"
         raise ValueError(f"n_comps={n_comps}, but it must be from 1 to {n_features} ({in_use}).")
 
-    name = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
-    if features is None:
-        name = f"adata.obsm[{obsm!r}]"
-    else:
-        matrix = _matrix.with_columns(whole_matrix(adata, layer), features, progress)
-    if _matrix.is_in_memory(matrix):
-        _check_finite(matrix, name)
+    if features is not None:
+        matrix = whole_matrix(adata, layer, progress).columns(features)
+    if matrix.in_memory:
+        matrix.check()
     params = storable(
         n_comps=int(n_comps), n_features=n_features, layer=layer, mask_var=mask_name, obsm=obsm
     )
     return matrix, features, params
 
 
-def loaded(matrix: Any, rows: BoolArray, progress: Progress = False) -> Any:
-    """The rows in a mask, in memory and finite: a matrix in memory was checked when it was read."""
-    found = _matrix.with_rows(matrix, rows, progress)
-    if not _matrix.is_in_memory(matrix):
-        _check_finite(found, "the matrix")
-    return found
-
-
-def looks_like_counts(matrix: Any) -> float:
-    """The largest of the first values in memory if all are whole numbers, as counts are; else 0."""
-    values = matrix.data[: 10**6] if sp.issparse(matrix) else matrix[:1000]
+def looks_like_counts(rows: Rows) -> float:
+    """The largest of the first values if all are whole numbers, as counts are; else 0."""
+    values = rows.take(slice(_FIRST_CELLS)).load()
+    values = values.data if rows.is_sparse else values
     if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
         return float(values.max())
     return 0.0
 
 
-def warn_of_counts(matrix: Any) -> None:
+def warn_of_counts(rows: Rows) -> None:
     """Warn if the values are whole numbers, as counts are and their logarithms are not."""
-    if largest := looks_like_counts(matrix):
+    if largest := looks_like_counts(rows):
         warn(
             f"the values look like raw counts (whole numbers, up to {largest:g}). Give log-"
             "normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata).",
         )
 
 
-def whole_matrix(adata: AnnData, layer: str | None) -> Any:
-    """`adata.X` or a layer, in memory, in a file or in dask."""
+def whole_matrix(
+    adata: AnnData, layer: str | None, progress: Progress = False, *, owner: str = "adata"
+) -> Rows:
+    """All cells and genes of `.X` or a layer, wherever they are; `owner` is what errors say."""
     if layer is not None and layer not in adata.layers:
         raise ValueError(
             f"layer: adata.layers has no {layer!r}. Its layers are {listed(list(adata.layers))}."
@@ -300,30 +259,21 @@ def whole_matrix(adata: AnnData, layer: str | None) -> Any:
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
         raise ValueError("adata.X is None: name the layer to use, layer=...")
-    if _matrix.is_in_memory(matrix):
-        return np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix
-    if _matrix.is_elsewhere(matrix):
-        return matrix
-    kind = type(matrix)
-    raise TypeError(
-        f"the matrix is a {kind.__module__}.{kind.__qualname__}; expected a numpy array, a CSR "
-        "or CSC matrix, a dataset in a file or a dask array."
-    )
+    name = f"{owner}.X" if layer is None else f"{owner}.layers[{layer!r}]"
+    return rows_of(matrix, name, progress=progress, remedy=_REMEDY)
 
 
-def embedding(adata: AnnData, obsm: str) -> Any:
-    """An entry of `adata.obsm`: an array or a CSR matrix."""
+def embedding(adata: AnnData, obsm: str, *, owner: str = "adata") -> Rows:
+    """An entry of `adata.obsm`."""
     if obsm not in adata.obsm:
         raise ValueError(f"adata.obsm has no {obsm!r}; it has {listed(list(adata.obsm))}.")
-    matrix = adata.obsm[obsm]
-    if isinstance(matrix, pd.DataFrame):
-        matrix = matrix.to_numpy()
-    if not _matrix.is_in_memory(matrix) or matrix.ndim != 2:
+    rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]")
+    if not rows.in_memory:
         raise TypeError(
-            f"adata.obsm[{obsm!r}] is {type(matrix).__name__} of shape {np.shape(matrix)}; "
+            f"adata.obsm[{obsm!r}] is {type(adata.obsm[obsm]).__name__} of shape {rows.shape}; "
             "expected a table in memory, a row for each cell."
         )
-    return matrix.tocsr() if sp.issparse(matrix) else np.asarray(matrix)
+    return rows.replace(names=None)
 
 
 def _read_other(
@@ -332,17 +282,17 @@ def _read_other(
     layer: str | None,
     obsm: str | None,
     features: BoolArray | None,
-    matrix: Any,
-) -> Any:
-    """The matrix of another AnnData whose cells are the background."""
+    matrix: Rows,
+) -> Rows:
+    """The cells of another AnnData that are the background."""
     if other.n_obs < 2:
         raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
     try:
         if features is None:
-            found = embedding(other, str(obsm))
+            found = embedding(other, str(obsm), owner="background")
         else:
             _check_same_genes(adata, other)
-            found = _matrix.with_columns(whole_matrix(other, layer), features)
+            found = whole_matrix(other, layer, owner="background").columns(features)
     except (TypeError, ValueError) as error:
         raise type(error)(f"background, another AnnData: {error}") from None
     if found.shape[1] != matrix.shape[1]:
@@ -350,8 +300,8 @@ def _read_other(
             f"background.obsm[{obsm!r}] has {found.shape[1]} columns, but adata.obsm[{obsm!r}] "
             f"has {matrix.shape[1]}: both must be one embedding, fitted to the cells of both."
         )
-    if _matrix.is_in_memory(found):
-        _check_finite(found, "background")
+    if found.in_memory:
+        found.check()
     return found
 
 
@@ -368,21 +318,3 @@ def _check_same_genes(adata: AnnData, other: AnnData) -> None:
         "it has other genes as well, or adata's in another order. Give "
         "background[:, adata.var_names]."
     )
-
-
-def _merged(a: SecondMoments | None, b: SecondMoments | None) -> SecondMoments | None:
-    return a.merge(b) if a is not None and b is not None else a or b
-
-
-def _check_finite(matrix: Any, what: str) -> None:
-    values = matrix.data if sp.issparse(matrix) else matrix
-    # The sum is finite only if every value is, and needs no second array as large as the data.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if values.dtype.kind != "f" or np.isfinite(values.sum(dtype=np.float64)):
-            return
-    bad = int((~np.isfinite(values)).sum())
-    if bad:
-        raise ValueError(
-            f"{what} has {bad} NaN or infinite values in the genes in use. Leave these genes out "
-            "with mask_var=, or remove or impute the values first."
-        )

@@ -167,6 +167,5 @@ def match_pairs(
         params=params,
         key=key_added,
         random_state=random_state,
-        progress=progress,
     )
     return _write.write(adata, obsp=pairs.obsp, uns=pairs.uns, copy=copy)

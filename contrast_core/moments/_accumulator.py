@@ -12,7 +12,6 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray
-from contrast_core.feedback import Progress
 from contrast_core.linalg import add_products, mirror_upper
 from contrast_core.moments._sparse import BoolArray, filled_columns, sparse_covariance
 from contrast_core.rows import ELEMENTS, Rows
@@ -45,6 +44,13 @@ class Sums(NamedTuple):
         return Sums(n, self.mean + weight * shift, covariance)
 
 
+def some(sums: Sums | None, name: str) -> Sums:
+    """The sums, of at least one row."""
+    if sums is None:
+        raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+    return sums
+
+
 class Accumulator:
     """Count, mean and scatter of rows that arrive in blocks of any size.
 
@@ -55,6 +61,8 @@ class Accumulator:
 
     Parameters
     ----------
+    name : str, default="X"
+        What errors call the rows.
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
     elements : int
@@ -68,6 +76,7 @@ class Accumulator:
 
     def __init__(
         self,
+        name: str = "X",
         precision: Precision = "double",
         *,
         elements: int = ELEMENTS,
@@ -76,7 +85,7 @@ class Accumulator:
         if precision not in ("double", "single"):
             raise ValueError(f"precision={precision!r} is unknown; expected 'double' or 'single'.")
         self._dtype: Any = np.float64 if precision == "double" else np.float32
-        self._elements = elements
+        self._name, self._elements = name, elements
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
@@ -89,14 +98,9 @@ class Accumulator:
         self._shift = np.empty(0)
         self._folded: tuple[FloatArray, FloatArray] | None = None  # total and products
 
-    def sums_of(self, rows: Rows, progress: Progress) -> Sums:
-        """What these rows add up to; ValueError on NaN or infinity."""
-        self.consume(rows, progress)
-        return self.sums(rows.name)
-
-    def consume(self, rows: Rows, progress: Progress = False) -> None:
-        """Add all of these rows, block by block; ValueError on NaN or infinity."""
-        for block in rows.blocks(progress=progress):
+    def consume(self, rows: Rows) -> None:
+        """Add all of these rows; ValueError on NaN or infinity."""
+        for block in rows.blocks():
             self.add(block)
 
     def add(self, chunk: Any) -> None:
@@ -120,14 +124,14 @@ class Accumulator:
             block = self._block = self._block or self._empty_block()
             rows = chunk[start : start + len(block.rows) - self._filled]
             into = block.rows[self._filled : self._filled + len(rows)]
-            with np.errstate(over="ignore"):  # refused in `sums`
+            with np.errstate(over="ignore"):  # refused in `result`
                 np.subtract(rows, shift, out=into, casting="same_kind")
             start, self._filled = start + len(rows), self._filled + len(rows)
             if self._filled == len(block.rows):
                 self._flush()
 
-    def sums(self, name: str) -> Sums:
-        """What all rows so far add up to; the accumulator is spent."""
+    def result(self) -> Sums | None:
+        """What all rows so far add up to, None without any; the accumulator is spent."""
         if self._gathered:
             self._flush_sparse()
         self._flush()
@@ -135,15 +139,15 @@ class Accumulator:
             self._collect(self._pending.popleft().result())
         parts = [part for part in (self._dense_sums(), self._sparse) if part is not None]
         if not parts:
-            raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+            return None
         sums = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
         diagonal = sums.covariance.diagonal()
         # A feature without variance may come out a rounding error below zero.
         np.fill_diagonal(sums.covariance, np.maximum(diagonal, 0.0))
         if not np.isfinite(diagonal).all():
             raise ValueError(
-                f"the variance of {name} overflows {self._dtype.__name__}; bring the data to a "
-                "smaller scale first, or use precision='double'."
+                f"the variance of {self._name} overflows {self._dtype.__name__}; bring the data to "
+                "a smaller scale first, or use precision='double'."
             )
         return sums
 
@@ -252,5 +256,5 @@ def _in_cache(matrix: FloatArray) -> Iterator[slice]:
 
 
 def _sparse_sums(rows: Any, filled: BoolArray) -> Sums:
-    with np.errstate(over="ignore", invalid="ignore"):  # refused in `sums`
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
         return Sums(rows.shape[0], *sparse_covariance(rows, filled))

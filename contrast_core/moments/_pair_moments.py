@@ -16,7 +16,7 @@ from contrast_core._validation import (
     check_same_features,
 )
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.moments._accumulator import Accumulator
+from contrast_core.moments._accumulator import Accumulator, some
 from contrast_core.moments._given import check_covariance, check_mean
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, rows_of
@@ -187,18 +187,20 @@ class PairMoments:
             if n_features is None:
                 n_features, elements = x.shape[1], x.elements
                 names = rows_of(x, names=names or found).names
-                first, second, both = (Accumulator(elements=elements) for _ in range(3))
+                first, second, both = (
+                    Accumulator(view, elements=elements) for view in ("X", "positive", "X")
+                )
             check_same_features(n_features, names, x.shape[1], found, background_name="a chunk")
             dense = not (x.is_sparse and p.is_sparse)
             spans = list(pairwise((p if x.in_memory and not p.in_memory else x).edges()))
-            for span in with_progress(spans, len(spans), "pairs", progress):
+            for span in with_progress(spans, len(spans), "pairs", progress or x.progress):
                 a, b = (rows.read(*span, dense=dense) for rows in (x, p))
                 first.add(a)
                 second.add(b)
                 both.add(a.astype(np.float64) + b)
-        x_moments, p_moments = first.sums("X"), second.sums("positive")
+        x_moments, p_moments, sums = (some(rows.result(), "X") for rows in (first, second, both))
         # Polarisation: a symmetric product costs half of the general one.
-        cross = both.sums("X").covariance
+        cross = sums.covariance
         cross -= x_moments.covariance
         cross -= p_moments.covariance
         cross /= 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -18,11 +18,11 @@ from contrast_core._validation import (
     check_same_features,
 )
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.linalg import worker_threads
-from contrast_core.moments._accumulator import Accumulator, Precision, Sums
+from contrast_core.linalg import blas_threads, worker_threads
+from contrast_core.moments._accumulator import Accumulator, Precision, Sums, some
 from contrast_core.moments._covariance import ALONE, Form, Moments, Threads
 from contrast_core.moments._given import check_covariance, check_mean
-from contrast_core.rows import DEVICE_BLOCKS, Rows, joint_blocks, pieces, rows_of
+from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
 if TYPE_CHECKING:
     from contrast_core.rows import DaskRows
@@ -171,9 +171,8 @@ class SecondMoments(Moments):
             part = dataset[moments.n_samples : moments.n_samples + 1_000_000]
             moments = moments.merge(SecondMoments.from_data(part))
         """
-        rows = rows_of(X, name, names=feature_names)
-        [moments] = cls.from_parts([rows], precision=precision, device=device, progress=progress)
-        return moments
+        rows = rows_of(X, name, names=feature_names, progress=progress)
+        return cls.from_parts([rows], precision=precision, device=device)[0]
 
     @classmethod
     def from_parts(
@@ -182,7 +181,6 @@ class SecondMoments(Moments):
         *,
         precision: Precision = "double",
         device: object = None,
-        progress: Progress = False,
     ) -> list[SecondMoments]:
         """Moments of several selections of rows; those of one dataset are read in one pass.
 
@@ -190,7 +188,7 @@ class SecondMoments(Moments):
         ----------
         parts : sequence of contrast_core.rows.Rows
             Selections such as ``whole.take(...)``; rows that several have are read once too.
-        precision, device, progress
+        precision, device
             As for `from_data`.
 
         Returns
@@ -205,10 +203,9 @@ class SecondMoments(Moments):
         joint = pieces(parts) if len(parts) > 1 and device is None else None
         if joint is None:
             return [
-                cls._unchecked(*_sums([rows], precision, device, progress)[0], rows.names)
-                for rows in parts
+                cls._unchecked(*_sums([rows], precision, device)[0], rows.names) for rows in parts
             ]
-        sums = _sums(joint[0], precision, None, progress)
+        sums = _sums(joint[0], precision, None)
         return [
             cls._unchecked(*reduce(Sums.merge, [sums[i] for i in made_of]), rows.names)
             for rows, made_of in zip(parts, joint[1], strict=True)
@@ -250,21 +247,20 @@ class SecondMoments(Moments):
         """
         total = len(chunks) if isinstance(chunks, Sized) else None
         first: Rows | None = None
+        sums: Sums | None = None
         with ExitStack() as stack:
             for i, chunk in enumerate(with_progress(chunks, total, name, progress)):
                 rows = rows_of(chunk, f"chunk {i} of {name}")
                 if first is None:
                     first = rows_of(rows, names=feature_names)
-                    sums = _accumulators(first, 1, precision, device, stack)[0]
+                    accumulator = _accumulator(first, name, precision, device, stack)
                 check_same_features(
                     *(first.shape[1], first.names, rows.shape[1], rows.names),
                     background_name=rows.name,
                 )
-                sums.consume(rows)
-            if first is None:
-                raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
-            found: Sums = sums.sums(name)
-        return cls._unchecked(*found, first.names)
+                accumulator.consume(rows)
+            sums = accumulator.result() if first is not None else None
+        return cls._unchecked(*some(sums, name), first.names if first else None)
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.
@@ -302,49 +298,58 @@ class SecondMoments(Moments):
         )
 
 
-def _sums(
-    parts: Sequence[Rows], precision: Precision, device: object, progress: Progress
-) -> list[Sums]:
+def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[Sums]:
     """Sums of each of several disjoint selections of one dataset, in one pass over it.
 
     Where the data are, or on the device that is asked for.
     """
     first = parts[0]
-    if first.place == "dask":
-        from contrast_core.moments._dask import dask_sums
-
-        if device is not None:
-            raise ValueError(
-                f"device={device!r} was given for a dask array, whose scheduler decides where "
-                "it is computed; leave device out."
-            )
-        return dask_sums(cast("Sequence[DaskRows]", parts), precision)
-    with ExitStack() as stack:
-        sums = _accumulators(first, len(parts), precision, device, stack)
-        if len(parts) == 1:
-            return [sums[0].sums_of(first, progress)]
-        for i, block in joint_blocks(parts, progress=progress):
-            sums[i].add(block)
-        return [each.sums(part.name) for each, part in zip(sums, parts, strict=True)]
-
-
-def _accumulators(
-    rows: Rows, n: int, precision: Precision, device: object, stack: ExitStack
-) -> Any:
-    """Where to add such rows up: n accumulators that share threads, or one on a device."""
-    if device is None and rows.place == "device":
-        device = rows.device
+    if first.place == "device" and device is None:
+        device = first.device
     if device is not None:
-        from contrast_core.moments._torch import DeviceAccumulator
+        return [_device_sums(first, precision, device)]
+    options: Any = {"elements": first.elements}
+    with ExitStack() as stack:
+        if first.place != "dask":
+            options["start_workers"] = cache(lambda: stack.enter_context(worker_threads()))
+        elif cast("DaskRows", first).runs_in_threads:  # which share BLAS's threads
+            stack.enter_context(stack.enter_context(blas_threads()).limit(limits=1))
+        sums = reduce_rows(parts, partial(Accumulator, first.name, precision, **options))
+    return [some(each, first.name) for each in sums]
 
-        elements = rows.elements * (1 if rows.place == "device" else DEVICE_BLOCKS)
-        return [stack.enter_context(DeviceAccumulator(device, precision, elements=elements))]
 
-    @cache
-    def start_workers() -> Any:
-        return stack.enter_context(worker_threads())
+def _device_sums(rows: Rows, precision: Precision, device: object) -> Sums:
+    """Rows that can be read again at little cost are checked only if a sum is not finite.
 
-    return [
-        Accumulator(precision, elements=rows.elements, start_workers=start_workers)
-        for _ in range(n)
-    ]
+    So finite ones need no pass for it.
+    """
+    if rows.place == "dask":
+        raise ValueError(
+            f"device={device!r} was given for a dask array, whose scheduler decides where it is "
+            "computed; leave device out."
+        )
+    again = rows.in_memory or rows.place == "device"
+    with ExitStack() as stack:
+        accumulator = _accumulator(rows, rows.name, precision, device, stack)
+        accumulator.consume(rows, check=not again)
+        try:
+            return some(accumulator.result(), rows.name)
+        except ValueError:
+            if again:
+                rows.check()
+            raise
+
+
+def _accumulator(
+    rows: Rows, name: str, precision: Precision, device: object, stack: ExitStack
+) -> Any:
+    """Where to add up rows such as these."""
+    if device is None and rows.place != "device":
+        start_workers = partial(stack.enter_context, worker_threads())
+        options: Any = {"elements": rows.elements, "start_workers": start_workers}
+        return Accumulator(name, precision, **options)
+    from contrast_core.moments._torch import DeviceAccumulator
+
+    elements = rows.elements * (1 if rows.place == "device" else DEVICE_BLOCKS)
+    where = rows.device if device is None else device
+    return stack.enter_context(DeviceAccumulator(name, where, precision, elements=elements))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from contrast_core.feedback import Progress
 from contrast_core.moments._accumulator import Precision, Sums
 from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS, Rows, check_device
 
@@ -31,6 +30,8 @@ class DeviceAccumulator:
 
     Parameters
     ----------
+    name : str
+        What errors call the rows.
     device : torch.device or str
         Where.
     precision : {"double", "single"}
@@ -43,13 +44,14 @@ class DeviceAccumulator:
 
     def __init__(
         self,
+        name: str,
         device: Any,
         precision: Precision,
         *,
         elements: int = DEVICE_BLOCKS * ELEMENTS,
         panel: int = 512,
     ) -> None:
-        self.device = check_device(device)
+        self._name, self.device = name, check_device(device)
         self._scatter = _Scatter(self.device, precision, panel)
         self._upload = _Upload(self.device, self._scatter.add, elements)
         self._stack = ExitStack()
@@ -63,37 +65,22 @@ class DeviceAccumulator:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def sums_of(self, rows: Rows, progress: Progress) -> Sums:
-        """What these rows add up to; ValueError on NaN or infinity.
-
-        Where they can be read again at little cost they are checked only if a sum is not finite, so
-        that finite data need no pass for it.
-        """
-        again = rows.in_memory or rows.place == "device"
-        self.consume(rows, progress, check=not again)
-        try:
-            return self.sums(rows.name)
-        except ValueError:
-            if again:
-                rows.check()
-            raise
-
-    def consume(self, rows: Rows, progress: Progress = False, *, check: bool = True) -> None:
+    def consume(self, rows: Rows, *, check: bool = True) -> None:
         """Add all of these rows; with `check`, ValueError on NaN or infinity."""
         if rows.device != self.device:
-            for block in rows.blocks(dense=True, check=check, progress=progress):
+            for block in rows.blocks(dense=True, check=check):
                 self._upload.add(block)
             return
         if check:
             rows.check()
         self._upload.flush()
-        for block in cast("TensorRows", rows).tensors(progress):
+        for block in cast("TensorRows", rows).tensors():
             self._scatter.add(block)
 
-    def sums(self, name: str) -> Sums:
-        """What all rows so far add up to, on the host; ValueError where that is not finite."""
+    def result(self) -> Sums | None:
+        """What all rows so far add up to, on the host, None without any."""
         self._upload.flush()
-        return self._scatter.sums(name)
+        return self._scatter.result(self._name)
 
 
 class _Scatter:
@@ -138,10 +125,10 @@ class _Scatter:
             else:
                 into += panel @ rows[:, i:]
 
-    def sums(self, name: str) -> Sums:
-        """What all rows so far add up to, on the host."""
+    def result(self, name: str) -> Sums | None:
+        """What all rows so far add up to, on the host, None without any."""
         if not self._count:
-            raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
+            return None
         offset = self._total / self._count
         upper = (self._products / self._count).addr_(offset, offset, alpha=-1).triu_()
         # A feature without variance may come out a rounding error below zero.

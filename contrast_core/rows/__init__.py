@@ -27,16 +27,18 @@ What all have:
 `take_all()`           the dataset that the rows were taken from
 =====================  ===========================================================================
 
-`joint_blocks` reads several disjoint selections of the rows of one dataset in one pass; `pieces`
-makes selections disjoint.
+`joint_blocks` reads several disjoint selections of the rows of one dataset in one pass, and
+`reduce_rows` adds them up; `pieces` makes selections disjoint; `held` loads rows into memory.
 
 How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
-and of each method for that call.
+and of `blocks` for that call. Its `progress` shows a bar wherever they are read, and its `remedy`
+is what errors about NaN advise.
 """
 
 from contrast_core.rows._dask import DaskRows
-from contrast_core.rows._memory import MemoryRows
-from contrast_core.rows._rows import ELEMENTS, Place, Rows, joined, joint_blocks, pieces
+from contrast_core.rows._memory import MemoryRows, held
+from contrast_core.rows._reduce import reduce_rows
+from contrast_core.rows._rows import ELEMENTS, Place, Rows, joint_blocks, pieces
 from contrast_core.rows._rows_of import rows_of
 from contrast_core.rows._tensor import DEVICE_BLOCKS, TensorRows, check_device
 
@@ -49,8 +51,9 @@ __all__ = [
     "Rows",
     "TensorRows",
     "check_device",
-    "joined",
+    "held",
     "joint_blocks",
     "pieces",
+    "reduce_rows",
     "rows_of",
 ]

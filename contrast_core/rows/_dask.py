@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse, vstack
 
-from contrast_core.feedback import Progress, with_progress
 from contrast_core.rows._memory import MemoryRows, as_matrix
-from contrast_core.rows._rows import ELEMENTS, Index, Rows, pick, pick_columns
+from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
 class DaskRows(Rows):
@@ -67,6 +66,18 @@ class DaskRows(Rows):
             )
         return super().take(rows)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the rows of a chunk share with all."""
+        return {"elements": self.elements, "remedy": self.remedy, "features": self._columns}
+
+    @property
+    def runs_in_threads(self) -> bool:
+        """Whether the scheduler runs tasks in threads of this process."""
+        base: Any = import_module("dask.base")  # not typed
+        threaded = import_module("dask.threaded")
+        return bool(base.get_scheduler(collections=[self._source]) is threaded.get)
+
     def chunks(self) -> list[tuple[str, Any]]:
         """What errors call each chunk of what is selected, and the chunk, delayed.
 
@@ -84,17 +95,11 @@ class DaskRows(Rows):
         return list(np.unique(np.cumsum((0, *self.array.chunks[0]))).tolist())
 
     def blocks(
-        self,
-        *,
-        elements: int | None = None,
-        dense: bool = False,
-        check: bool = True,
-        progress: Progress = False,
+        self, *, elements: int | None = None, dense: bool = False, check: bool = True
     ) -> Iterator[Any]:
         """Yield finite blocks of rows: each chunk is computed as it is asked for."""
-        chunks = self.chunks()
-        for label, chunk in with_progress(chunks, len(chunks), self.name, progress):
-            rows = chunk_rows(chunk.compute(), label, self.elements)
+        for label, chunk in self._shown(self.chunks()):
+            rows = chunk_rows(chunk.compute(), label, self.options)
             yield from rows.blocks(elements=elements, dense=dense, check=check)
 
     def map(self, function: Callable[..., Any], width: int) -> Any:
@@ -105,16 +110,19 @@ class DaskRows(Rows):
             function,
             width,
             self.name,
+            self.options,
             dtype=np.float64,
             meta=np.empty((0, 0)),
             chunks=(rows.chunks[0], (width,)),
         )
 
-    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+    def load(self, *, check: bool = True) -> Any:
         """All rows selected, computed now, as an ndarray or CSR matrix."""
         dask: Any = import_module("dask")  # not typed
         read = dask.delayed(_load_chunk)
-        parts = dask.compute(*(read(chunk, label, check) for label, chunk in self.chunks()))
+        parts = dask.compute(
+            *(read(chunk, label, self.options, check) for label, chunk in self.chunks())
+        )
         if not parts:
             return super().load(check=check)
         return vstack(parts, format="csr") if issparse(parts[0]) else np.concatenate(parts)
@@ -127,13 +135,13 @@ class DaskRows(Rows):
         return f"{self.name}[{start}:{stop}]"
 
 
-def chunk_rows(chunk: Any, name: str, elements: int = ELEMENTS) -> MemoryRows:
+def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
     """Rows of a chunk, once it is computed."""
-    return MemoryRows(as_matrix(chunk, name), name=name, names=None, elements=elements)
+    return MemoryRows(as_matrix(chunk, name), name=name, names=None, **options)
 
 
-def _load_chunk(chunk: Any, name: str, check: bool) -> Any:
-    return chunk_rows(chunk, name).load(check=check)
+def _load_chunk(chunk: Any, name: str, options: dict[str, Any], check: bool) -> Any:
+    return chunk_rows(chunk, name, options).load(check=check)
 
 
 def _map_chunk(
@@ -141,10 +149,11 @@ def _map_chunk(
     function: Callable[..., Any],
     width: int,
     name: str,
+    options: dict[str, Any],
     block_id: tuple[int, ...] | None = None,
 ) -> Any:
     label = f"chunk {block_id[0]} of {name}" if block_id else name
-    return chunk_rows(chunk, label).map(function, width)
+    return chunk_rows(chunk, label, options).map(function, width)
 
 
 def _pick(

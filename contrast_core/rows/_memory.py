@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core._validation import check_finite
-from contrast_core.feedback import Progress
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
@@ -16,12 +14,15 @@ class MemoryRows(Rows):
     """Rows of a matrix in memory, which is neither changed nor copied; blocks may be views of it.
 
     A CSC matrix is turned into CSR once rows are read, and a CSR matrix into CSC once columns are.
+    `features` is which columns of a dataset those of the matrix are, for errors.
     """
 
-    def __init__(self, matrix: Any, **options: Any) -> None:
+    def __init__(self, matrix: Any, features: Index | None = None, **options: Any) -> None:
         super().__init__(matrix, matrix.shape, matrix.dtype, **options)
+        self._columns = features
         self.is_sparse = issparse(matrix)
         self._formats = {matrix.format: matrix} if self.is_sparse else {}
+        self.reads_rows = "csc" not in self._formats
 
     def _pick_columns(self, index: Index) -> None:
         self._source = pick_columns(self._source, index)
@@ -43,13 +44,26 @@ class MemoryRows(Rows):
         columns = self._as("csc")[:, which]
         return columns if self._rows is None else pick(columns, self._rows)
 
-    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+    def load(self, *, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix: the data's own where all are."""
         whole = self._as("csr")
         matrix = whole if self._rows is None else pick(whole, self._rows)
         if check:
-            check_finite(matrix, self.name)
+            self._check(matrix, self.name)
         return matrix
+
+
+def held(rows: Rows) -> Rows:
+    """The same rows in memory, finite: read now, where they are elsewhere."""
+    return rows if rows.in_memory else in_memory(rows.load(), rows)
+
+
+def in_memory(matrix: Any, like: Rows) -> MemoryRows:
+    """Rows of a matrix, called what others are."""
+    options = ("name", "names", "elements", "progress", "remedy")
+    return MemoryRows(
+        matrix, like._columns, **{option: getattr(like, option) for option in options}
+    )
 
 
 def as_matrix(X: Any, name: str) -> Any:

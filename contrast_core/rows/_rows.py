@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ from contrast_core.feedback import Progress, with_progress
 Place: TypeAlias = Literal["memory", "stored", "dask", "device"]
 Index: TypeAlias = NDArray[np.intp]
 
+T = TypeVar("T")
 RowsT = TypeVar("RowsT", bound="Rows")
 
 ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
@@ -43,6 +44,10 @@ class Rows(ABC):
         The features' names.
     elements : int
         How many values are read at once, where storage allows.
+    progress : bool or callable
+        Whether reading shows a progress bar: tqdm's, or one that is called as tqdm is.
+    remedy : str or None
+        What errors about NaN advise.
     """
 
     place: Place = "memory"
@@ -61,10 +66,13 @@ class Rows(ABC):
         name: str,
         names: tuple[str, ...] | None,
         elements: int,
+        progress: Progress = False,
+        remedy: str | None = None,
     ) -> None:
         self._source = source
         self.shape, self.dtype = shape, dtype
         self.name, self.names, self.elements = name, names, elements
+        self.progress, self.remedy = progress, remedy
         self._n_source = shape[0]
         self._rows: Index | None = None
         self._columns: Index | None = None
@@ -111,17 +119,20 @@ class Rows(ABC):
         picked = copy.copy(self)
         picked.names = None if self.names is None else tuple(self.names[i] for i in index)
         picked.shape = (self.shape[0], len(index))
+        picked._columns = index if self._columns is None else self._columns[index]
         picked._pick_columns(index)
         return picked
 
     def replace(self, **changes: Any) -> Self:
-        """The same rows with other `names` or `elements`."""
+        """The same rows with other `names`, `elements`, `progress` or `remedy`."""
+        if not changes:
+            return self
         other = copy.copy(self)
         vars(other).update(changes)
         return other
 
-    def _pick_columns(self, index: Index) -> None:
-        self._columns = index if self._columns is None else self._columns[index]
+    def _pick_columns(self, index: Index) -> None:  # noqa: B027
+        """Forget what was known of other columns."""
 
     def edges(self, elements: int | None = None) -> list[int]:
         """Where blocks of rows begin and end: 0, ..., n."""
@@ -129,12 +140,7 @@ class Rows(ABC):
         return [*range(0, self.shape[0], step), self.shape[0]]
 
     def blocks(
-        self,
-        *,
-        elements: int | None = None,
-        dense: bool = False,
-        check: bool = True,
-        progress: Progress = False,
+        self, *, elements: int | None = None, dense: bool = False, check: bool = True
     ) -> Iterator[Any]:
         """Yield finite blocks of rows of bounded size, in the data's own dtype.
 
@@ -146,18 +152,15 @@ class Rows(ABC):
             Sparse rows as ndarrays, rather than CSR.
         check : bool, default=True
             Refuse NaN and infinity, with the rows in the message.
-        progress : bool or callable, default=False
-            A progress bar of the blocks.
         """
-        spans = list(pairwise(self.edges(elements)))
-        for start, stop in with_progress(spans, len(spans), self.name, progress):
+        for start, stop in self._shown(list(pairwise(self.edges(elements)))):
             yield self.read(start, stop, dense=dense, check=check)
 
     def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
         """Rows `start` to `stop` of those selected."""
         block = self._read(start, stop)
         if check:
-            check_finite(block, self._label(start, stop))
+            self._check(block, self._label(start, stop))
         return block.toarray() if dense and issparse(block) else block
 
     def column_blocks(
@@ -166,7 +169,6 @@ class Rows(ABC):
         *,
         dense: bool = True,
         check: bool = True,
-        progress: Progress = False,
     ) -> Iterator[tuple[slice, Any]]:
         """Yield blocks of columns of all rows selected, and which columns they are.
 
@@ -179,15 +181,12 @@ class Rows(ABC):
             Sparse columns as ndarrays, rather than CSC.
         check : bool, default=True
             Refuse NaN and infinity.
-        progress : bool or callable, default=False
-            A progress bar of the blocks.
         """
         n, n_columns = self.shape
         if width is None:
             most = self.elements * (1 if self.reads_columns else _ELEMENTS_PER_PASS)
             width = max(1, most // max(1, n))
-        starts = range(0, n_columns, width)
-        for start in with_progress(starts, len(starts), self.name, progress):
+        for start in self._shown(range(0, n_columns, width)):
             which = slice(start, min(start + width, n_columns))
             yield which, self.read_columns(which, dense=dense, check=check)
 
@@ -195,7 +194,7 @@ class Rows(ABC):
         """Some columns of all rows selected."""
         block = self._read_columns(which)
         if check:
-            check_finite(block, self.name)
+            self._check(block, self.name, which.start)
         return block.toarray() if dense and issparse(block) else block
 
     def check(self) -> None:
@@ -229,9 +228,9 @@ class Rows(ABC):
             start = stop
         return result
 
-    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+    def load(self, *, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix."""
-        blocks = self.blocks(check=check, progress=progress)
+        blocks = self.blocks(check=check)
         if self.is_sparse:
             parts = list(blocks)
             return vstack(parts, format="csr") if parts else self._read(0, 0)
@@ -258,7 +257,8 @@ class Rows(ABC):
 
     def _read_columns(self, which: slice) -> Any:
         """Columns of all rows selected, an ndarray or CSC; by a pass over the rows."""
-        parts = [block[:, which] for block in self.blocks(check=False)]
+        quiet = self.replace(progress=False)
+        parts = [block[:, which] for block in quiet.blocks(check=False)]
         if self.is_sparse:
             return vstack(parts, format="csc")
         return np.concatenate(parts)
@@ -267,13 +267,20 @@ class Rows(ABC):
         """What errors call a block."""
         return self.name
 
+    def _check(self, block: Any, label: str, first_column: int = 0) -> None:
+        """ValueError on NaN or infinity."""
+        features = None if self._columns is None else self._columns[first_column:]
+        check_finite(block, label, first_column, features, self.remedy)
+
+    def _shown(self, items: Sequence[T]) -> Iterable[T]:
+        return with_progress(items, len(items), self.name, self.progress)
+
 
 def joint_blocks(
     parts: Sequence[Rows],
     *,
     elements: int | None = None,
     check: bool = True,
-    progress: Progress = False,
 ) -> Iterator[tuple[int, Any]]:
     """Blocks of several disjoint selections of the rows of one dataset, in one pass over it.
 
@@ -281,7 +288,7 @@ def joint_blocks(
     ----------
     parts : sequence of Rows
         What ``whole.take(...)`` gave for disjoint rows of the same `whole`.
-    elements, check, progress
+    elements, check
         As for `Rows.blocks`.
 
     Yields
@@ -290,8 +297,7 @@ def joint_blocks(
         Which of the parts, and finite rows of it.
     """
     wanted, owner = joined(parts)
-    spans = list(pairwise(wanted.edges(elements)))
-    for start, stop in with_progress(spans, len(spans), wanted.name, progress):
+    for start, stop in wanted._shown(list(pairwise(wanted.edges(elements)))):
         block = wanted.read(start, stop, check=check)
         here = owner[start:stop]
         for i in np.unique(here).tolist():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrast_core._validation import MatrixLike, check_feature_names, feature_names_of
+from contrast_core.feedback import Progress
 from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows, as_matrix
 from contrast_core.rows._rows import ELEMENTS, Rows
@@ -29,6 +30,8 @@ def rows_of(
     names: Sequence[str] | None = None,
     min_rows: int = 0,
     elements: int | None = None,
+    progress: Progress = False,
+    remedy: str | None = None,
 ) -> Rows:
     """Rows of data of any kind, in memory or not; nothing is read yet.
 
@@ -49,6 +52,11 @@ def rows_of(
     elements : int, optional
         How many values are read at once, where storage allows; 4 million by default, 16 million on
         a device.
+    progress : bool or callable, default=False
+        Show a progress bar of the blocks that are read: tqdm's, or one that is called as tqdm is.
+        Not where a dask scheduler reads, which has a progress bar of its own.
+    remedy : str, optional
+        What errors about NaN and infinity advise.
 
     Returns
     -------
@@ -61,10 +69,13 @@ def rows_of(
         a tensor that is sparse or on a device that is not there; if `names` are too few or many.
     """
     found = X if isinstance(X, Rows) else _of_kind(X, name)
-    if names is not None:
-        found = found.replace(names=check_feature_names(names, found.shape[1], found.name))
-    if elements is not None:
-        found = found.replace(elements=elements)
+    changes: dict[str, Any] = {
+        "names": None if names is None else check_feature_names(names, found.shape[1], found.name),
+        "elements": elements,
+        "progress": progress or None,
+        "remedy": remedy,
+    }
+    found = found.replace(**{key: value for key, value in changes.items() if value is not None})
     if columns is not None:
         found = found.columns(columns)
     if rows is not None:

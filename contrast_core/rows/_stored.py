@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from contrast_core.feedback import Progress
-from contrast_core.rows._memory import MemoryRows, as_matrix
+from contrast_core.rows._memory import MemoryRows, as_matrix, in_memory
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
@@ -90,29 +90,26 @@ class StoredColumns(Rows):
         self._loaded: list[MemoryRows] = []
 
     def _pick_columns(self, index: Index) -> None:
-        super()._pick_columns(index)
         self._loaded = []
 
-    def blocks(self, *, progress: Progress = False, **options: Any) -> Any:
+    def blocks(self, **options: Any) -> Iterator[Any]:
         """Yield finite blocks of rows of bounded size, in the data's own dtype."""
-        self._whole(progress)
-        yield from super().blocks(**options)
+        yield from self._held().blocks(**options)
 
-    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+    def load(self, *, check: bool = True) -> Any:
         """All rows selected, as a CSR matrix."""
-        whole = self._whole(progress)
-        return (whole if self._rows is None else whole.take(self._rows)).load(check=check)
+        return self._held().load(check=check)
 
-    def _whole(self, progress: Progress = False) -> MemoryRows:
-        """All rows of the columns in use, in memory."""
+    def _held(self) -> MemoryRows:
+        """The rows selected of the columns in use, in memory."""
         if not self._loaded:
             every = self.take_all()
-            read = every.column_blocks(self._step, dense=False, check=False, progress=progress)
+            read = every.column_blocks(self._step, dense=False, check=False)
             parts = [block for _, block in read]
             matrix = hstack(parts, format="csc").tocsr() if parts else csr_matrix(every.shape)
-            options = {"name": self.name, "names": self.names, "elements": self.elements}
-            self._loaded.append(MemoryRows(matrix, **options))
-        return self._loaded[0]
+            self._loaded.append(in_memory(matrix, self))
+        whole = self._loaded[0].replace(progress=False)  # of the reading, which is done
+        return whole if self._rows is None else whole.take(self._rows)
 
     @property
     def _step(self) -> int:
@@ -120,13 +117,11 @@ class StoredColumns(Rows):
         return max(1, 16 * self.elements // max(1, self._n_source))
 
     def _read(self, start: int, stop: int) -> Any:
-        whole = self._whole()
-        return (whole if self._rows is None else whole.take(self._rows))._read(start, stop)
+        return self._held()._read(start, stop)
 
     def _read_columns(self, which: slice) -> Any:
         if self._loaded:
-            whole = self._loaded[0]
-            return (whole if self._rows is None else whole.take(self._rows))._read_columns(which)
+            return self._held()._read_columns(which)
         wanted = np.arange(which.start, which.stop)
         if self._columns is not None:
             wanted = self._columns[which]

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import check_finite
-from contrast_core.feedback import Progress, with_progress
 from contrast_core.rows._rows import Index, Rows
 
 DEVICE_BLOCKS = 4  # times as many elements: 128 MB of float64, a few of which are on the device
@@ -52,13 +50,12 @@ class TensorRows(Rows):
     def _tensor(self, start: int, stop: int) -> Any:
         return self._source[slice(start, stop) if self._rows is None else self._rows[start:stop]]
 
-    def tensors(self, progress: Progress = False) -> Iterator[Any]:
+    def tensors(self) -> Iterator[Any]:
         """Yield blocks of rows on their device, not checked for NaN."""
-        spans = list(pairwise(self.edges()))
-        for span in with_progress(spans, len(spans), self.name, progress):
+        for span in self._shown(list(pairwise(self.edges()))):
             yield self._tensor(*span)
 
-    def load(self, *, check: bool = True, progress: Progress = False) -> Any:
+    def load(self, *, check: bool = True) -> Any:
         """All rows selected, as an ndarray: a view where the tensor is on the host."""
         return self.read(0, self.shape[0], check=check)
 
@@ -90,7 +87,7 @@ class TensorRows(Rows):
         torch = import_module("torch")
         for block in self.tensors():
             if not torch.isfinite(block).all():
-                check_finite(to_host(block), self.name)
+                self._check(to_host(block), self.name)
 
     def _read(self, start: int, stop: int) -> Any:
         return to_host(self._tensor(start, stop))

@@ -123,7 +123,7 @@ def cpca(
         progress=progress,
     )
     model = CPCA(n_comps, alpha=alpha, random_state=random_state)
-    inside, behind = data.pair(progress)
+    inside, behind = data.foreground, data.background
     model.fit(inside, background=behind)
     result = {
         "params": data.params | _write.storable(alpha=alpha, random_state=random_state),

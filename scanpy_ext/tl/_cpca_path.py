@@ -144,7 +144,7 @@ def cpca_path(
         copy=copy,
         progress=progress,
     )
-    inside, behind = data.pair(progress)
+    inside, behind = data.foreground, data.background
     path = contrast_path(
         inside,
         background=behind,

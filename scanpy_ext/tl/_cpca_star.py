@@ -117,7 +117,7 @@ def cpca_star(
         progress=progress,
     )
     model = CPCAStar(n_comps, beta=beta)
-    inside, behind = data.pair(progress)
+    inside, behind = data.foreground, data.background
     model.fit(inside, background=behind)
     result = {
         "params": data.params | _write.storable(beta=beta, random_state=random_state),

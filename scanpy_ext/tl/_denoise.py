@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from contrast_core.rows import rows_of
-
 from .. import _fitted, _read, _select, _write
 from .._docs import documented
 
@@ -83,7 +81,7 @@ def denoise(
     fitted = _fitted.restore(adata, key)
     linear = fitted.projector()
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
-    rows = rows_of(_read.whole_matrix(adata, chosen), columns=fitted.places)
+    rows = _read.whole_matrix(adata, chosen).columns(fitted.places)
     denoised = np.zeros(adata.shape, np.float32 if rows.dtype == np.float32 else np.float64)
     start = 0
     for block in rows.blocks():

@@ -128,7 +128,7 @@ def kernel_cpca(
         copy=copy,
         progress=progress,
     )
-    inside, behind = data.rows(progress)
+    inside, behind = data.loaded()
     if kernel_gamma is None:
         kernel_gamma = 1.0 if kernel in ("chi2", "additive_chi2") else _scale(inside, behind)
     model = KernelCPCA(n_comps, alpha=alpha, kernel=kernel, kernel_gamma=kernel_gamma)

@@ -123,7 +123,7 @@ def pcpca(
         progress=progress,
     )
     model = PCPCA(n_comps, gamma=gamma)
-    inside, behind = data.pair(progress)
+    inside, behind = data.foreground, data.background
     model.fit(inside, background=behind)
     result = {
         "params": data.params | _write.storable(gamma=gamma, random_state=random_state),

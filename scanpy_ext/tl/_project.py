@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from contrast_core import LinearMap
-from contrast_core.rows import rows_of
 
 from .. import _fitted, _read, _select, _write
 from .._docs import documented
@@ -83,7 +82,7 @@ def project(
     linear, used = fitted.scores()
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])
-        rows = rows_of(_read.embedding(adata_new, obsm), f"adata_new.obsm[{obsm!r}]")
+        rows = _read.embedding(adata_new, obsm, owner="adata_new")
         if rows.shape[1] != len(fitted.filters):
             raise ValueError(
                 f"{rows.name} has {rows.shape[1]} columns, but that of the fit had "
@@ -92,8 +91,8 @@ def project(
         rows = rows.columns(used)
     else:
         chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
-        matrix = _read.whole_matrix(adata_new, chosen)
-        rows = rows_of(matrix, columns=_places(adata_new, fitted.genes[used]))
+        whole = _read.whole_matrix(adata_new, chosen, owner="adata_new")
+        rows = whole.columns(_places(adata_new, fitted.genes[used]))
     if "cap" in fitted.means:
         function = partial(_of_capped, linear=linear, cap=fitted.means["cap"][used])
         scores = rows.map(function, linear.projection.shape[1])

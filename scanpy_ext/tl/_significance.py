@@ -154,7 +154,7 @@ def significance(
         copy=copy,
         progress=progress,
     )
-    inside, behind = data.rows(progress)
+    inside, behind = data.loaded()
     arguments: dict[str, Any] = {"background": behind, "random_state": random_state}
     if donor is not None:
         owners = _owners(adata, donor)

@@ -210,7 +210,11 @@ BAD = [
     ({**REFERENCE, "mask_var": "none"}, ValueError, "mask_var: adata.var['none'] selects nothing"),
     ({**REFERENCE, "mask_var": [True]}, ValueError, "mask_var has shape (1,)"),
     ({**REFERENCE, "layer": "nope"}, ValueError, "adata.layers has no 'nope'.*'nan'"),
-    ({**REFERENCE, "layer": "nan"}, ValueError, "adata.layers['nan'] has 2 NaN or infinite"),
+    (
+        {**REFERENCE, "layer": "nan"},
+        ValueError,
+        "adata.layers['nan'] contains NaN or inf (NaN first met in feature 4)",
+    ),
     ({**REFERENCE, "n_comps": 13}, ValueError, "n_comps=13, but it must be from 1 to 12"),
     ({**REFERENCE, "n_comps": 0}, ValueError, "n_comps=0"),
     ({**REFERENCE, "n_comps": 2.0}, TypeError, "n_comps=2.0: expected a whole number"),
@@ -247,7 +251,7 @@ def test_bad_alpha_writes_nothing(cells, untouched, alpha):
 
 def test_missing_values_count_only_in_the_genes_in_use(cells):
     cells.X[3, 4] = np.nan
-    with pytest.raises(ValueError, match=r"adata\.X has 1 NaN"):
+    with pytest.raises(ValueError, match=r"adata\.X contains NaN .*mask_var="):
         cx.tl.cpca(cells, **REFERENCE)
     cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) != 4)
     assert np.isfinite(cells.obsm["X_cpca"]).all()
@@ -258,7 +262,7 @@ def test_values_too_large_to_sum_are_not_taken_for_infinite(cells):
     cells.X[:2, 3] = 1.7e308  # each finite, their sum is not
     with pytest.raises(ValueError) as raised, np.errstate(all="ignore"):
         cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) == 3, n_comps=1)
-    assert "adata.X has" not in str(raised.value)
+    assert "NaN" not in str(raised.value)
 
 
 def test_several_references_are_pooled(three):
