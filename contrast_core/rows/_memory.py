@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from contrast_core._validation import check_unmasked
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
@@ -73,6 +74,7 @@ def as_matrix(X: Any, name: str) -> Any:
     """
     from sklearn.utils.validation import check_array
 
+    check_unmasked(X, name)
     matrix = check_array(
         X,
         accept_sparse=["csr", "csc"],

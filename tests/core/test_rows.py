@@ -372,6 +372,10 @@ def test_what_holds_no_table_is_refused(values: Any) -> None:
         rows_of(values * 1j)
     with pytest.raises(ValueError, match="Complex data not supported"):
         list(rows_of(Watched(values * 1j)).blocks())
+    masked = np.ma.masked_greater(values, 1)
+    with pytest.raises(TypeError, match=r"X is a masked array with \d+ masked entries"):
+        rows_of(masked)
+    np.testing.assert_array_equal(rows_of(np.ma.masked_array(values)).load(), values)
     with pytest.raises(ValueError, match=r"cells has n_samples=3, but at least 4 is needed"):
         rows_of(values, "cells", rows=slice(0, 3), min_rows=4)
     with pytest.raises(ValueError, match="2 feature_names were given for the 11 features of X"):
