@@ -69,13 +69,13 @@ def rows_of(
         a tensor that is sparse or on a device that is not there; if `names` are too few or many.
     """
     found = X if isinstance(X, Rows) else _of_kind(X, name)
-    changes: dict[str, Any] = {
-        "names": None if names is None else check_feature_names(names, found.shape[1], found.name),
-        "elements": elements,
-        "progress": progress or None,
-        "remedy": remedy,
-    }
-    found = found.replace(**{key: value for key, value in changes.items() if value is not None})
+    changes: dict[str, Any] = {"elements": elements, "remedy": remedy}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if names is not None:
+        changes["names"] = check_feature_names(names, found.shape[1], found.name)
+    if progress is not False:
+        changes["progress"] = progress
+    found = found.replace(**changes)
     if columns is not None:
         found = found.columns(columns)
     if rows is not None:
