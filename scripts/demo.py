@@ -53,9 +53,6 @@ def scanpy() -> None:
         ),
         var=pd.DataFrame(index=list(data.feature_names)),
     )
-    # pS6 repeats ARC number for number: their difference, all zeros, would be a component by itself
-    # where alpha is so large that every other direction has negative contrast.
-    adata = adata[:, adata.var_names != "pS6_N"].copy()
     design = {"groupby": "learning", "reference": "context-shock", "include_reference": False}
     cx.tl.cpca(adata, **design)
     print(f"   adata.obsm['X_cpca'] {adata.obsm['X_cpca'].shape}, ", end="")

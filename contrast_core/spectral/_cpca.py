@@ -68,8 +68,10 @@ class CPCA(StrengthPath, LinearContrast):
         a matrix that is no proof: a direction that the random start happens to be orthogonal to
         would be missed. "auto" takes "gram" for more features than rows and more than 1500 of
         them, else "eigh"; and "lanczos" where both rows and features exceed 10,000, and for a
-        single finite contrast where both exceed 5,000 or where wide data are sparse. If the
-        iteration fails, "auto" falls back to the others up to a size of 10,000.
+        single finite contrast where both exceed 5,000, where wide data are sparse, or where tall
+        sparse data of many entries are asked for few components. If the iteration fails, "auto"
+        falls back to the others up to a size of 10,000. Rows that are not in memory are read block
+        by block, again for every product or block of columns where there is no covariance.
     random_state : int or None, default=None
         Seed of the start of "lanczos"; nothing else is random.
 
@@ -103,7 +105,8 @@ class CPCA(StrengthPath, LinearContrast):
     -----
     ContrastWarning
         If components have a negative eigenvalue (more alpha-weighted background than foreground
-        variance), or the two datasets' scales differ by orders of magnitude.
+        variance), if there are more components than directions in which anything varies, or the
+        two datasets' scales differ by orders of magnitude.
 
     See Also
     --------
@@ -112,6 +115,9 @@ class CPCA(StrengthPath, LinearContrast):
     Notes
     -----
     The data are not scaled. Where features have different units, standardise both datasets first.
+    Directions in which neither dataset varies (constant features, features that are combinations
+    of others) have no contrast; they come last, whatever the others' contrast, with the eigenvalue
+    0. Constant features change nothing.
 
     References
     ----------
