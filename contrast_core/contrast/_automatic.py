@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from contrast_core.linalg import Pencil, neighbouring_pairs
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, plan_for, solve_contrasts
 
@@ -53,7 +56,7 @@ def trace_ratio_alpha(
     k = n_components
     plan = plan or plan_for(foreground, background, k)
     ridge = background_ridge(foreground, background)
-    alpha = 0.0
+    alpha = _cheap_steps(foreground, background, k, ridge, plan)
     for _ in range(_MAX_ITERATIONS):
         found = solve_contrasts(foreground, background, [alpha], k, plan)
         risen = float(found.foreground_variance.sum())
@@ -63,6 +66,33 @@ def trace_ratio_alpha(
         alpha = max(alpha, risen)
         if converged:
             break
+    return alpha
+
+
+def _cheap_steps(x: Moments, y: Moments, k: int, ridge: float, plan: Plan) -> float:
+    """A contrast from 0 up to the one sought, close to it where that is fast.
+
+    The ratio of any subspace is at most the best one, and an approximate subspace is nearly as good
+    as the exact one: so cheap steps may lead up to the exact ones.
+    """
+    alpha = 0.0
+    if not plan.leads_up(x.size):
+        return alpha
+    pencil = Pencil(x.matrix(), y.matrix())
+    block = pencil.starting_block(alpha, k)
+
+    def ratio() -> float:
+        components = block[:, :k].T
+        return float(x.along(components).sum()) / (float(y.along(components).sum()) + k * ridge)
+
+    risen = ratio()
+    while risen > alpha * (1 + 1e-6):
+        alpha = risen
+        if plan.leads_up(x.size, k):
+            _, block = neighbouring_pairs(pencil, np.array([alpha]), k, block, lambda *_: 1e-5)
+        else:
+            block = pencil.starting_block(alpha, k)
+        risen = ratio()
     return alpha
 
 

@@ -38,9 +38,9 @@ class Limits:
         Features up to which PCA+ and PCA++ form a covariance; rows, a Gram matrix.
     sparse_entries : int
         Stored entries from which on few components of tall sparse data come from products.
-    columns, columns_each : (int, int)
-        How many columns such data are multiplied with, at no component and more for each: at a
-        given contrast, at the automatic one. Products pay where a row has more entries.
+    columns, columns_each : int
+        How many columns such data are multiplied with, at no component and more for each. Products
+        pay where a row has more entries.
     products : int
         Columns that an iteration may multiply where nothing else would do.
     products_first : int
@@ -53,6 +53,9 @@ class Limits:
         Features for each column of its basis; products after which no gap means that there is none.
     refined_features, refined_features_each : int
         Features, in all and for each component, from which on it goes on without a gap.
+    lead_features, lead_features_each : int
+        Features from which on cheap steps lead up to the automatic contrast; and for each
+        component, from which on these are iterated.
     path_contrasts, path_features, path_features_each : int
         Contrasts, features and features for each component from which on a path is iterated.
     ratio_features : int
@@ -65,8 +68,8 @@ class Limits:
     pair_features: int = 3000
     pair_rows: int = 5000
     sparse_entries: int = 2**22
-    columns: tuple[int, int] = (-13, 42)
-    columns_each: tuple[int, int] = (26, 39)
+    columns: int = -13
+    columns_each: int = 26
     products: int = 5000
     products_first: int = 180
     pair_products: tuple[int, int, int] = (8, 640, 2000)
@@ -76,6 +79,8 @@ class Limits:
     krylov_patience: int = 16
     refined_features: int = 2000
     refined_features_each: int = 400
+    lead_features: int = 700
+    lead_features_each: int = 200
     path_contrasts: int = 8
     path_features: int = 500
     path_features_each: int = 200
@@ -157,6 +162,11 @@ class Plan:
         refine = size >= max(at.refined_features, at.refined_features_each * k)
         return Iteration(size // at.krylov_share, at.krylov_patience, refine)
 
+    def leads_up(self, size: int, k: int = 0) -> bool:
+        """Whether cheap steps lead up to the automatic contrast; with k, whether by iteration."""
+        at = self.limits
+        return self.form != "products" and size >= max(at.lead_features, at.lead_features_each * k)
+
     def iterates_path(self, size: int, k: int, contrasts: int) -> bool:
         """Whether a path over so many contrasts of matrices of this size is iterated."""
         at = self.limits
@@ -221,7 +231,7 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
                 )
             if one and wide and task.entries is not None:
                 return "products", "one contrast of wide sparse rows"
-            if not wide and _products_pay(task, limits):
+            if one and not wide and _products_pay(task, limits):
                 return "products", "few components of tall sparse rows"
     if wide:
         return "span", "more features than rows"
@@ -232,7 +242,5 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     """Whether tall sparse rows are multiplied with fewer columns than a row has entries."""
     if task.entries is None or task.entries < limits.sparse_entries:
         return False
-    columns = limits.columns[task.automatic] + limits.columns_each[task.automatic] * (
-        task.n_components
-    )
+    columns = limits.columns + limits.columns_each * task.n_components
     return columns * task.n_rows < task.entries

@@ -46,9 +46,6 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (sparse(TALL._replace(n_components=10), 247), DENSE, None),
     (sparse(TALL._replace(n_components=10), 248), PRODUCTS, DENSE),
     (TALL._replace(automatic=True), DENSE, None),
-    (sparse(TALL._replace(automatic=True), 121), PRODUCTS, DENSE),
-    (sparse(TALL._replace(automatic=True, n_components=10), 432), DENSE, None),
-    (sparse(TALL._replace(automatic=True, n_components=10), 433), PRODUCTS, DENSE),
     (TALL._replace(n_rows=2100, entries=2**22 - 1), DENSE, None),
     (TALL._replace(n_rows=2100, entries=2**22), PRODUCTS, DENSE),
     (TALL._replace(contrasts=41), DENSE, None),
@@ -88,6 +85,8 @@ SOLVERS: list[tuple[int, int, int, int | None, bool, bool]] = [
     (500, 3, 8, None, False, False),
     (699, 2, 41, None, False, True),
     (700, 2, 41, None, False, True),
+    (900, 4, 41, None, False, True),
+    (1001, 5, 41, 125, False, True),
 ]
 
 
@@ -104,6 +103,7 @@ def decisions(limits: Limits) -> list[Any]:
     for size, k, contrasts, *_ in SOLVERS:
         made.append((dense.iteration(size, k), dense.iterates_path(size, k, contrasts)))
         made.append(dense.iterates_ratios(size, k, contrasts))
+        made.append((dense.leads_up(size), dense.leads_up(size, k)))
     return made
 
 
@@ -142,6 +142,15 @@ def test_ratios_are_iterated_later() -> None:
     assert plan.iterates_ratios(700, 2, 41)
     assert not plan.iterates_ratios(700, 2, 7)
     assert not plan.iterates_ratios(700, 4, 41)
+
+
+def test_cheap_steps_lead_up_to_the_automatic_contrast() -> None:
+    plan = make_plan(Task(60, 90, 2))
+    assert not plan.leads_up(699)
+    assert plan.leads_up(700)
+    assert plan.leads_up(700, 3)
+    assert not plan.leads_up(700, 4)
+    assert not make_plan(Task(60, 90, 2, form="products")).leads_up(2000)
 
 
 def test_how_many_columns_may_be_multiplied() -> None:
