@@ -1,10 +1,12 @@
-"""The parameters that functions share, described once."""
+"""The parameters that functions share, described and written out once."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from typing import TypeVar
+
+from ._signature import written_out
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -103,7 +105,10 @@ TypeError
 
 
 def documented(function: F) -> F:
-    """Fill the texts above into a docstring, where it says `{CELLS}` and so on."""
+    """Fill the texts above into a docstring, where it says `{CELLS}` and so on.
+
+    The signature of a function that takes ``**design`` gets the parameters that this stands for.
+    """
     if function.__doc__ is not None:  # it is None under python -OO
         doc = inspect.cleandoc(function.__doc__)  # as Python 3.13 and newer compile it already
         texts = {
@@ -123,4 +128,4 @@ def documented(function: F) -> F:
             doc = doc.replace(f"{{{name}}}", text)
         doc = doc.replace("<NAME>", function.__name__)
         function.__doc__ = doc
-    return function
+    return written_out(function)

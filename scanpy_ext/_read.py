@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,8 @@ class ContrastInput:
         How the input was asked for, fit for `.uns`.
     other
         The cells of another AnnData that are the background, if one was given.
+    copy
+        Whether results go into a copy.
     """
 
     matrix: Rows
@@ -59,6 +61,7 @@ class ContrastInput:
     features: BoolArray | None
     params: dict[str, Any]
     other: Rows | None = None
+    copy: bool = False
 
     @property
     def foreground(self) -> Rows:
@@ -163,19 +166,35 @@ def gene_columns(
     return columns
 
 
+class Design(TypedDict, total=False):
+    """Which cells and which of their values: what the contrastive tools pass on to `read`."""
+
+    groupby: str | None
+    reference: Levels | None
+    groups: Levels | None
+    include_reference: bool
+    foreground: Mask | None
+    background: Mask | AnnData | None
+    layer: str | None
+    obsm: str | None
+    mask_var: Mask | Default | None
+    copy: bool
+    progress: Progress
+
+
 def read(
     adata: AnnData,
     *,
-    groupby: str | None,
-    reference: Levels | None,
-    groups: Levels | None,
-    include_reference: bool,
-    foreground: Mask | None,
-    background: Mask | AnnData | None,
     n_comps: int,
-    layer: str | None,
-    mask_var: Mask | Default | None,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    include_reference: bool = True,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
+    layer: str | None = None,
     obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     copy: bool = False,
     progress: Progress = False,
 ) -> ContrastInput:
@@ -188,7 +207,7 @@ def read(
     other = None
     if is_anndata(background):
         other = _read_other(adata, background, layer, obsm, features, matrix)
-    return ContrastInput(matrix, selection, features, selection.params | params, other)
+    return ContrastInput(matrix, selection, features, selection.params | params, other, copy)
 
 
 def read_matrix(

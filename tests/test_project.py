@@ -128,6 +128,21 @@ def test_type_checkers_see_the_lazy_names() -> None:
     assert PUBLIC_NAMES["contrast_core"] <= imported
 
 
+@pytest.mark.parametrize("package", ["scanpy_ext", "napari_plugin"])
+def test_packages_import_only_what_the_core_makes_public(package: str) -> None:
+    private = [
+        f"{path.relative_to(ROOT)}: {module}.{name}"
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in [getattr(node, "module", None) or ""]
+        for name in [alias.name for alias in node.names]
+        if f"{module}.{name}".strip(".").startswith("contrast_core")
+        and any(part.startswith("_") for part in f"{module}.{name}".split("."))
+    ]
+    assert not private
+
+
 HEAVY = ("anndata", "dask", "matplotlib", "napari", "pandas", "qtpy", "scanpy", "sklearn", "torch")
 
 

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, contrast_path
 
-from .. import _keys, _read, _select, _write
+from .. import _keys, _read, _write
 from .._docs import documented
+from .._read import Design
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 
 @documented
 def cpca_path(
     adata: AnnData,
     *,
-    groupby: str | None = None,
-    reference: _select.Levels | None = None,
-    groups: _select.Levels | None = None,
-    include_reference: bool = True,
-    foreground: _select.Mask | None = None,
-    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     alphas: Sequence[float] | NDArray[np.floating] | None = None,
     n_representatives: int = 3,
-    layer: str | None = None,
-    obsm: str | None = None,
-    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
-    copy: bool = False,
     random_state: int | None = 0,
-    progress: Progress = False,
+    **design: Unpack[Design],
 ) -> AnnData | None:
     """Contrastive PCA at every contrast strength of a grid, and the few views worth a look.
 
@@ -129,21 +118,7 @@ def cpca_path(
     ['X_cpca_path_0', 'X_cpca_path_1']
     """
     keys = _keys.CPCA_PATH.added(key_added)
-    data = _read.read(
-        adata,
-        groupby=groupby,
-        reference=reference,
-        groups=groups,
-        include_reference=include_reference,
-        foreground=foreground,
-        background=background,
-        n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
-        obsm=obsm,
-        copy=copy,
-        progress=progress,
-    )
+    data = _read.read(adata, n_comps=n_comps, **design)
     inside, behind = data.foreground, data.background
     path = contrast_path(
         inside,
@@ -178,6 +153,6 @@ def cpca_path(
         obsm={key: table for slot in written for key, table in slot["obsm"].items()},
         varm={key: table for slot in written for key, table in slot["varm"].items()},
         uns={keys.uns: entry},
-        copy=copy,
+        copy=data.copy,
         stale=keys.numbered_in(adata.obsm, start=len(slots)),
     )

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from contrast_core import CPCAStar
 
-from .. import _keys, _read, _select, _write
+from .. import _keys, _read, _write
 from .._docs import documented
+from .._read import Design
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 
 @documented
 def cpca_star(
     adata: AnnData,
     *,
-    groupby: str | None = None,
-    reference: _select.Levels | None = None,
-    groups: _select.Levels | None = None,
-    include_reference: bool = True,
-    foreground: _select.Mask | None = None,
-    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     beta: float | Literal["auto"] = "auto",
-    layer: str | None = None,
-    obsm: str | None = None,
-    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
-    copy: bool = False,
     random_state: int | None = 0,
-    progress: Progress = False,
+    **design: Unpack[Design],
 ) -> AnnData | None:
     """Contrastive PCA*: directions with the largest ratio of foreground to background variance.
 
@@ -101,21 +90,7 @@ def cpca_star(
     ((60, 2), (8, 2))
     """
     keys = _keys.CPCA_STAR.added(key_added)
-    data = _read.read(
-        adata,
-        groupby=groupby,
-        reference=reference,
-        groups=groups,
-        include_reference=include_reference,
-        foreground=foreground,
-        background=background,
-        n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
-        obsm=obsm,
-        copy=copy,
-        progress=progress,
-    )
+    data = _read.read(adata, n_comps=n_comps, **design)
     model = CPCAStar(n_comps, beta=beta)
     inside, behind = data.foreground, data.background
     model.fit(inside, background=behind)
@@ -126,4 +101,4 @@ def cpca_star(
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _write.write(adata, **data.slots(keys, model, result), copy=copy)
+    return _write.write(adata, **data.slots(keys, model, result), copy=data.copy)

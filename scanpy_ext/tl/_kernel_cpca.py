@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from contrast_core import KernelCPCA
 from contrast_core.moments import FeatureMoments
 
-from .. import _keys, _read, _select, _write
+from .. import _keys, _read, _write
 from .._docs import documented
+from .._read import Design
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core.feedback import Progress
     from contrast_core.spectral import Kernel
 
 
@@ -21,23 +21,13 @@ if TYPE_CHECKING:
 def kernel_cpca(
     adata: AnnData,
     *,
-    groupby: str | None = None,
-    reference: _select.Levels | None = None,
-    groups: _select.Levels | None = None,
-    include_reference: bool = True,
-    foreground: _select.Mask | None = None,
-    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     alpha: float | Literal["auto"] = "auto",
     kernel: Kernel = "rbf",
     kernel_gamma: float | None = None,
-    layer: str | None = None,
-    obsm: str | None = None,
-    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
-    copy: bool = False,
     random_state: int | None = 0,
-    progress: Progress = False,
+    **design: Unpack[Design],
 ) -> AnnData | None:
     """Kernel contrastive PCA: cPCA in the feature space of a kernel.
 
@@ -113,21 +103,7 @@ def kernel_cpca(
     (60, 2)
     """
     keys = _keys.KERNEL_CPCA.added(key_added)
-    data = _read.read(
-        adata,
-        groupby=groupby,
-        reference=reference,
-        groups=groups,
-        include_reference=include_reference,
-        foreground=foreground,
-        background=background,
-        n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
-        obsm=obsm,
-        copy=copy,
-        progress=progress,
-    )
+    data = _read.read(adata, n_comps=n_comps, **design)
     inside, behind = data.loaded()
     if kernel_gamma is None:
         kernel_gamma = 1.0 if kernel in ("chi2", "additive_chi2") else _scale(inside, behind)
@@ -147,7 +123,7 @@ def kernel_cpca(
         adata,
         obsm={keys.obsm: data.embed(model)},
         uns={keys.uns: result | data.sizes},
-        copy=copy,
+        copy=data.copy,
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
 from contrast_core.feedback import Progress, warn
 
@@ -169,13 +167,12 @@ def pca_pp(
             "values near 1, random ones about 0.3. Look at scanpy_ext.pl.pairs, and check the "
             "donors and conditions, and which genes are used.",
         )
-    weights = model.generalized_eigenvalues_ if weighted else np.ones(n_comps)
     return data.write(
         adata,
         keys,
         model,
         loadings=model.patterns_,
-        filters=model.directions_ * weights[:, None],
+        filters=model.projection_.T,
         result={
             "eigenvalues": model.generalized_eigenvalues_,
             "detectable": model.detectable_,

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from contrast_core import PCPCA
 
-from .. import _keys, _read, _select, _write
+from .. import _keys, _read, _write
 from .._docs import documented
+from .._read import Design
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 
 @documented
 def pcpca(
     adata: AnnData,
     *,
-    groupby: str | None = None,
-    reference: _select.Levels | None = None,
-    groups: _select.Levels | None = None,
-    include_reference: bool = True,
-    foreground: _select.Mask | None = None,
-    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     gamma: float | Literal["auto"] = "auto",
-    layer: str | None = None,
-    obsm: str | None = None,
-    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
-    copy: bool = False,
     random_state: int | None = 0,
-    progress: Progress = False,
+    **design: Unpack[Design],
 ) -> AnnData | None:
     """Probabilistic contrastive PCA: a latent variable model of what the background lacks.
 
@@ -107,21 +96,7 @@ def pcpca(
     ((60, 2), (8, 2))
     """
     keys = _keys.PCPCA.added(key_added)
-    data = _read.read(
-        adata,
-        groupby=groupby,
-        reference=reference,
-        groups=groups,
-        include_reference=include_reference,
-        foreground=foreground,
-        background=background,
-        n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
-        obsm=obsm,
-        copy=copy,
-        progress=progress,
-    )
+    data = _read.read(adata, n_comps=n_comps, **design)
     model = PCPCA(n_comps, gamma=gamma)
     inside, behind = data.foreground, data.background
     model.fit(inside, background=behind)
@@ -134,8 +109,5 @@ def pcpca(
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    lengths = model.contrastive_eigenvalues_ / (1 - model.gamma_)  # the model's variances
-    slots = data.slots(
-        keys, model, result, loadings=model.loadings_, filters=model.loadings_ / lengths
-    )
-    return _write.write(adata, **slots, copy=copy)
+    slots = data.slots(keys, model, result, loadings=model.loadings_, filters=model.projection_)
+    return _write.write(adata, **slots, copy=data.copy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,10 @@ from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability, permutatio
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
+from .._read import Design
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 
 @documented
@@ -24,24 +23,14 @@ def significance(
     adata: AnnData,
     *,
     donor: str | None,
-    groupby: str | None = None,
-    reference: _select.Levels | None = None,
-    groups: _select.Levels | None = None,
-    include_reference: bool = True,
-    foreground: _select.Mask | None = None,
-    background: _select.Mask | AnnData | None = None,
     n_comps: int = 2,
     method: Literal["cpca", "cpca_star", "pcpca"] = "cpca",
     contrast: float | Literal["auto"] = "auto",
     n_permutations: int = 199,
     n_resamples: int = 100,
-    layer: str | None = None,
-    mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
-    obsm: str | None = None,
     key_added: str | None = None,
-    copy: bool = False,
     random_state: int | None = 0,
-    progress: Progress = False,
+    **design: Unpack[Design],
 ) -> AnnData | None:
     """Permute donors between the two sets, and resample them: p-values and stability.
 
@@ -139,36 +128,23 @@ def significance(
     key = _keys.checked("significance" if key_added is None else key_added)
     if method not in _METHODS:
         raise ValueError(f"method={method!r} is unknown; expected one of {list(_METHODS)}.")
-    data = _read.read(
-        adata,
-        groupby=groupby,
-        reference=reference,
-        groups=groups,
-        include_reference=include_reference,
-        foreground=foreground,
-        background=background,
-        n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
-        obsm=obsm,
-        copy=copy,
-        progress=progress,
-    )
+    data = _read.read(adata, n_comps=n_comps, **design)
     inside, behind = data.loaded()
-    arguments: dict[str, Any] = {"background": behind, "random_state": random_state}
+    arguments: dict[str, Any] = {
+        "background": behind,
+        "random_state": random_state,
+        "progress": design.get("progress", False),
+    }
     if donor is not None:
         owners = _owners(adata, donor)
-        others = owners if not _select.is_anndata(background) else _owners(background, donor)
+        background = design.get("background")
+        others = _owners(background, donor) if _select.is_anndata(background) else owners
         chosen = data.selection.background if data.other is None else np.ones(len(others), bool)
         arguments["groups"] = _known(owners[data.selection.foreground], donor)
         arguments["background_groups"] = _known(others[chosen], donor)
     model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
-    test = permutation_test(
-        model, inside, n_permutations=n_permutations, progress=progress, **arguments
-    )
-    stability = bootstrap_stability(
-        model, inside, n_resamples=n_resamples, progress=progress, **arguments
-    )
+    test = permutation_test(model, inside, n_permutations=n_permutations, **arguments)
+    stability = bootstrap_stability(model, inside, n_resamples=n_resamples, **arguments)
     p_value = "p_value" if donor is not None else "exploratory_p_value"
     components = pd.DataFrame(
         {
@@ -195,7 +171,7 @@ def significance(
         "n_background_units": int(test.n_background_groups or data.sizes["n_background"]),
         "params": params,
     }
-    return _write.write(adata, uns={key: result}, copy=copy)
+    return _write.write(adata, uns={key: result}, copy=data.copy)
 
 
 _METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}

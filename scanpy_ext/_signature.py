@@ -1,0 +1,41 @@
+"""What the contrastive tools have in common, written out in their signatures."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from . import _read
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_OWN_BEFORE = "layer"  # a tool's own parameters stand between those of cells and those of values
+
+
+def written_out(function: F) -> F:
+    """A function that takes ``**design: Unpack[Design]`` with a signature that has all of these.
+
+    `help` and completion read them there, type checkers in `Design`; the defaults are those of
+    `_read.read`. Another keyword is refused in the function's own name.
+    """
+    signature = inspect.signature(function)
+    first, *own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    if len(own) + 1 == len(signature.parameters):
+        return function
+    names = list(_read.Design.__annotations__)
+    shared = [inspect.signature(_read.read).parameters[name] for name in names]
+    place = names.index(_OWN_BEFORE)
+    whole = signature.replace(parameters=[first, *shared[:place], *own, *shared[place:]])
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> object:
+        try:
+            whole.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        return function(*args, **kwargs)
+
+    cast("Any", checked).__signature__ = whole
+    return cast("F", checked)
