@@ -8,7 +8,7 @@ both sides in one process: ours the median of three, the peer, which takes a min
 seconds on two threads and peak memory (resident, beyond the data), medians of five, each in a
 process of its own.
 
-Must reach: the path at least 8 times faster; one contrast in at most 1.5 s elapsed on two free
+Must reach: the path at least 8 times faster; one contrast in at most 2 s elapsed on two free
 cores; peak memory at most the data and 1.5 GB; the sine of the largest angle to LAPACK's result in
 an independent basis of the span, from a QR decomposition, at most max(1e-8, 100 eps |C| / gap).
 """
@@ -124,7 +124,7 @@ def main() -> int:
     sine, relative = largest_error(X, Y, path)
     print(f"largest sine {sine:.1e}", flush=True)
     lines.append(("largest sine, share of what is allowed", relative, 1.0, ""))
-    for work, bound in (("path", np.inf), ("one", 1.5)):
+    for work, bound in (("path", np.inf), ("one", 2.0)):
         runs = [in_a_process(__file__, work) for _ in range(5)]
         elapsed, memory = np.median(runs, axis=0)
         lines.append((f"{work}: elapsed, two threads", elapsed, bound, "s"))
