@@ -112,12 +112,13 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
             f"({_select.listed(list(missing), most=5)}). Fit on the genes that both have, with "
             "mask_var=, or name genes alike in both."
         )
-    twice = names[names.duplicated() & names.isin(genes)].unique()
-    if len(twice):
-        raise ValueError(
-            f"adata_new has several genes named {_select.listed(list(twice), most=5)}. Make them "
-            "unique with adata_new.var_names_make_unique(), or drop all but one."
-        )
+    for owner, known in (("adata_new", names), ("adata_fitted", genes)):
+        twice = known[known.duplicated() & known.isin(genes)].unique()
+        if len(twice):
+            raise ValueError(
+                f"{owner} has several genes named {_select.listed(list(twice), most=5)}. Make "
+                f"them unique with {owner}.var_names_make_unique(), or drop all but one."
+            )
     return np.asarray(names.get_indexer(genes))
 
 

@@ -168,8 +168,12 @@ def test_genes_that_do_not_fit_are_named(cells, untouched):
         cx.tl.project(new, cells)
     with pytest.warns(UserWarning, match="names are not unique"):
         both = AnnData(np.zeros((3, 13)), var=pd.DataFrame(index=[*cells.var_names, "gene0"]))
-    with pytest.raises(ValueError, match="several genes named 'gene0'"):
+    with pytest.raises(ValueError, match="adata_new has several genes named 'gene0'"):
         cx.tl.project(both, cells)
+    unique = cells.copy()
+    cells.var_names = [*cells.var_names[:11], "gene0"]
+    with pytest.raises(ValueError, match="adata_fitted has several genes named 'gene0'"):
+        cx.tl.project(unique, cells)
 
 
 def test_results_without_components_are_named(cells):
