@@ -228,7 +228,10 @@ class _Writer:
         if _known(type(value).__name__) is not type(value):
             advice = "Give the parameter such a value before the fit."
             if where.endswith("_moments_"):
-                advice = "Save the model without moments=True."
+                advice = (
+                    "The moments of wide data keep their rows: save the model without "
+                    "moments=True, or fit it to SecondMoments.from_data of both datasets."
+                )
             raise TypeError(
                 f"{where} is {_described(value)}, which a model file cannot hold; it holds "
                 f"numbers, text and arrays of them. {advice}"

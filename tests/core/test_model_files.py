@@ -262,9 +262,12 @@ def test_wide_data_leave_neither_rows_nor_moments_in_a_file(tmp_path: Path) -> N
     model = CPCA(2).fit(X, background=Y)
     save(model, tmp_path / "model")
     assert (tmp_path / "model").stat().st_size < 1.05 * 4 * 2000 * 8
-    with pytest.raises(TypeError, match=r"foreground_moments_ is .*without moments=True"):
+    with pytest.raises(TypeError, match=r"foreground_moments_ is .*without moments=True, or fit"):
         save(model, tmp_path / "other", moments=True)
     assert not (tmp_path / "other").exists()
+    formed = CPCA(2).fit(SecondMoments.from_data(X), background=SecondMoments.from_data(Y))
+    save(formed, tmp_path / "other", moments=True)
+    assert load(tmp_path / "other").at(1.0).strength_ == 1.0
 
 
 def test_moments_are_saved_and_merged_later(tmp_path: Path) -> None:
