@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike, check_choice
 from contrast_core.rows import Rows, rows_of
@@ -145,7 +144,7 @@ class LinearMap:
             If the number of features is another, a value is NaN or infinite, or the map has no
             reconstruction.
         """
-        return self._map(_remove, X, len(self.mean), reconstruction=self._back)
+        return self._map(_remove, X, len(self.mean), dense=True, reconstruction=self._back)
 
     def feature_weights(self) -> FloatArray:
         """How much each feature shows in each score.
@@ -170,7 +169,13 @@ class LinearMap:
         return self.reconstruction
 
     def _map(
-        self, function: Callable[..., Any], X: MatrixLike | Rows, width: int, **arrays: FloatArray
+        self,
+        function: Callable[..., Any],
+        X: MatrixLike | Rows,
+        width: int,
+        *,
+        dense: bool = False,
+        **arrays: FloatArray,
     ) -> FloatArray:
         """`function` of all rows: the one place that reads through data."""
         rows = rows_of(X)
@@ -179,7 +184,7 @@ class LinearMap:
                 f"{rows.name} has {rows.shape[1]} features, but the map is of {len(self.mean)}."
             )
         arrays |= {"mean": self.mean, "projection": self.projection}
-        result: FloatArray = rows.map(partial(function, **arrays), width)
+        result: FloatArray = rows.map(partial(function, **arrays), width, dense=dense)
         return result
 
 
@@ -209,6 +214,5 @@ def _denoise(
 def _remove(
     rows: Any, *, mean: FloatArray, projection: FloatArray, reconstruction: FloatArray
 ) -> FloatArray:
-    dense = rows.toarray() if issparse(rows) else rows
-    rest: FloatArray = dense - _project(rows, mean=mean, projection=projection) @ reconstruction
+    rest: FloatArray = rows - _project(rows, mean=mean, projection=projection) @ reconstruction
     return rest

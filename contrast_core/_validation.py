@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     import scipy.sparse
 
@@ -22,98 +22,10 @@ NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though they are registered as n
 _LARGEST_COUNT = 2**62
 _LARGEST_SEED = 2**32 - 1
 _SHOWN = 60  # characters of a value in an error
-_CHUNK_ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
 
 
 class ContrastWarning(UserWarning):
     """The result means something, but probably not what was wanted."""
-
-
-def check_rows(X: MatrixLike, name: str, *, min_rows: int = 0) -> Any:
-    """Return `X` as a 2-D numeric ndarray or CSR matrix, without copying where possible.
-
-    Finiteness is checked later, chunk by chunk, while the rows are read.
-    """
-    from sklearn.utils.validation import check_array
-
-    rows = check_array(
-        X,
-        accept_sparse="csr",
-        accept_large_sparse=True,
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=0,
-        input_name=name,
-    )
-    if rows.shape[0] < min_rows:
-        raise ValueError(
-            f"{name} has n_samples={rows.shape[0]}, but at least {min_rows} is needed (rows are "
-            "samples, columns are features)."
-        )
-    return rows
-
-
-def iter_chunks(rows: Any, name: str, *, check: bool = True, dense: bool = True) -> Iterator[Any]:
-    """Yield finite blocks of rows, in the data's own dtype, of bounded size.
-
-    CSR rows as dense ones or, with ``dense=False``, as they are.
-    """
-    step = rows_per_chunk(rows.shape[1])
-    for start in range(0, rows.shape[0], step):
-        chunk = rows[start : start + step]
-        if dense and hasattr(chunk, "toarray"):
-            chunk = chunk.toarray()
-        if check:
-            check_finite(chunk, name)
-        yield chunk
-
-
-def rows_per_chunk(n_features: int) -> int:
-    """How many rows `iter_chunks` yields at once."""
-    return max(256, _CHUNK_ELEMENTS // max(1, n_features))
-
-
-def check_finite(
-    chunk: Any,
-    name: str,
-    first_feature: int = 0,
-    features: NDArray[np.intp] | None = None,
-    remedy: str | None = None,
-) -> None:
-    """Raise if a block, dense or sparse, holds NaN or infinity, with the way out.
-
-    Its columns begin with `first_feature`, or are these `features`.
-    """
-    sparse = hasattr(chunk, "tocoo")
-    values = chunk.data if sparse else chunk
-    if values.dtype.kind not in "fc":
-        return
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):  # as scikit-learn: most data are, and it needs no memory
-            return
-    bad = ~np.isfinite(values)
-    if not bad.any():  # the sum overflows
-        return
-    kind = "NaN" if np.isnan(values).any() else "inf"
-    column = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
-    feature = first_feature + column if features is None else features[column]
-    remedy = remedy or (
-        "Drop those rows or features, or fill the entries in, for example with "
-        "sklearn.impute.SimpleImputer."
-    )
-    raise ValueError(
-        f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
-        f"data is expected. {remedy}"
-    )
-
-
-def feature_names_of(X: Any) -> tuple[str, ...] | None:
-    """Column names of a DataFrame-like `X` (strings only), else None."""
-    columns = getattr(X, "columns", None)
-    if columns is None:
-        return None
-    names = tuple(columns)
-    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def check_feature_names(

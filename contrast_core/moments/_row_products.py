@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
-from contrast_core._validation import FloatArray, check_finite
+from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products, worker_threads
 from contrast_core.moments._sparse import (
     filled_features,
     sparse_gram,
     sparse_mean_and_variances,
 )
-from contrast_core.rows import Rows
+from contrast_core.rows import Rows, check_finite
 
 Result = TypeVar("Result")
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import FloatArray, check_finite
+from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
-from contrast_core.rows import ELEMENTS
+from contrast_core.rows import ELEMENTS, check_finite
 
 BoolArray = NDArray[np.bool_]
 

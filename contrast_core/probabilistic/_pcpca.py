@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import LinearContrast
@@ -17,7 +16,6 @@ from contrast_core._validation import (
     check_count,
     check_flag,
     check_generator,
-    iter_chunks,
 )
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._valid_range import (
@@ -317,7 +315,7 @@ class PCPCA(StrengthPath, LinearContrast):
             noise=np.array(noise),
             constant=np.array(constant),
         )
-        log_density: FloatArray = self._rows(X).map(function, 1)[:, 0]
+        log_density: FloatArray = self._rows(X).map(function, 1, dense=True)[:, 0]
         return log_density
 
     def score(self, X: MatrixLike, y: object = None) -> float:
@@ -397,9 +395,6 @@ def _log_density(
     constant: FloatArray,
 ) -> FloatArray:
     """Column of log-densities; `constant` is minus twice the part that is the same for all."""
-    if issparse(rows):
-        model = (mean, components, variances, noise, constant)
-        return np.concatenate([_log_density(chunk, *model) for chunk in iter_chunks(rows, "X")])
     centred = rows - mean
     projected = centred @ components.T
     left = centred - projected @ components

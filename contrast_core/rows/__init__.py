@@ -35,6 +35,7 @@ and of `blocks` for that call. Its `progress` shows a bar wherever they are read
 is what errors about NaN advise.
 """
 
+from contrast_core.rows._checks import check_finite
 from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows, held
 from contrast_core.rows._reduce import reduce_rows
@@ -51,6 +52,7 @@ __all__ = [
     "Rows",
     "TensorRows",
     "check_device",
+    "check_finite",
     "held",
     "joint_blocks",
     "pieces",

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse, vstack
 
-from contrast_core.rows._memory import MemoryRows, as_matrix
+from contrast_core.rows._checks import as_matrix
+from contrast_core.rows._memory import MemoryRows
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
@@ -102,7 +103,7 @@ class DaskRows(Rows):
             rows = chunk_rows(chunk.compute(), label, self.options)
             yield from rows.blocks(elements=elements, dense=dense, check=check)
 
-    def map(self, function: Callable[..., Any], width: int) -> Any:
+    def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
         """`function` of the rows, a dask array, not yet computed."""
         rows = self.array
         return rows.map_blocks(
@@ -111,20 +112,21 @@ class DaskRows(Rows):
             width,
             self.name,
             self.options,
+            dense,
             dtype=np.float64,
             meta=np.empty((0, 0)),
             chunks=(rows.chunks[0], (width,)),
         )
 
-    def load(self, *, check: bool = True) -> Any:
+    def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, computed now, as an ndarray or CSR matrix."""
         dask: Any = import_module("dask")  # not typed
         read = dask.delayed(_load_chunk)
         parts = dask.compute(
-            *(read(chunk, label, self.options, check) for label, chunk in self.chunks())
+            *(read(chunk, label, self.options, dense, check) for label, chunk in self.chunks())
         )
         if not parts:
-            return super().load(check=check)
+            return super().load(dense=dense, check=check)
         return vstack(parts, format="csr") if issparse(parts[0]) else np.concatenate(parts)
 
     def _read(self, start: int, stop: int) -> Any:
@@ -140,8 +142,8 @@ def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
     return MemoryRows(as_matrix(chunk, name), name=name, names=None, **options)
 
 
-def _load_chunk(chunk: Any, name: str, options: dict[str, Any], check: bool) -> Any:
-    return chunk_rows(chunk, name, options).load(check=check)
+def _load_chunk(chunk: Any, name: str, options: dict[str, Any], dense: bool, check: bool) -> Any:
+    return chunk_rows(chunk, name, options).load(dense=dense, check=check)
 
 
 def _map_chunk(
@@ -150,10 +152,11 @@ def _map_chunk(
     width: int,
     name: str,
     options: dict[str, Any],
+    dense: bool,
     block_id: tuple[int, ...] | None = None,
 ) -> Any:
     label = f"chunk {block_id[0]} of {name}" if block_id else name
-    return chunk_rows(chunk, label, options).map(function, width)
+    return chunk_rows(chunk, label, options).map(function, width, dense=dense)
 
 
 def _pick(

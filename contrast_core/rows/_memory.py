@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core._validation import check_unmasked
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
@@ -45,8 +43,10 @@ class MemoryRows(Rows):
         columns = self._as("csc")[:, which]
         return columns if self._rows is None else pick(columns, self._rows)
 
-    def load(self, *, check: bool = True) -> Any:
+    def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix: the data's own where all are."""
+        if dense and self.is_sparse:
+            return super().load(dense=True, check=check)
         whole = self._as("csr")
         matrix = whole if self._rows is None else pick(whole, self._rows)
         if check:
@@ -65,26 +65,3 @@ def in_memory(matrix: Any, like: Rows) -> MemoryRows:
     return MemoryRows(
         matrix, like._columns, **{option: getattr(like, option) for option in options}
     )
-
-
-def as_matrix(X: Any, name: str) -> Any:
-    """`X` as a two-dimensional numeric ndarray or a CSR or CSC matrix without duplicate entries.
-
-    Without copying where possible. Finiteness is checked while the rows are read.
-    """
-    from sklearn.utils.validation import check_array
-
-    check_unmasked(X, name)
-    matrix = check_array(
-        X,
-        accept_sparse=["csr", "csc"],
-        accept_large_sparse=True,
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=0,
-        input_name=name,
-    )
-    if issparse(matrix) and not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    return matrix if issparse(matrix) else np.asarray(matrix)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse, vstack
 
-from contrast_core._validation import check_finite
 from contrast_core.feedback import Progress, with_progress
+from contrast_core.rows._checks import check_finite
 
 Place: TypeAlias = Literal["memory", "stored", "dask", "device"]
 Index: TypeAlias = NDArray[np.intp]
@@ -202,7 +202,7 @@ class Rows(ABC):
         for _ in self.blocks():
             pass
 
-    def map(self, function: Callable[..., Any], width: int) -> Any:
+    def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
         """`function` of the rows, block by block.
 
         Parameters
@@ -213,6 +213,8 @@ class Rows(ABC):
             are tensors too.
         width : int
             Number of columns of the result.
+        dense : bool, default=False
+            Sparse rows as ndarrays, rather than CSR.
 
         Returns
         -------
@@ -222,16 +224,16 @@ class Rows(ABC):
         result, start = np.empty((self.shape[0], width)), 0
         n_columns = self.shape[1]
         elements = self.elements * n_columns // max(n_columns, width)  # of what `function` returns
-        for block in self.blocks(elements=max(1, elements)):
+        for block in self.blocks(elements=max(1, elements), dense=dense):
             stop = start + block.shape[0]
             result[start:stop] = function(block)
             start = stop
         return result
 
-    def load(self, *, check: bool = True) -> Any:
+    def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix."""
-        blocks = self.blocks(check=check)
-        if self.is_sparse:
+        blocks = self.blocks(dense=dense, check=check)
+        if self.is_sparse and not dense:
             parts = list(blocks)
             return vstack(parts, format="csr") if parts else self._read(0, 0)
         matrix, start = np.empty(self.shape, self.dtype), 0

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contrast_core._validation import MatrixLike, check_feature_names, feature_names_of
+from contrast_core._validation import MatrixLike, check_feature_names
 from contrast_core.feedback import Progress
+from contrast_core.rows._checks import as_matrix, check_two_dimensional, feature_names_of
 from contrast_core.rows._dask import DaskRows
-from contrast_core.rows._memory import MemoryRows, as_matrix
+from contrast_core.rows._memory import MemoryRows
 from contrast_core.rows._rows import ELEMENTS, Rows
 from contrast_core.rows._stored import StoredColumns, StoredRows
 from contrast_core.rows._tensor import TensorRows
@@ -91,14 +92,14 @@ def rows_of(
 def _of_kind(X: Any, name: str) -> Rows:
     options: dict[str, Any] = {"name": name, "names": feature_names_of(X), "elements": ELEMENTS}
     if _is_dask_array(X):
-        _check_two_dimensional(X, name)
+        check_two_dimensional(X, name)
         return DaskRows(X, **options)
     if _is_stored(X):
-        _check_two_dimensional(X, name)
+        check_two_dimensional(X, name)
         kind = StoredColumns if getattr(X, "format", None) == "csc" else StoredRows
         return kind(X, **options)
     if _is_tensor(X):
-        _check_two_dimensional(X, name)
+        check_two_dimensional(X, name)
         return TensorRows(X, **options)
     return MemoryRows(as_matrix(X, name), **options)
 
@@ -125,11 +126,3 @@ def _is_stored(X: Any) -> bool:
         and not any(hasattr(X, attribute) for attribute in _NOT_STORED)
         and not isinstance(X, np.generic)
     )
-
-
-def _check_two_dimensional(X: Any, name: str) -> None:
-    if len(X.shape) != 2:
-        raise ValueError(
-            f"{name} has shape {tuple(X.shape)}; two dimensions are expected: rows are samples, "
-            "columns are features."
-        )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from contrast_core.rows._memory import MemoryRows, as_matrix, in_memory
+from contrast_core.rows._checks import as_matrix
+from contrast_core.rows._memory import MemoryRows, in_memory
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 
 
@@ -96,9 +97,9 @@ class StoredColumns(Rows):
         """Yield finite blocks of rows of bounded size, in the data's own dtype."""
         yield from self._held().blocks(**options)
 
-    def load(self, *, check: bool = True) -> Any:
-        """All rows selected, as a CSR matrix."""
-        return self._held().load(check=check)
+    def load(self, *, dense: bool = False, check: bool = True) -> Any:
+        """All rows selected, as an ndarray or CSR matrix."""
+        return self._held().load(dense=dense, check=check)
 
     def _held(self) -> MemoryRows:
         """The rows selected of the columns in use, in memory."""

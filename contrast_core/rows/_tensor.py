@@ -55,11 +55,11 @@ class TensorRows(Rows):
         for span in self._shown(list(pairwise(self.edges()))):
             yield self._tensor(*span)
 
-    def load(self, *, check: bool = True) -> Any:
+    def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray: a view where the tensor is on the host."""
         return self.read(0, self.shape[0], check=check)
 
-    def map(self, function: Callable[..., Any], width: int) -> Any:
+    def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
         """`function`, a partial with arrays for keywords, of the rows, on their device.
 
         Computed in float64. The result has the dtype of the tensor where that is floating, and

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
-from scipy.sparse import issparse, vstack
-from sklearn.utils import gen_batches
+from scipy.sparse import vstack
 
 from contrast_core._base import BackgroundMixin, Embedding
 from contrast_core._strength import StrengthPath, ascending
@@ -16,12 +15,12 @@ from contrast_core._validation import (
     MatrixLike,
     check_choice,
     check_number,
-    feature_names_of,
     shown,
 )
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import SecondMoments
-from contrast_core.solve import OneContrast, loaded_rows, plan_for, solve_contrasts
+from contrast_core.rows import Rows, held, rows_of
+from contrast_core.solve import OneContrast, contrast_rows, plan_for, solve_contrasts
 from contrast_core.spectral._cpca import CPCA, check_strength, choose_alpha, default_alphas
 from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
 
@@ -42,7 +41,6 @@ Kernel: TypeAlias = (
 )
 
 _KERNELS = get_args(get_args(Kernel)[0])
-_BATCH_ELEMENTS = 2**22  # of a kernel between new rows and those of the fit: 32 MB
 
 
 class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
@@ -211,8 +209,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         """
         check_strength(self.alpha, ["auto"])
         self._kernel_arguments()
-        foreground, contrast_with = loaded_rows(X, background)
-        rows = _stack(foreground, contrast_with)
+        foreground, contrast_with = map(held, contrast_rows(X, background))
+        rows = _stack(foreground, contrast_with, dense=self.kernel == "precomputed")
         n = foreground.shape[0]
         kernel = self._kernel(rows, rows)
         check_kernel(kernel)
@@ -221,7 +219,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             SecondMoments.from_data(coordinates[:n]),
             SecondMoments.from_data(coordinates[n:]),
             KernelFactor(coordinates[pivots], pivots, n, kernel[:n].mean(axis=0)),
-            feature_names=feature_names_of(X),
+            feature_names=foreground.names,
             X_fit_=None if self.kernel == "precomputed" else rows,
             n_features_in_=rows.shape[1],
         )
@@ -263,27 +261,33 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
         Parameters
         ----------
-        X : array-like, DataFrame or sparse matrix of shape (l, n_features)
-            Rows from anywhere; with a precomputed kernel, its rows between them and those of the
-            fit.
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
+                shape (l, n_features)
+            Rows from anywhere, taken in blocks; with a precomputed kernel, its rows between them
+            and those of the fit.
 
         Returns
         -------
         ndarray of shape (l, n_components)
+            For a dask array, a dask array, not yet computed.
 
         Raises
         ------
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        rows = self._rows(X).load()
-        rows = rows.astype(np.float64, copy=False)
-        step = max(1, _BATCH_ELEMENTS // self.dual_coef_.shape[1])
-        scores = [
-            self._kernel(rows[batch], self.X_fit_) @ self.dual_coef_.T
-            for batch in gen_batches(rows.shape[0], step)
-        ]
-        return np.asarray(np.vstack(scores) - self._foreground_mean @ self.dual_coef_.T)
+        rows = self._rows(X)
+        if rows.device is not None:
+            rows = rows_of(rows.load(), rows.name)
+        # The kernel between a block and the rows of the fit is as large as a block of rows.
+        (k, n_fit), width = self.dual_coef_.shape, rows.shape[1]
+        rows = rows.replace(elements=max(1, rows.elements * width // max(width, n_fit)))
+        scores: FloatArray = rows.map(self._scores, k, dense=self.kernel == "precomputed")
+        return scores
+
+    def _scores(self, rows: Any) -> FloatArray:
+        kernel = self._kernel(rows.astype(np.float64, copy=False), self.X_fit_)
+        return np.asarray((kernel - self._foreground_mean) @ self.dual_coef_.T)
 
     @property
     def _n_features_out(self) -> int:
@@ -291,7 +295,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     def _kernel(self, rows: Any, others: Any) -> FloatArray:
         if self.kernel == "precomputed":
-            return np.asarray(rows.toarray() if issparse(rows) else rows)
+            return np.asarray(rows)
         from sklearn.metrics.pairwise import pairwise_kernels
 
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite kernel is refused by name
@@ -363,8 +367,10 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         )
 
 
-def _stack(foreground: Any, background: Any) -> Any:
+def _stack(foreground: Rows, background: Rows, *, dense: bool) -> Any:
     """All rows in double precision, foreground first; CSR if either is sparse."""
-    if issparse(foreground) or issparse(background):
-        return vstack([foreground, background], format="csr", dtype=np.float64)
-    return np.vstack([foreground, background]).astype(np.float64, copy=False)
+    parts = [foreground.load(), background.load()]
+    if not (foreground.is_sparse or background.is_sparse):
+        return np.vstack(parts).astype(np.float64, copy=False)
+    stacked = vstack(parts, format="csr", dtype=np.float64)
+    return stacked.toarray() if dense else stacked

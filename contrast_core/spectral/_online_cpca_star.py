@@ -14,16 +14,14 @@ from contrast_core._validation import (
     MatrixLike,
     check_beta,
     check_count,
-    check_finite,
     check_generator,
     check_n_components,
     check_number,
-    check_rows,
     check_same_features,
-    feature_names_of,
 )
 from contrast_core.linalg import fix_signs, orthonormal_rows
-from contrast_core.solve import loaded_rows
+from contrast_core.rows import held, rows_of
+from contrast_core.solve import contrast_rows
 from contrast_core.spectral._online_checks import (
     check_flags,
     check_learning_rate,
@@ -224,7 +222,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         TypeError
             If moments are given, which hold no rows, or a parameter has the wrong type.
         """
-        rows = loaded_rows(X, background)
+        x, y = contrast_rows(X, background)
+        rows = held(x), held(y)
         sizes = self._step_sizes()
         batch_size = check_count(self.batch_size, "batch_size")
         n_passes = check_count(self.n_passes, "n_passes")
@@ -237,8 +236,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         for _ in range(n_passes):
             for block, is_foreground in alternating(rows, scatters, rng):
                 state = self._advance(state, block, is_foreground, sizes, batch_size)
-        names = feature_names_of(X) or feature_names_of(background)
-        self._set_state(names, state, *scatters)
+        self._set_state(x.names or y.names, state, *scatters)
         warn_of_too_few_steps(self.components_, state.n_steps, sizes, rows[1], scatters[1])
         return self
 
@@ -269,9 +267,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         """
         sizes = self._step_sizes()
         batch_size = check_count(self.batch_size, "batch_size")
-        rows, names = check_rows(X, "X"), feature_names_of(X)
-        rows = rows.toarray() if hasattr(rows, "toarray") else rows
-        check_finite(rows, "X")
+        data = rows_of(X)
+        rows, names = data.load(dense=True), data.names
         flags = check_flags(is_foreground, len(rows))
         if hasattr(self, "components_"):
             known = getattr(self, "feature_names_in_", None)

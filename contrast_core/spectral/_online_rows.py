@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import FloatArray, iter_chunks
+from contrast_core._validation import FloatArray
+from contrast_core.rows import Rows
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
 _TINY, _HUGE = 1e-280, 1e300  # sums of squares between which all digits are there
@@ -39,15 +40,15 @@ class Scatter(NamedTuple):
         return self.unit_fourths / self.unit_squares if self.unit_squares else 0.0
 
 
-def scatter_of(rows: Any, name: str) -> Scatter:
-    """Count, mean and scatter of rows in memory, dense or sparse, block by block."""
+def scatter_of(rows: Rows, name: str) -> Scatter:
+    """Count, mean and scatter of rows, block by block."""
     n, n_features = rows.shape
-    first = next(iter_chunks(rows[:1], name))[0].astype(np.float64)
+    first = rows.read(0, 1, dense=True)[0].astype(np.float64)
     # Shifted by a row, so that a constant feature has its value for a mean, to the last digit.
     mean = np.zeros(n_features)
     varies = np.zeros(n_features, dtype=np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):  # refused by the sum of squares
-        for chunk in iter_chunks(rows, name):
+        for chunk in rows.blocks(dense=True):
             shifted = np.subtract(chunk, first, dtype=np.float64)
             mean += shifted.sum(axis=0)
             varies |= (shifted != 0).any(axis=0)
@@ -55,7 +56,7 @@ def scatter_of(rows: Any, name: str) -> Scatter:
         lengths = np.concatenate(
             [
                 _lengths(np.subtract(chunk, mean, dtype=np.float64))
-                for chunk in iter_chunks(rows, name)
+                for chunk in rows.blocks(dense=True, check=False)
             ]
         )
         squares = float(lengths.sum())
@@ -107,11 +108,11 @@ def standardise_running(
     return centred / np.sqrt(scale)[:, None], variances, _with_lengths(after, lengths / scale)
 
 
-def covariance_along(rows: Any, scatter: Scatter, directions: FloatArray) -> FloatArray:
-    """Covariance of the scores of standardised rows in memory, (k, k)."""
+def covariance_along(rows: Rows, scatter: Scatter, directions: FloatArray) -> FloatArray:
+    """Covariance of the scores of standardised rows, (k, k)."""
     product = np.zeros((len(directions), len(directions)))
     offset = directions @ scatter.mean
-    for chunk in iter_chunks(rows, "X", check=False):
+    for chunk in rows.blocks(check=False):
         scores = chunk @ directions.T - offset
         product += scores.T @ scores
     return product / (scatter.n_rows * (scatter.variance or 1.0))
@@ -137,9 +138,9 @@ def _with_lengths(scatter: Scatter, unit_lengths: FloatArray) -> Scatter:
 
 
 def alternating(
-    rows: tuple[Any, Any], scatters: tuple[Scatter, Scatter], rng: np.random.Generator
+    rows: tuple[Rows, Rows], scatters: tuple[Scatter, Scatter], rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
-    """One pass, in blocks: standardised foreground and background rows in turn, in random order.
+    """One pass over rows in memory: standardised, both kinds in turn, in random order.
 
     Taking turns keeps p at one half, where a background row weighs least: the noise that is left
     at a constant learning rate is smaller than with all rows shuffled together.
@@ -154,8 +155,8 @@ def alternating(
         stop = min(start + step, length)
         block = np.empty((2 * (stop - start), n_features))
         for i, scatter in enumerate(scatters):
-            part = rows[i][order[i][start:stop]]
-            block[i::2] = part.toarray() if hasattr(part, "toarray") else part
+            some = rows[i].take(order[i][start:stop])
+            block[i::2] = some.read(0, stop - start, dense=True, check=False)
             block[i::2] -= scatter.mean
             block[i::2] /= np.sqrt(scatter.variance) or 1.0
         yield block, np.arange(len(block)) % 2 == 0

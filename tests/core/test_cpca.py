@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from contrast_core import CPCA, ContrastWarning, SecondMoments, subspace_error
-from contrast_core._validation import check_rows
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
+from contrast_core.rows import rows_of
 from tests.core.test_contract import planted
 
 EPS = np.finfo(np.float64).eps
@@ -186,7 +186,7 @@ class CPCAWithBackground(CPCA):
     """For scikit-learn's own checks, which know no background: shrunken, reversed rows of X."""
 
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
-        return super().fit(X, background=check_rows(X, "X")[::-1] * 0.5)
+        return super().fit(X, background=rows_of(X).load(check=False)[::-1] * 0.5)
 
     def fit_transform(self, X: Any, y: object = None) -> Any:
         return self.fit(X).transform(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from contrast_core import CPCA, ContrastWarning, KernelCPCA, SecondMoments, contrast_path
+from contrast_core.rows import rows_of
 
 SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
 
@@ -333,12 +335,31 @@ def test_the_scikit_learn_contract() -> None:
     np.testing.assert_allclose(pipeline.transform(new), by_hand.transform(scaler.transform(new)))
 
 
-def test_new_rows_are_taken_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_rows_are_taken_in_batches() -> None:
     X, Y, new = planted()
     fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
     whole = fitted.transform(new)
-    monkeypatch.setattr("contrast_core.spectral._kernel_cpca._BATCH_ELEMENTS", 7 * 110)
-    np.testing.assert_allclose(fitted.transform(new), whole, atol=1e-13)
+    np.testing.assert_allclose(fitted.transform(rows_of(new, elements=7 * 110)), whole, atol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+def test_rows_come_from_anywhere(kernel: Any, tmp_path: Path) -> None:
+    h5py, array = pytest.importorskip("h5py"), pytest.importorskip("dask.array")
+    X, Y, new = planted()
+    rows = np.vstack([X, Y])
+    if kernel == "precomputed":
+        X, Y, new = (rbf_kernel(part, rows) for part in (X, Y, new))
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        stored = [
+            file.create_dataset(name, data=part)
+            for name, part in zip("xyn", (X, Y, new), strict=True)
+        ]
+        expected = KernelCPCA(kernel=kernel, alpha=1.0).fit(X, background=Y)
+        fitted = KernelCPCA(kernel=kernel, alpha=1.0).fit(stored[0], background=stored[1])
+        np.testing.assert_allclose(fitted.transform(stored[2]), expected.transform(new), atol=1e-12)
+    lazy = fitted.transform(array.from_array(new, chunks=(9, 3)).map_blocks(sp.csr_array))
+    assert isinstance(lazy, array.Array)
+    np.testing.assert_allclose(lazy.compute(), expected.transform(new), atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian"])

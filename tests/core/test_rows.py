@@ -134,6 +134,7 @@ def test_every_way_of_reading_gives_what_was_selected(
     rows, expected = made(data, selection), picked(values, selection)
     assert rows.shape == expected.shape
     np.testing.assert_array_equal(dense(rows.load()), expected)
+    np.testing.assert_array_equal(rows.load(dense=True), expected)
     blocks = list(rows.blocks())
     np.testing.assert_array_equal(np.concatenate([dense(block) for block in blocks]), expected)
     for block in blocks:

@@ -11,15 +11,16 @@ import pytest
 
 from contrast_core import CPCA
 from contrast_core.datasets import digits_on_photos
-from contrast_core.images import iter_rows, stack_to_rows
+from contrast_core.images import stack_to_rows
 from napari_plugin import _model
 from napari_plugin._model import MAX_PIXELS, DenoisingModel, FrameStack, InputError
 from napari_plugin._sample_data import digits_on_photographs
 
 
-def run(model, foreground, background, names=("cells", "empty")):
+def run(model, foreground, background, names=("cells", "empty"), **options):
     """Drive the steps to their end; returns the progress reports and the result."""
-    steps = model.steps(FrameStack(names[0], foreground), FrameStack(names[1], background))
+    stacks = FrameStack(names[0], foreground), FrameStack(names[1], background)
+    steps = model.steps(*stacks, **options)
     progress = []
     while True:
         try:
@@ -96,22 +97,15 @@ def test_every_real_dtype_gives_float32_in_the_units_of_the_data(small, dtype):
     np.testing.assert_array_equal(foreground, before)
 
 
-def test_lazy_stacks_are_read_block_by_block(small, monkeypatch):
+def test_lazy_stacks_are_read_block_by_block(small):
     foreground, background = small
-    sizes = []
-
-    def small_blocks(stack):
-        for index, rows in iter_rows(stack, block_size=16):
-            sizes.append(len(rows))
-            yield index, rows
-
     _, expected = run(DenoisingModel(2), foreground, background)
-    monkeypatch.setattr(_model, "iter_rows", small_blocks)
     lazy = (da.from_array(stack, chunks=(10, 6, 5)) for stack in small)
-    progress, result = run(DenoisingModel(2), *lazy)
+    progress, result = run(DenoisingModel(2), *lazy, elements=16 * 30)
     assert isinstance(result.stack, np.ndarray)
     np.testing.assert_allclose(result.stack, expected.stack, rtol=1e-5, atol=1e-5)
-    assert max(sizes) == 16
+    done = [report.done for report in progress]
+    assert max(np.diff(done)) == 16  # frames in a block
     assert len(progress) > 5 + 4 + 5  # a report after every block
 
 

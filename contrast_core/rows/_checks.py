@@ -1,0 +1,86 @@
+"""What data must be to be read as rows, and what the user reads when they are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from contrast_core._validation import check_unmasked
+
+
+def as_matrix(X: Any, name: str) -> Any:
+    """`X` as a two-dimensional numeric ndarray or a CSR or CSC matrix without duplicate entries.
+
+    Without copying where possible. Finiteness is checked while the rows are read.
+    """
+    from sklearn.utils.validation import check_array
+
+    check_unmasked(X, name)
+    matrix = check_array(
+        X,
+        accept_sparse=["csr", "csc"],
+        accept_large_sparse=True,
+        dtype="numeric",
+        ensure_all_finite=False,
+        ensure_min_samples=0,
+        input_name=name,
+    )
+    if issparse(matrix) and not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix if issparse(matrix) else np.asarray(matrix)
+
+
+def check_finite(
+    chunk: Any,
+    name: str,
+    first_feature: int = 0,
+    features: NDArray[np.intp] | None = None,
+    remedy: str | None = None,
+) -> None:
+    """Raise if a block, dense or sparse, holds NaN or infinity, with the way out.
+
+    Its columns begin with `first_feature`, or are these `features`.
+    """
+    sparse = issparse(chunk)
+    values = chunk.data if sparse else chunk
+    if values.dtype.kind not in "fc":
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # as scikit-learn: most data are, and it needs no memory
+            return
+    bad = ~np.isfinite(values)
+    if not bad.any():  # the sum overflows
+        return
+    kind = "NaN" if np.isnan(values).any() else "inf"
+    column = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
+    feature = first_feature + column if features is None else features[column]
+    remedy = remedy or (
+        "Drop those rows or features, or fill the entries in, for example with "
+        "sklearn.impute.SimpleImputer."
+    )
+    raise ValueError(
+        f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
+        f"data is expected. {remedy}"
+    )
+
+
+def feature_names_of(X: Any) -> tuple[str, ...] | None:
+    """Column names of a DataFrame-like `X` (strings only), else None."""
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    names = tuple(columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_two_dimensional(X: Any, name: str) -> None:
+    """Rows are samples and columns are features."""
+    if len(X.shape) != 2:
+        raise ValueError(
+            f"{name} has shape {tuple(X.shape)}; two dimensions are expected: rows are samples, "
+            "columns are features."
+        )
