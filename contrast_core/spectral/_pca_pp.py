@@ -12,6 +12,7 @@ from contrast_core._validation import (
     MatrixLike,
     check_flag,
     check_n_components,
+    shown,
 )
 from contrast_core.contrast import (
     Truncation,
@@ -232,7 +233,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         return with_fallback(
             pairs.plan,
             solve,
-            task=f"truncation={self.truncation!r} of {n_views * pairs.n_pairs} rows and "
+            task=f"truncation={shown(self.truncation)} of {n_views * pairs.n_pairs} rows and "
             f"{pairs.n_features} features",
             advice="Data of this size need a gap there: use truncation='auto', an integer where "
             "the eigenvalues have a gap, or fewer features.",
