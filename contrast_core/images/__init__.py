@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contrast_core.images._background_remover import StructuredBackgroundRemover
+    from contrast_core.images._blocks import block_moments
     from contrast_core.images._patches import Patches
     from contrast_core.images._sampling import Sampling
     from contrast_core.images._stacks import (
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
         stack_to_rows,
         weight_maps,
     )
+    from contrast_core.images._suppress import SuppressedBackground, suppress_background
+    from contrast_core.images._verdicts import Verdict, verdicts
     from contrast_core.images._whole_axes import Channels, Frames
 
 _HOME = {
@@ -29,10 +32,15 @@ _HOME = {
     "Sampling": "_sampling",
     "Stack": "_stacks",
     "StructuredBackgroundRemover": "_background_remover",
+    "SuppressedBackground": "_suppress",
+    "Verdict": "_verdicts",
+    "block_moments": "_blocks",
     "denoise_stack": "_stacks",
     "iter_rows": "_stacks",
     "rows_to_stack": "_stacks",
     "stack_to_rows": "_stacks",
+    "suppress_background": "_suppress",
+    "verdicts": "_verdicts",
     "weight_maps": "_stacks",
 }
 
@@ -43,10 +51,15 @@ __all__ = [
     "Sampling",
     "Stack",
     "StructuredBackgroundRemover",
+    "SuppressedBackground",
+    "Verdict",
+    "block_moments",
     "denoise_stack",
     "iter_rows",
     "rows_to_stack",
     "stack_to_rows",
+    "suppress_background",
+    "verdicts",
     "weight_maps",
 ]
 

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding
 from contrast_core._validation import FloatArray, MatrixLike
@@ -213,6 +214,19 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
                 for found in self._posteriors(X)
             ]
         )
+
+    def feature_weights(self) -> FloatArray:
+        """How much each feature carries each pattern of the signal, for `weight_maps`.
+
+        Returns
+        -------
+        ndarray of shape (r, n_features)
+            Squares of ``patterns_``, each row rescaled to a maximum of 1; the strongest pattern,
+            relative to the background, comes first.
+        """
+        check_is_fitted(self)
+        loadings = self.patterns_ / np.abs(self.patterns_).max(axis=1, keepdims=True)
+        return np.asarray(loadings**2)
 
     def _posteriors(self, X: MatrixLike) -> list[Posterior]:
         rows = self._rows(X)

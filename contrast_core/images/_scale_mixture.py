@@ -85,9 +85,7 @@ def scale_mixture(
     n_features = len(mean)
     unit = float(np.trace(background_covariance / n_features))  # divided first: it may overflow
     noise = background_covariance / unit + RIDGE * np.eye(n_features)
-    values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
-    shift = (mean - background_mean) / np.sqrt(unit)
-    factor = np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
+    factor = signal_factor(mean, covariance, background_mean, background_covariance, unit)
     lower = np.linalg.cholesky(noise)
     # S is whitened by way of its factor, which leaves it symmetric and without negative part.
     whitened = solve_triangular(lower, factor, lower=True)
@@ -101,6 +99,19 @@ def scale_mixture(
         variances[:rank],
         *strength_pairs(background_strengths),
     )
+
+
+def signal_factor(
+    mean: FloatArray,
+    covariance: FloatArray,
+    background_mean: FloatArray,
+    background_covariance: FloatArray,
+    unit: float,
+) -> FloatArray:
+    """F of shape (D, D + 1) with ``S = F @ F.T * unit``, S as in `scale_mixture`."""
+    values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
+    shift = (mean - background_mean) / np.sqrt(unit)
+    return np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
 
 
 def strength_pairs(background_strengths: tuple[float, ...]) -> tuple[FloatArray, FloatArray]:

@@ -32,6 +32,10 @@ class Denoiser(Protocol):
         self, X: Any, *, offset: Literal["foreground", "difference", "none"]
     ) -> NDArray[Any]: ...
 
+
+class Weighted(Protocol):
+    """A fitted estimator whose components have weights."""
+
     def feature_weights(self) -> NDArray[Any]: ...
 
 
@@ -191,15 +195,15 @@ def denoise_stack(
     return out
 
 
-def weight_maps(estimator: Denoiser, frame_shape: tuple[int, int]) -> NDArray[np.float64]:
+def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np.float64]:
     """Pictures of what each component looks at: squared loadings, maximum 1 per component.
 
     Parameters
     ----------
     estimator : fitted estimator
-        With `feature_weights`, such as `contrast_core.CPCA`.
+        With `feature_weights`, such as `contrast_core.CPCA` or `StructuredBackgroundRemover`.
     frame_shape : (int, int)
-        Height and width of a frame.
+        Height and width of a frame, or of the windows that patches are.
 
     Returns
     -------

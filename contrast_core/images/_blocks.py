@@ -1,0 +1,102 @@
+"""Moments of parts of a stack that share no pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrast_core.images._patches import Patches
+from contrast_core.images._sampling import BoolArray, Sampling
+from contrast_core.images._stacks import Stack
+from contrast_core.moments import SecondMoments
+
+_N_STRETCHES = 8
+_MOST_TILES = 8  # along an axis
+_WINDOWS = 2**16  # in a stack: more make moments no better that are of a few hundred features
+
+
+def block_moments(
+    sampling: Sampling,
+    stack: Stack,
+    mask: ArrayLike | None = None,
+    *,
+    name: str = "the stack",
+) -> list[SecondMoments]:
+    """Moments of blocks of a stack that share no pixels, as `verdicts` takes them.
+
+    Parameters
+    ----------
+    sampling : Patches, Frames or Channels
+        What a sample is. Patches are dealt into four blocks by the tiles that they lie in, two to
+        eight tiles along each side of the images or of what the mask encloses, with as wide a
+        stride as leaves some 65,000 patches. Frames and pixels are cut into eight stretches, or
+        fewer of at least two samples each.
+    stack : array
+        As for `Sampling.rows`.
+    mask : array-like of bool, optional
+        As for `Sampling.rows`.
+    name : str, default="the stack"
+        What error messages call the stack.
+
+    Returns
+    -------
+    list of SecondMoments
+        A single one where parts are smaller than two samples.
+
+    Raises
+    ------
+    ValueError, TypeError
+        See `Sampling.rows`.
+    """
+    if isinstance(sampling, Patches):
+        return _of_tiles(sampling, stack, mask, name)
+    rows = sampling.rows(stack, mask, name=name)
+    n = rows.shape[0]
+    n_blocks = min(_N_STRETCHES, n // 4 * 2) or 1
+    edges = np.linspace(0, n, n_blocks + 1).round().astype(int)
+    return [SecondMoments.from_data(rows.take(slice(*ends))) for ends in pairwise(edges)]
+
+
+def wide_stride(sampling: Patches, n_pixels: int) -> Patches:
+    """The same patches with a stride at which as many pixels hold some 65,000 of them."""
+    stride = math.ceil((n_pixels / _WINDOWS) ** (1 / len(sampling.sides)))
+    return Patches(sampling.size, min(max(1, stride), *sampling.sides))
+
+
+def _of_tiles(
+    sampling: Patches, stack: Stack, mask: ArrayLike | None, name: str
+) -> list[SecondMoments]:
+    sampling.rows(stack, mask, name=name)  # or it says why there are none
+    image = tuple(stack.shape[-len(sampling.sides) :])
+    counts = np.ones(image, dtype=bool) if mask is None else np.asarray(mask)
+    n_images = math.prod(stack.shape) // counts.size
+    sampling = wide_stride(sampling, n_images * int(counts.sum()))
+    found = []
+    for tiles in _tiles(counts, sampling.sides):
+        try:
+            rows = sampling.rows(stack, counts & tiles, name=name)
+        except ValueError:  # no window fits into these tiles
+            continue
+        if rows.shape[0] > 1:
+            found.append(SecondMoments.from_data(rows))
+    n_even = len(found) // 2 * 2
+    return found[:n_even] or [SecondMoments.from_data(sampling.rows(stack, mask, name=name))]
+
+
+def _tiles(counts: BoolArray, sides: tuple[int, ...]) -> Iterator[BoolArray]:
+    """Every second tile of what counts along the last two axes: four masks (height, width)."""
+    odd = []
+    for axis in (-2, -1):
+        others = tuple(other for other in range(counts.ndim) if other != counts.ndim + axis)
+        places = np.flatnonzero(counts.any(axis=others))
+        first, last = int(places[0]), int(places[-1]) + 1
+        n_tiles = min(max(2, (last - first) // (3 * sides[axis])), _MOST_TILES)
+        tile = (np.arange(counts.shape[axis]) - first) * n_tiles // (last - first)
+        odd.append(tile % 2 == 1)
+    down, across = odd
+    for i, j in product((down, ~down), (across, ~across)):
+        yield i[:, None] & j

@@ -1,0 +1,226 @@
+"""Is the contrast of images sound? What moments of a few blocks of them say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+from typing import Literal, TypeAlias
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.contrast import held_out_ratio
+from contrast_core.images._scale_mixture import RIDGE, signal_factor
+from contrast_core.moments import SecondMoments
+
+VerdictKind: TypeAlias = Literal[
+    "nothing found",
+    "background resembles the signal",
+    "unstructured background",
+    "too few frames",
+    "layers probably swapped",
+]
+Blocks: TypeAlias = Sequence[SecondMoments]
+
+_FOUND = 1.5  # variance over the background's, in directions that other rows chose
+_SWAPPED = 2.0  # the same the other way round, and as many times what was found
+_RESEMBLES = 0.77  # of the error of dimming: haze has 0.79 and more, gravel under nuclei 0.74
+_UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have 0.07 at most
+_SPLITS = 10
+_DIRECTIONS = 2
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is probably wrong with a foreground and its background; made by `verdicts`.
+
+    Parameters
+    ----------
+    kind : {"nothing found", "background resembles the signal", "unstructured background", \
+            "too few frames", "layers probably swapped"}
+        Which finding it is.
+    sentence : str
+        What was found and what to do, for whoever looks at the images.
+    value, threshold : float
+        What was measured, and what it was compared with.
+    """
+
+    kind: VerdictKind
+    sentence: str
+    value: float
+    threshold: float
+
+
+def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
+    r"""What speaks against a contrast of images, from moments of blocks of them.
+
+    - *Nothing found*: the two directions in which one half of the foreground varies most over the
+      background have less than 1.5 times the background's variance in the other half. That is
+      `cross_fitted_ratio` over half-splits of the blocks, both ways, with a threshold that does not
+      depend on total variances: an image is the background with something added.
+    - *Layers probably swapped*: the same ratio with the roles exchanged is 2 or more, and at least
+      twice the former.
+    - *Background resembles the signal*: with S and N, the covariances of signal and background,
+      the Wiener filter leaves the error :math:`\operatorname{tr} S(S + N)^{-1}N`. It is at most
+      that of dimming the image,
+      :math:`\operatorname{tr}S \operatorname{tr}N / (\operatorname{tr}S + \operatorname{tr}N)`,
+      which it reaches where S and N are proportional; the verdict is given from 0.77 of it.
+    - *Unstructured background*: the participation ratio
+      :math:`\operatorname{tr}^2 / (D \operatorname{tr} C^2)` of the background without the mean of
+      each sample is above one half. With several blocks, :math:`C^2` is the product of the
+      covariances of two halves, which few rows do not bias.
+
+    Parameters
+    ----------
+    foreground, background : sequence of SecondMoments
+        Of blocks that share no pixels, such as `block_moments` gives: stretches of a film, parts of
+        an image. One block of each is enough for the last two.
+
+    Returns
+    -------
+    tuple of Verdict
+        Empty where nothing speaks against it. Of the first three only the first that holds is
+        given, swapped layers before nothing found.
+
+    Raises
+    ------
+    ValueError
+        If the background is constant, or there is no block.
+
+    References
+    ----------
+    Error of the Wiener filter as a parallel sum of covariances: Anderson and Duffin, Journal of
+    Mathematical Analysis and Applications 26:576, 1969.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.images import Frames, block_moments, verdicts
+    >>> film, empty = np.random.default_rng(0).normal(size=(2, 80, 5, 6))
+    >>> blocks = block_moments(Frames(), film), block_moments(Frames(), empty)
+    >>> [verdict.kind for verdict in verdicts(*blocks)]
+    ['nothing found', 'unstructured background']
+    """
+    if not foreground or not background:
+        raise ValueError("verdicts need moments of at least one block of each of the two.")
+    x, y = (reduce(SecondMoments.merge, blocks) for blocks in (foreground, background))
+    if not y.varies.any():
+        raise ValueError("the background is constant: no pixel of it varies; check what it holds.")
+    return (*_of_contrast(foreground, background, x, y), *_of_background(background))
+
+
+def _of_contrast(
+    foreground: Blocks, background: Blocks, x: SecondMoments, y: SecondMoments
+) -> Iterator[Verdict]:
+    found, exchanged = _cross_fitted(foreground, background)
+    if exchanged >= max(_SWAPPED, _SWAPPED * found):
+        yield Verdict(
+            "layers probably swapped",
+            f"The background holds {exchanged:.2g} times the variance of the foreground in its own "
+            f"directions, the foreground only {found:.2g} times that of the background: the two "
+            "are probably swapped, or the background region lies over the signal.",
+            exchanged,
+            max(_SWAPPED, _SWAPPED * found),
+        )
+    elif found < _FOUND:
+        yield Verdict(
+            "nothing found",
+            f"Nothing was found: what one half of the data shows beyond the background has only "
+            f"{found:.2g} times the background's variance in the other half, where {_FOUND} and "
+            "more is a finding. Either there is no signal, or the background holds it too: choose "
+            "a region or frames without signal.",
+            found,
+            _FOUND,
+        )
+    elif (alike := resemblance(x, y)) >= _RESEMBLES:
+        yield Verdict(
+            "background resembles the signal",
+            f"Signal and background have the same patterns ({alike:.0%} alike): whatever removes "
+            "the background dims the signal as much. Choose a background that shows the "
+            "disturbance alone; against smooth haze use a top-hat filter.",
+            alike,
+            _RESEMBLES,
+        )
+
+
+def _of_background(background: Blocks) -> Iterator[Verdict]:
+    spread = participation_ratio(background)
+    if spread > _UNSTRUCTURED:
+        yield Verdict(
+            "unstructured background",
+            f"The background has no structure (it fills {min(spread, 1):.0%} of all directions "
+            "evenly): it is camera noise. Use Noise2Void or BM3D, which are made for it.",
+            spread,
+            _UNSTRUCTURED,
+        )
+
+
+def resemblance(x: SecondMoments, y: SecondMoments) -> float:
+    """How alike signal and background are, from 0 to 1, by what a Wiener filter would gain."""
+    unit = y.total_variance / y.n_features
+    noise = y.covariance / unit + RIDGE * np.eye(y.n_features)
+    factor = signal_factor(x.mean, x.covariance, y.mean, y.covariance, unit)
+    signal = factor @ factor.T
+    traces = float(np.trace(signal)), float(np.trace(noise))
+    if min(traces) <= 0:
+        return 0.0
+    error = np.trace(signal @ scipy.linalg.solve(signal + noise, noise, assume_a="pos"))
+    return float(error * (1 / traces[0] + 1 / traces[1]))
+
+
+def participation_ratio(blocks: Blocks) -> float:
+    """Share of all directions that variance fills evenly, of samples without their own mean."""
+    halves = [_without_means(_merged(blocks[i::2]).covariance) for i in range(min(2, len(blocks)))]
+    traces = [float(np.trace(half)) for half in halves]
+    product = float(np.vdot(halves[0], halves[-1]))
+    if product <= 0 or len(halves[0]) < 2:
+        return 0.0
+    return traces[0] * traces[-1] / ((len(halves[0]) - 1) * product)
+
+
+def _without_means(covariance: FloatArray) -> FloatArray:
+    rows = covariance - covariance.mean(axis=0)
+    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
+
+
+def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
+    """Median ratio over half-splits, and that of the background to the foreground.
+
+    Infinite and zero, so that nothing is said, where there are no two halves that vary.
+    """
+    pairs = list(zip(foreground, background, strict=False))  # as many blocks of both
+    k = min(_DIRECTIONS, background[0].n_features)
+    ratios, exchanged = [], []
+    for first, second in _half_splits(len(pairs)):
+        halves = [
+            (_merged([pairs[i][0] for i in half]), _merged([pairs[i][1] for i in half]))
+            for half in (first, second)
+        ]
+        if not all(moments.varies.any() for half in halves for moments in half):
+            continue
+        for fitted, measured in (halves, halves[::-1]):
+            ratios.append(held_out_ratio(fitted, measured, k, rough=True))
+            swapped = fitted[::-1], measured[::-1]
+            exchanged.append(held_out_ratio(*swapped, k, rough=True))
+    if not ratios:
+        return np.inf, 0.0
+    return float(np.median(ratios)), float(np.median(exchanged))
+
+
+def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Ways to halve the blocks: all, or ten spread evenly over their list."""
+    everything = range(n_blocks)
+    splits = []
+    for others in combinations(everything[1:], n_blocks // 2 - 1) if n_blocks > 1 else ():
+        half = (0, *others)
+        splits.append((half, tuple(i for i in everything if i not in half)))
+    chosen = np.unique(np.linspace(0, len(splits) - 1, _SPLITS).round().astype(int))
+    return [splits[i] for i in chosen] if splits else []
+
+
+def _merged(blocks: Blocks) -> SecondMoments:
+    merge: Callable[[SecondMoments, SecondMoments], SecondMoments] = SecondMoments.merge
+    return reduce(merge, blocks)

@@ -1,0 +1,188 @@
+"""What moments of blocks say against a contrast of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contrast_core import SecondMoments, cross_fitted_ratio
+from contrast_core.contrast import held_out_ratio
+from contrast_core.images import (
+    Channels,
+    Frames,
+    Patches,
+    block_moments,
+    suppress_background,
+    verdicts,
+)
+from contrast_core.images._verdicts import participation_ratio, resemblance
+from tests.core.images.pictures import PATTERNS, cells, noisy, white
+
+QUICK = Patches(size=8, stride=4)
+SHAPE = (160, 170)
+EMPTY = 80
+
+
+def kinds(found: Any) -> list[str]:
+    return [verdict.kind for verdict in found]
+
+
+def blocks(image: Any, mask: Any = None) -> Any:
+    return block_moments(QUICK, image, mask)
+
+
+def scene(pattern: Any, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Cells on a pattern, the pattern alone, and which part of the former is empty."""
+    rng = np.random.default_rng(seed)
+    clean = cells(SHAPE, rng, empty=EMPTY)
+    image = noisy(clean, pattern(SHAPE, rng), rng)
+    alone = clean.std() * (pattern(SHAPE, rng) + 0.3 * rng.normal(size=SHAPE))
+    mask = np.zeros(SHAPE, dtype=bool)
+    mask[:EMPTY, :EMPTY] = True
+    return image, alone, mask
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_cells_on_a_pattern_are_sound(pattern: str) -> None:
+    image, _, mask = scene(PATTERNS[pattern])
+    assert verdicts(blocks(image), blocks(image, mask)) == ()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_layers_that_are_swapped(pattern: str) -> None:
+    image, alone, _ = scene(PATTERNS[pattern])
+    (verdict,) = verdicts(blocks(alone), blocks(image))
+    assert verdict.kind == "layers probably swapped"
+    assert verdict.value > verdict.threshold >= 2
+    assert f"{verdict.value:.2g} times" in verdict.sentence
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_nothing_is_found_where_nothing_is(pattern: str) -> None:
+    image, alone, _ = scene(PATTERNS[pattern], seed=1)
+    if pattern != "stripes":  # of which two halves show different ones
+        (verdict,) = verdicts(blocks(alone[:, :85]), blocks(alone[:, 85:]))
+        assert verdict.kind == "nothing found"
+        assert 0.5 < verdict.value < verdict.threshold
+    assert kinds(verdicts(blocks(image), blocks(image))) == ["nothing found"]
+
+
+@pytest.mark.parametrize("pattern", ["grid", "fringes", "white"])
+def test_a_background_of_the_signals_own_patterns(pattern: str) -> None:
+    alone = scene(PATTERNS.get(pattern, white), seed=1)[1]
+    verdict = verdicts(blocks(2 * alone[:, :85]), blocks(alone[:, 85:]))[0]
+    assert verdict.kind == "background resembles the signal"
+
+
+def test_camera_noise_has_no_structure() -> None:
+    image, alone, mask = scene(white)
+    (verdict,) = verdicts(blocks(image), blocks(image, mask))
+    assert verdict.kind == "unstructured background"
+    assert verdict.value > 0.9
+    assert "Noise2Void or BM3D" in verdict.sentence
+    assert kinds(suppress_background(image, alone, sampling=QUICK).verdicts) == [verdict.kind]
+
+
+def test_resemblance_is_one_for_proportional_covariances_and_zero_for_disjoint_ones() -> None:
+    rng = np.random.default_rng(0)
+    D = 30
+    half = np.diag(np.repeat([1.0, 0.0], D // 2))
+
+    def moments(covariance: Any) -> SecondMoments:
+        return SecondMoments(1000, np.zeros(D), covariance)
+
+    mixed = rng.normal(size=(D, D))
+    N = mixed @ mixed.T
+    unit = np.trace(N) / D
+    assert resemblance(moments(N + 5 * (N + 0.03 * unit * np.eye(D))), moments(N)) == pytest.approx(
+        1
+    )
+    assert resemblance(moments(half + 9 * (np.eye(D) - half)), moments(half)) < 0.1
+    assert resemblance(moments(N), moments(N)) == 0.0
+    # By its definition, from the covariances of signal and background.
+    S = np.diag(rng.random(D))
+    noise = N + 0.03 * unit * np.eye(D)
+    error = np.trace(S @ np.linalg.inv(S + noise) @ noise)
+    dimming = np.trace(S) * np.trace(noise) / (np.trace(S) + np.trace(noise))
+    assert resemblance(moments(N + S), moments(N)) == pytest.approx(error / dimming)
+
+
+@pytest.mark.parametrize("n", [40, 200, 4000])
+def test_few_rows_do_not_bias_the_participation_ratio(n: int) -> None:
+    rng = np.random.default_rng(0)
+    film = rng.normal(size=(n, 10, 12)) + 3 * rng.normal(size=(n, 1, 1))  # flicker is no structure
+    assert participation_ratio(block_moments(Frames(), film)) == pytest.approx(1, abs=0.1)
+    structured = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 120))
+    assert participation_ratio(block_moments(Frames(), structured.reshape(n, 10, 12))) < 0.05
+
+
+def test_the_rough_ratio_is_the_exact_one_to_three_digits() -> None:
+    rng = np.random.default_rng(0)
+    mixing = rng.normal(size=(90, 90))
+    halves = [
+        (
+            SecondMoments.from_data(rng.normal(size=(300, 90)) * np.r_[3, 2, np.ones(88)] @ mixing),
+            SecondMoments.from_data(rng.normal(size=(300, 90)) @ mixing),
+        )
+        for _ in range(2)
+    ]
+    exact = held_out_ratio(halves[0], halves[1], 2)
+    assert held_out_ratio(halves[0], halves[1], 2, rough=True) == pytest.approx(exact, rel=2e-3)
+    assert exact > 2
+
+
+def test_it_agrees_with_the_cross_fitted_ratio_of_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 20)) * np.r_[2.5, np.ones(19)]
+    Y = rng.normal(size=(800, 20))
+    film, empty = X.reshape(800, 4, 5), Y.reshape(800, 4, 5)
+    found = verdicts(block_moments(Frames(), film[:, :, ::-1]), block_moments(Frames(), empty))
+    assert kinds(found) == ["unstructured background"]
+    ratio = cross_fitted_ratio(X, background=Y, random_state=0)
+    assert ratio.found
+
+
+def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
+    rng = np.random.default_rng(0)
+    stack = rng.normal(size=(3, 48, 64))
+    parts = block_moments(QUICK, stack)
+    assert len(parts) == 4
+    tiles = [stack[:, i : i + 24, j : j + 32] for i in (24, 0) for j in (32, 0)]
+    # Two tiles along the first axis, two along the second: quarters, at stride 1.
+    for part, tile in zip(parts, tiles, strict=True):
+        expected = SecondMoments.from_data(Patches(8, 1).rows(tile))
+        assert part.n_samples == expected.n_samples == 3 * 17 * 25
+        np.testing.assert_allclose(part.covariance, expected.covariance, atol=1e-12)
+    film = block_moments(Frames(), stack[:, :4, :4].repeat(9, axis=0))
+    assert [part.n_samples for part in film] == [3, 4, 3, 4, 3, 3, 4, 3]
+    assert len(block_moments(Channels(0), stack)) == 8
+
+
+def test_small_parts_are_one_block_and_a_mask_may_have_any_shape() -> None:
+    rng = np.random.default_rng(0)
+    stack = rng.normal(size=(60, 60))
+    small = np.zeros(stack.shape, dtype=bool)
+    small[20:31, 5:18] = True
+    (only,) = block_moments(QUICK, stack, small)
+    assert only.n_samples == 4 * 6
+    assert len(block_moments(Frames(), rng.normal(size=(3, 4, 4)))) == 1
+    y, x = np.mgrid[:60, :60]
+    disc = (y - 30) ** 2 + (x - 30) ** 2 < 28**2
+    assert len(block_moments(QUICK, stack, disc)) == 4
+    # One block of either can say that a background is noise, and nothing about the contrast.
+    assert kinds(verdicts([only], block_moments(QUICK, stack, disc))) == ["unstructured background"]
+
+
+def test_bad_input() -> None:
+    constant = SecondMoments.from_data(np.ones((9, 4)))
+    varied = SecondMoments.from_data(np.random.default_rng(0).normal(size=(9, 4)))
+    with pytest.raises(ValueError, match="at least one block of each"):
+        verdicts([], [varied])
+    with pytest.raises(ValueError, match="the background is constant"):
+        verdicts([varied], [constant])
+    with pytest.raises(ValueError, match="no window of 8 x 8 pixels of the box lies in the mask"):
+        block_moments(QUICK, np.ones((20, 20)), np.zeros((20, 20), dtype=bool), name="the box")
+    with pytest.raises(TypeError, match="the mask of the stack has dtype int64"):
+        block_moments(QUICK, np.ones((20, 20)), np.ones((20, 20), dtype=int))
