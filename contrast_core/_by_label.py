@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from contrast_core._validation import (
     FloatArray,
@@ -81,8 +82,8 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         rows = rows_of(X)
         check_unmasked(y, "y")
         column = y if isinstance(y, list | tuple) else column_or_1d(y)
-        check_consistent_length(X, column)
-        labels = check_labels(column, len(column), "y")
+        n_rows = len(column) if math.isnan(rows.shape[0]) else rows.shape[0]
+        labels = check_labels(column, n_rows, "y")
         if np.ndim(self.background):  # type: ignore[arg-type]
             raise TypeError(f"background={shown(self.background)} must be a single label.")
         is_background = np.asarray(labels == self.background, dtype=bool)
@@ -132,6 +133,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:
     """Some of the rows, of the kind that they are; stored and sparse ones loaded, as CSR."""
+    some = rows.take(mask)  # refuses a dask array that does not know how many rows it has
     if hasattr(X, "columns") or rows.place == "dask" or rows.device is not None:
         return _safe_indexing(X, np.flatnonzero(mask))
-    return rows.take(mask).load(check=False)
+    return some.load(check=False)

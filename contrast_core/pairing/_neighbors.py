@@ -102,7 +102,8 @@ def neighbor_pairs(
     mutual = check_flag(mutual, "mutual")
     random_state = check_seed(random_state)
     check_choice(search, "search", ["auto", "exact", "approximate"])
-    loaded = (rows.load().astype(np.float64, copy=False) for rows in (first, second))
+    dense = not (first.is_sparse and second.is_sparse)  # one kind of rows, for scikit-learn
+    loaded = (rows.load(dense=dense).astype(np.float64, copy=False) for rows in (first, second))
     (rows, positive_rows), scale = to_unit_scale(*loaded)
     labels, positive_labels = _two_labels(
         "groups", groups, positive_groups, rows.shape[0], positive_rows.shape[0]

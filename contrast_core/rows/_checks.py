@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from contrast_core._validation import check_unmasked
+from contrast_core._validation import check_unmasked, shown
 
 
 def as_matrix(X: Any, name: str) -> Any:
@@ -19,19 +20,38 @@ def as_matrix(X: Any, name: str) -> Any:
     from sklearn.utils.validation import check_array
 
     check_unmasked(X, name)
-    matrix = check_array(
-        X,
-        accept_sparse=["csr", "csc"],
-        accept_large_sparse=True,
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=0,
-        input_name=name,
-    )
+    try:
+        matrix = check_array(
+            X,
+            accept_sparse=["csr", "csc"],
+            accept_large_sparse=True,
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=0,
+            input_name=name,
+        )
+        if matrix.dtype == object:  # of a list
+            matrix = matrix.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(_no_matrix(X, name, str(error))) from error
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(_no_matrix(X, name, f"{matrix.dtype} are no numbers."))
     if issparse(matrix) and not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
     return matrix if issparse(matrix) else np.asarray(matrix)
+
+
+def _no_matrix(X: Any, name: str, reason: str) -> str:
+    """What the user reads of data that are no matrix of real numbers."""
+    shape = getattr(X, "shape", None)
+    reason = reason.splitlines()[0][:150].rstrip(".:")  # the lines that follow hold the data
+    what = f"of shape {shape}" if isinstance(shape, tuple) else shown(X)
+    return (
+        f"{name} is {type(X).__name__} {what}: {reason}. A matrix of real numbers is expected, "
+        "whose rows are samples and whose columns are features; convert or drop what is no number."
+    )
 
 
 def check_finite(
@@ -68,19 +88,29 @@ def check_finite(
     )
 
 
-def feature_names_of(X: Any) -> tuple[str, ...] | None:
-    """Column names of a DataFrame-like `X` (strings only), else None."""
+def feature_names_of(X: Any, name: str) -> tuple[str, ...] | None:
+    """Column names of a DataFrame-like `X` (strings only), else None.
+
+    Raises ValueError if columns share a name.
+    """
     columns = getattr(X, "columns", None)
     if columns is None:
         return None
     names = tuple(columns)
+    if len(set(names)) < len(names):
+        shared = ", ".join(repr(each) for each, n in Counter(names).items() if n > 1)
+        raise ValueError(
+            f"{name} has several columns of the same name ({shown(shared)}); each feature needs a "
+            f"name of its own, or give {name}.to_numpy()."
+        )
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def check_two_dimensional(X: Any, name: str) -> None:
-    """Rows are samples and columns are features."""
-    if len(X.shape) != 2:
+    """Rows are samples and columns are features; what has no shape is judged when it is read."""
+    shape = getattr(X, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 2:
         raise ValueError(
-            f"{name} has shape {tuple(X.shape)}; two dimensions are expected: rows are samples, "
-            "columns are features."
+            f"{name} has shape {tuple(shape)}; two dimensions are expected: rows are samples, "
+            "columns are features. Reshape your data to (n_samples, n_features)."
         )

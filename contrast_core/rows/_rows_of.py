@@ -90,16 +90,15 @@ def rows_of(
 
 
 def _of_kind(X: Any, name: str) -> Rows:
-    options: dict[str, Any] = {"name": name, "names": feature_names_of(X), "elements": ELEMENTS}
+    check_two_dimensional(X, name)
+    names = feature_names_of(X, name)
+    options: dict[str, Any] = {"name": name, "names": names, "elements": ELEMENTS}
     if _is_dask_array(X):
-        check_two_dimensional(X, name)
         return DaskRows(X, **options)
     if _is_stored(X):
-        check_two_dimensional(X, name)
         kind = StoredColumns if getattr(X, "format", None) == "csc" else StoredRows
         return kind(X, **options)
     if _is_tensor(X):
-        check_two_dimensional(X, name)
         return TensorRows(X, **options)
     return MemoryRows(as_matrix(X, name), **options)
 

@@ -16,7 +16,7 @@ from contrast_core.moments import (
     product_moments,
     span_moments,
 )
-from contrast_core.rows import Rows, rows_of
+from contrast_core.rows import Rows, held, rows_of
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
 _SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
@@ -163,13 +163,16 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 
 def _moments_of(rows: tuple[Rows, Rows], form: Form) -> tuple[Moments, Moments]:
+    x: Moments
+    y: Moments
     match form:
         case "span":
-            first, second = span_moments(rows)
-            return first, second
+            # Where each dataset begins must be known, as of a dask array it may not be.
+            x, y = span_moments([part if part.shape[0] >= 0 else held(part) for part in rows])
         case "products":
-            return product_moments(rows[:1]), product_moments(rows[1:])
-    x, y = SecondMoments.from_parts(rows)
+            x, y = product_moments(rows[:1]), product_moments(rows[1:])
+        case _:
+            x, y = SecondMoments.from_parts(rows)
     for moments, name in ((x, "X"), (y, "background")):
         _check_count(moments.n_samples, name)
     return x, y

@@ -262,7 +262,7 @@ def test_bad_input_is_refused_and_leaves_the_estimator_unfitted(case: Case) -> N
         ),
         (with_nan, Y, r"X contains NaN or inf \(NaN first met in feature 1\).*SimpleImputer"),
         (X, with_inf, r"contains NaN or inf \(inf first met in feature 3\)"),
-        (X[0], Y, "1D array"),
+        (X[0], Y, r"X has shape \(12,\); two dimensions are expected"),
         (np.empty((0, 12)), Y, "n_samples=0"),
         (X[:1], Y[:1], "n_samples=1"),
     ]:

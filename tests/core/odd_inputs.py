@@ -1,0 +1,272 @@
+"""Data of every odd kind: the same numbers in another dress, numbers at the ends, and no data.
+
+What is `taken` holds the base values, to the last bit; what is `scaled` holds them times a power of
+two and plus a constant, of which no direction depends. What is `refused` comes with words that the
+error must say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+N_ROWS, N_FEATURES = 24, 5
+
+
+def base(seed: int) -> Any:
+    """Small whole numbers, half of them zero, that every dtype holds; correlated columns."""
+    rng = np.random.default_rng(seed)
+    shared = rng.integers(0, 60, size=(N_ROWS, 1)) * rng.integers(0, 2, N_FEATURES)
+    values = shared + rng.integers(0, [40, 30, 20, 60, 60], size=(N_ROWS, N_FEATURES))
+    return (values * (rng.random(values.shape) < 0.7)).astype(np.float64)
+
+
+class Kind(NamedTuple):
+    """A way of holding base values (n, D), or of spoiling them."""
+
+    name: str
+    make: Callable[[Any, Callable[[], Path]], Any]  # of the values, and of where to find a folder
+    refused: str = ""  # the error says so; else the data are taken
+    everywhere: bool = False  # X and the other dataset, as tensors go together only
+
+
+def _view(values: Any, *steps: int) -> Any:
+    """The values as every second row and column of something larger, backwards."""
+    large = np.full((2 * values.shape[0], 2 * values.shape[1]), 77.0)
+    view = large[::-2, ::-2]
+    view[:] = values
+    return view
+
+
+def _read_only(values: Any) -> Any:
+    values = values.copy()
+    values.flags.writeable = False
+    return values
+
+
+def _memory_map(values: Any, folder: Callable[[], Path]) -> Any:
+    path = folder() / "x.npy"
+    np.save(path, values)
+    return np.load(path, mmap_mode="r")
+
+
+def _frame(values: Any, names: Any = None, **options: Any) -> Any:
+    return pd.DataFrame(values, columns=names, **options)
+
+
+def _mixed_frame(values: Any) -> Any:
+    types = ["int8", "float32", "Int64", "Float64", "object"]
+    return _frame(values).astype(dict(enumerate(types)))
+
+
+def _csr_parts(values: Any) -> Any:
+    """Every entry in two parts that add up, columns out of order."""
+    n, d = values.shape
+    data = np.stack([values[:, ::-1] - 1, np.ones((n, d))], axis=2).ravel()
+    indices = np.tile(np.repeat(np.arange(d)[::-1], 2), n)
+    return sp.csr_matrix((data, indices, np.arange(n + 1) * 2 * d), shape=(n, d))
+
+
+def _explicit_zeros(values: Any) -> Any:
+    n, d = values.shape
+    return sp.csr_array((values.ravel(), np.tile(np.arange(d), n), np.arange(n + 1) * d))
+
+
+def _long_indices(values: Any) -> Any:
+    matrix = sp.csr_matrix(values)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return matrix
+
+
+def _h5py(values: Any, folder: Callable[[], Path], **options: Any) -> Any:
+    import h5py
+
+    return h5py.File(folder() / "x.h5", "w").create_dataset("X", data=values, **options)
+
+
+def _zarr(values: Any, folder: Callable[[], Path]) -> Any:
+    import zarr
+
+    made = zarr.create_array(folder() / "x.zarr", shape=values.shape, chunks=(7, 2), dtype="f4")
+    made[:] = values
+    return made
+
+
+def _dask(values: Any, chunks: Any = (7, 2), kind: Any = None, *, unknown: bool = False) -> Any:
+    import dask.array
+
+    array = dask.array.from_array(values, chunks=chunks)
+    array = array if kind is None else array.map_blocks(kind)
+    if unknown:
+        array = array.map_blocks(np.asarray)
+        array._chunks = ((np.nan,) * len(array.chunks[0]), array.chunks[1])
+    return array
+
+
+def _tensor(values: Any, dtype: str = "float64") -> Any:
+    import torch
+
+    return torch.as_tensor(values).to(getattr(torch, dtype))
+
+
+def _spoilt(values: Any, entry: Any, dtype: Any = np.float64) -> Any:
+    values = values.astype(dtype)
+    values[3, 1] = entry
+    return values
+
+
+def _plain(make: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda values, folder: make(values)
+
+
+TAKEN = [
+    Kind(
+        name,
+        make if make in (_memory_map, _zarr, _h5py) else _plain(make),
+        everywhere=name.startswith("tensor"),
+    )
+    for name, make in {
+        "list": lambda v: v.tolist(),
+        "tuple": lambda v: tuple(map(tuple, v.tolist())),
+        "list of arrays": list,
+        "list of fractions": lambda v: [[Fraction(x) for x in row] for row in v.tolist()],
+        **{
+            dtype: lambda v, dtype=dtype: v.astype(dtype)
+            for dtype in (
+                *("int8", "uint8", "int64", "uint64", "float16", "float32", "longdouble"),
+                *(">f8", ">i2", "object"),
+            )
+        },
+        "words of numbers among objects": lambda v: v.astype("U5").astype(object),
+        "object of decimals": lambda v: np.vectorize(lambda x: Decimal(int(x)), otypes="O")(v),
+        "Fortran order": np.asfortranarray,
+        "view": _view,
+        "read-only": _read_only,
+        "subclass": lambda v: v.view(np.recarray),
+        "masked array, none masked": np.ma.masked_array,
+        "memory map": _memory_map,
+        "frame": lambda v: _frame(v, list("abcde")),
+        "frame of numbered columns": _frame,
+        "frame of two column levels": lambda v: _frame(
+            v, pd.MultiIndex.from_product([["a"], range(5)])
+        ),
+        "frame of dates": lambda v: _frame(v, pd.date_range("2020", periods=5)),
+        "frame with an index": lambda v: _frame(v, index=[f"cell {i // 2}" for i in range(len(v))]),
+        "frame of many types": _mixed_frame,
+        "frame of Float64": lambda v: _frame(v, dtype="Float64"),
+        "frame of UInt8": lambda v: _frame(v, dtype="UInt8"),
+        "frame of categories of numbers": lambda v: _frame(v).astype("category"),
+        "sparse frame": lambda v: pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(v)),
+        "CSR": sp.csr_matrix,
+        "CSR array": sp.csr_array,
+        "CSC": sp.csc_matrix,
+        "COO": sp.coo_array,
+        "BSR": sp.bsr_matrix,
+        "DIA": sp.dia_matrix,
+        "DOK": sp.dok_matrix,
+        "LIL": sp.lil_array,
+        "CSR of integers": lambda v: sp.csr_matrix(v.astype(int)),
+        "CSR in parts": _csr_parts,
+        "COO in parts": lambda v: _csr_parts(v).tocoo(),
+        "CSR with zeros": _explicit_zeros,
+        "CSR of long indices": _long_indices,
+        "HDF5": _h5py,
+        "zarr": _zarr,
+        "dask": _dask,
+        "dask of CSR": lambda v: _dask(v, (7, 5), sp.csr_matrix),
+        "dask of unknown chunks": lambda v: _dask(v, (7, 5), unknown=True),
+        "tensor": _tensor,
+        "tensor of half precision": lambda v: _tensor(v, "float16"),
+        "tensor of bytes": lambda v: _tensor(v, "uint8"),
+        "tensor with gradient": lambda v: _tensor(v).requires_grad_(),
+        "tensor, transposed": lambda v: _tensor(v.T.copy()).T,
+    }.items()
+]
+REFUSED = [
+    Kind(name, _plain(make), words, everywhere="tensor" in name)
+    for name, (make, words) in {
+        "NaN": (lambda v: _spoilt(v, np.nan), "NaN"),
+        "infinity": (lambda v: _spoilt(v, -np.inf), "inf"),
+        "NaN of float16": (lambda v: _spoilt(v, np.nan, "f2"), "NaN"),
+        "NaN of longdouble": (lambda v: _spoilt(v, np.nan, "longdouble"), "NaN"),
+        "NaN in CSR": (lambda v: sp.csr_matrix(_spoilt(v, np.nan)), "NaN"),
+        "infinity in CSC": (lambda v: sp.csc_matrix(_spoilt(v, np.inf)), "inf"),
+        "NaN in dask": (lambda v: _dask(_spoilt(v, np.nan)), "NaN"),
+        "NaN in a tensor": (lambda v: _tensor(_spoilt(v, np.nan)), "NaN"),
+        "all NaN": (lambda v: np.full_like(v, np.nan), "NaN"),
+        "masked": (lambda v: np.ma.masked_less(v, 1), "masked"),
+        "NA in a frame": (lambda v: _frame(v, dtype="Int64").replace(0, pd.NA), "NaN"),
+        "None in a list": (lambda v: [[None, *row[1:]] for row in v.tolist()], "NaN|None"),
+        "None among objects": (lambda v: _spoilt(v, None, object), "NaN|None"),
+        "words": (lambda v: v.astype("U5"), "str|U5"),
+        "bytes": (lambda v: v.astype("S5"), "byte|S5"),
+        "words among objects": (lambda v: _spoilt(v, "high", object), "high"),
+        "arrays among objects": (lambda v: _spoilt(v, [[1, 2]], object), "object|sequence|list"),
+        "complex": (lambda v: v + 0j, "[Cc]omplex"),
+        "complex among objects": (lambda v: _spoilt(v, 1 + 2j, object), "[Cc]omplex"),
+        "complex CSR": (lambda v: sp.csr_matrix(v + 1j), "[Cc]omplex"),
+        "complex tensor": (lambda v: _tensor(v, "complex64"), "[Cc]omplex"),
+        "dates": (lambda v: v.astype("M8[D]"), "datetime"),
+        "spans of time": (lambda v: v.astype("m8[s]"), "timedelta"),
+        "records": (
+            lambda v: np.zeros(len(v), dtype=[("a", "f8"), ("b", "f8")]),
+            "shape \\(24,\\)",
+        ),
+        "frame of duplicate columns": (lambda v: _frame(v, list("aabbc")), "same name.*'a', 'b'"),
+        "frame with words": (lambda v: _frame(v).assign(kind="T cell"), "T cell"),
+        "frame with categories": (
+            lambda v: _frame(v).assign(**{"4": pd.Categorical(["T cell"] * len(v))}),
+            "T cell",
+        ),
+        "frame with dates": (lambda v: _frame(v).assign(day=datetime(2020, 1, 1)), "datetime|Time"),
+        "no rows": (lambda v: v[:0], "0 ?(sample|rows)|n_samples=0|no rows"),
+        "no columns": (lambda v: v[:, :0], "0 feature"),
+        "empty list": (lambda v: [], "list \\[\\]"),
+        "empty frame": (lambda v: _frame(v).iloc[:0, :0], "shape \\(0, 0\\)"),
+        "empty CSR": (lambda v: sp.csr_matrix((0, v.shape[1])), "n_samples=0|0 rows|no rows"),
+        "one dimension": (lambda v: v[:, 0], "1D|shape"),
+        "a series": (lambda v: _frame(v)[0], "1D|shape|Series"),
+        "three dimensions": (lambda v: v.reshape(4, -1, v.shape[1]), "dim 3|shape"),
+        "tensor of three dimensions": (lambda v: _tensor(v[None]), "shape"),
+        "a number": (lambda v: 3.0, "scalar|shape|float"),
+        "nothing": (lambda v: None, "None"),
+        "a name": (lambda v: "data.csv", "data.csv|str"),
+        "a path": (lambda v: Path("data.csv"), "data.csv|Path"),
+        "a dict": (lambda v: {"a": v[:, 0]}, "dict"),
+        "a set": (lambda v: set(v[:, 0].tolist()), "set"),
+        "a generator": (lambda v: (row for row in v), "generator"),
+        "a function": (lambda v: np.mean, "mean|function"),
+        "ragged lists": (lambda v: [[1.0, 2.0], [3.0]], "shape|length|inhomogeneous"),
+        "a class": (lambda v: np.ndarray, "ndarray|type"),
+        "sparse tensor": (lambda v: _tensor(v).to_sparse(), "sparse"),
+        "features too many": (lambda v: np.hstack([v, v]), "10"),
+    }.items()
+]
+
+SCALED = [
+    Kind(name, _plain(make))
+    for name, make in {
+        "tiny": lambda v: v * 2.0**-1000,
+        "subnormal": lambda v: v * 2.0**-1070,
+        "small": lambda v: v * 2.0**-500,
+        "large": lambda v: v * 2.0**500,
+        "huge": lambda v: v * 2.0**1016,
+        "huge CSR": lambda v: sp.csr_matrix(v * 2.0**1016),
+        "tiny CSR": lambda v: sp.csr_matrix(v * 2.0**-1000),
+        "huge of longdouble": lambda v: v.astype("longdouble") * np.longdouble(2) ** 5000,
+        "large of float32": lambda v: (v * 2.0**120).astype(np.float32),
+        "tiny of float32": lambda v: (v * 2.0**-140).astype(np.float32),
+        "far from zero": lambda v: v + 2.0**27,
+        "far from zero, negative": lambda v: v - 2.0**27,
+        "far from zero, int64": lambda v: v.astype(np.int64) + 2**53,
+        "uint64 beyond int64": lambda v: v.astype(np.uint64) + np.uint64(2**63),
+    }.items()
+]

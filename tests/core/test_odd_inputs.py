@@ -1,0 +1,123 @@
+"""Every public function of data with data of every odd kind: right, or refused in words.
+
+The table is `odd_subjects.SUBJECTS` times `odd_inputs`. What is right is computed with NumPy from
+plain arrays. What is refused is refused by this package on purpose, with the data's name and what
+came in the message. Warnings of NumPy are errors, and the data stay as they were.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.core.odd_inputs import REFUSED, TAKEN, Kind
+from tests.core.odd_subjects import DATA, SUBJECTS, Subject
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning"),
+    # Of scikit-learn, where only one of fit and transform is given a DataFrame.
+    pytest.mark.filterwarnings("ignore:X (has feature names|does not have valid):UserWarning"),
+]
+
+ON_PURPOSE = ("/contrast_core/", "/scanpy_ext/")
+# scikit-learn's contract of transform: the features, and their names, are those of the fit.
+_CONTRACT = ("_check_n_features", "_check_feature_names", "_get_feature_names")
+
+
+def complaint(error: BaseException, words: str) -> str:
+    """What is wrong with how something is refused; nothing if it is refused well."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    ours = any(package in last.filename for package in ON_PURPOSE) or last.name in _CONTRACT
+    text = str(error)
+    if not isinstance(error, TypeError | ValueError):
+        return f"ends in {type(error).__name__}: {text}"
+    if not (ours and (last.line or "").startswith("raise")):
+        return f"is refused by {last.filename}:{last.lineno}: {text}"
+    if not re.search(words, text):
+        return f"is refused in other words than {words!r}: {text}"
+    return "" if len(text) < 500 else f"is refused at length: {text}"
+
+
+def content(data: Any) -> Any:
+    """All that data in memory hold, to be compared."""
+    if sp.issparse(data):
+        parts = ("data", "indices", "indptr", "coords", "offsets", "rows")
+        found = [getattr(data, part) for part in parts if hasattr(data, part)]
+        return data.format, str(dict(data.items())) if data.format == "dok" else repr(found)
+    if hasattr(data, "detach"):
+        return data.requires_grad, str(data.to_dense().detach().numpy().tolist())
+    if hasattr(data, "columns"):
+        return str(data.dtypes), data.to_csv()
+    if hasattr(data, "__next__"):
+        return None
+    if hasattr(data, "dtype"):
+        return str(getattr(data, "flags", "")), repr(np.asarray(data).tolist())
+    return repr(np.asarray(data, dtype=object).tolist() if np.iterable(data) else data)
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest) -> Callable[[], Path]:
+    """A new folder, made when it is asked for."""
+    return lambda: request.getfixturevalue("tmp_path_factory").mktemp("data")
+
+
+def with_odd(subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]) -> dict[str, Any]:
+    """The data of a call, odd in one place, or in all."""
+    data = {name: DATA[name].copy() for name in subject.slots}
+    for name in subject.slots if kind.everywhere else [slot]:
+        data[name] = kind.make(data[name], folder)
+    return data
+
+
+def cases(kinds: list[Kind]) -> list[Any]:
+    return [
+        pytest.param(subject, slot, kind, id=f"{subject.name}-{slot}-{kind.name}")
+        for subject in SUBJECTS
+        for slot in subject.slots
+        for kind in kinds
+        if kind.name not in subject.but and not (kind.everywhere and slot != subject.slots[0])
+    ]
+
+
+def assert_as_expected(found: list[Any], expected: list[Any], tolerance: float) -> None:
+    for one, other in zip(found, expected, strict=True):
+        # A tensor of half precision gives one.
+        single = isinstance(one, np.ndarray) and one.dtype.kind == "f" and one.dtype.itemsize < 8
+        relative = max(tolerance, 4 * float(np.finfo(one.dtype).eps) if single else 0)
+        atol = relative * float(np.abs(other).max(initial=0.0))
+        np.testing.assert_allclose(np.asarray(one, dtype=np.float64), other, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(("subject", "slot", "kind"), cases(TAKEN))
+def test_the_same_numbers_of_any_kind_give_the_same(
+    subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]
+) -> None:
+    data = with_odd(subject, slot, kind, folder)
+    before = {name: content(each) for name, each in data.items()}
+    expected = subject.expected(**{name: DATA[name] for name in subject.slots})
+    assert_as_expected(subject.call(**data), expected, subject.tolerance)
+    assert {name: content(each) for name, each in data.items()} == before
+
+
+@pytest.mark.parametrize(("subject", "slot", "kind"), cases(REFUSED))
+def test_what_is_no_data_is_refused_in_words(
+    subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]
+) -> None:
+    data = with_odd(subject, slot, kind, folder)
+    before = {name: content(each) for name, each in data.items()}
+    with pytest.raises(Exception, match=rf"\b({'|'.join(subject.slots)}|y)\b") as caught:
+        subject.call(**data)
+    assert not complaint(caught.value, kind.refused)
+    assert {name: content(each) for name, each in data.items()} == before
+
+
+def test_the_table_is_large() -> None:
+    assert len(cases(TAKEN)) > 1500
+    assert len(cases(REFUSED)) > 1500
