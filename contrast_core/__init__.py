@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         expected_subspace_error,
     )
     from contrast_core.linalg import principal_angles, subspace_error
-    from contrast_core.moments import PairMoments, SecondMoments
+    from contrast_core.moments import GroupedMoments, PairMoments, SecondMoments
     from contrast_core.path import ContrastPath, contrast_path
     from contrast_core.probabilistic import PCPCA
     from contrast_core.significance import (
@@ -56,6 +56,7 @@ _HOME = {
     "PairMoments": "contrast_core.moments",
     "PermutationTest": "contrast_core.significance",
     "PCPCA": "contrast_core.probabilistic",
+    "GroupedMoments": "contrast_core.moments",
     "SecondMoments": "contrast_core.moments",
     "bootstrap_stability": "contrast_core.significance",
     "contrast_path": "contrast_core.path",
@@ -80,6 +81,7 @@ __all__ = [
     "ContrastPath",
     "ContrastWarning",
     "CrossFittedRatio",
+    "GroupedMoments",
     "KernelCPCA",
     "LinearMap",
     "OnlineCPCAStar",

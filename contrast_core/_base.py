@@ -15,9 +15,8 @@ from contrast_core._validation import (
     MatrixLike,
     check_same_features,
 )
-from contrast_core.moments import Moments, is_moments
+from contrast_core.moments import is_moments
 from contrast_core.rows import Rows, rows_of
-from contrast_core.solve import Plan, contrast_moments
 
 Offset: TypeAlias = Literal["foreground", "difference", "none"]
 
@@ -241,7 +240,7 @@ class BackgroundMixin:
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
     def fit_transform(
-        self, X: MatrixLike, y: object = None, *, background: MatrixLike
+        self, X: MatrixLike, y: object = None, *, background: MatrixLike, **options: Any
     ) -> FloatArray:
         """Fit, then return the scores of the foreground rows.
 
@@ -250,6 +249,8 @@ class BackgroundMixin:
         X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
             Foreground and background rows; not moments, which hold no rows to transform.
         y : ignored
+        **options
+            What else `fit` takes.
 
         Returns
         -------
@@ -265,7 +266,7 @@ class BackgroundMixin:
                 f"fit_transform got {type(X).__name__}, which hold no rows to transform; call fit "
                 "with the moments, then transform with the data."
             )
-        fitted: Any = self.fit(X, y, background=background)  # type: ignore[attr-defined]
+        fitted: Any = self.fit(X, y, background=background, **options)  # type: ignore[attr-defined]
         scores: FloatArray = fitted.transform(X)
         return scores
 
@@ -273,51 +274,11 @@ class BackgroundMixin:
 class LinearContrast(BackgroundMixin, LinearEmbedding):
     """Base of the linear methods that contrast a foreground with a background.
 
-    A subclass defines `_fit_moments`, which also sets ``background_mean_``.
+    A subclass also sets ``background_mean_``.
     """
 
     n_components: int
     background_mean_: FloatArray
-
-    def fit(
-        self,
-        X: MatrixLike | Moments,
-        y: object = None,
-        *,
-        background: MatrixLike | Moments,
-    ) -> Self:
-        """Fit from foreground and background data or their moments.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
-                shape (n, n_features), or SecondMoments
-            Foreground; what `SecondMoments.from_data` reads.
-        y : ignored
-        background : the same kinds, of shape (m, n_features)
-            Background, with the same features in the same order. Moments for both or for neither.
-
-        Returns
-        -------
-        Self
-
-        Raises
-        ------
-        ValueError
-            If the features differ, a dataset has fewer than two rows or is not finite, or a
-            parameter is out of range.
-        TypeError
-            If only one of the two is `SecondMoments`, or a parameter has the wrong type.
-        """
-        return self._fit_moments(*self._moments(X, background))
-
-    def _moments(
-        self, X: MatrixLike | Moments, background: MatrixLike | Moments
-    ) -> tuple[Moments, Moments, Plan]:
-        return contrast_moments(X, background, n_components=self.n_components, products=False)
-
-    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
-        raise TypeError(f"{type(self).__name__} does not define how to fit.")
 
     def _offsets(self) -> dict[str, FloatArray]:
         return super()._offsets() | {"difference": self.mean_ - self.background_mean_}

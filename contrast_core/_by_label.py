@@ -58,7 +58,14 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
         self.background = background
 
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit the estimator on the rows of the other labels against those of the background.
 
         Parameters
@@ -67,6 +74,8 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             All rows.
         y : array-like of shape (n,)
             A label per row.
+        groups, sample_weight : array-like of shape (n,), optional
+            A group or a weight per row, where the estimator takes them (see `CPCA.fit`).
 
         Returns
         -------
@@ -98,9 +107,20 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
                 f"every row has the background label {self.background!r}; the foreground needs "
                 "rows of another label."
             )
-        self.estimator_ = clone(self.estimator).fit(
-            _taken(X, rows, ~is_background), background=_taken(X, rows, is_background)
-        )
+        sides = (~is_background, is_background)
+        foreground, background = (_taken(X, rows, side) for side in sides)
+        options: dict[str, Any] = {}
+        for names, values in (
+            (("groups", "background_groups"), groups),
+            (("sample_weight", "background_weight"), sample_weight),
+        ):
+            if values is not None:
+                check_consistent_length(X, values)
+                options |= {
+                    name: _safe_indexing(values, np.flatnonzero(side))
+                    for name, side in zip(names, sides, strict=True)
+                }
+        self.estimator_ = clone(self.estimator).fit(foreground, background=background, **options)
         return self
 
     def transform(self, X: MatrixLike) -> FloatArray:

@@ -56,7 +56,7 @@ class StrengthPath(ContrastStrength):
             without moments.
         """
         self._check_moments()
-        return self._fit_one(self._with_strength(strength))
+        return self._like_this(self._fit_one(self._with_strength(strength)))
 
     def path(self, strengths: ArrayLike | Sequence[float | str] | None = None) -> list[Self]:
         """The same method at several contrasts, which share the work.
@@ -88,7 +88,8 @@ class StrengthPath(ContrastStrength):
             raise ValueError(
                 f"{self._strength}s is empty; give at least one contrast, or None for a grid."
             )
-        return self._fit_each([self._with_strength(value) for value in values])
+        others = self._fit_each([self._with_strength(value) for value in values])
+        return [self._like_this(other) for other in others]
 
     def _check_moments(self) -> None:
         check_is_fitted(self)
@@ -98,6 +99,13 @@ class StrengthPath(ContrastStrength):
                 "other strengths are solved from. Save the model with save(..., moments=True), or "
                 "fit it again."
             )
+
+    def _like_this(self, other: Self) -> Self:
+        """With what does not depend on the strength."""
+        for name in ("groups_", "group_means_"):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        return other
 
     def _with_strength(self, strength: object) -> Self:
         """An unfitted estimator with the number of components of the fit."""

@@ -74,6 +74,27 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
     return objects if array.dtype == object else array
 
 
+def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:
+    """A finite weight for each row, none negative, not all zero."""
+    check_unmasked(weights, name)
+    try:
+        array = np.asarray(weights)
+        array = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} are {shown(weights)}; expected a number for each row.") from None
+    if array.shape != (n_rows,) or array.dtype.kind == "c":
+        raise ValueError(
+            f"{name} have shape {array.shape}; expected one weight for each of the {n_rows} rows."
+        )
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all() or array.min(initial=0.0) < 0 or not array.any():
+        raise ValueError(
+            f"{name} go from {array.min(initial=np.inf):g} to {array.max(initial=-np.inf):g}; "
+            "expected finite weights, none negative and not all zero."
+        )
+    return array
+
+
 def _is_missing(label: object) -> bool:
     """Whether a label is None, NaN, NaT or pandas.NA."""
     if label is None:

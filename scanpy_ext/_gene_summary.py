@@ -41,7 +41,7 @@ class _Summary:
     def __init__(self) -> None:
         self._found: GeneSummary | None = None
 
-    def add(self, block: Any) -> None:
+    def add(self, block: Any, *_: object) -> None:
         if block.shape[0]:
             self._found = merged([self._found, GeneSummary.of(block)])
 

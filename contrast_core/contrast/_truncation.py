@@ -84,7 +84,7 @@ def _eigenpairs_by_products(
     if not isinstance(truncation, str | Integral):
         raise NotConvergedError("this truncation needs the whole spectrum.")
     n_features = int(moments.varies.sum())
-    rank = min(n_features, moments.n_samples - 1)
+    rank = min(n_features, int(moments.n_samples) - 1)
     if isinstance(truncation, str):
         _check_rank(n_components, rank, f"n_components={n_components}", moments)
     else:

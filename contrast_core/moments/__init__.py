@@ -1,6 +1,7 @@
 """Data read once, into counts, means and second moments."""
 
 from contrast_core.moments._covariance import (
+    Centres,
     Covariance,
     DenseCovariance,
     Form,
@@ -8,6 +9,8 @@ from contrast_core.moments._covariance import (
     is_moments,
 )
 from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._grouped import GroupedMoments
+from contrast_core.moments._mixed import MixedMoments, mixed, parts_along
 from contrast_core.moments._pair_moments import PairMoments, check_pairs
 from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
 from contrast_core.moments._products import ProductMoments, product_moments
@@ -15,11 +18,14 @@ from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
 
 __all__ = [
+    "Centres",
     "Covariance",
     "Cross",
     "DenseCovariance",
     "FeatureMoments",
     "Form",
+    "GroupedMoments",
+    "MixedMoments",
     "Moments",
     "PairMoments",
     "PairRows",
@@ -29,6 +35,8 @@ __all__ = [
     "check_pairs",
     "dense_cross",
     "is_moments",
+    "mixed",
+    "parts_along",
     "product_moments",
     "span_moments",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,10 @@ class Covariance(abc.ABC):
         """Rows in these coordinates, (..., k, size), in feature space, (..., k, n_features)."""
         return components
 
+    def coordinates_of(self, components: FloatArray) -> FloatArray:
+        """Rows in feature space, (k, n_features), as far as they lie in these coordinates."""
+        return components
+
     def complement(self, count: int) -> FloatArray:
         """So many orthonormal directions of the features, (count, D), that no row has a part in.
 
@@ -115,13 +119,31 @@ class DenseCovariance(Covariance):
         return self.covariance
 
 
+class Centres(NamedTuple):
+    """Labels of groups of rows, (G,), and their means, (G, n_features)."""
+
+    groups: NDArray[Any]
+    means: FloatArray
+
+
 class Moments(Covariance):
-    """Mean and covariance of a dataset, divided by its number of rows."""
+    """Mean and covariance of a dataset, divided by its number of rows or their total weight.
 
-    n_samples: int
-    mean: FloatArray
+    Attributes
+    ----------
+    centres : Centres or None
+        The groups about whose means the covariance is taken, where rows have groups.
+    """
 
-    if TYPE_CHECKING:  # a field of some, a property of others
+    centres: Centres | None = None
+
+    if TYPE_CHECKING:  # fields of some, properties of others
+
+        @property
+        def n_samples(self) -> float: ...
+
+        @property
+        def mean(self) -> FloatArray: ...
 
         @property
         def variances(self) -> FloatArray: ...

@@ -19,7 +19,7 @@ class FeatureMoments(NamedTuple):
     are NaN or infinite where a value is.
     """
 
-    n_samples: int
+    n_samples: float
     mean: FloatArray
     squares: FloatArray
 
@@ -38,20 +38,30 @@ class FeatureMoments(NamedTuple):
         return reduce(FeatureMoments.merge, map(cls.at_once, blocks))
 
     @classmethod
-    def at_once(cls, rows: Any) -> FeatureMoments:
-        """The same of few rows, dense or sparse without duplicate entries, in one block."""
+    def at_once(cls, rows: Any, weights: FloatArray | None = None) -> FeatureMoments:
+        """The same of few rows, dense or sparse without duplicate entries, in one block.
+
+        With weights, `n_samples` is their sum; of sparse rows only.
+        """
         n, n_features = rows.shape
         with np.errstate(invalid="ignore", over="ignore"):
             if not issparse(rows):
                 mean = rows.mean(axis=0, dtype=np.float64)
                 return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
             entries = rows.tocoo()
-            columns = entries.coords[1]
-            # Not rows.sum(): scipy adds float32 values up in float32, whatever dtype is asked for.
-            mean = np.bincount(columns, entries.data, n_features) / n
-            squares = np.bincount(columns, (entries.data - mean[columns]) ** 2, n_features)
-            n_zeros = n - np.bincount(columns, minlength=n_features)
-            return cls(n, mean, squares + n_zeros * mean**2)
+            of_rows, columns = entries.coords
+            each = None if weights is None else weights[of_rows]
+            n = n if weights is None else weights.sum()
+
+            def total(values: FloatArray) -> FloatArray:
+                # Not rows.sum(): scipy adds float32 values up in float32, whatever is asked for.
+                values = values if each is None else values * each
+                return np.asarray(np.bincount(columns, values, n_features), np.float64)
+
+            mean = total(entries.data) / (n or 1)
+            n_zeros = n - np.bincount(columns, each, n_features)
+            squares = total((entries.data - mean[columns]) ** 2) + n_zeros * mean**2
+            return cls(n, mean, squares)
 
     def merge(self, other: FeatureMoments) -> FeatureMoments:
         """Moments of both sets of rows (Chan, Golub and LeVeque 1979)."""

@@ -21,6 +21,15 @@ def check_mean(mean: ArrayLike, name: str, n_features: int | None = None) -> Flo
     return vector
 
 
+def check_means(means: ArrayLike, name: str) -> FloatArray:
+    """Finite vectors of the same length, one at least, as rows."""
+    rows = _numeric(means, name)
+    if rows.ndim != 2 or not rows.size:
+        raise ValueError(f"{name} has shape {rows.shape}; expected (n_groups, n_features).")
+    check_mean(rows.ravel(), name)
+    return rows
+
+
 def check_covariance(
     covariance: ArrayLike, name: str, n_features: int, *, diagonal: bool = True
 ) -> FloatArray:

@@ -200,16 +200,16 @@ class PairMoments:
                 both.add(a.astype(np.float64) + b)
         x_moments, p_moments, sums = (some(rows.result(), "X") for rows in (first, second, both))
         # Polarisation: a symmetric product costs half of the general one.
-        cross = sums.covariance
-        cross -= x_moments.covariance
-        cross -= p_moments.covariance
+        cross = sums.within
+        cross -= x_moments.within
+        cross -= p_moments.within
         cross /= 2
         return cls._unchecked(
-            x_moments.n_samples,
+            int(x_moments.n_samples),
             x_moments.mean,
             p_moments.mean,
-            x_moments.covariance,
-            p_moments.covariance,
+            x_moments.within,
+            p_moments.within,
             cross,
             names=names,
         )
@@ -260,7 +260,7 @@ class PairMoments:
         cross = (1 - weight) * self.cross_covariance + weight * other.cross_covariance
         cross += (weight * (1 - weight) / 2) * (shift + shift.T)
         return PairMoments._unchecked(
-            x.n_samples,
+            int(x.n_samples),
             x.mean,
             p.mean,
             x.covariance,

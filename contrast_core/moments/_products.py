@@ -41,7 +41,7 @@ class ProductMoments(Moments):
         Names of the features, where the data had them.
     """
 
-    n_samples: int
+    n_samples: float
     mean: FloatArray
     variances: FloatArray
     parts: tuple[Rows, ...]

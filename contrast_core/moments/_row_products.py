@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -12,11 +11,8 @@ from scipy.sparse import vstack
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products, worker_threads
-from contrast_core.moments._sparse import (
-    filled_features,
-    sparse_gram,
-    sparse_mean_and_variances,
-)
+from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._sparse import filled_features, group_sums, sparse_gram
 from contrast_core.rows import Rows, check_finite
 
 Result = TypeVar("Result")
@@ -31,8 +27,83 @@ class RowProducts(NamedTuple):
     """Gram matrix of the centred rows, its upper triangle; what each dataset was centred by."""
 
     gram: FloatArray  # (number of rows, number of rows), Fortran-ordered
-    means: FloatArray  # (number of datasets, n_features)
-    variances: FloatArray  # about these means, the same shape
+    means: FloatArray  # (number of centres, n_features)
+    variances: FloatArray  # about them, (number of datasets, n_features)
+
+
+class Layout(NamedTuple):
+    """The stacked rows of datasets: each is centred by a mean, and has a weight.
+
+    ends : ndarray of shape (number of datasets,)
+        Where each dataset ends.
+    codes : ndarray of shape (number of rows,)
+        What each row is centred by: the mean of its dataset, or of its group there.
+    spread : ndarray of shape (number of rows,) or None
+        Square roots of the rows' weights, by which centred rows are multiplied.
+    ends_of_centres : ndarray of shape (number of datasets,)
+        Where the centres of each dataset end.
+    """
+
+    ends: NDArray[np.intp]
+    codes: NDArray[np.intp]
+    spread: FloatArray | None
+    ends_of_centres: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, rows: Sequence[Rows]) -> Layout:
+        """Of these datasets."""
+        codes, weights, n_centres = [], [], [0]
+        for part in rows:
+            own = np.zeros(part.shape[0], np.intp) if part.codes is None else part.codes
+            codes.append(n_centres[-1] + own)
+            n_centres.append(n_centres[-1] + (1 if part.groups is None else len(part.groups)))
+            weights.append(np.ones(len(own)) if part.weights is None else part.weights)
+        plain = all(part.weights is None for part in rows)
+        spread = None if plain else np.sqrt(np.concatenate(weights))
+        ends_of_centres = np.array(n_centres[1:])
+        return cls(row_ends(rows), np.concatenate(codes), spread, ends_of_centres)
+
+    @property
+    def by_dataset(self) -> bool:
+        """Whether each dataset has one mean."""
+        return bool(len(self.ends) == self.ends_of_centres[-1])
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """Of the rows."""
+        return None if self.spread is None else self.spread**2
+
+    @property
+    def centre_weights(self) -> FloatArray:
+        """Total weight of the rows of each centre."""
+        return np.asarray(np.bincount(self.codes, self.weights, self.ends_of_centres[-1]), float)
+
+    @property
+    def first_centres(self) -> NDArray[np.intp]:
+        """Where the centres of each dataset begin."""
+        return np.concatenate([[0], self.ends_of_centres[:-1]])
+
+    @property
+    def totals(self) -> FloatArray:
+        """Total weight of each dataset."""
+        return np.add.reduceat(self.centre_weights, self.first_centres)
+
+    def means_of(self, block: FloatArray) -> FloatArray:
+        """The centres of the stacked rows, (number of centres, n_columns)."""
+        if self.by_dataset and self.spread is None:
+            return np.stack([part.mean(axis=0) for part in np.split(block, self.ends[:-1])])
+        _, sums = group_sums(block, self.weights, self.codes, self.ends_of_centres[-1])
+        return sums / np.maximum(self.centre_weights, np.finfo(np.float64).tiny)[:, None]
+
+    def centre(self, block: FloatArray, means: FloatArray) -> None:
+        """Centre stacked rows, and multiply them by their spread, in place."""
+        if self.by_dataset:
+            for part, mean in zip(np.split(block, self.ends[:-1]), means, strict=True):
+                part -= mean
+        else:
+            block -= means[self.codes]
+        if self.spread is not None:
+            block *= self.spread[:, None]
 
 
 def row_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
@@ -66,26 +137,29 @@ def combine_rows(rows: Sequence[Rows], means: FloatArray, weights: FloatArray) -
     ----------
     rows : sequence of Rows
         The datasets.
-    means : ndarray of shape (number of datasets, n_features)
-        What each is centred by.
+    means : ndarray of shape (number of centres, n_features)
+        What they are centred by.
     weights : ndarray of shape (number of rows, k)
         Of the stacked rows.
     """
-    ends = row_ends(rows)
-    combined = np.zeros((weights.shape[1], rows[0].shape[1]))
+    layout = Layout.of(rows)
     if not all(_by_columns(part) for part in rows):
-        for part, mean, own in zip(rows, means, np.split(weights, ends[:-1]), strict=True):
+        if layout.spread is not None:
+            weights = weights * layout.spread[:, None]
+        _, sums = group_sums(weights, None, layout.codes, len(means))
+        combined = -sums.T @ means
+        for part, own in zip(rows, np.split(weights, layout.ends[:-1]), strict=True):
             start = 0
             for block in part.blocks(check=False):
                 some = own[start : start + block.shape[0]]
-                combined += (block.T @ some).T - np.outer(some.sum(axis=0), mean)
+                combined += (block.T @ some).T
                 start += block.shape[0]
         return combined
+    combined = np.zeros((weights.shape[1], rows[0].shape[1]))
 
     def combine(blocks: Sequence[slice]) -> None:
         for columns, block in _dense_blocks(rows, blocks):
-            for part, mean in zip(np.split(block, ends[:-1]), means, strict=True):
-                part -= mean[columns]
+            layout.centre(block, means[:, columns])
             combined[:, columns] = weights.T @ block
 
     _share_out(_column_blocks(rows), combine)
@@ -94,12 +168,12 @@ def combine_rows(rows: Sequence[Rows], means: FloatArray, weights: FloatArray) -
 
 def row_scores(rows: Sequence[Rows], means: FloatArray, columns: FloatArray) -> FloatArray:
     """Of the stacked centred rows on columns (n_features, k), (number of rows, k)."""
-    return np.concatenate(
-        [
-            part.map(lambda block: block @ columns, columns.shape[1]) - mean @ columns
-            for part, mean in zip(rows, means, strict=True)
-        ]
+    layout = Layout.of(rows)
+    scores = np.concatenate(
+        [part.map(lambda block: block @ columns, columns.shape[1]) for part in rows]
     )
+    scores -= (means @ columns)[layout.codes]
+    return scores if layout.spread is None else scores * layout.spread[:, None]
 
 
 def row_ends(rows: Sequence[Rows]) -> NDArray[np.intp]:
@@ -111,23 +185,25 @@ def _dense_products(
     rows: Sequence[Rows], common_mean: bool, gram: FloatArray | None = None
 ) -> RowProducts:
     """By blocks of columns, added to `gram`."""
-    ends, shape = row_ends(rows), (len(rows), rows[0].shape[1])
-    means, variances = np.empty(shape), np.empty(shape)
+    layout, n_features = Layout.of(rows), rows[0].shape[1]
+    ends, totals = layout.ends, layout.totals
+    means = np.empty((layout.ends_of_centres[-1], n_features))
+    variances = np.empty((len(rows), n_features))
 
     def multiply(blocks: Sequence[slice]) -> FloatArray:
         products = np.zeros((ends[-1], ends[-1]), order="F")
         for columns, block in _dense_blocks(rows, blocks):
             parts = np.split(block, ends[:-1])
-            for i, (part, data) in enumerate(zip(parts, rows, strict=True)):
-                with np.errstate(invalid="ignore", over="ignore"):
-                    means[i, columns] = part.mean(axis=0)
-                if not np.isfinite(means[i, columns]).all():
+            with np.errstate(invalid="ignore", over="ignore"):
+                means[:, columns] = layout.means_of(block)
+            if not np.isfinite(means[:, columns]).all():
+                for part, data in zip(parts, rows, strict=True):
                     check_finite(part, data.name)
             if common_mean:
                 means[:, columns] = block.mean(axis=0)
+            layout.centre(block, means[:, columns])
             for i, part in enumerate(parts):
-                part -= means[i, columns]
-                variances[i, columns] = np.einsum("ij,ij->j", part, part) / len(part)
+                variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
             add_products(block.T, products)
         return products
 
@@ -143,27 +219,35 @@ def _dense_products(
 
 def _sparse_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
     """Well filled features as dense ones, the others entry by entry and centred afterwards."""
-    ends, n_features = row_ends(rows), rows[0].shape[1]
-    matrices = [part.load(check=False) for part in rows]
-    found = [
-        sparse_mean_and_variances(matrix, part.name)
-        for matrix, part in zip(matrices, rows, strict=True)
-    ]
-    means, variances = (np.stack(part) for part in zip(*found, strict=True))
+    layout = Layout.of(rows)
+    for part in rows:
+        check_finite(part.load(check=False), part.name)
+    stacked = vstack([part.load(check=False) for part in rows], format="csr", dtype=np.float64)
+    found = []
+    for i in range(layout.ends_of_centres[-1]):
+        these = layout.codes == i
+        weights = None if layout.weights is None else layout.weights[these]
+        found.append(FeatureMoments.at_once(stacked[these], weights))
+    means, squares = np.stack([of.mean for of in found]), np.stack([of.squares for of in found])
+    variances = np.add.reduceat(squares, layout.first_centres) / layout.totals[:, None]
     if common_mean:
-        common = np.average(means, axis=0, weights=np.diff(ends, prepend=0))
+        common = layout.centre_weights @ means / layout.totals.sum()
         variances += (means - common) ** 2
         means[:] = common
-    stacked = vstack(matrices, format="csr", dtype=np.float64)
-    counts = np.bincount(stacked.indices, minlength=n_features)
-    filled = filled_features(counts, stacked.shape[0])
+    filled = filled_features(stacked, layout.codes, len(means))
     with worker_threads() as (pool, n_threads):
         gram = sparse_gram(stacked, filled, pool, n_threads)
     thin_means = np.where(filled, 0.0, means)
     along, between = stacked @ thin_means.T, thin_means @ thin_means.T
-    datasets = [slice(end - part.shape[0], end) for end, part in zip(ends, rows, strict=True)]
-    for (i, a), (j, b) in product(enumerate(datasets), repeat=2):
-        gram[a, b] -= along[a, j, None] + along[b, i] - between[i, j]
+    step = max(1, _BLOCK_ELEMENTS // len(gram))
+    for start in range(0, len(gram), step):
+        some = slice(start, start + step)
+        codes = layout.codes[some]
+        gram[:, some] -= along[:, codes]
+        gram[:, some] -= (along[some] - between[codes])[:, layout.codes].T
+    if layout.spread is not None:
+        gram *= layout.spread[:, None]
+        gram *= layout.spread
     if not filled.any():
         return RowProducts(gram, means, variances)
     well = [part.columns(filled) for part in rows]

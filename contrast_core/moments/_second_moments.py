@@ -9,6 +9,7 @@ from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from contrast_core._validation import (
     FloatArray,
@@ -40,8 +41,8 @@ class SecondMoments(Moments):
 
     Parameters
     ----------
-    n_samples : int
-        Number of rows, n.
+    n_samples : int or float
+        Number of rows, n, or their total weight.
     mean : ndarray of shape (n_features,)
         Mean of the rows.
     covariance : ndarray of shape (n_features, n_features)
@@ -66,7 +67,7 @@ class SecondMoments(Moments):
     (3, True)
     """
 
-    n_samples: int
+    n_samples: float
     mean: FloatArray
     covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
@@ -76,7 +77,7 @@ class SecondMoments(Moments):
     def __post_init__(self) -> None:
         mean = check_mean(self.mean, "mean")
         vars(self).update(
-            n_samples=check_count(self.n_samples, "n_samples"),
+            n_samples=_check_total(self.n_samples),
             mean=mean,
             covariance=check_covariance(self.covariance, "covariance", len(mean)),
             feature_names=check_feature_names(self.feature_names, len(mean)),
@@ -85,7 +86,7 @@ class SecondMoments(Moments):
     @classmethod
     def _unchecked(
         cls,
-        n_samples: int,
+        n_samples: float,
         mean: FloatArray,
         covariance: FloatArray,
         feature_names: tuple[str, ...] | None = None,
@@ -115,12 +116,14 @@ class SecondMoments(Moments):
         cls,
         X: MatrixLike,
         *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         name: str = "X",
         precision: Precision = "double",
         device: object = None,
         progress: Progress = False,
-    ) -> SecondMoments:
+    ) -> Any:
         """Moments of a matrix, in memory or not.
 
         Parameters
@@ -132,6 +135,12 @@ class SecondMoments(Moments):
             read in blocks of whole storage chunks, a few of them in memory at a time. A dask array
             is reduced by the active scheduler: threads, processes or a cluster. A dense tensor is
             read on its own device; only the covariance leaves it.
+        groups : array-like of shape (n_samples,), optional
+            A label for each row, such as its donor: the moments then are `GroupedMoments`, which
+            give what varies within groups and between them.
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight for each row, not negative: mean and covariance are weighted means, and
+            `n_samples` is their sum. Whole numbers count rows so many times.
         feature_names : sequence of str, optional
             Names of the features; those of a DataFrame are taken by default.
         name : str, default="X"
@@ -153,7 +162,7 @@ class SecondMoments(Moments):
 
         Returns
         -------
-        SecondMoments
+        SecondMoments or GroupedMoments
 
         Raises
         ------
@@ -171,7 +180,14 @@ class SecondMoments(Moments):
             part = dataset[moments.n_samples : moments.n_samples + 1_000_000]
             moments = moments.merge(SecondMoments.from_data(part))
         """
-        rows = rows_of(X, name, names=feature_names, progress=progress)
+        rows = rows_of(
+            X,
+            name,
+            names=feature_names,
+            weights=sample_weight,
+            groups=groups,
+            progress=progress,
+        )
         return cls.from_parts([rows], precision=precision, device=device)[0]
 
     @classmethod
@@ -181,7 +197,7 @@ class SecondMoments(Moments):
         *,
         precision: Precision = "double",
         device: object = None,
-    ) -> list[SecondMoments]:
+    ) -> list[Any]:
         """Moments of several selections of rows; those of one dataset are read in one pass.
 
         Parameters
@@ -193,7 +209,7 @@ class SecondMoments(Moments):
 
         Returns
         -------
-        list of SecondMoments
+        list of SecondMoments, or GroupedMoments where the rows have groups
 
         Raises
         ------
@@ -202,12 +218,10 @@ class SecondMoments(Moments):
         """
         joint = pieces(parts) if len(parts) > 1 and device is None else None
         if joint is None:
-            return [
-                cls._unchecked(*_sums([rows], precision, device)[0], rows.names) for rows in parts
-            ]
+            return [_moments(_sums([rows], precision, device)[0], rows) for rows in parts]
         sums = _sums(joint[0], precision, None)
         return [
-            cls._unchecked(*reduce(Sums.merge, [sums[i] for i in made_of]), rows.names)
+            _moments(reduce(Sums.merge, [sums[i] for i in made_of]), rows)
             for rows, made_of in zip(parts, joint[1], strict=True)
         ]
 
@@ -259,8 +273,10 @@ class SecondMoments(Moments):
                     background_name=rows.name,
                 )
                 accumulator.consume(rows)
-            sums = accumulator.result() if first is not None else None
-        return cls._unchecked(*some(sums, name), first.names if first else None)
+            sums = some(accumulator.result() if first is not None else None, name)
+        return cls._unchecked(
+            sums.n_samples, sums.mean, sums.within, first.names if first else None
+        )
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.
@@ -292,10 +308,28 @@ class SecondMoments(Moments):
             other.feature_names,
             background_name="the other dataset",
         )
-        sums = (Sums(m.n_samples, m.mean, m.covariance) for m in (self, other))
-        return SecondMoments._unchecked(
-            *next(sums).merge(next(sums)), self.feature_names or other.feature_names
-        )
+        a, b = (Sums(np.array([m.n_samples]), m.mean[None], m.covariance) for m in (self, other))
+        both = a.merge(b)
+        names = self.feature_names or other.feature_names
+        return SecondMoments._unchecked(both.n_samples, both.mean, both.within, names)
+
+
+def _moments(sums: Sums, rows: Rows) -> Any:
+    """With the groups of the rows, if they have any."""
+    from contrast_core.moments._grouped import GroupedMoments
+
+    if rows.groups is not None:
+        return GroupedMoments._of_sums(sums, rows.groups, rows.names)
+    return SecondMoments._unchecked(sums.n_samples, sums.mean, sums.within, rows.names)
+
+
+def _check_total(n: object) -> float:
+    """A number of rows or a total weight."""
+    if isinstance(n, float):
+        if not 0 < n < np.inf:
+            raise ValueError(f"n_samples={n} must be a positive, finite number.")
+        return n
+    return check_count(n, "n_samples")
 
 
 def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[Sums]:
@@ -308,7 +342,8 @@ def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[S
         device = first.device
     if device is not None:
         return [_device_sums(first, precision, device)]
-    options: Any = {"elements": first.elements}
+    n_groups = 1 if first.groups is None else len(first.groups)
+    options: Any = {"elements": first.elements, "n_groups": n_groups}
     with ExitStack() as stack:
         if first.place != "dask":
             options["start_workers"] = cache(lambda: stack.enter_context(worker_threads()))
@@ -327,6 +362,11 @@ def _device_sums(rows: Rows, precision: Precision, device: object) -> Sums:
         raise ValueError(
             f"device={device!r} was given for a dask array, whose scheduler decides where it is "
             "computed; leave device out."
+        )
+    if rows.weights is not None or rows.codes is not None:
+        raise ValueError(
+            f"{rows.name} lies on a device, where rows with weights or groups are not summed up; "
+            "give it as an array, for example X.cpu(), without device."
         )
     again = rows.in_memory or rows.place == "device"
     with ExitStack() as stack:

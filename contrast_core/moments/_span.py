@@ -18,9 +18,9 @@ from contrast_core.linalg import (
     mirror_upper,
     pivoted_cholesky,
 )
-from contrast_core.moments._covariance import ALONE, Covariance, Form, Moments, Threads
-from contrast_core.moments._row_products import combine_rows, row_ends, row_products, row_scores
-from contrast_core.rows import Rows, rows_of
+from contrast_core.moments._covariance import ALONE, Centres, Covariance, Form, Moments, Threads
+from contrast_core.moments._row_products import Layout, combine_rows, row_products, row_scores
+from contrast_core.rows import Rows, held
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class RowSpace:
     ----------
     rows : tuple of Rows
         The datasets.
-    means : ndarray of shape (number of datasets, n_features)
-        What each was centred by.
-    variances : ndarray of the same shape
+    means : ndarray of shape (number of centres, n_features)
+        What the rows were centred by: the mean of each dataset, or of each of its groups.
+    variances : ndarray of shape (number of datasets, n_features)
         Of each dataset's features, about that.
     factor : PivotedFactor
         Of the stacked rows' Gram matrix.
@@ -73,6 +73,10 @@ class RowSpace:
             _restore_products(lifted[start : start + k], some @ some.T)
         return lifted.reshape(*coordinates.shape[:-1], self.n_features)
 
+    def coordinates_of(self, directions: FloatArray) -> FloatArray:
+        """Of the parts in the span of rows in feature space, (k, n_features): (k, rank)."""
+        return self.factor.along_basis(row_scores(self.rows, self.means, directions.T).T)
+
     def complement(self, count: int) -> FloatArray:
         """Orthonormal directions that no row has a part in, (count, n_features)."""
         if count > self.n_features - self.factor.rank:
@@ -82,8 +86,7 @@ class RowSpace:
             )
         directions = np.random.default_rng(0).standard_normal((count, self.n_features))
         for _ in range(2):
-            products = row_scores(self.rows, self.means, directions.T).T
-            along = self.factor.along_basis(products)
+            along = self.coordinates_of(directions)
             directions -= combine_rows(self.rows, self.means, self.factor.weights(along))
             directions = np.linalg.qr(directions.T)[0].T
         return directions
@@ -110,13 +113,17 @@ class InSpan(Covariance):
         lifted = self.space.lift(components)
         return fix_signs(lifted.reshape(-1, self.n_features)).reshape(lifted.shape)
 
+    def coordinates_of(self, components: FloatArray) -> FloatArray:
+        """Rows in feature space, (k, n_features), as far as they lie in the rows' span."""
+        return self.space.coordinates_of(components)
+
     def complement(self, count: int) -> FloatArray:
         """So many orthonormal directions of the features, (count, D), that no row has a part in."""
         return fix_signs(self.space.complement(count))
 
     def shares_coordinates(self, other: Covariance) -> bool:
         """Whether both were made together."""
-        return self.form == other.form and vars(other).get("space") is self.space
+        return self.form == other.form and getattr(other, "space", None) is self.space
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +137,8 @@ class SpanMoments(InSpan, Moments):
 
     Parameters
     ----------
-    n_samples : int
-        Number of rows, n.
+    n_samples : int or float
+        Number of rows, n, or their total weight.
     mean, variances : ndarray of shape (n_features,)
         Mean and variance of each feature.
     space : RowSpace
@@ -140,14 +147,17 @@ class SpanMoments(InSpan, Moments):
         Which of the rows of `space` these are.
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
+    centres : Centres, optional
+        The groups about whose means the covariance is taken, where rows have groups.
     """
 
-    n_samples: int
+    n_samples: float
     mean: FloatArray
     variances: FloatArray
     space: RowSpace
     rows: slice
     feature_names: tuple[str, ...] | None = None
+    centres: Centres | None = None
 
     @property
     def coordinates(self) -> FloatArray:
@@ -213,16 +223,22 @@ class SpanCross(InSpan):
 def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
     """Moments of datasets with more features than rows, each about its own mean.
 
-    In the same coordinates. ValueError on NaN or infinity.
+    Where rows have groups, about those of the groups. In the same coordinates. ValueError on NaN
+    or infinity.
     """
     space = span_of_rows(rows)
-    ends = row_ends(space.rows).tolist()
-    return tuple(
-        SpanMoments(end - start, mean, variances, space, slice(start, end), part.names)
-        for part, start, end, mean, variances in zip(
-            rows, [0, *ends[:-1]], ends, space.means, space.variances, strict=True
-        )
-    )
+    layout = Layout.of(space.rows)
+    starts, ends = [0, *layout.ends[:-1].tolist()], layout.ends.tolist()
+    found = []
+    for i, part in enumerate(rows):
+        centres = slice(layout.first_centres[i], layout.ends_of_centres[i])
+        weights, means = layout.centre_weights[centres], space.means[centres]
+        n = weights.sum().item()
+        mean = means[0] if len(means) == 1 else weights @ means / n
+        which, groups = slice(starts[i], ends[i]), part.groups
+        of_groups = None if groups is None else Centres(groups, means)
+        found.append(SpanMoments(n, mean, space.variances[i], space, which, part.names, of_groups))
+    return tuple(found)
 
 
 def pooled_span_moments(
@@ -257,18 +273,16 @@ def span_of_rows(rows: Sequence[Rows], *, common_mean: bool = False) -> RowSpace
     ValueError
         On NaN or infinity.
     """
-    held = tuple(
-        rows_of(part.load(), part.name)
-        if part.place == "device" or _sparse_elsewhere(part)
-        else part
-        for part in rows
+    loaded = tuple(
+        held(part) if part.place == "device" or _sparse_elsewhere(part) else part for part in rows
     )
-    gram, means, variances = row_products(held, common_mean)
+    gram, means, variances = row_products(loaded, common_mean)
     mirror_upper(gram)
     # What is centred sums to zero.
-    largest = len(gram) - (1 if common_mean else len(rows))
+    centres = np.count_nonzero(Layout.of(loaded).centre_weights)
+    largest = len(gram) - (1 if common_mean else int(centres))
     factor = pivoted_cholesky(gram, largest_rank=largest, overwrite=True)
-    return RowSpace(held, means, variances, factor)
+    return RowSpace(loaded, means, variances, factor)
 
 
 def _sparse_elsewhere(rows: Rows) -> bool:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array, issparse
 
 from contrast_core._validation import FloatArray
-from contrast_core.moments._feature_moments import FeatureMoments
-from contrast_core.rows import ELEMENTS, check_finite
+from contrast_core.rows import ELEMENTS
 
 BoolArray = NDArray[np.bool_]
 
@@ -32,11 +32,15 @@ _CACHED_FEATURES = 1000  # features whose entries stay in the processor's cache
 _PARTS_PER_THREAD = 4
 
 
-def filled_columns(rows: Any) -> BoolArray:
-    """Columns of CSR rows that are better treated as dense, (n_features,)."""
+def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray:
+    """Columns of CSR rows that are better treated as dense, (n_features,).
+
+    All of those that are well filled in one of the groups, about whose means they are taken.
+    """
     n_rows, n_features = rows.shape
-    counts = np.bincount(rows.indices, minlength=n_features)
-    order = np.argsort(-counts, kind="stable")
+    in_group, held_in_group = _counts(rows, codes, n_groups)
+    counts, full = held_in_group.sum(axis=0), _full(in_group, held_in_group)
+    order = np.lexsort((-counts, ~full))
     held = np.concatenate([[0.0], np.cumsum(counts[order])])
     n_dense = np.arange(n_features + 1)
     others = rows.nnz - held
@@ -47,18 +51,21 @@ def filled_columns(rows: Any) -> BoolArray:
         # Putting the parts together.
         + n_features**2.0 * (n_dense < n_features)
     )
-    least = int((counts > _FULLEST * n_rows).sum())
+    least = int(full.sum())
     chosen = least + int(np.argmin(nanoseconds[least:]))
     filled = np.zeros(n_features, dtype=np.bool_)
     filled[order[:chosen]] = True
     return filled
 
 
-def sparse_mean_and_variances(rows: Any, name: str) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of each feature, (n_features,) both; ValueError on NaN or infinity."""
-    check_finite(rows, name)
-    moments = FeatureMoments.at_once(rows)
-    return moments.mean, moments.variance
+def _counts(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
+    """Rows of each group, and stored entries of each of their features."""
+    there = csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
+    return group_sums(there, None, codes, n_groups)
+
+
+def _full(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
+    return np.asarray((held > _FULLEST * in_group[:, None]).any(axis=0))
 
 
 def as_float64(rows: Any) -> Any:
@@ -69,27 +76,69 @@ def as_float64(rows: Any) -> Any:
     return type(rows)((values, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def sparse_covariance(rows: Any, filled: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Mean (D,) and covariance (D, D), divisor n, of CSR rows; `filled` columns as dense ones."""
+def group_sums(
+    rows: Any, weights: Any, codes: Any, n_groups: int
+) -> tuple[NDArray[Any], FloatArray]:
+    """Total weight of each group, (G,), and the weighted sum of its rows, (G, n_features).
+
+    Of rows without weights: their number. Of rows without codes: one group.
+    """
+    n = rows.shape[0]
+    if codes is None:
+        total = np.array([n if weights is None else weights.sum()])
+        if not issparse(rows):
+            sums = rows.sum(axis=0, dtype=np.float64) if weights is None else weights @ rows
+            return total, np.asarray(sums[None])
+        # Not rows.sum(): scipy adds float32 values up in float32, whatever dtype is asked for.
+        values = (
+            rows.data if weights is None else rows.data * np.repeat(weights, np.diff(rows.indptr))
+        )
+        sums = np.bincount(rows.indices, values, rows.shape[1])
+        return total, np.asarray(sums[None], dtype=np.float64)
+    each = np.ones(n) if weights is None else weights
+    of_group = csr_array((each, (codes, np.arange(n))), shape=(n_groups, n))
+    sums = of_group @ rows
+    return (
+        np.asarray(np.bincount(codes, weights, n_groups)),
+        np.asarray(sums.toarray() if issparse(sums) else sums, dtype=np.float64),
+    )
+
+
+def sparse_within(
+    rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int
+) -> tuple[NDArray[Any], FloatArray, FloatArray]:
+    """Weights (G,), means (G, D) and covariance (D, D) about the groups' means of CSR rows.
+
+    `filled` columns as dense ones.
+    """
     n_rows, n_features = rows.shape
     dense, others = np.flatnonzero(filled), np.flatnonzero(~filled)
     well, thin = rows[:, dense], rows[:, others].astype(np.float64)
-    mean = np.bincount(rows.indices, rows.data, n_features) / n_rows
+    total, sums = group_sums(rows, weights, codes, n_groups)
+    means = sums / np.maximum(total, np.finfo(np.float64).tiny)[:, None]
+    spread = None if weights is None else np.sqrt(weights)
+    if spread is not None:
+        thin = diags_array(spread, format="csr") @ thin
     among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
     step = max(1, ELEMENTS // max(1, len(dense)))
     for start in range(0, n_rows, step):
-        block = well[start : start + step].toarray() - mean[dense]
+        some = slice(start, start + step)
+        centres = means[:1] if codes is None else means[codes[some]]
+        block = well[some].toarray() - centres[:, dense]
+        if spread is not None:
+            block *= spread[some, None]
         among += block.T @ block
-        across += thin[start : start + step].T @ block
+        across += thin[some].T @ block
     square = (thin.T @ thin).toarray()
-    square -= n_rows * np.outer(mean[others], mean[others])
-    covariance = np.empty((n_features, n_features))
-    covariance[np.ix_(dense, dense)] = among
-    covariance[np.ix_(others, dense)] = across
-    covariance[np.ix_(dense, others)] = across.T
-    covariance[np.ix_(others, others)] = square
-    covariance /= n_rows
-    return mean, covariance
+    scaled = np.sqrt(total)[:, None] * means[:, others]
+    square -= scaled.T @ scaled  # symmetric to the last bit
+    within = np.empty((n_features, n_features))
+    within[np.ix_(dense, dense)] = among
+    within[np.ix_(others, dense)] = across
+    within[np.ix_(dense, others)] = across.T
+    within[np.ix_(others, others)] = square
+    within /= total.sum()
+    return total, means, within
 
 
 def sparse_gram(
@@ -125,10 +174,12 @@ def sparse_gram(
     return gram.T
 
 
-def filled_features(counts: NDArray[np.intp], n_rows: int) -> BoolArray:
+def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
     """Features that are better treated as dense when rows are multiplied with each other."""
     rate = _SPARSE_GRAM if _compiled_gram() is None else _COMPILED_GRAM
-    return np.asarray(counts > n_rows * min(_FULLEST, (rate / _DENSE) ** 0.5))
+    in_group, held = _counts(rows, codes, n_groups)
+    most = rows.shape[0] * min(_FULLEST, (rate / _DENSE) ** 0.5)
+    return np.asarray((held.sum(axis=0) > most) | _full(in_group, held))
 
 
 def _gram_by_blocks(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:

@@ -140,8 +140,8 @@ class _Scatter:
             )
         covariance = upper + upper.triu(1).T
         return Sums(
-            self._count,
-            (self._shift + offset).cpu().numpy(),
+            np.array([self._count]),
+            (self._shift + offset).cpu().numpy()[None],
             covariance.cpu().numpy(),
         )
 

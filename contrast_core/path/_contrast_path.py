@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +21,8 @@ from contrast_core._validation import (
 from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.moments import Moments
 from contrast_core.solve import (
+    Design,
+    DesignOptions,
     Plan,
     Solution,
     contrast_moments,
@@ -91,11 +95,12 @@ class ContrastPath:
 def contrast_path(
     X: MatrixLike | Moments,
     *,
-    background: MatrixLike | Moments,
+    background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
     n_components: int = 2,
     alphas: ArrayLike | None = None,
     n_representatives: int = 3,
     random_state: int | None = 0,
+    **design: Unpack[DesignOptions],
 ) -> ContrastPath:
     r"""Contrastive PCA over a grid of contrasts, and the few that represent it.
 
@@ -108,7 +113,7 @@ def contrast_path(
     X : array-like, DataFrame, sparse matrix of shape (n, n_features) or SecondMoments
         Foreground.
     background : the same kinds, of shape (m, n_features)
-        Background, with the same features. Moments for both or for neither.
+        Background, with the same features; or a list of them. Moments for all or for none.
     n_components : int, default=2
         Number of components, k.
     alphas : array-like of floats from 0 to inf, optional
@@ -117,6 +122,9 @@ def contrast_path(
         Number of clusters, p. Fewer come back where fewer subspaces differ.
     random_state : int or None, default=0
         Seed of the clustering.
+    **design
+        ``groups``, ``background_groups``, ``sample_weight``, ``background_weight`` and
+        ``background_mix``, as in `CPCA.fit`.
 
     Returns
     -------
@@ -150,7 +158,7 @@ def contrast_path(
         reason=f"with {len(grid)} contrasts",
     )
     foreground, contrast_with, plan = contrast_moments(
-        X, background, n_components=n_components, contrasts=len(grid)
+        X, background, n_components=n_components, contrasts=len(grid), design=Design(**design)
     )
     k = check_n_components(n_components, foreground.n_features)
 

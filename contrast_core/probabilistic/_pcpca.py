@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import LinearContrast
+from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
@@ -27,7 +28,7 @@ from contrast_core.probabilistic._valid_range import (
 from contrast_core.solve import OneContrast, Plan, plan_for, solve_contrasts
 
 
-class PCPCA(StrengthPath, LinearContrast):
+class PCPCA(StrengthPath, MomentContrast):
     r"""Probabilistic contrastive PCA: a density for the foreground that the background lacks.
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
@@ -226,7 +227,7 @@ class PCPCA(StrengthPath, LinearContrast):
         )
         return np.asarray(self.components_ * scale[:, None])
 
-    def transform(self, X: MatrixLike) -> FloatArray:
+    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
         r"""Posterior means of the latent variables.
 
         .. math:: E[z \mid x] = (W^\top W + \sigma^2 I)^{-1} W^\top (x - \bar x)
@@ -235,6 +236,8 @@ class PCPCA(StrengthPath, LinearContrast):
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
             Rows from anywhere; sparse input stays sparse.
+        groups : array-like of shape (n,), optional
+            As in `CPCA.transform`.
 
         Returns
         -------
@@ -246,7 +249,7 @@ class PCPCA(StrengthPath, LinearContrast):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        return super().transform(X)
+        return super().transform(X, groups=groups)
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
         r"""Rows of the components' subspace whose posterior means are the ones given.

@@ -13,6 +13,7 @@ What all have:
 `is_sparse`            whether blocks are CSR rather than ndarrays
 `place`, `in_memory`   "memory", "stored", "dask" or "device" (a tensor that is not on the host)
 `device`               of a tensor, else None
+`weights`, `codes`     of each row, and which of `groups` it is of; None without any
 `reads_rows`,          whether blocks of rows, or of columns, cost no more than their share of the
 `reads_columns`        data; else a first block of rows loads what is selected, and every block of
                        columns is a pass over the rows
@@ -27,8 +28,9 @@ What all have:
 `take_all()`           the dataset that the rows were taken from
 =====================  ===========================================================================
 
-`joint_blocks` reads several disjoint selections of the rows of one dataset in one pass, and
-`reduce_rows` adds them up; `pieces` makes selections disjoint; `held` loads rows into memory.
+`labelled_blocks` are blocks of rows with their weights and groups; `joint_blocks` reads several
+disjoint selections of the rows of one dataset in one pass, and `reduce_rows` adds them up; `pieces`
+makes selections disjoint; `held` loads rows into memory.
 
 How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
 and of `blocks` for that call. Its `progress` shows a bar wherever they are read, and its `remedy`
@@ -38,7 +40,7 @@ is what errors about NaN advise.
 from contrast_core.rows._checks import check_finite
 from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows, held
-from contrast_core.rows._reduce import reduce_rows
+from contrast_core.rows._reduce import labelled_blocks, reduce_rows
 from contrast_core.rows._rows import ELEMENTS, Place, Rows, joint_blocks, pieces
 from contrast_core.rows._rows_of import rows_of
 from contrast_core.rows._tensor import DEVICE_BLOCKS, TensorRows, check_device
@@ -55,6 +57,7 @@ __all__ = [
     "check_finite",
     "held",
     "joint_blocks",
+    "labelled_blocks",
     "pieces",
     "reduce_rows",
     "rows_of",

@@ -62,6 +62,7 @@ def held(rows: Rows) -> Rows:
 def in_memory(matrix: Any, like: Rows) -> MemoryRows:
     """Rows of a matrix, called what others are."""
     options = ("name", "names", "elements", "progress", "remedy")
-    return MemoryRows(
+    rows = MemoryRows(
         matrix, like._columns, **{option: getattr(like, option) for option in options}
     )
+    return rows.replace(_weights=like.weights, _codes=like.codes, groups=like.groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -27,9 +27,9 @@ ResultT = TypeVar("ResultT", bound=Mergeable, covariant=True)
 
 
 class Sum(Protocol[ResultT]):
-    """Takes blocks of rows."""
+    """Takes blocks of rows, with the weight and the group of each where they have some."""
 
-    def add(self, block: Any, /) -> None: ...
+    def add(self, block: Any, weights: Any, codes: Any, /) -> None: ...
 
     def result(self) -> ResultT | None: ...
 
@@ -57,13 +57,32 @@ def reduce_rows(
     if parts[0].place == "dask":
         return _reduce_chunks(cast("Sequence[DaskRows]", parts), start, check)
     sums = [start() for _ in parts]
-    if len(parts) == 1:
-        for block in parts[0].blocks(check=check):
-            sums[0].add(block)
-    else:
-        for i, block in joint_blocks(parts, check=check):
-            sums[i].add(block)
+    blocks = joint_blocks(parts, check=check) if len(parts) > 1 else _blocks(parts[0], check)
+    for i, *block in with_labels(parts, blocks):
+        sums[i].add(*block)
     return [each.result() for each in sums]
+
+
+def labelled_blocks(rows: Rows, *, check: bool = True) -> Iterator[tuple[Any, Any, Any]]:
+    """Blocks of rows with the weight and the group of each row, or None."""
+    return (block[1:] for block in with_labels([rows], _blocks(rows, check)))
+
+
+def with_labels(
+    parts: Sequence[Rows], blocks: Iterable[tuple[int, Any]]
+) -> Iterator[tuple[int, Any, Any, Any]]:
+    """The same for blocks of several parts, each of which they make up one after the other."""
+    labels = [(part.weights, part.codes) for part in parts]
+    ends = [0] * len(parts)
+    for i, block in blocks:
+        which = slice(ends[i], ends[i] + block.shape[0])
+        ends[i] = which.stop
+        weights, codes = (None if each is None else each[which] for each in labels[i])
+        yield i, block, weights, codes
+
+
+def _blocks(rows: Rows, check: bool) -> Iterator[tuple[int, Any]]:
+    return ((0, block) for block in rows.blocks(check=check))
 
 
 def _reduce_chunks(
@@ -72,16 +91,17 @@ def _reduce_chunks(
     delayed: Any = import_module("dask").delayed  # not typed
     whole, owner = joined(parts) if len(parts) > 1 else (parts[0], None)
     chunks = whole.chunks()
-    owners: list[Any] = [None] * len(chunks)
-    if owner is not None:
-        owners = np.split(owner, whole.edges()[1:-1])
+    of_rows = (owner, whole.weights, whole.codes)
+    labels = [
+        [None] * len(chunks) if each is None else np.split(each, whole.edges()[1:-1])
+        for each in of_rows
+    ]
     reduce, merge = delayed(_reduce_some, pure=True), delayed(_merge, pure=True)
     tasks = []
     for a, b in pairwise(_task_ends(whole, len(chunks))):
-        labels, some = zip(*chunks[a:b], strict=True)
-        tasks.append(
-            reduce(list(some), labels, owners[a:b], len(parts), start, whole.options, check)
-        )
+        names, some = zip(*chunks[a:b], strict=True)
+        own = [each[a:b] for each in labels]
+        tasks.append(reduce(list(some), names, own, len(parts), start, whole.options, check))
     while len(tasks) > 1:
         merged = [merge(a, b) for a, b in zip(tasks[::2], tasks[1::2], strict=False)]
         tasks = merged + tasks[2 * len(merged) :]
@@ -102,20 +122,24 @@ def _task_ends(rows: DaskRows, n_chunks: int) -> list[int]:
 
 def _reduce_some(
     chunks: list[Any],
-    labels: Sequence[str],
-    owners: list[Any],
+    names: Sequence[str],
+    labels: Sequence[Sequence[Any]],
     n_parts: int,
     start: Callable[[], Any],
     options: dict[str, Any],
     check: bool,
 ) -> list[Any | None]:
-    """Over some chunks, for each part; None where they have no rows, as filtered chunks may."""
+    """Over some chunks, for each part; None where they have no rows, as filtered chunks may.
+
+    `labels` are which part each row of a chunk is of, its weight and its group, or None.
+    """
     sums = [start() for _ in range(n_parts)]
-    for chunk, label, owner in zip(chunks, labels, owners, strict=True):
-        rows = chunk_rows(chunk, label, options)
-        for i in range(n_parts):
-            for block in (rows if owner is None else rows.take(owner == i)).blocks(check=check):
-                sums[i].add(block)
+    for chunk, name, owner, weights, codes in zip(chunks, names, *labels, strict=True):
+        rows = chunk_rows(chunk, name, options).replace(_weights=weights, _codes=codes)
+        parts = [rows] if owner is None else [rows.take(owner == i) for i in range(n_parts)]
+        for part, into in zip(parts, sums, strict=True):
+            for block in labelled_blocks(part, check=check):
+                into.add(*block)
     return [each.result() for each in sums]
 
 

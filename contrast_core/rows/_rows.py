@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse, vstack
 
+from contrast_core._validation import FloatArray
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.rows._checks import check_finite
 
@@ -76,6 +77,41 @@ class Rows(ABC):
         self._n_source = shape[0]
         self._rows: Index | None = None
         self._columns: Index | None = None
+        self._weights: FloatArray | None = None
+        self._codes: Index | None = None
+        self.groups: NDArray[Any] | None = None
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """Weight of each row selected."""
+        return None if self._weights is None else self._weights[self._which]
+
+    @property
+    def codes(self) -> Index | None:
+        """Which of `groups` each row selected is of."""
+        return None if self._codes is None else self._codes[self._which]
+
+    @property
+    def _which(self) -> Any:
+        return slice(None) if self._rows is None else self._rows
+
+    def labelled(self, weights: FloatArray | None, groups: NDArray[Any] | None) -> Self:
+        """The same rows with a weight or a group each, one for each row selected."""
+        other = copy.copy(self)
+        if weights is not None:
+            other._weights = self._spread(weights)
+        if groups is not None:
+            other.groups, codes = np.unique(groups, return_inverse=True)
+            other._codes = self._spread(codes)
+        return other
+
+    def _spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Of rows selected, over all rows of the dataset."""
+        if self._rows is None:
+            return values
+        spread = np.zeros(self._n_source, values.dtype)
+        spread[self._rows] = values
+        return spread
 
     @property
     def in_memory(self) -> bool:
@@ -246,6 +282,8 @@ class Rows(ABC):
     def _is_read_with(self, other: Rows) -> bool:
         if self._source is not other._source or self.place == "device" or not self.shape[0] > 0:
             return False  # unknown numbers are not greater
+        if self._weights is not other._weights or self._codes is not other._codes:
+            return False
         if self._columns is None or other._columns is None:
             return self._columns is other._columns
         return np.array_equal(self._columns, other._columns)

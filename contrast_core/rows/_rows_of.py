@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contrast_core._validation import MatrixLike, check_feature_names
+from contrast_core._validation import (
+    MatrixLike,
+    check_feature_names,
+    check_labels,
+    check_weights,
+)
 from contrast_core.feedback import Progress
 from contrast_core.rows._checks import as_matrix, check_two_dimensional, feature_names_of
 from contrast_core.rows._dask import DaskRows
@@ -29,6 +35,8 @@ def rows_of(
     rows: ArrayLike | slice | None = None,
     columns: ArrayLike | slice | None = None,
     names: Sequence[str] | None = None,
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     min_rows: int = 0,
     elements: int | None = None,
     progress: Progress = False,
@@ -48,6 +56,10 @@ def rows_of(
         What is selected: see `Rows.take` and `Rows.columns`.
     names : sequence of str, optional
         Names of the features of `X`; those of a DataFrame by default.
+    weights : array-like of shape (n,), optional
+        A weight for each row of `X`, finite and not negative, not all of them zero.
+    groups : array-like of shape (n,), optional
+        A label for each row of `X`.
     min_rows : int, default=0
         Fewer rows selected are refused.
     elements : int, optional
@@ -76,7 +88,7 @@ def rows_of(
         changes["names"] = check_feature_names(names, found.shape[1], found.name)
     if progress is not False:
         changes["progress"] = progress
-    found = found.replace(**changes)
+    found = _labelled(found.replace(**changes), weights, groups)
     if columns is not None:
         found = found.columns(columns)
     if rows is not None:
@@ -87,6 +99,21 @@ def rows_of(
             "are samples, columns are features)."
         )
     return found
+
+
+def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:
+    if weights is None and groups is None:
+        return rows
+    n = rows.shape[0]
+    if math.isnan(n):
+        raise ValueError(
+            f"{rows.name} is a dask array with chunks of unknown size, whose rows cannot be given "
+            "weights or groups: call compute_chunk_sizes() on it first."
+        )
+    return rows.labelled(
+        None if weights is None else check_weights(weights, n, f"the weights of {rows.name}"),
+        None if groups is None else check_labels(groups, n, f"the groups of {rows.name}"),
+    )
 
 
 def _of_kind(X: Any, name: str) -> Rows:

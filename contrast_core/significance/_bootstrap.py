@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from contrast_core._base import LinearContrast
+from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import principal_angles
@@ -65,7 +65,7 @@ class BootstrapStability:
 
 
 def bootstrap_stability(
-    estimator: LinearContrast,
+    estimator: MomentContrast,
     X: MatrixLike,
     *,
     background: MatrixLike,
@@ -83,7 +83,7 @@ def bootstrap_stability(
 
     Parameters
     ----------
-    estimator : CPCA, CPCAStar, PCPCA or another `LinearContrast`
+    estimator : CPCA, CPCAStar, PCPCA or another `MomentContrast`
         The method and number of components; it is cloned. An automatic strength is chosen once,
         for the data as they are, and held. PCPCA is resampled as cPCA at ``alpha = gamma'``, which
         has its components.

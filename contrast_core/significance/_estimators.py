@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from contrast_core._base import LinearContrast
+from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath
 from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
 from contrast_core.probabilistic import PCPCA
@@ -21,8 +21,8 @@ _EIGENVALUES = ("contrastive_eigenvalues_", "generalized_eigenvalues_")
 
 
 def fitted_on(
-    samples: TwoSamples, estimator: LinearContrast, X: MatrixLike, background: MatrixLike
-) -> LinearContrast:
+    samples: TwoSamples, estimator: MomentContrast, X: MatrixLike, background: MatrixLike
+) -> MomentContrast:
     """A clone of the estimator, fitted to all of the data.
 
     Raises
@@ -30,12 +30,12 @@ def fitted_on(
     TypeError
         If the estimator is not a linear one that contrasts by second moments.
     """
-    if not isinstance(estimator, LinearContrast):
+    if not isinstance(estimator, MomentContrast):
         raise TypeError(
             f"estimator is {type(estimator).__name__}; expected a linear contrastive method such "
             "as CPCA(), CPCAStar() or PCPCA()."
         )
-    fitted: LinearContrast = clone(estimator)
+    fitted: MomentContrast = clone(estimator)
     # Whether later components are worth anything is what the caller asks.
     with quiet_contrast(".*negative contrast"):
         if samples.basis is None:
@@ -43,7 +43,7 @@ def fitted_on(
         return fitted.fit(X, background=background)
 
 
-def held(fitted: LinearContrast, n_components: int) -> LinearContrast:
+def held(fitted: MomentContrast, n_components: int) -> MomentContrast:
     """The same method with the strength of the fit as a number; PCPCA as cPCA.
 
     PCPCA's components are those of cPCA at ``alpha = gamma'``, but its noise variance need not
@@ -61,12 +61,12 @@ def held(fitted: LinearContrast, n_components: int) -> LinearContrast:
         )
     if isinstance(fitted, PCPCA):
         return CPCA(n_components, alpha=fitted.strength_)
-    other: LinearContrast = fitted._with_strength(fitted.strength_)
+    other: MomentContrast = fitted._with_strength(fitted.strength_)
     other.set_params(n_components=n_components)
     return other
 
 
-def leading_eigenvalue(fitted: LinearContrast) -> float:
+def leading_eigenvalue(fitted: MomentContrast) -> float:
     """Largest eigenvalue of the method's own problem.
 
     Raises
@@ -82,7 +82,7 @@ def leading_eigenvalue(fitted: LinearContrast) -> float:
     )
 
 
-def components_of(fitted: LinearContrast, samples: TwoSamples) -> FloatArray:
+def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
     """Components in the coordinates of the units, shape (k, D or r)."""
     components = fitted.components_
     return components if samples.basis is None else components @ samples.basis.T

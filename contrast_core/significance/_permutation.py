@@ -10,7 +10,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._base import LinearContrast
+from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.feedback import Progress, warn, with_progress
 from contrast_core.moments import SecondMoments
@@ -68,7 +68,7 @@ class PermutationTest:
 
 
 def permutation_test(
-    estimator: LinearContrast,
+    estimator: MomentContrast,
     X: MatrixLike,
     *,
     background: MatrixLike,
@@ -92,7 +92,7 @@ def permutation_test(
 
     Parameters
     ----------
-    estimator : CPCA, CPCAStar, PCPCA or another `LinearContrast` with eigenvalues
+    estimator : CPCA, CPCAStar, PCPCA or another `MomentContrast` with eigenvalues
         The method and number of components; it is cloned. What it chooses from the data (an
         automatic strength) is chosen once, for the data as they are, and held for all
         relabellings; for one cPCA component the automatic strength makes this the same test as

@@ -7,6 +7,7 @@ from contrast_core.solve._contrast import (
     solve_contrasts,
     warn_of_null_directions,
 )
+from contrast_core.solve._design import Design, DesignOptions
 from contrast_core.solve._fallback import with_fallback
 from contrast_core.solve._moments import (
     check_background_is_given,
@@ -34,6 +35,8 @@ __all__ = [
     "LIMITS",
     "NAMES",
     "SOLVERS",
+    "Design",
+    "DesignOptions",
     "Limits",
     "OneContrast",
     "Pairs",

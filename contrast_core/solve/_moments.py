@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from contrast_core._validation import MatrixLike, check_same_features
 from contrast_core.feedback import warn
@@ -13,10 +16,12 @@ from contrast_core.moments import (
     Moments,
     SecondMoments,
     is_moments,
+    mixed,
     product_moments,
     span_moments,
 )
 from contrast_core.rows import Rows, held, rows_of
+from contrast_core.solve._design import Design, background_names, listed_backgrounds
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
 _SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
@@ -31,24 +36,27 @@ def contrast_moments(
     contrasts: int = 1,
     automatic: bool = False,
     products: bool = True,
+    design: Design = Design(),  # noqa: B008  # frozen
 ) -> tuple[Moments, Moments, Plan]:
     """Moments of foreground and background, checked to belong together, and how to solve them.
 
     Parameters
     ----------
     X, background : data or moments
-        See `LinearContrast.fit`.
+        See `CPCA.fit`.
     n_components : int, default=1
         Number of components that will be asked for.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         See `contrast_core.CPCA`.
     contrasts, automatic, products
-        See `Task`.
+        See `Task`. Rows with groups or weights, and several backgrounds, have no products.
+    design : Design
+        Groups, weights and how backgrounds are mixed.
 
     Raises
     ------
     TypeError
-        If only one of the two is moments already.
+        If only one of the two is moments already, or moments are given groups or weights.
     ValueError
         If features differ, a dataset has fewer than two rows, data are not finite, `solver` is
         unknown, or moments are in another form than it needs or in different coordinates.
@@ -56,44 +64,61 @@ def contrast_moments(
     if solver not in SOLVERS:
         raise ValueError(f"solver={solver!r} is unknown; expected one of {tuple(SOLVERS)}.")
     check_background_is_given(background)
-    x: Any = X
-    y: Any = background
-    if is_moments(X) != is_moments(background):
-        raise TypeError(
-            f"X is {type(X).__name__} and background is {type(background).__name__}; give "
-            "SecondMoments for both, or data for both."
-        )
+    backgrounds, several = listed_backgrounds(background)
+    names = background_names(len(backgrounds), several)
     given = is_moments(X)
-    if not given:
-        x, y = contrast_rows(X, background)
-    else:
-        _check_coordinates(x, y, solver)
-        for moments, name in ((x, "X"), (y, "background")):
-            _check_count(moments.n_samples, name)
-        check_same_features(x.n_features, x.feature_names, y.n_features, y.feature_names)
+    for each in backgrounds:
+        if is_moments(each) != given:
+            raise TypeError(
+                f"X is {type(X).__name__} and background is {type(each).__name__}; give "
+                "SecondMoments for both, or data for both."
+            )
+    simple = not (several or design.labels_rows)
     # Anything but a number is refused later, where the features are known.
     k = int(n_components) if isinstance(n_components, Integral) else 1
     options: dict[str, Any] = {
         "contrasts": contrasts,
         "automatic": automatic,
-        "products": products,
+        "products": products and simple,
         "form": SOLVERS[solver],
     }
+    parts: Any = (X, *backgrounds)
     if given:
-        plan = plan_for(x, y, k, **options)
-        x, y = in_form(x, y, plan.form)
+        if design.labels_rows:
+            raise TypeError(
+                f"X is {type(X).__name__}, to which groups or weights come too late; give "
+                "SecondMoments.from_data(X, groups=..., sample_weight=...), or its `within`."
+            )
+        for part, name in zip(parts, ("X", *names), strict=True):
+            _check_coordinates(parts[0], part, solver)
+            _check_count(part.n_samples, name)
+            check_same_features(
+                *(parts[0].n_features, parts[0].feature_names),
+                *(part.n_features, part.feature_names),
+                background_name=name,
+            )
+        plan = plan_for(parts[0], mixed(parts[1:], None), k, **options)
+        if simple:
+            parts = in_form(parts[0], parts[1], plan.form)
     else:
+        parts = _matching(design.foreground(X), design.backgrounds(backgrounds, several))
+        if not simple and SOLVERS[solver] == "products":
+            raise ValueError(
+                f"solver={solver!r} takes neither groups nor weights nor several backgrounds; use "
+                "'auto', 'eigh' or 'gram'."
+            )
         plan = make_plan(
             Task(
-                n_rows=_count(x) + _count(y),
-                n_features=x.shape[1],
+                n_rows=sum(map(_count, parts)),
+                n_features=parts[0].shape[1],
                 n_components=k,
-                entries=_entries(x, y),
-                in_memory=x.in_memory and y.in_memory,
+                entries=_entries(parts),
+                in_memory=all(part.in_memory for part in parts),
                 **options,
             )
         )
-        x, y = _moments_of((x, y), plan.form)
+        parts = _moments_of(parts, plan.form)
+    x, y = parts[0], mixed(parts[1:], design.background_mix)
     _warn_of_scales(x, y)
     return x, y, plan
 
@@ -101,7 +126,7 @@ def contrast_moments(
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
     """How moments that are there already are solved; `options` are those of `Task`."""
     n_rows = x.n_samples + y.n_samples
-    return make_plan(Task(n_rows, x.n_features, k, held=x.form, **options))
+    return make_plan(Task(math.ceil(n_rows), x.n_features, k, held=x.form, **options))
 
 
 def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[Rows, Rows]:
@@ -120,13 +145,20 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
             raise TypeError(
                 f"{name} is {type(data).__name__}, but rows are needed here; give the data."
             )
-    x, y = rows_of(X, "X"), rows_of(background, "background")
-    check_same_features(x.shape[1], x.names, y.shape[1], y.names)
-    for rows, name in ((x, "X"), (y, "background")):
-        if not math.isnan(rows.shape[0]):
-            _check_count(rows.shape[0], name)
-    _check_same_place(x, y)
+    x, y = _matching(rows_of(X, "X"), [rows_of(background, "background")])
     return x, y
+
+
+def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:
+    """Foreground and backgrounds, checked to belong together."""
+    for y in backgrounds:
+        check_same_features(x.shape[1], x.names, y.shape[1], y.names, background_name=y.name)
+        _check_same_place(x, y)
+    for rows in (x, *backgrounds):
+        if not math.isnan(rows.shape[0]):
+            used = rows.shape[0] if rows.weights is None else np.count_nonzero(rows.weights)
+            _check_count(int(used), rows.name)
+    return x, *backgrounds
 
 
 def _check_same_place(x: Rows, y: Rows) -> None:
@@ -159,23 +191,28 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
     if x.form != "products" or form == "products":
         return x, y
     parts: Any = (x, y)
-    return _moments_of((parts[0].parts[0], parts[1].parts[0]), form)
+    x, y = _moments_of((parts[0].parts[0], parts[1].parts[0]), form)
+    return x, y
 
 
-def _moments_of(rows: tuple[Rows, Rows], form: Form) -> tuple[Moments, Moments]:
-    x: Moments
-    y: Moments
+def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
+    """Of rows with groups, what varies within them."""
+    found: Sequence[Any]
     match form:
         case "span":
             # Where each dataset begins must be known, as of a dask array it may not be.
-            x, y = span_moments([part if part.shape[0] >= 0 else held(part) for part in rows])
+            found = span_moments([part if part.shape[0] >= 0 else held(part) for part in rows])
         case "products":
-            x, y = product_moments(rows[:1]), product_moments(rows[1:])
+            found = [product_moments([part]) for part in rows]
         case _:
-            x, y = SecondMoments.from_parts(rows)
-    for moments, name in ((x, "X"), (y, "background")):
-        _check_count(moments.n_samples, name)
-    return x, y
+            found = SecondMoments.from_parts(rows)
+            found = [
+                moments if part.groups is None else moments.within
+                for moments, part in zip(found, rows, strict=True)
+            ]
+    for moments, part in zip(found, rows, strict=True):
+        _check_count(moments.n_samples, part.name)
+    return tuple(found)
 
 
 def _count(rows: Rows) -> int:
@@ -183,17 +220,18 @@ def _count(rows: Rows) -> int:
     return 2**62 if math.isnan(rows.shape[0]) else int(rows.shape[0])
 
 
-def _entries(x: Rows, y: Rows) -> int | None:
-    """Stored entries, where both are sparse rows in memory."""
-    if not (x.is_sparse and y.is_sparse and x.in_memory and y.in_memory):
+def _entries(parts: Sequence[Rows]) -> int | None:
+    """Stored entries, where all are sparse rows in memory."""
+    if not all(part.is_sparse and part.in_memory for part in parts):
         return None
-    return sum(int(rows.load(check=False).nnz) for rows in (x, y))
+    return sum(int(part.load(check=False).nnz) for part in parts)
 
 
 def _check_count(n: float, name: str) -> None:
-    if n < 2:
+    # A total weight, which is no whole number, says nothing of how many rows there are.
+    if isinstance(n, int) and n < 2:
         raise ValueError(
-            f"{name} has n_samples={n:g}, but a variance needs at least 2 rows (rows are samples, "
+            f"{name} has n_samples={n}, but a variance needs at least 2 rows (rows are samples, "
             "columns are features)."
         )
 

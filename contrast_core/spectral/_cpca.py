@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from contrast_core._base import LinearContrast
+from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
@@ -25,6 +25,7 @@ from contrast_core.moments import Moments
 from contrast_core.solve import (
     NAMES,
     SOLVERS,
+    Design,
     OneContrast,
     Plan,
     Solver,
@@ -38,7 +39,7 @@ from contrast_core.solve import (
 _RULES = ("auto", "denoise")
 
 
-class CPCA(StrengthPath, LinearContrast):
+class CPCA(StrengthPath, MomentContrast):
     r"""Contrastive PCA: directions of high foreground and low background variance.
 
     The components are the top-k eigenvectors, by algebraic value, of the contrast of the two
@@ -161,7 +162,7 @@ class CPCA(StrengthPath, LinearContrast):
         self.random_state = random_state
 
     def _moments(
-        self, X: MatrixLike | Moments, background: MatrixLike | Moments
+        self, X: MatrixLike | Moments, background: Any, design: Design
     ) -> tuple[Moments, Moments, Plan]:
         check_choice(self.solver, "solver", SOLVERS)
         alpha = check_strength(self.alpha, _RULES)
@@ -173,6 +174,7 @@ class CPCA(StrengthPath, LinearContrast):
             solver=self.solver,
             automatic=isinstance(alpha, str),
             contrasts=2 if alpha == math.inf else 1,
+            design=design,
         )
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:

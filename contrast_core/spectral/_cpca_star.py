@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from contrast_core._base import LinearContrast
+from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
@@ -20,7 +20,7 @@ from contrast_core.moments import Moments
 from contrast_core.solve import Plan, plan_for, solve_ratios
 
 
-class CPCAStar(StrengthPath, LinearContrast):
+class CPCAStar(StrengthPath, MomentContrast):
     r"""Contrastive PCA*: directions with the largest ratio of foreground to background variance.
 
     The directions solve the symmetric generalised eigenproblem

@@ -1,0 +1,91 @@
+"""How a study was designed: groups and weights of rows, one background or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrast_core.moments import is_moments
+from contrast_core.rows import Rows, rows_of
+
+
+class DesignOptions(TypedDict, total=False):
+    """What `fit` takes beside foreground and background: see `CPCA.fit`."""
+
+    groups: ArrayLike | None
+    background_groups: Any
+    sample_weight: ArrayLike | None
+    background_weight: Any
+    background_mix: ArrayLike | None
+
+
+@dataclass(frozen=True)
+class Design:
+    """The same, each None by default."""
+
+    groups: ArrayLike | None = None
+    background_groups: Any = None
+    sample_weight: ArrayLike | None = None
+    background_weight: Any = None
+    background_mix: ArrayLike | None = None
+
+    @property
+    def labels_rows(self) -> bool:
+        """Whether rows have groups or weights."""
+        options = (
+            self.groups,
+            self.background_groups,
+            self.sample_weight,
+            self.background_weight,
+        )
+        return any(option is not None for option in options)
+
+    def foreground(self, X: Any) -> Rows:
+        """Rows with their groups and weights."""
+        return rows_of(X, "X", groups=self.groups, weights=self.sample_weight)
+
+    def backgrounds(self, backgrounds: Sequence[Any], several: bool) -> list[Rows]:
+        """Rows of each background with their groups and weights."""
+        names = background_names(len(backgrounds), several)
+        groups, weights = (
+            _of_each(option, name, len(backgrounds), several)
+            for option, name in (
+                (self.background_groups, "background_groups"),
+                (self.background_weight, "background_weight"),
+            )
+        )
+        return [
+            rows_of(data, name, groups=own, weights=weight)
+            for data, name, own, weight in zip(backgrounds, names, groups, weights, strict=True)
+        ]
+
+
+def listed_backgrounds(background: Any) -> tuple[list[Any], bool]:
+    """The backgrounds, and whether several were given: a list of matrices or of moments."""
+    several = type(background) in (list, tuple) and all(
+        is_moments(one) or len(getattr(one, "shape", ())) == 2 for one in background
+    )
+    if not several or not len(background):
+        return [background], False
+    return list(background), True
+
+
+def background_names(n: int, several: bool) -> list[str]:
+    """What errors call each of them."""
+    return [f"background[{i}]" for i in range(n)] if several else ["background"]
+
+
+def _of_each(option: Any, name: str, n: int, several: bool) -> list[Any]:
+    if not several or option is None:
+        return [option] * n
+    if type(option) not in (list, tuple) or len(option) != n:
+        shape = np.shape(option) if hasattr(option, "shape") else type(option).__name__
+        raise ValueError(
+            f"{name} is {shape}; {n} backgrounds were given, so a list is expected that holds the "
+            "labels or weights of each of them, or None."
+        )
+    return list(option)

@@ -1,0 +1,297 @@
+"""Groups, weights and several backgrounds, through every method on moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from contrast_core import (
+    CPCA,
+    PCPCA,
+    ContrastByLabel,
+    CPCAStar,
+    SecondMoments,
+    contrast_path,
+    load,
+    save,
+    subspace_error,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+METHODS = [CPCA(2), CPCA(2, alpha=1.0), CPCAStar(2), PCPCA(2)]
+SHAPES = [(120, 90, 12), (40, 36, 1700)]  # covariances; the span of the rows
+
+
+def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:
+    """Donors that differ by more than what the treatment changes within them."""
+    rng = np.random.default_rng(d)
+    groups, background_groups = rng.integers(0, 4, n), rng.integers(2, 7, m)
+    donors = 8 * rng.normal(size=(7, d))
+    X = rng.normal(size=(n, d)) + donors[groups]
+    Y = rng.normal(size=(m, d)) + donors[background_groups]
+    X[:, :3] += 3 * rng.normal(size=(n, 1))
+    X[:, 4:6] += 2 * rng.normal(size=(n, 1))
+    if sparse:
+        X, Y = (sp.csr_array(rows * (rng.random(rows.shape) < 0.5)) for rows in (X, Y))
+    return {
+        "X": X,
+        "background": Y,
+        "groups": np.array(list("pqrstuv"))[groups],
+        "background_groups": np.array(list("pqrstuv"))[background_groups],
+        "sample_weight": rng.integers(0, 4, n),
+        "background_weight": rng.integers(0, 3, m),
+    }
+
+
+def fitted(method: Any, data: dict[str, Any], **changes: Any) -> Any:
+    given = dict(data) | changes
+    return clone(method).fit(given.pop("X"), **given)
+
+
+def centred(rows: Any, groups: Any) -> Any:
+    dense = rows.toarray() if sp.issparse(rows) else rows
+    return dense - np.stack([dense[groups == group].mean(axis=0) for group in groups])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_groups_are_as_rows_centred_by_them(method: Any, shape: Any, sparse: bool) -> None:
+    data = study(*shape, sparse)
+    within = fitted(method, data, sample_weight=None, background_weight=None)
+    by_hand = clone(method).fit(
+        centred(data["X"], data["groups"]),
+        background=centred(data["background"], data["background_groups"]),
+    )
+    assert subspace_error(within.components_, by_hand.components_) < 1e-8
+    assert within.strength_ == pytest.approx(by_hand.strength_, rel=1e-8)
+    plain = clone(method).fit(data["X"], background=data["background"])
+    assert subspace_error(within.components_, plain.components_) > 0.1
+    assert not hasattr(plain, "groups_")
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_whole_weights_are_repeated_rows(
+    method: Any, shape: Any, sparse: bool, grouped: bool
+) -> None:
+    data = study(*shape, sparse)
+    if not grouped:
+        data["groups"] = data["background_groups"] = None
+    weighted = fitted(method, data)
+    times = [np.repeat(np.arange(len(w)), w) for w in _weights(data)]
+    repeated = {
+        "X": data["X"][times[0]],
+        "background": data["background"][times[1]],
+        "groups": None if not grouped else data["groups"][times[0]],
+        "background_groups": None if not grouped else data["background_groups"][times[1]],
+    }
+    by_rows = fitted(method, repeated)
+    assert subspace_error(weighted.components_, by_rows.components_) < 1e-8
+    assert weighted.strength_ == pytest.approx(by_rows.strength_, rel=1e-9)
+    np.testing.assert_allclose(
+        weighted.foreground_variance_, by_rows.foreground_variance_, rtol=1e-9
+    )
+    np.testing.assert_allclose(weighted.mean_, by_rows.mean_, atol=1e-10)
+
+
+def _weights(data: dict[str, Any]) -> tuple[Any, Any]:
+    return data["sample_weight"], data["background_weight"]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mix", [None, [1.0, 3.0]])
+def test_each_background_counts_as_told_whatever_its_rows(
+    method: Any, shape: Any, mix: Any
+) -> None:
+    data = study(*shape)
+    Y = data["background"]
+    backgrounds = [Y[:8], Y[8:]]
+    several = clone(method).fit(data["X"], background=backgrounds, background_mix=mix)
+    shares = np.array(mix or [1.0, 1.0]) / np.sum(mix or [1.0, 1.0])
+    # The same as one, about each one's mean, with weights.
+    one = clone(method).fit(
+        data["X"],
+        background=Y,
+        background_groups=np.repeat([0, 1], [8, len(Y) - 8]),
+        background_weight=np.repeat(shares / [8, len(Y) - 8], [8, len(Y) - 8]),
+    )
+    assert subspace_error(several.components_, one.components_) < 1e-8
+    assert several.strength_ == pytest.approx(one.strength_, rel=1e-8)
+    each = several.background_variances_
+    np.testing.assert_allclose(shares @ each, several.background_variance_, rtol=1e-9)
+    for part, found in zip(backgrounds, each, strict=True):
+        scores = (part - part.mean(axis=0)) @ several.components_.T
+        np.testing.assert_allclose(scores.var(axis=0), found, rtol=1e-8)
+    assert one.background_variances_.shape == (1, 2)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_other_strengths_come_from_the_same_moments(method: Any, shape: Any, tmp_path: Any) -> None:
+    data = study(*shape)
+    data["background"] = [data["background"][:10], data["background"][10:]]
+    for name in ("background_groups", "background_weight"):
+        data[name] = [data[name][:10], None]
+    first = fitted(method, data)
+    strength = first.strength_ / 3
+    other = first.at(strength)
+    directly = fitted(method.set_params(**{method._strength: strength}), data)
+    method.set_params(**{method._strength: "auto"})
+    assert subspace_error(other.components_, directly.components_) < 1e-7
+    np.testing.assert_array_equal(other.groups_, first.groups_)
+    low, high = first.path([strength, first.strength_])
+    np.testing.assert_array_equal(low.group_means_, first.group_means_)
+    assert subspace_error(high.components_, first.components_) < 1e-7
+    scores = first.transform(data["X"], groups=data["groups"])
+    save(first, tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.transform(data["X"], groups=data["groups"]), scores)
+    with pytest.raises(AttributeError, match="moments=True"):
+        _ = again.background_variances_
+    if shape[2] < 100:
+        save(first, tmp_path / "whole", moments=True)
+        whole = load(tmp_path / "whole")
+        np.testing.assert_allclose(whole.background_variances_, first.background_variances_)
+        np.testing.assert_array_equal(whole.at(strength).components_, other.components_)
+
+
+def test_scores_are_centred_by_their_group() -> None:
+    data = study(*SHAPES[0])
+    within = fitted(CPCA(2), data, sample_weight=None, background_weight=None)
+    plain = within.transform(data["X"])
+    scores = within.transform(data["X"], groups=data["groups"])
+    for group in within.groups_:
+        rows = data["groups"] == group
+        np.testing.assert_allclose(scores[rows].mean(axis=0), 0, atol=1e-10)
+        shift = plain[rows] - scores[rows]
+        np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-10)
+    # One row of a known group is centred by that group's mean in the fit, of a new one by itself.
+    few = data["X"][:3]
+    np.testing.assert_allclose(within.transform(few, groups=data["groups"][:3]), scores[:3])
+    assert not within.transform(few[:1], groups=["new"]).any()
+    with pytest.raises(ValueError, match="one label for each of the 120 rows"):
+        within.transform(data["X"], groups=["p"])
+    again = within.fit(data["X"], background=data["background"])
+    assert not hasattr(again, "groups_")
+    # Without groups in the fit, each group is centred by its own rows.
+    alone = again.transform(data["X"], groups=data["groups"])
+    for group in np.unique(data["groups"]):
+        np.testing.assert_allclose(alone[data["groups"] == group].mean(axis=0), 0, atol=1e-10)
+
+
+def test_dask_arrays_keep_their_groups() -> None:
+    da = pytest.importorskip("dask.array")
+    data = study(*SHAPES[0])
+    lazy = data | {
+        "X": da.from_array(data["X"], chunks=(37, 5)),
+        "background": da.from_array(data["background"], chunks=(20, 12)),
+    }
+    one, other = fitted(CPCA(2), data), fitted(CPCA(2), lazy)
+    assert subspace_error(one.components_, other.components_) < 1e-12
+    np.testing.assert_allclose(
+        np.asarray(other.transform(lazy["X"], groups=data["groups"])),
+        one.transform(data["X"], groups=data["groups"]),
+        atol=1e-10,
+    )
+    unknown = lazy["X"][lazy["X"][:, 0] > -1e9]
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        CPCA().fit(unknown, background=data["background"], groups=data["groups"])
+
+
+def test_paths_labels_and_pipelines_pass_designs_on() -> None:
+    data = study(*SHAPES[0])
+    one = fitted(CPCA(2, alpha=2.0), data)
+    given = dict(data)
+    path = contrast_path(given.pop("X"), alphas=[0.0, 2.0, 5.0], **given)
+    assert subspace_error(path.components[1], one.components_) < 1e-9
+    np.testing.assert_array_equal(path.at(2.0).groups_, one.groups_)
+
+    rows = np.vstack([data["X"], data["background"]])
+    side = np.repeat([1, 0], [len(data["X"]), len(data["background"])])
+    labelled = ContrastByLabel(CPCA(2, alpha=2.0)).fit(
+        rows,
+        side,
+        groups=np.concatenate([data["groups"], data["background_groups"]]),
+        sample_weight=np.concatenate(_weights(data)),
+    )
+    np.testing.assert_allclose(labelled.estimator_.components_, one.components_, atol=1e-12)
+
+    with config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(
+            StandardScaler(with_std=False).set_fit_request(sample_weight=False),
+            CPCA(2, alpha=2.0),
+            transform_input=["background"],
+        )
+        pipeline.fit(
+            data["X"], **{name: value for name, value in data.items() if name not in ("X",)}
+        )
+        assert subspace_error(pipeline[-1].components_, one.components_) < 1e-10
+
+
+def test_moments_stand_for_rows_with_groups() -> None:
+    data = study(*SHAPES[0])
+    x, y = (
+        SecondMoments.from_data(data[rows], groups=data[groups])
+        for rows, groups in (("X", "groups"), ("background", "background_groups"))
+    )
+    from_rows = fitted(CPCA(2), data, sample_weight=None, background_weight=None)
+    from_moments = CPCA(2).fit(x.within, background=y.within)
+    assert subspace_error(from_rows.components_, from_moments.components_) < 1e-12
+    np.testing.assert_array_equal(from_moments.groups_, from_rows.groups_)
+    whole = CPCA(2).fit(x, background=y)  # all that varies
+    plain = CPCA(2).fit(data["X"], background=data["background"])
+    assert subspace_error(whole.components_, plain.components_) < 1e-9
+    several = CPCA(2).fit(x.within, background=[y.within, y.between], background_mix=[2, 1])
+    assert several.background_variances_.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"groups": ["a"]}, "groups of X"),
+        ({"background_groups": ["a"]}, "groups of background"),
+        ({"background_weight": [1.0]}, "weights of background"),
+        ({"sample_weight": [1.0] + [0.0] * 119}, "at least 2 rows"),
+        ({"background_mix": [1.0, 2.0]}, r"1 background\(s\)"),
+        ({"background_mix": 1.0}, "positive number for each"),
+        ({"background_mix": ["x"]}, "number"),
+    ],
+)
+def test_wrong_designs_are_refused(changes: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        fitted(CPCA(2), study(*SHAPES[0]), **changes)
+
+
+def test_wrong_backgrounds_are_refused_by_number() -> None:
+    data = study(*SHAPES[0])
+    X, Y = data["X"], data["background"]
+    for backgrounds, options, message in (
+        ([Y, Y[:, :5]], {}, r"background\[1\] has 5 features"),
+        ([Y, Y[:1]], {}, r"background\[1\] has n_samples=1"),
+        ([Y, np.full_like(Y, np.nan)], {}, r"background\[1\] contains NaN"),
+        ([Y, Y], {"background_groups": data["background_groups"]}, "2 backgrounds were given"),
+        ([Y, Y], {"background_weight": [None]}, "2 backgrounds were given"),
+        ([Y, Y], {"background_mix": [1.0, 0.0]}, "leave that background out"),
+        ([Y, Y], {"background_mix": [1.0, -1.0]}, "none negative"),
+        ([Y, SecondMoments.from_data(Y)], {}, "data for both"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            CPCA(2).fit(X, background=backgrounds, **options)
+    with pytest.raises(TypeError, match="come too late"):
+        CPCA(2).fit(
+            SecondMoments.from_data(X), background=SecondMoments.from_data(Y), groups=[1] * 120
+        )
+    with pytest.raises(ValueError, match="neither groups nor weights"):
+        CPCA(2, solver="lanczos").fit(X, background=Y, groups=data["groups"])

@@ -1,0 +1,219 @@
+"""Moments of rows with groups and weights: two parts that add up, however the rows arrive."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from contrast_core import CPCAStar, GroupedMoments, SecondMoments, load, save, subspace_error
+from contrast_core.rows import rows_of
+
+N, D, G = 900, 15, 6
+LABELS = np.array(list("abcdef"))
+
+
+def parts_by_definition(X: Any, codes: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Mean, within and between, in extended precision."""
+    x, w = np.asarray(X, dtype=np.longdouble), np.asarray(weights, dtype=np.longdouble)
+    mean = w @ x / w.sum()
+    within, between = np.zeros((D, D), np.longdouble), np.zeros((D, D), np.longdouble)
+    for g in np.unique(codes):
+        own, rows = w[codes == g], x[codes == g]
+        if own.sum() > 0:
+            centre = own @ rows / own.sum()
+            within += (own[:, None] * (rows - centre)).T @ (rows - centre)
+            between += own.sum() * np.outer(centre - mean, centre - mean)
+    return mean, within / w.sum(), between / w.sum()
+
+
+def study(distance: float, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Rows of groups so many standard deviations apart, their codes and weights."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, G, N)
+    X = rng.normal(size=(N, D)) + distance * rng.normal(size=(G, D))[codes]
+    return X, codes, rng.random(N) * (rng.random(N) < 0.9)
+
+
+def as_given(X: Any) -> dict[str, Any]:
+    import dask.array as da
+
+    return {
+        "array": X,
+        "float32": X.astype(np.float32),
+        "sparse": sp.csr_matrix(X),
+        "dask": da.from_array(X, chunks=(170, D)),
+        "blocks": rows_of(X, elements=400),
+    }
+
+
+def off(found: Any, wanted: Any) -> float:
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "dask", "blocks"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("distance", "tolerance"), [(0.0, 1e-11), (1e3, 1e-11), (1e6, 1e-6)])
+def test_parts_are_those_of_the_definition(
+    kind: str, weighted: bool, distance: float, tolerance: float
+) -> None:
+    X, codes, weights = study(distance)
+    if kind == "sparse":  # with features that only some groups have
+        X = X * (np.random.default_rng(1).random(X.shape) < 0.2)
+        X[:, 3] = np.where(codes == 2, distance + X[:, 4], 0.0)
+    options = {"sample_weight": weights} if weighted else {}
+    moments = SecondMoments.from_data(as_given(X)[kind], groups=LABELS[codes], **options)
+    mean, within, between = parts_by_definition(X, codes, weights if weighted else np.ones(N))
+    assert off(moments.within.covariance, within) < tolerance
+    assert off(moments.between.covariance, between) < tolerance
+    assert off(moments.mean, mean) < tolerance
+    assert moments.n_samples == pytest.approx(weights.sum() if weighted else N)
+    np.testing.assert_array_equal(moments.groups, LABELS)
+    np.testing.assert_array_equal(
+        moments.covariance, moments.between.covariance + moments.within.covariance
+    )
+    plain = SecondMoments.from_data(as_given(X)[kind], **options)
+    assert off(moments.covariance, plain.covariance) < tolerance
+    assert (moments.within.covariance == moments.within.covariance.T).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_moments_of_parts_merge_in_any_order(seed: int) -> None:
+    X, codes, weights = study(1e3, seed)
+    labels = LABELS[codes]
+    order = np.random.default_rng(seed).permutation(N)
+    pieces = [np.sort(piece) for piece in np.array_split(order, [10, 15, 400])]
+    pieces.append(np.flatnonzero(codes == 2)[:0])  # nothing
+    parts = [
+        SecondMoments.from_data(X[i], groups=labels[i], sample_weight=weights[i])
+        for i in pieces
+        if len(i)
+    ]
+    merged = parts[seed]
+    for i in range(len(parts)):
+        if i != seed:
+            merged = pickle.loads(pickle.dumps(parts[i])).merge(merged)
+    _, within, between = parts_by_definition(X, codes, weights)
+    assert off(merged.within.covariance, within) < 1e-11
+    assert off(merged.between.covariance, between) < 1e-11
+    np.testing.assert_array_equal(merged.groups, LABELS)
+
+
+def test_whole_weights_count_rows_so_many_times() -> None:
+    X, codes, _ = study(10.0)
+    times = np.random.default_rng(3).integers(0, 4, N)
+    repeated = np.repeat(np.arange(N), times)
+    weighted = SecondMoments.from_data(X, groups=codes, sample_weight=times)
+    by_rows = SecondMoments.from_data(X[repeated], groups=codes[repeated])
+    assert weighted.n_samples == by_rows.n_samples == times.sum()
+    np.testing.assert_allclose(weighted.group_weights, by_rows.group_weights)
+    assert off(weighted.within.covariance, by_rows.within.covariance) < 1e-13
+    assert off(weighted.between.covariance, by_rows.between.covariance) < 1e-13
+
+
+def test_selections_of_rows_keep_their_groups_and_weights() -> None:
+    X, codes, weights = study(5.0)
+    labels = LABELS[codes]
+    rows = rows_of(X, groups=labels, weights=weights)
+    mask = np.arange(N) % 3 > 0
+    some, others = SecondMoments.from_parts([rows.take(mask), rows.take(~mask)])
+    alone = SecondMoments.from_data(
+        X[mask], groups=LABELS[codes][mask], sample_weight=weights[mask]
+    )
+    assert off(some.within.covariance, alone.within.covariance) < 1e-13
+    whole = SecondMoments.from_data(X, groups=labels, sample_weight=weights)
+    assert off(some.merge(others).within.covariance, whole.within.covariance) < 1e-13
+
+
+def test_a_group_of_one_row_and_one_without_weight_do_no_harm() -> None:
+    X, codes, _ = study(3.0)
+    codes[0], weights = 99, np.ones(N)
+    weights[codes == 4] = 0.0
+    moments = SecondMoments.from_data(X, groups=codes, sample_weight=weights)
+    assert 4 not in moments.groups.tolist()
+    assert 99 in moments.groups.tolist()
+    _, within, between = parts_by_definition(X, codes, weights)
+    assert off(moments.within.covariance, within) < 1e-12
+    assert off(moments.between.covariance, between) < 1e-12
+
+
+def test_between_against_within_is_fisher_discriminant_analysis() -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.choice(4, size=400, p=[0.4, 0.3, 0.2, 0.1])
+    scatter = rng.normal(size=(8, 8))
+    X = rng.normal(size=(400, 8)) @ scatter + rng.normal(size=(4, 8))[classes] * 2 + 100
+    moments = SecondMoments.from_data(X, groups=classes)
+    fisher = CPCAStar(3, beta=1.0).fit(moments.between, background=moments.within)
+    lda = LinearDiscriminantAnalysis(solver="svd").fit(X, classes)
+    assert subspace_error(fisher.directions_, lda.scalings_.T[:3]) < 1e-8
+    ratio = fisher.generalized_eigenvalues_
+    np.testing.assert_allclose(ratio / ratio.sum(), lda.explained_variance_ratio_[:3], rtol=1e-8)
+
+
+def test_evoked_against_single_trials_finds_what_repeats() -> None:
+    """Signal-to-noise components: means of a stimulus' trials against what varies between them."""
+    rng = np.random.default_rng(1)
+    stimulus = np.repeat(np.arange(12), 40)
+    signal, noise = rng.normal(size=10), rng.normal(size=10)
+    trials = np.outer(rng.normal(size=12)[stimulus], signal) * 0.5
+    trials += np.outer(rng.normal(size=480) * 6, noise) + 0.3 * rng.normal(size=(480, 10))
+    moments = SecondMoments.from_data(trials, groups=stimulus)
+    found = CPCAStar(1, beta=1.0).fit(moments.between, background=moments.within)
+    scores = found.transform(trials)[:, 0]
+    wanted = trials @ (signal - noise * (signal @ noise) / (noise @ noise))
+    assert abs(np.corrcoef(scores, wanted)[0, 1]) > 0.98
+
+
+def test_moments_travel_in_files(tmp_path: Any) -> None:
+    X, codes, _ = study(2.0)
+    moments = SecondMoments.from_data(X, groups=LABELS[codes])
+    save(moments, tmp_path / "moments")
+    again = load(tmp_path / "moments")
+    assert isinstance(again, GroupedMoments)
+    np.testing.assert_array_equal(again.within.covariance, moments.within.covariance)
+    np.testing.assert_array_equal(again.groups, moments.groups)
+    np.testing.assert_array_equal(again.merge(moments).mean, moments.merge(again).mean)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": ["a"] * (N - 1)}, r"groups of X.*one label for each of the 900 rows"),
+        ({"groups": [None] + ["a"] * (N - 1)}, "1 missing labels"),
+        ({"groups": [1] * 5 + ["a"] * (N - 5)}, "mixes labels"),
+        ({"sample_weight": [-1.0] * N}, "finite weights, none negative"),
+        ({"sample_weight": [np.nan] + [1.0] * (N - 1)}, "finite weights, none negative"),
+        ({"sample_weight": [0.0] * N}, "not all zero"),
+        ({"sample_weight": 1.0}, "one weight for each of the 900 rows"),
+        ({"sample_weight": ["x"] * N}, "expected a number for each row"),
+        ({"sample_weight": np.ones((N, 1))}, "one weight for each"),
+        ({"sample_weight": np.ma.masked_less(np.arange(N), 3)}, "mask"),
+    ],
+)
+def test_wrong_groups_and_weights_are_refused(options: Any, message: str) -> None:
+    X, _, _ = study(1.0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        SecondMoments.from_data(X, **options)
+
+
+def test_moments_that_do_not_belong_together_are_refused() -> None:
+    X, codes, _ = study(1.0)
+    grouped, plain = SecondMoments.from_data(X, groups=codes), SecondMoments.from_data(X)
+    with pytest.raises(TypeError, match="got SecondMoments"):
+        grouped.merge(plain)
+    with pytest.raises(TypeError, match="got GroupedMoments"):
+        plain.merge(grouped)
+    with pytest.raises(TypeError, match="mixes labels"):
+        grouped.merge(SecondMoments.from_data(X, groups=LABELS[codes]))
+    with pytest.raises(ValueError, match="9 features"):
+        grouped.merge(SecondMoments.from_data(X[:, :9], groups=codes))
+    parts = (grouped.groups, grouped.group_weights, grouped.group_means, grouped.within_covariance)
+    GroupedMoments(*parts)
+    for i, bad in enumerate([[1] * 6, [0.0, *[1.0] * 5], np.full((6, D), np.nan), np.ones((3, 3))]):
+        given = [*parts[:i], bad, *parts[i + 1 :]]
+        with pytest.raises(ValueError, match=r"twice|holds 0|NaN|n_groups|shape"):
+            GroupedMoments(*given)
