@@ -17,6 +17,7 @@ from contrast_core._validation import (
     MatrixLike,
     check_labels,
     check_unmasked,
+    check_weights,
     shown,
 )
 from contrast_core.rows import Rows, rows_of
@@ -110,16 +111,12 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         sides = (~is_background, is_background)
         foreground, background = (_taken(X, rows, side) for side in sides)
         options: dict[str, Any] = {}
-        for names, values in (
-            (("groups", "background_groups"), groups),
-            (("sample_weight", "background_weight"), sample_weight),
-        ):
-            if values is not None:
-                check_consistent_length(X, values)
-                options |= {
-                    name: _safe_indexing(values, np.flatnonzero(side))
-                    for name, side in zip(names, sides, strict=True)
-                }
+        if groups is not None:
+            of_rows = check_labels(groups, n_rows, "groups")
+            options |= {"groups": of_rows[sides[0]], "background_groups": of_rows[sides[1]]}
+        if sample_weight is not None:
+            weights = check_weights(sample_weight, n_rows, "sample_weight")
+            options |= {"sample_weight": weights[sides[0]], "background_weight": weights[sides[1]]}
         self.estimator_ = clone(self.estimator).fit(foreground, background=background, **options)
         return self
 

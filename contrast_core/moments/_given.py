@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contrast_core._validation import FloatArray, check_unmasked, shown
+from contrast_core._validation import FloatArray, check_count, check_unmasked, shown
 
 _ROUNDING = 1e-6  # of the largest entry: what covariances taken in single precision are off by
 
@@ -19,6 +19,15 @@ def check_mean(mean: ArrayLike, name: str, n_features: int | None = None) -> Flo
     if not np.isfinite(vector).all():
         raise ValueError(f"{name} holds NaN or infinity; it must be finite.")
     return vector
+
+
+def check_total(n: object, name: str) -> float:
+    """A number of rows, or a total weight."""
+    if isinstance(n, float):
+        if not 0 < n < np.inf:
+            raise ValueError(f"{name}={n} must be a positive, finite number.")
+        return n
+    return check_count(n, name)
 
 
 def check_means(means: ArrayLike, name: str) -> FloatArray:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
-    check_count,
     check_feature_names,
     check_same_features,
 )
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.moments._accumulator import Accumulator, some
-from contrast_core.moments._given import check_covariance, check_mean
+from contrast_core.moments._given import check_covariance, check_mean, check_total
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, rows_of
 
@@ -68,7 +68,7 @@ class PairMoments:
     True
     """
 
-    n_pairs: int
+    n_pairs: float
     mean: FloatArray
     positive_mean: FloatArray
     covariance: FloatArray
@@ -85,7 +85,7 @@ class PairMoments:
             for name in ("covariance", "positive_covariance", "cross_covariance")
         }
         vars(self).update(
-            n_pairs=check_count(self.n_pairs, "n_pairs"),
+            n_pairs=check_total(self.n_pairs, "n_pairs"),
             mean=mean,
             positive_mean=check_mean(self.positive_mean, "positive_mean", len(mean)),
             feature_names=check_feature_names(self.feature_names, len(mean)),
@@ -94,7 +94,7 @@ class PairMoments:
 
     @classmethod
     def _unchecked(
-        cls, n_pairs: int, *arrays: FloatArray, names: tuple[str, ...] | None
+        cls, n_pairs: float, *arrays: FloatArray, names: tuple[str, ...] | None
     ) -> PairMoments:
         """Moments that were worked out here, without the constructor's checks."""
         moments = object.__new__(cls)
@@ -113,6 +113,7 @@ class PairMoments:
         X: MatrixLike,
         positive: MatrixLike,
         *,
+        sample_weight: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         progress: Progress = False,
     ) -> PairMoments:
@@ -125,6 +126,9 @@ class PairMoments:
             The two views, row i with row i. Read in blocks of rows and accumulated in float64;
             sparse input is never made dense as a whole. An HDF5 dataset, a zarr array, the sparse
             dataset of a backed AnnData or a memory map is never in memory as a whole.
+        sample_weight : array-like of shape (n_pairs,), optional
+            A weight for each pair, not negative; `n_pairs` is then their sum. Whole numbers count
+            pairs so many times.
         feature_names : sequence of str, optional
             Names of the features; those of a DataFrame are taken by default.
         progress : bool or callable, default=False
@@ -138,10 +142,13 @@ class PairMoments:
         Raises
         ------
         ValueError
-            If the views differ in rows or features, are empty, or hold NaN or infinity.
+            If the views differ in rows or features, are empty, or hold NaN or infinity, or a weight
+            is negative.
         ImportError
             If ``progress=True`` and tqdm is not installed.
         """
+        if sample_weight is not None:
+            X = rows_of(X, "X", weights=sample_weight)
         return cls._from_views([(X, positive)], feature_names, progress)
 
     @classmethod
@@ -195,9 +202,10 @@ class PairMoments:
             spans = list(pairwise((p if x.in_memory and not p.in_memory else x).edges()))
             for span in with_progress(spans, len(spans), "pairs", progress or x.progress):
                 a, b = (rows.read(*span, dense=dense) for rows in (x, p))
-                first.add(a)
-                second.add(b)
-                both.add(a.astype(np.float64) + b)
+                weights = None if x.weights is None else x.weights[slice(*span)]
+                first.add(a, weights)
+                second.add(b, weights)
+                both.add(a.astype(np.float64) + b, weights)
         x_moments, p_moments, sums = (some(rows.result(), "X") for rows in (first, second, both))
         # Polarisation: a symmetric product costs half of the general one.
         cross = sums.within
@@ -205,7 +213,7 @@ class PairMoments:
         cross -= p_moments.within
         cross /= 2
         return cls._unchecked(
-            int(x_moments.n_samples),
+            x_moments.n_samples,
             x_moments.mean,
             p_moments.mean,
             x_moments.within,
@@ -260,7 +268,7 @@ class PairMoments:
         cross = (1 - weight) * self.cross_covariance + weight * other.cross_covariance
         cross += (weight * (1 - weight) / 2) * (shift + shift.T)
         return PairMoments._unchecked(
-            int(x.n_samples),
+            x.n_samples,
             x.mean,
             p.mean,
             x.covariance,

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
-    check_count,
     check_feature_names,
     check_same_features,
 )
@@ -22,7 +21,7 @@ from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import blas_threads, worker_threads
 from contrast_core.moments._accumulator import Accumulator, Precision, Sums, some
 from contrast_core.moments._covariance import ALONE, Form, Moments, Threads
-from contrast_core.moments._given import check_covariance, check_mean
+from contrast_core.moments._given import check_covariance, check_mean, check_total
 from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class SecondMoments(Moments):
     def __post_init__(self) -> None:
         mean = check_mean(self.mean, "mean")
         vars(self).update(
-            n_samples=_check_total(self.n_samples),
+            n_samples=check_total(self.n_samples, "n_samples"),
             mean=mean,
             covariance=check_covariance(self.covariance, "covariance", len(mean)),
             feature_names=check_feature_names(self.feature_names, len(mean)),
@@ -321,15 +320,6 @@ def _moments(sums: Sums, rows: Rows) -> Any:
     if rows.groups is not None:
         return GroupedMoments._of_sums(sums, rows.groups, rows.names)
     return SecondMoments._unchecked(sums.n_samples, sums.mean, sums.within, rows.names)
-
-
-def _check_total(n: object) -> float:
-    """A number of rows or a total weight."""
-    if isinstance(n, float):
-        if not 0 < n < np.inf:
-            raise ValueError(f"n_samples={n} must be a positive, finite number.")
-        return n
-    return check_count(n, "n_samples")
 
 
 def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[Sums]:

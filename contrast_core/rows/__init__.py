@@ -40,8 +40,9 @@ is what errors about NaN advise.
 from contrast_core.rows._checks import check_finite
 from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows, held
+from contrast_core.rows._parts import joint_blocks, pieces
 from contrast_core.rows._reduce import labelled_blocks, reduce_rows
-from contrast_core.rows._rows import ELEMENTS, Place, Rows, joint_blocks, pieces
+from contrast_core.rows._rows import ELEMENTS, Place, Rows
 from contrast_core.rows._rows_of import rows_of
 from contrast_core.rows._tensor import DEVICE_BLOCKS, TensorRows, check_device
 

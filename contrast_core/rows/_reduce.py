@@ -12,7 +12,8 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import numpy as np
 
 from contrast_core.rows._dask import DaskRows, chunk_rows
-from contrast_core.rows._rows import Rows, joined, joint_blocks
+from contrast_core.rows._parts import joined, joint_blocks
+from contrast_core.rows._rows import Rows
 
 _TASK = 8  # times the elements of a block in a task, so that its work outweighs the merging
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.moments import (
     Cross,
@@ -47,8 +50,8 @@ class Pairs:
     plan: Plan
 
     @property
-    def n_pairs(self) -> int:
-        """Number of pairs, n."""
+    def n_pairs(self) -> float:
+        """Number of pairs, n, or their total weight."""
         return (self.rows or self._moments).n_pairs
 
     @property
@@ -104,19 +107,37 @@ class Pairs:
         return self.moments
 
 
-def positive_pairs(X: MatrixLike | PairMoments | Pairs, positive: MatrixLike | None) -> Pairs:
-    """Pairs as moments, if they are or are not in memory, else as rows; at least two of them.
+def positive_pairs(
+    X: MatrixLike | PairMoments | Pairs,
+    positive: MatrixLike | None,
+    sample_weight: ArrayLike | None = None,
+) -> Pairs:
+    """Pairs as moments, if they are, have weights or are not in memory, else as rows.
+
+    At least two of them.
 
     Raises
     ------
     TypeError
-        If `positive` is given beside `PairMoments`.
+        If `positive` or weights are given beside `PairMoments`.
     ValueError
         If `positive` is missing, the views differ in rows or features, or there are fewer than
         two pairs.
     """
+    if sample_weight is not None:
+        if isinstance(X, PairMoments | Pairs):
+            raise TypeError(
+                f"X is {type(X).__name__}, to which weights come too late; give "
+                "PairMoments.from_data(X, positive, sample_weight=...)."
+            )
+        X = rows_of(X, "X", weights=sample_weight)
+        n_used = np.count_nonzero(X.weights)  # type: ignore[arg-type]
+        if n_used < 2:
+            raise ValueError(
+                f"sample_weight is positive for {n_used} pair, but a variance needs at least 2."
+            )
     pairs = _as_pairs(X, positive)
-    if pairs.n_pairs < 2:
+    if isinstance(pairs.n_pairs, int) and pairs.n_pairs < 2:
         raise ValueError(
             f"X has n_samples={pairs.n_pairs} pair(s), but a variance needs at least 2."
         )
@@ -137,7 +158,7 @@ def _as_pairs(X: MatrixLike | PairMoments | Pairs, positive: MatrixLike | None) 
             "row of X: fit(X, positive=...), or fit(moments) with the PairMoments of both."
         )
     x, p, names = check_pairs(X, positive)
-    if "stored" in (x.place, p.place):
+    if "stored" in (x.place, p.place) or x.weights is not None:
         return _reduced(PairMoments.from_data(x, p))
     x, p = (rows_of(part.load(check=False), part.name, names=names) for part in (x, p))
     rows = PairRows(x, p, names)
@@ -145,4 +166,4 @@ def _as_pairs(X: MatrixLike | PairMoments | Pairs, positive: MatrixLike | None) 
 
 
 def _reduced(moments: PairMoments) -> Pairs:
-    return Pairs(None, moments, plan_pairs(2 * moments.n_pairs, 1))
+    return Pairs(None, moments, plan_pairs(2, 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
+from numpy.typing import ArrayLike
+
 from contrast_core._validation import FloatArray, MatrixLike, check_flag, check_n_components
 from contrast_core.moments import PairMoments
 from contrast_core.solve import positive_pairs
@@ -62,6 +64,7 @@ class PCAPlus(PositivePairEmbedding):
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import ArrayLike
     >>> from contrast_core import PCAPlus
     >>> rng = np.random.default_rng(0)
     >>> signal = 3 * rng.normal(size=(200, 1)) * np.eye(5)[0]
@@ -83,6 +86,7 @@ class PCAPlus(PositivePairEmbedding):
         y: object = None,
         *,
         positive: MatrixLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit from two views of the same rows, or from their moments.
 
@@ -96,6 +100,9 @@ class PCAPlus(PositivePairEmbedding):
         positive : array-like, DataFrame, sparse matrix or stored dataset of shape \
                 (n_pairs, n_features)
             The second view, row i with row i of X, the same features in the same order.
+        sample_weight : array-like of shape (n_pairs,), optional
+            A weight for each pair, not negative; whole numbers count pairs so many times. Pairs
+            with weights are reduced to matrices of features x features.
 
         Returns
         -------
@@ -111,7 +118,7 @@ class PCAPlus(PositivePairEmbedding):
             If `positive` is given beside moments, or a parameter has the wrong type.
         """
         check_flag(self.exchangeable, "exchangeable")
-        pairs = positive_pairs(X, positive)
+        pairs = positive_pairs(X, positive, sample_weight)
         k = check_n_components(self.n_components, pairs.n_features)
         shared = pairs.shared_variance(k, exchangeable=self.exchangeable)
         return self._set_fitted(

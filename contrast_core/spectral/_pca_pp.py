@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import (
     FloatArray,
@@ -136,7 +136,9 @@ class PCAPlusPlus(PositivePairEmbedding):
     (0, 2)
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"positive": True, "n_effective": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = dict.fromkeys(
+        ("positive", "n_effective", "sample_weight"), True
+    )
 
     generalized_eigenvalues_: FloatArray
     directions_: FloatArray
@@ -163,6 +165,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         y: object = None,
         *,
         positive: MatrixLike | None = None,
+        sample_weight: ArrayLike | None = None,
         n_effective: float | None = None,
     ) -> Self:
         """Fit from two views of the same rows, or from their moments.
@@ -177,6 +180,9 @@ class PCAPlusPlus(PositivePairEmbedding):
         positive : array-like, DataFrame, sparse matrix or stored dataset of shape \
                 (n_pairs, n_features)
             The second view, row i with row i of X, the same features in the same order.
+        sample_weight : array-like of shape (n_pairs,), optional
+            A weight for each pair, not negative; whole numbers count pairs so many times. Pairs
+            with weights are reduced to matrices of features x features.
         n_effective : float, optional
             How many independent pairs the pairs are worth, where rows repeat (see
             `contrast_core.effective_n_pairs`); by default their number. The automatic truncation
@@ -197,7 +203,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         """
         check_flag(self.exchangeable, "exchangeable")
         check_flag(self.weighted, "weighted")
-        pairs = positive_pairs(X, positive)
+        pairs = positive_pairs(X, positive, sample_weight)
         k = check_n_components(self.n_components, pairs.n_features)
         n_pairs = check_n_effective(n_effective, pairs.n_pairs)
         moments, (variances, vectors) = self._leading(pairs, k, n_pairs)

@@ -14,7 +14,10 @@ from contrast_core.moments import PairMoments
 class PositivePairEmbedding(LinearEmbedding):
     """Base of the methods that look for what two views of the same rows share."""
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"positive": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {
+        "positive": True,
+        "sample_weight": True,
+    }
 
     def fit_transform(
         self,
@@ -52,7 +55,7 @@ class PositivePairEmbedding(LinearEmbedding):
         return np.asarray(fitted.transform(X))
 
 
-def check_n_effective(n_effective: object, n_pairs: int) -> float:
+def check_n_effective(n_effective: object, n_pairs: float) -> float:
     """The number of independent pairs: what was given, else their number."""
     if n_effective is None:
         return float(n_pairs)

@@ -17,6 +17,9 @@ from contrast_core import (
     PCPCA,
     ContrastByLabel,
     CPCAStar,
+    PairMoments,
+    PCAPlus,
+    PCAPlusPlus,
     SecondMoments,
     contrast_path,
     load,
@@ -295,3 +298,29 @@ def test_wrong_backgrounds_are_refused_by_number() -> None:
         )
     with pytest.raises(ValueError, match="neither groups nor weights"):
         CPCA(2, solver="lanczos").fit(X, background=Y, groups=data["groups"])
+
+
+@pytest.mark.parametrize("method", [PCAPlus(2), PCAPlusPlus(2), PCAPlusPlus(2, exchangeable=False)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_pairs_with_whole_weights_are_repeated_pairs(method: Any, sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    signal = 4 * rng.normal(size=(200, 2)) @ rng.normal(size=(2, 10))
+    X, positive = (signal + rng.normal(size=(200, 10)) + i for i in (0, 3))
+    if sparse:
+        X, positive = sp.csr_array(X), sp.csr_array(positive)
+    times = rng.integers(0, 4, 200)
+    repeated = np.repeat(np.arange(200), times)
+    weighted = clone(method).fit(X, positive=positive, sample_weight=times)
+    by_rows = clone(method).fit(X[repeated], positive=positive[repeated])
+    assert subspace_error(weighted.components_, by_rows.components_) < 1e-9
+    np.testing.assert_allclose(weighted.mean_, by_rows.mean_, atol=1e-12)
+    halves = [slice(0, 70), slice(70, 200)]
+    parts = [PairMoments.from_data(X[h], positive[h], sample_weight=times[h]) for h in halves]
+    merged = clone(method).fit(parts[0].merge(parts[1]))
+    assert subspace_error(merged.components_, weighted.components_) < 1e-9
+    with pytest.raises(TypeError, match="come too late"):
+        clone(method).fit(parts[0], sample_weight=times)
+    with pytest.raises(ValueError, match="one weight for each of the 200"):
+        clone(method).fit(X, positive=positive, sample_weight=times[:-1])
+    with pytest.raises(ValueError, match="at least 2"):
+        clone(method).fit(X, positive=positive, sample_weight=np.eye(200)[0])

@@ -1,0 +1,72 @@
+"""Several selections of the rows of one dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from contrast_core.rows._rows import Index, Rows
+
+RowsT = TypeVar("RowsT", bound=Rows)
+
+
+def joint_blocks(
+    parts: Sequence[Rows],
+    *,
+    elements: int | None = None,
+    check: bool = True,
+) -> Iterator[tuple[int, Any]]:
+    """Blocks of several disjoint selections of the rows of one dataset, in one pass over it.
+
+    Parameters
+    ----------
+    parts : sequence of Rows
+        What ``whole.take(...)`` gave for disjoint rows of the same `whole`.
+    elements, check
+        As for `Rows.blocks`.
+
+    Yields
+    ------
+    int, ndarray or CSR matrix
+        Which of the parts, and finite rows of it.
+    """
+    wanted, owner = joined(parts)
+    for start, stop in wanted._shown(list(pairwise(wanted.edges(elements)))):
+        block = wanted.read(start, stop, check=check)
+        here = owner[start:stop]
+        for i in np.unique(here).tolist():
+            mine = here == i
+            yield i, block if mine.all() else block[mine]
+
+
+def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
+    """The rows of several disjoint selections of one dataset, and which of them each is from."""
+    first = parts[0]
+    owner = np.full(first._n_source, -1, dtype=np.intp)
+    for i, part in enumerate(parts):
+        owner[slice(None) if part._rows is None else part._rows] = i
+    return first.take_all().take(owner >= 0), owner[owner >= 0]
+
+
+def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None:
+    """Disjoint selections that selections of one dataset are made of.
+
+    Returns
+    -------
+    list of Rows, list of lists of int
+        The pieces, and of which of them each part is made; None if the parts are not selections of
+        one `whole` on the host, each of a known number of rows, not none, in ascending order.
+    """
+    first = parts[0]
+    if not all(part._is_read_with(first) and part._is_ascending() for part in parts):
+        return None
+    codes = np.zeros(first._n_source, dtype=np.int64)
+    for i, part in enumerate(parts):
+        codes[slice(None) if part._rows is None else part._rows] += 1 << i
+    used = [int(code) for code in np.unique(codes) if code]
+    whole = first.take_all()
+    found = [whole.take(codes == code) for code in used]
+    return found, [[j for j, code in enumerate(used) if code >> i & 1] for i in range(len(parts))]
