@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from contrast_core.moments._given import check_covariance, check_mean, check_tot
 from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
 if TYPE_CHECKING:
+    from contrast_core.moments._grouped import GroupedMoments
     from contrast_core.rows import DaskRows
 
 
@@ -109,6 +110,14 @@ class SecondMoments(Moments):
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
         """Product of the covariance with columns (n_features, b)."""
         return np.asarray(self.covariance @ columns)
+
+    @overload
+    @classmethod
+    def from_data(cls, X: MatrixLike, *, groups: None = None, **options: Any) -> Self: ...
+
+    @overload
+    @classmethod
+    def from_data(cls, X: MatrixLike, *, groups: ArrayLike, **options: Any) -> GroupedMoments: ...
 
     @classmethod
     def from_data(
