@@ -119,7 +119,7 @@ class SecondMoments(Moments):
     @classmethod
     def from_data(cls, X: MatrixLike, *, groups: ArrayLike, **options: Any) -> GroupedMoments: ...
 
-    @classmethod
+    @classmethod  # type: ignore[misc]  # the options are those below
     def from_data(
         cls,
         X: MatrixLike,
