@@ -30,6 +30,13 @@ foreground, background
     with the genes of `adata` in the same order; the foreground is then the mask, or every cell.
     A layer or embedding that is asked for must be in both."""
 
+WITHIN = """\
+within
+    Column of `adata.obs` with the donor, animal or batch of every cell. The contrast is then of
+    what varies *within* donors: each cell counts about its donor's mean in its set, and its scores
+    are centred by its donor, in `.uns[...]['within_groups' | 'within_scores']`, for
+    `scanpy_ext.tl.project`. What donors differ by is no finding any more."""
+
 PAIRING = """\
 condition
     Column of `adata.obs` that tells the conditions apart. Cells without a value are not paired.
@@ -113,6 +120,7 @@ def documented(function: F) -> F:
         doc = inspect.cleandoc(function.__doc__)  # as Python 3.13 and newer compile it already
         texts = {
             "CELLS": CELLS,
+            "WITHIN": WITHIN,
             "PAIRING": PAIRING,
             "DATA": DATA,
             "OBSM": OBSM,

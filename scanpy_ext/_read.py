@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ._select import (
     Mask,
     Selection,
     cells,
+    column,
     genes,
     is_anndata,
     listed,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from ._keys import Keys
+
+Labels: TypeAlias = NDArray[np.str_]
 
 _FIRST_CELLS = 1000  # that are looked at for counts
 _REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
@@ -54,6 +57,8 @@ class ContrastInput:
         The cells of another AnnData that are the background, if one was given.
     copy
         Whether results go into a copy.
+    within, within_other
+        The donor or batch of every cell, (n_obs,), and of those of `other`, if that was asked for.
     """
 
     matrix: Rows
@@ -62,6 +67,8 @@ class ContrastInput:
     params: dict[str, Any]
     other: Rows | None = None
     copy: bool = False
+    within: Labels | None = None
+    within_other: Labels | None = None
 
     @property
     def foreground(self) -> Rows:
@@ -72,6 +79,17 @@ class ContrastInput:
     def background(self) -> Rows:
         """The background cells, (m, n_features)."""
         return self.matrix.take(self.selection.background) if self.other is None else self.other
+
+    @property
+    def groups(self) -> dict[str, Labels]:
+        """What the core's `fit` takes beside the two sets of cells."""
+        if self.within is None:
+            return {}
+        behind = self.within[self.selection.background]
+        return {
+            "groups": self.within[self.selection.foreground],
+            "background_groups": behind if self.within_other is None else self.within_other,
+        }
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -93,7 +111,9 @@ class ContrastInput:
 
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Scores of all cells, (n_obs, n_comps)."""
-        return np.asarray(model.transform(self.matrix))
+        if self.within is None:
+            return np.asarray(model.transform(self.matrix))
+        return np.asarray(model.transform(self.matrix, groups=self.within))
 
     def slots(
         self,
@@ -125,6 +145,9 @@ class ContrastInput:
         }
         vectors = {"mean": model.mean_, "background_mean": model.background_mean_}
         entry = dict(result) | self.sizes
+        if self.within is not None:  # scores of the groups' means, by which those of new cells are
+            entry["within_groups"] = model.groups_  # centred
+            entry["within_scores"] = (model.group_means_ - model.mean_) @ model.projection_
         embedding = {keys.obsm: self.embed(model)}
         if self.features is None:  # no genes: all is about the dimensions of the embedding
             entry |= vectors | {"loadings": tables[keys.varm]}
@@ -182,6 +205,12 @@ class Design(TypedDict, total=False):
     progress: Progress
 
 
+class WithinDesign(Design, total=False):
+    """The same, with a column of donors or batches within which is contrasted."""
+
+    within: str | None
+
+
 def read(
     adata: AnnData,
     *,
@@ -192,6 +221,7 @@ def read(
     include_reference: bool = True,
     foreground: Mask | None = None,
     background: Mask | AnnData | None = None,
+    within: str | None = None,
     layer: str | None = None,
     obsm: str | None = None,
     mask_var: Mask | Default | None = DEFAULT,
@@ -204,10 +234,27 @@ def read(
     matrix, features, params = read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, progress=progress
     )
-    other = None
+    params = selection.params | params | storable(within=within)
+    other = of_cells = of_others = None
+    if within is not None:
+        of_cells = known_labels(adata, within, "within")
     if is_anndata(background):
         other = _read_other(adata, background, layer, obsm, features, matrix)
-    return ContrastInput(matrix, selection, features, selection.params | params, other, copy)
+        if within is not None:
+            of_others = known_labels(background, within, "within")
+    return ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
+
+
+def known_labels(adata: AnnData, name: str, argument: str) -> Labels:
+    """The label of every cell in a column, as text."""
+    labels = np.asarray(column(adata, name, argument), dtype=object)
+    missing = int(sum(label is None for label in labels))
+    if missing:
+        raise ValueError(
+            f"{argument}: {missing} cells have no value in adata.obs[{name!r}]. Drop these cells, "
+            "or name them."
+        )
+    return labels.astype(str)
 
 
 def read_matrix(

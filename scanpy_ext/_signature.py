@@ -17,6 +17,8 @@ _OWN_BEFORE = "layer"  # a tool's own parameters stand between those of cells an
 def written_out(function: F) -> F:
     """A function that takes ``**design: Unpack[Design]`` with a signature that has all of these.
 
+    Of `Design` or a type that extends it.
+
     `help` and completion read them there, type checkers in `Design`; the defaults are those of
     `_read.read`. Another keyword is refused in the function's own name.
     """
@@ -24,7 +26,10 @@ def written_out(function: F) -> F:
     first, *own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     if len(own) + 1 == len(signature.parameters):
         return function
-    names = list(_read.Design.__annotations__)
+    *_, rest = signature.parameters.values()
+    extends = "WithinDesign" in str(rest.annotation)
+    taken = (_read.WithinDesign if extends else _read.Design).__annotations__
+    names = [name for name in inspect.signature(_read.read).parameters if name in taken]
     shared = [inspect.signature(_read.read).parameters[name] for name in names]
     place = names.index(_OWN_BEFORE)
     whole = signature.replace(parameters=[first, *shared[:place], *own, *shared[place:]])

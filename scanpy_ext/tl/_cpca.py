@@ -8,7 +8,7 @@ from contrast_core import CPCA
 
 from .. import _keys, _read, _write
 from .._docs import documented
-from .._read import Design
+from .._read import WithinDesign
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,7 +22,7 @@ def cpca(
     alpha: float | Literal["auto", "denoise"] = "auto",
     key_added: str | None = None,
     random_state: int | None = 0,
-    **design: Unpack[Design],
+    **design: Unpack[WithinDesign],
 ) -> AnnData | None:
     """Contrastive PCA: directions that vary in the foreground cells, not in the background.
 
@@ -35,6 +35,7 @@ def cpca(
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
+    {WITHIN}
     n_comps
         Number of components. The automatic alpha depends on it.
     alpha
@@ -99,7 +100,7 @@ def cpca(
     data = _read.read(adata, n_comps=n_comps, **design)
     model = CPCA(n_comps, alpha=alpha, random_state=random_state)
     inside, behind = data.foreground, data.background
-    model.fit(inside, background=behind)
+    model.fit(inside, background=behind, **data.groups)
     result = {
         "params": data.params | _write.storable(alpha=alpha, random_state=random_state),
         "alpha": float(model.alpha_),

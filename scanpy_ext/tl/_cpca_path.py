@@ -13,7 +13,7 @@ from contrast_core import ContrastWarning, contrast_path
 
 from .. import _keys, _read, _write
 from .._docs import documented
-from .._read import Design
+from .._read import WithinDesign
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -28,7 +28,7 @@ def cpca_path(
     n_representatives: int = 3,
     key_added: str | None = None,
     random_state: int | None = 0,
-    **design: Unpack[Design],
+    **design: Unpack[WithinDesign],
 ) -> AnnData | None:
     """Contrastive PCA at every contrast strength of a grid, and the few views worth a look.
 
@@ -42,6 +42,7 @@ def cpca_path(
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
+    {WITHIN}
     n_comps
         Number of components.
     alphas
@@ -127,6 +128,7 @@ def cpca_path(
         alphas=alphas,
         n_representatives=n_representatives,
         random_state=random_state,
+        **data.groups,
     )
     with warnings.catch_warnings():
         # A negative contrast is what the far end of a grid looks like; the eigenvalues are stored.

@@ -8,7 +8,7 @@ from contrast_core import CPCAStar
 
 from .. import _keys, _read, _write
 from .._docs import documented
-from .._read import Design
+from .._read import WithinDesign
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,7 +22,7 @@ def cpca_star(
     beta: float | Literal["auto"] = "auto",
     key_added: str | None = None,
     random_state: int | None = 0,
-    **design: Unpack[Design],
+    **design: Unpack[WithinDesign],
 ) -> AnnData | None:
     """Contrastive PCA*: directions with the largest ratio of foreground to background variance.
 
@@ -36,6 +36,7 @@ def cpca_star(
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
+    {WITHIN}
     n_comps
         Number of components.
     beta
@@ -93,7 +94,7 @@ def cpca_star(
     data = _read.read(adata, n_comps=n_comps, **design)
     model = CPCAStar(n_comps, beta=beta)
     inside, behind = data.foreground, data.background
-    model.fit(inside, background=behind)
+    model.fit(inside, background=behind, **data.groups)
     result = {
         "params": data.params | _write.storable(beta=beta, random_state=random_state),
         "beta": float(model.beta_),

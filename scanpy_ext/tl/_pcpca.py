@@ -8,7 +8,7 @@ from contrast_core import PCPCA
 
 from .. import _keys, _read, _write
 from .._docs import documented
-from .._read import Design
+from .._read import WithinDesign
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,7 +22,7 @@ def pcpca(
     gamma: float | Literal["auto"] = "auto",
     key_added: str | None = None,
     random_state: int | None = 0,
-    **design: Unpack[Design],
+    **design: Unpack[WithinDesign],
 ) -> AnnData | None:
     """Probabilistic contrastive PCA: a latent variable model of what the background lacks.
 
@@ -36,6 +36,7 @@ def pcpca(
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
+    {WITHIN}
     n_comps
         Number of latent dimensions, smaller than the number of genes.
     gamma
@@ -99,7 +100,7 @@ def pcpca(
     data = _read.read(adata, n_comps=n_comps, **design)
     model = PCPCA(n_comps, gamma=gamma)
     inside, behind = data.foreground, data.background
-    model.fit(inside, background=behind)
+    model.fit(inside, background=behind, **data.groups)
     result = {
         "params": data.params | _write.storable(gamma=gamma, random_state=random_state),
         "gamma": float(model.gamma_),

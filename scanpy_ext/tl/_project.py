@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,9 @@ def project(
 
     What the method did to the effect it does to new cells too: cPCA, cPCA* and PCPCA show the
     difference between conditions, PCA+ and PCA++ leave it out. The new cells take no part in the
-    fit; each is centred by the mean of the fit. Genes are matched by name, in any order.
+    fit; each is centred by the mean of the fit. Genes are matched by name, in any order. After a
+    fit within donors each is centred by its donor's mean: that of the fit, or of the new cells of
+    a donor that the fit did not have.
 
     Parameters
     ----------
@@ -98,8 +101,25 @@ def project(
         scores = rows.map(function, linear.projection.shape[1])
     else:
         scores = linear.transform(rows)
+    scores = np.asarray(scores)
+    if "within" in fitted.params:
+        scores = scores - _of_groups(adata_new, adata_fitted.uns[fitted.keys.uns], scores)
     target = fitted.keys.obsm if key_added is None else fitted.keys.added(key_added).obsm
-    return _write.write(adata_new, obsm={target: np.asarray(scores)}, uns={}, copy=copy)
+    return _write.write(adata_new, obsm={target: scores}, uns={}, copy=copy)
+
+
+def _of_groups(
+    adata: AnnData, result: Mapping[str, Any], scores: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """What each new cell's scores are centred by: its donor in the fit, or a new donor's mean."""
+    name = str(result["params"]["within"])
+    labels = _read.known_labels(adata, name, "the fit was within donors, but adata_new")
+    known = dict(zip(map(str, result["within_groups"]), result["within_scores"], strict=True))
+    centres = np.empty(scores.shape)
+    for label in np.unique(labels):
+        rows = labels == label
+        centres[rows] = known[label] if label in known else scores[rows].mean(axis=0)
+    return centres
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:

@@ -1,0 +1,137 @@
+"""Contrasts within donors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+import scanpy_ext as cx
+from contrast_core import CPCA
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+TOOLS = {
+    "cpca": cx.tl.cpca,
+    "cpca_star": cx.tl.cpca_star,
+    "pcpca": cx.tl.pcpca,
+    "cpca_path": cx.tl.cpca_path,
+}
+DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
+
+
+def study(seed: int = 0) -> anndata.AnnData:
+    """Three donors that differ more than the conditions do."""
+    rng = np.random.default_rng(seed)
+    donors = np.array(["a", "b", "c"])[rng.integers(0, 3, 240)]
+    stimulated = rng.random(240) < 0.5
+    values = rng.normal(size=(240, 15)) + 6 * rng.normal(size=(3, 15))[pd.factorize(donors)[0]]
+    values[:, :4] += 1.5 * stimulated[:, None]
+    adata = anndata.AnnData(values)
+    adata.obs["donor"] = donors
+    adata.obs["condition"] = np.where(stimulated, "stim", "ctrl")
+    return adata
+
+
+def scores(adata: anndata.AnnData, name: str) -> Any:
+    return adata.obsm[f"X_{name}" if name != "cpca_path" else "X_cpca_path_0"]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_scores_are_centred_within_donors_and_show_the_condition(name: str) -> None:
+    adata = study()
+    TOOLS[name](adata, **DESIGN, within="donor")
+    found = scores(adata, name)
+    for donor in "abc":
+        np.testing.assert_allclose(found[adata.obs["donor"] == donor].mean(axis=0), 0, atol=1e-9)
+    condition = (adata.obs["condition"] == "stim").to_numpy()
+    if name != "cpca_path":
+        assert LinearDiscriminantAnalysis().fit(found, condition).score(found, condition) > 0.8
+        plain = study()
+        TOOLS[name](plain, **DESIGN)
+        assert not np.allclose(scores(plain, name), found)
+        assert adata.uns[name]["params"]["within"] == "donor"
+
+
+def test_it_is_the_core_within_groups() -> None:
+    adata = study()
+    cx.tl.cpca(adata, **DESIGN, within="donor")
+    values, donor = np.asarray(adata.X), adata.obs["donor"].to_numpy(str)
+    behind = (adata.obs["condition"] == "ctrl").to_numpy()
+    core = CPCA().fit(
+        values, background=values[behind], groups=donor, background_groups=donor[behind]
+    )
+    np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
+    np.testing.assert_allclose(adata.obsm["X_cpca"], core.transform(values, groups=donor))
+
+
+def test_new_cells_are_centred_by_their_donor(tmp_path: Any) -> None:
+    adata = study()
+    adata.obs["donor"] = adata.obs["donor"].astype("category")
+    old = adata[adata.obs["donor"] != "c"].copy()
+    cx.tl.cpca(old, **DESIGN, within="donor")
+    old.write_h5ad(tmp_path / "old.h5ad")
+    old = anndata.read_h5ad(tmp_path / "old.h5ad")
+    new = adata[:, ::-1].copy()
+    cx.tl.project(new, old)
+    kept = (adata.obs["donor"] != "c").to_numpy()
+    np.testing.assert_allclose(new.obsm["X_cpca"][kept], old.obsm["X_cpca"], atol=1e-9)
+    np.testing.assert_allclose(new.obsm["X_cpca"][~kept].mean(axis=0), 0, atol=1e-9)
+    del new.obs["donor"]
+    with pytest.raises(ValueError, match="no column 'donor'"):
+        cx.tl.project(new, old)
+
+
+def test_another_anndata_is_a_background_with_donors_of_its_own() -> None:
+    adata, other = study(), study(1)
+    cx.tl.cpca(adata, background=other, within="donor")
+    core = CPCA().fit(
+        np.asarray(adata.X),
+        background=np.asarray(other.X),
+        groups=adata.obs["donor"].to_numpy(str),
+        background_groups=other.obs["donor"].to_numpy(str),
+    )
+    np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
+    del other.obs["donor"]
+    with pytest.raises(ValueError, match="no column 'donor'"):
+        cx.tl.cpca(adata, background=other, within="donor")
+
+
+def test_donors_that_are_missing_are_refused_and_nothing_is_written() -> None:
+    adata = study()
+    adata.obs["donor"] = adata.obs["donor"].where(np.arange(240) > 4)
+    with pytest.raises(ValueError, match="within: 5 cells have no value"):
+        cx.tl.cpca(adata, **DESIGN, within="donor")
+    with pytest.raises(ValueError, match="no column 'animal'"):
+        cx.tl.cpca(adata, **DESIGN, within="animal")
+    with pytest.raises(TypeError, match="kernel_cpca"):
+        cx.tl.kernel_cpca(adata, **DESIGN, within="donor")
+    assert not adata.obsm
+    assert not adata.uns
+
+
+@pytest.mark.skipif("CONTRAST_DATA" not in os.environ, reason="CONTRAST_DATA is not set")
+def test_a_drug_on_tumours_shows_in_two_components_within_patients() -> None:
+    folder = Path(os.environ["CONTRAST_DATA"]) / "glioblastoma"
+    adata = anndata.read_h5ad(folder / "glioblastoma_panobinostat.h5ad")
+    counts = adata.X.toarray()
+    adata.X = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
+    treated = (adata.obs["condition"] != "ctrl").to_numpy()
+    design = {"groupby": "condition", "reference": "ctrl", "within": "patient"}
+    accuracy: dict[float | str, list[float]] = {0.0: [], "auto": []}
+    for alpha, found in accuracy.items():
+        for patient in adata.obs["patient"].unique():
+            out = (adata.obs["patient"] == patient).to_numpy()
+            fitted, new = adata[~out].copy(), adata[out].copy()
+            cx.tl.cpca(fitted, alpha=alpha, **design)
+            cx.tl.project(new, fitted)
+            discriminant = LinearDiscriminantAnalysis().fit(fitted.obsm["X_cpca"], treated[~out])
+            found.append(discriminant.score(new.obsm["X_cpca"], treated[out]))
+    assert np.mean(accuracy["auto"]) >= 0.80
+    assert np.mean(accuracy[0.0]) <= 0.62
