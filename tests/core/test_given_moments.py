@@ -63,7 +63,8 @@ MATRICES = [
 COUNTS = [
     (0, ValueError, "=0 is out of range: it must be at least 1"),
     (-3, ValueError, "=-3 is out of range"),
-    (2.5, TypeError, "must be an integer, got 2.5"),
+    (-2.5, ValueError, "must be a positive, finite number"),
+    (float("nan"), ValueError, "must be a positive, finite number"),
     (None, TypeError, "must be an integer, got None"),
     (True, TypeError, "must be an integer, got True"),
 ]
