@@ -2,6 +2,7 @@
 
 from contrast_core.contrast._affinity import representatives, subspace_affinity
 from contrast_core.contrast._automatic import (
+    automatic_contrast,
     background_ridge,
     denoising_alpha,
     trace_ratio_alpha,
@@ -19,6 +20,7 @@ from contrast_core.contrast._truncation import Truncation, truncated_eigenpairs
 __all__ = [
     "NoiseBulk",
     "Truncation",
+    "automatic_contrast",
     "background_ridge",
     "denoising_alpha",
     "detectable_spike",

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from contrast_core.linalg import Pencil, neighbouring_pairs
 from contrast_core.moments import Moments
-from contrast_core.solve import Plan, plan_for, solve_contrasts
+from contrast_core.solve import Plan, Solution, plan_for, solve_trace_ratio
 
 _SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
-_MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
 
 
 def trace_ratio_alpha(
@@ -17,14 +13,12 @@ def trace_ratio_alpha(
 ) -> float:
     r"""Contrast at which the best subspace has the largest ratio of variances.
 
-    Iterate from :math:`\alpha = 0`, with V the top-k eigenvectors of
-    :math:`C_X - \alpha C_Y`,
-
-    .. math:: \alpha \leftarrow
+    .. math:: \alpha = \max_V
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
         \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
-    until it stops rising. D' counts the features that vary at all. The ridge tau (see
+    over orthonormal V (n_features, k). Those that attain it are the top-k eigenvectors of
+    :math:`C_X - \alpha C_Y`. D' counts the features that vary at all. The ridge tau (see
     `background_ridge`) keeps directions that the background happens not to cover from winning
     outright.
 
@@ -53,47 +47,23 @@ def trace_ratio_alpha(
     Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
     Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56; with linear covariance shrinkage.
     """
-    k = n_components
-    plan = plan or plan_for(foreground, background, k)
+    return automatic_contrast(foreground, background, n_components, plan)[0]
+
+
+def automatic_contrast(
+    foreground: Moments,
+    background: Moments,
+    n_components: int,
+    plan: Plan | None = None,
+    *,
+    random_state: int | None = 0,
+) -> tuple[float, Solution]:
+    """`trace_ratio_alpha`, and the components there, which are found with it."""
+    plan = plan or plan_for(foreground, background, n_components)
     ridge = background_ridge(foreground, background)
-    alpha = _cheap_steps(foreground, background, k, ridge, plan)
-    for _ in range(_MAX_ITERATIONS):
-        found = solve_contrasts(foreground, background, [alpha], k, plan)
-        risen = float(found.foreground_variance.sum())
-        risen /= float(found.background_variance.sum()) + k * ridge
-        # Newton's steps square the error: after one this small there is none left.
-        converged = risen <= alpha * (1 + 1e-8)
-        alpha = max(alpha, risen)
-        if converged:
-            break
-    return alpha
-
-
-def _cheap_steps(x: Moments, y: Moments, k: int, ridge: float, plan: Plan) -> float:
-    """A contrast from 0 up to the one sought, close to it where that is fast.
-
-    The ratio of any subspace is at most the best one, and an approximate subspace is nearly as good
-    as the exact one: so cheap steps may lead up to the exact ones.
-    """
-    alpha = 0.0
-    if not plan.leads_up(x.size):
-        return alpha
-    pencil = Pencil(x.matrix(), y.matrix())
-    block = pencil.starting_block(alpha, k)
-
-    def ratio() -> float:
-        components = block[:, :k].T
-        return float(x.along(components).sum()) / (float(y.along(components).sum()) + k * ridge)
-
-    risen = ratio()
-    while risen > alpha * (1 + 1e-6):
-        alpha = risen
-        if plan.leads_up(x.size, k):
-            _, block = neighbouring_pairs(pencil, np.array([alpha]), k, block, lambda *_: 1e-5)
-        else:
-            block = pencil.starting_block(alpha, k)
-        risen = ratio()
-    return alpha
+    return solve_trace_ratio(
+        foreground, background, n_components, ridge, plan, random_state=random_state
+    )
 
 
 def background_ridge(foreground: Moments, background: Moments) -> float:

@@ -1,7 +1,6 @@
 """Pure functions on matrices: eigenpairs, signs and angles between subspaces."""
 
 from contrast_core.linalg._angles import principal_angles, subspace_error
-from contrast_core.linalg._davidson import Pencil, neighbouring_pairs
 from contrast_core.linalg._eigen import (
     Eigenpairs,
     contrastive_eigenpairs,
@@ -20,12 +19,19 @@ from contrast_core.linalg._iteration import eigenpairs_by_products
 from contrast_core.linalg._krylov import Multiply, NotConvergedError
 from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
-from contrast_core.linalg._path import PathSolution, PathSolver, contrastive_path
+from contrast_core.linalg._path import PathSolution, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
+from contrast_core.linalg._search import squares_fit
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import Iteration
 from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads
+from contrast_core.linalg._trace_ratio import (
+    TraceRatio,
+    proved_trace_ratio,
+    rough_trace_ratio,
+    trace_ratio_by_products,
+)
 
 __all__ = [
     "Eigenpairs",
@@ -35,11 +41,10 @@ __all__ = [
     "Multiply",
     "NotConvergedError",
     "PathSolution",
-    "PathSolver",
-    "Pencil",
     "PivotedFactor",
     "RidgeWeights",
     "Spectrum",
+    "TraceRatio",
     "add_products",
     "blas_threads",
     "contrastive_eigenpairs",
@@ -49,13 +54,16 @@ __all__ = [
     "formed_eigenpairs",
     "leading_eigenpairs",
     "mirror_upper",
-    "neighbouring_pairs",
     "null_space_eigenpairs",
     "orthonormal_rows",
     "pivoted_cholesky",
     "principal_angles",
+    "proved_trace_ratio",
     "regularised_path",
+    "rough_trace_ratio",
+    "squares_fit",
     "subspace_error",
+    "trace_ratio_by_products",
     "variances_along",
     "worker_threads",
 ]

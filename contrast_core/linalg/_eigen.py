@@ -65,7 +65,7 @@ def formed_eigenpairs(
     `form` see `proved_eigenpairs`.
     """
     if iteration is not None:
-        pairs = proved_eigenpairs(form, k, iteration)
+        pairs, _ = proved_eigenpairs(form, k, iteration)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
             return Eigenpairs(pairs.values[:k], components), "krylov"

@@ -10,8 +10,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import leading_eigenpairs
-from contrast_core.linalg._path import warm_eigenpairs
 from contrast_core.linalg._signs import fix_signs
+from contrast_core.linalg._single import Iteration, proved_eigenpairs
 
 
 class GeneralizedEigenpairs(NamedTuple):
@@ -34,14 +34,14 @@ def regularised_path(
     weights: Sequence[RidgeWeights],
     k: int,
     *,
-    iterate: bool = False,
+    iteration: Iteration | None = None,
 ) -> list[GeneralizedEigenpairs]:
     """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
     Every B shares the eigenvectors of the background, so the background is decomposed once, the
-    foreground rotated once, and each B is whitened by a diagonal matrix. If that is asked for, an
-    iteration goes from one to the next, every result proved as on cPCA's path; LAPACK solves where
-    the proof fails.
+    foreground rotated once, and each B is whitened by a diagonal matrix. An iteration, if one is
+    given, goes from one to the next, every result proved as on cPCA's path; LAPACK solves where the
+    proof fails, and from the first B on for which the iteration does not converge.
 
     Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
     """
@@ -64,10 +64,13 @@ def regularised_path(
         whitening = 1 / np.sqrt(diagonal)
         whitened = rotated * whitening * whitening[:, None]
         proved = None
-        if iterate:
+        if iteration is not None:
             start = None if block is None else np.linalg.qr(block / whitening[:, None])[0]
-            proved, vectors = warm_eigenpairs(whitened, k, start)
-            block = vectors * whitening[:, None]
+            proved, vectors = proved_eigenpairs(whitened.__mul__, k, iteration, start)
+            if vectors is None:
+                iteration = None
+            else:
+                block = vectors * whitening[:, None]
         if proved is not None:
             values, inner = proved.values[:k], proved.vectors.T
         else:

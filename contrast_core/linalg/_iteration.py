@@ -1,4 +1,4 @@
-"""Leading eigenpairs of a symmetric matrix that is only multiplied."""
+"""Leading eigenpairs of symmetric matrices that are only multiplied."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import Eigenpairs
-from contrast_core.linalg._krylov import (
-    BlockKrylov,
-    Multiply,
-    NotConvergedError,
-    accuracy,
+from contrast_core.linalg._krylov import Multiply, NotConvergedError
+from contrast_core.linalg._precondition import unconditioned
+from contrast_core.linalg._search import (
+    SearchSpace,
+    exact_enough,
+    random_block,
+    search,
     squares_fit,
 )
 from contrast_core.linalg._signs import fix_signs
 
-_EPS = float(np.finfo(np.float64).eps)
-_BASIS = 320  # vectors held; what is kept at a restart is a third of them
+_BASIS = 320  # vectors held
 _BLOCK_ELEMENTS = 2**20  # of the identity, where a small matrix is formed from its products
 
 
@@ -26,9 +27,9 @@ def eigenpairs_by_products(
 ) -> Eigenpairs:
     """The k algebraically largest eigenpairs of a symmetric matrix, from its products.
 
-    Thick-restarted block Lanczos iteration with full reorthogonalisation, from a random block wider
-    than k: eigenvalues of a multiplicity up to its width are found, where a single vector sees one
-    of each. Accepted are vectors whose residual over the gap bounds the sine to
+    Block Davidson iteration without a preconditioner, from a random block wider than k:
+    eigenvalues of a multiplicity up to its width are found, where a single vector sees one of
+    each. Accepted are vectors whose residual over the gap bounds the sine to
     ``max(1e-8, 50 * eps * |C| / gap)``. Unlike an inertia check that is no proof: an eigenvector to
     which the whole random block is orthogonal, to the accuracy reached, would be missed. A matrix
     no larger than the basis is formed from its products instead and left to LAPACK.
@@ -57,7 +58,7 @@ def eigenpairs_by_products(
     if size <= held:
         return _by_matrix(multiply, size, k)
 
-    def checked(columns: FloatArray) -> FloatArray:
+    def checked(columns: FloatArray) -> list[FloatArray]:
         product = multiply(columns)
         largest = float(np.abs(product).max())
         if not squares_fit(largest):
@@ -65,37 +66,27 @@ def eigenpairs_by_products(
                 f"the contrast of these data is of the size of {largest:.1g}, squares of which "
                 "leave the range of float64; bring the data to a scale near 1."
             )
-        return product
+        return [product]
 
-    krylov = BlockKrylov(checked, size, width, held + width, random_state=random_state)
-    n_products = n_checked = 0
-    while True:
-        krylov.grow()
-        n_products += width
-        spent = n_products >= max_products
-        # Solving the projected problem at every block would cost more than the products.
-        if not (
-            krylov.full or spent or krylov.used - n_checked >= max(4 * width, krylov.used // 8)
-        ):
-            continue
-        n_checked = krylov.used
-        ritz = krylov.ritz_pairs()
-        gap, residual, accepted = accuracy(ritz.values, ritz.residuals, k)
-        norm = float(np.abs(ritz.values[[0, -1]]).max())
-        if accepted:
-            vectors = krylov.vectors(ritz.vectors[:, :k])
-            components = fix_signs(np.ascontiguousarray(vectors.T))
-            return Eigenpairs(ritz.values[:k].copy(), components)
-        lost = 3 * n_products >= max_products and residual > gap
-        if spent or lost:
-            raise NotConvergedError(
-                f"the iteration used {n_products} products without reaching the accuracy (residual "
-                f"over gap {residual / max(gap, _EPS * norm or 1.0):.1e}): eigenvalues {k} and "
-                f"{k + 1} are close."
-            )
-        if krylov.full:
-            krylov.restart(ritz, max(held // 3, 2 * width))
-            n_checked = krylov.used
+    space = SearchSpace(checked, random_block(size, width, random_state), held + width)
+    for budget in (max_products / 3, 2 * max_products / 3):
+        (pairs,), converged = search(
+            space,
+            lambda: np.zeros(1),
+            k,
+            [unconditioned(max_products)],
+            lambda ritz, gap: exact_enough(abs(float(ritz.values[0])), gap),
+            budget,
+        )
+        if converged:
+            return Eigenpairs(pairs.values[:k], fix_signs(np.ascontiguousarray(pairs.vectors.T)))
+        if pairs.residual > pairs.gap:
+            break
+    raise NotConvergedError(
+        f"the iteration used {space.n_products} products without reaching the accuracy (residual "
+        f"over gap {pairs.residual / (pairs.gap or 1.0):.1e}): eigenvalues {k} and {k + 1} are "
+        "close."
+    )
 
 
 def _by_matrix(multiply: Multiply, size: int, k: int) -> Eigenpairs:

@@ -16,22 +16,20 @@ A contrast for which neither is enough is solved anew by LAPACK, never returned 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._davidson import EXTRA, Pencil, neighbouring_pairs
 from contrast_core.linalg._eigen import contrastive_eigenpairs
+from contrast_core.linalg._precondition import Pencil, unconditioned
 from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
+from contrast_core.linalg._search import EXTRA, Ritz, SearchSpace, random_block, search, squares_fit
 from contrast_core.linalg._signs import fix_signs
 
-PathSolver: TypeAlias = Literal["auto", "eigh", "davidson"]
-
 _EPS = float(np.finfo(np.float64).eps)
-_GROUP = 11  # neighbouring contrasts that share a search space and a preconditioner
-FEWEST_CONTRASTS = 8  # for fewer, the start costs more than is saved
-_FEWEST_FEATURES = 500  # below them LAPACK is as fast, where there are gaps
+_GROUP = 6  # neighbouring contrasts that share a preconditioner and a budget
 
 
 class PathSolution(NamedTuple):
@@ -48,23 +46,22 @@ def contrastive_path(
     alphas: FloatArray,
     k: int,
     *,
-    solver: PathSolver = "auto",
+    budget: float | None = None,
 ) -> PathSolution:
     """Top-k eigenpairs of ``foreground - alpha * background`` at every contrast.
 
     Parameters
     ----------
     foreground, background : ndarray of shape (D, D)
-        Symmetric, the background positive semidefinite. Operators are solved one contrast after
-        another, by the Lanczos iteration and to its accuracy, which is not proved.
+        Symmetric, the background positive semidefinite.
     alphas : ndarray of shape (A,)
         Ascending, from 0 to inf.
     k : int
         Number of eigenpairs.
-    solver : {"auto", "eigh", "davidson"}, default="auto"
-        LAPACK at every contrast, or an iteration warm-started from contrast to contrast with every
-        result proved and LAPACK where the proof fails. "auto" iterates where that is faster: at
-        least 500 features, at most one component per 200 features, at least 8 contrasts.
+    budget : float, optional
+        Columns that an iteration may multiply for each contrast. It goes from contrast to contrast,
+        each started by those before, every result proved, and leaves to LAPACK what is not, and
+        everything from the first group of contrasts on that takes more. None: LAPACK at all.
 
     Returns
     -------
@@ -72,17 +69,17 @@ def contrastive_path(
         The sine of the largest angle to the exact subspace is at most
         ``max(1e-8, 100 * eps * |C| / gap)``.
     """
-    n_features = foreground.shape[0]
     finite = np.flatnonzero(np.isfinite(alphas))
-    iterate = solver == "davidson" or (
-        solver == "auto"
-        and n_features >= max(_FEWEST_FEATURES, 200 * k)
-        and len(finite) >= FEWEST_CONTRASTS
-    )
-    iterate = iterate and k + 1 + EXTRA < n_features and len(finite) > 0 and bool(foreground.any())
     proved: dict[int, RitzPairs] = {}
-    if iterate:
-        path = _ProvedPath(foreground, background, alphas[finite], k)
+    largest = max(float(np.abs(m.diagonal()).max()) for m in (foreground, background))
+    if (
+        budget is not None
+        and k + 1 + EXTRA < len(foreground)
+        and len(finite)
+        and foreground.any()
+        and squares_fit(largest * (1 + float(alphas[finite[-1]])))
+    ):
+        path = _ProvedPath(foreground, background, alphas[finite], k, budget)
         proved = {int(finite[i]): pairs for i, pairs in path.proved.items()}
     values, components, solvers = [], [], []
     for i, alpha in enumerate(alphas.tolist()):
@@ -98,54 +95,60 @@ def contrastive_path(
     return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
 
 
-def warm_eigenpairs(
-    matrix: FloatArray, k: int, start: FloatArray | None
-) -> tuple[RitzPairs | None, FloatArray]:
-    """Leading eigenpairs of one symmetric matrix, from columns near them or from scratch.
-
-    As exact and as surely proved as on a path; None where they are not. Also a start for the next.
-    """
-    path = _ProvedPath(matrix, None, np.zeros(1), k, start)
-    return path.proved.get(0), path.block
-
-
 class _ProvedPath:
     """Candidates from the iteration, and the bounds that prove them."""
 
     def __init__(
         self,
         foreground: FloatArray,
-        background: FloatArray | None,
+        background: FloatArray,
         alphas: FloatArray,
         k: int,
-        start: FloatArray | None = None,
+        budget: float,
     ) -> None:
-        self.foreground, self.background, self.alphas, self.k = foreground, background, alphas, k
+        self.foreground, self.background, self.k = foreground, background, k
         self.norms = _spectral_norm(foreground), _spectral_norm(background)
-        self.pairs, self.block = self._candidates(start)
+        self.pairs = self._candidates(alphas, budget)
+        self.alphas = alphas[: len(self.pairs)]
         # Upper bounds of the (k+1)-th eigenvalue: those hoped for from inertia, those proved.
         self.hoped = np.array([pairs.hoped for pairs in self.pairs])
-        self.beta = np.full(len(alphas), np.inf)
-        self.tried = np.zeros(len(alphas), dtype=bool)
+        self.beta = np.full(len(self.alphas), np.inf)
+        self.tried = np.zeros(len(self.alphas), dtype=bool)
         self.n_factorisations = 0
-        self._prove()
+        if self.pairs:
+            self._prove()
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
-    def _candidates(self, vectors: FloatArray | None) -> tuple[list[RitzPairs], FloatArray]:
+    def _candidates(self, alphas: FloatArray, budget: float) -> list[RitzPairs]:
+        """For the leading contrasts, group by group until one takes more than it may."""
         pencil = Pencil(self.foreground, self.background)
-        if vectors is None:
-            vectors = pencil.starting_block(float(self.alphas[0]), self.k)
+        width = self.k + EXTRA
+        space = SearchSpace(
+            pencil.multiply,
+            random_block(len(self.foreground), width),
+            max(120, 4 * _GROUP * width),
+        )
+
+        def tolerance(ritz: Ritz, gap: float) -> float:
+            return 0.2 * allowed_sine(self._norm(ritz.alpha), gap)
+
+        # A rough start for the first factor.
+        search(space, lambda: alphas[:1], self.k, [unconditioned(4)], tolerance, 2 * budget)
         found: list[RitzPairs] = []
-        for i in range(0, len(self.alphas), _GROUP):
-            pairs, vectors = neighbouring_pairs(
-                pencil,
-                self.alphas[i : i + _GROUP],
+        for i in range(0, len(alphas), _GROUP):
+            group = alphas[i : i + _GROUP]
+            pairs, converged = search(
+                space,
+                partial(np.copy, group),
                 self.k,
-                vectors,
-                lambda alpha, gap: 0.2 * allowed_sine(self._norm(alpha), gap),
+                pencil.factors(),
+                tolerance,
+                budget * len(group),
             )
+            if not converged:
+                break
             found += pairs
-        return found, vectors
+        return found
 
     def _norm(self, alpha: float) -> float:
         return self.norms[0] + alpha * self.norms[1]
@@ -194,8 +197,6 @@ class _ProvedPath:
         alpha = float(self.alphas[i])
 
         def negated() -> FloatArray:
-            if self.background is None:
-                return -self.foreground
             matrix = alpha * self.background
             matrix -= self.foreground
             return matrix
@@ -211,10 +212,8 @@ class _ProvedPath:
         return float(pairs.values[:-1].sum() + rounding + beta)
 
 
-def _spectral_norm(matrix: FloatArray | None) -> float:
+def _spectral_norm(matrix: FloatArray) -> float:
     """Lower estimate of a symmetric matrix's norm, within a few per cent, by power iteration."""
-    if matrix is None:
-        return 0.0
     vector = np.random.default_rng(0).normal(size=len(matrix))
     norm = 0.0
     for _ in range(10):

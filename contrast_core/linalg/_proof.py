@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dpotrf
 
 from contrast_core._validation import FloatArray
 
-_EPS = float(np.finfo(np.float64).eps)
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
 
 
@@ -46,7 +46,7 @@ class RitzPairs(NamedTuple):
 
 def allowed_sine(norm: float, gap: float) -> float:
     """Largest sine that a result may have: that of the house, less the estimate of the norm."""
-    return max(1e-8, 50 * _EPS * norm / max(gap, _EPS * norm))
+    return max(1e-8, 50 * _EPS * norm / max(gap, _EPS * norm, _TINY))
 
 
 def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:

@@ -1,5 +1,6 @@
 """What form data take, which solver runs, and what it finds."""
 
+from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (
     OneContrast,
     Solution,
@@ -57,6 +58,7 @@ __all__ = [
     "solve_components",
     "solve_contrasts",
     "solve_ratios",
+    "solve_trace_ratio",
     "warn_of_null_directions",
     "with_fallback",
 ]

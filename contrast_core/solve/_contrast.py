@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import (
+    Multiply,
     NotConvergedError,
     contrastive_path,
     eigenpairs_by_products,
@@ -159,10 +160,10 @@ def _solve(
         doubtful = [i for i in doubtful if i not in found]
     again = _in_frame(exact, [alphas[i] for i in doubtful], k, plan)
     found |= dict(zip(doubtful, again, strict=True))
-    return _lifted(x, y, exact, [found[i] for i in range(len(alphas))], k)
+    return lifted(x, y, exact, [found[i] for i in range(len(alphas))], k)
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """Eigenpairs in the coordinates of the moments, and what found them."""
 
     values: FloatArray
@@ -170,16 +171,17 @@ class _Found(NamedTuple):
     solver: str
 
 
-def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[_Found]:
+def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[Found]:
     """Eigenpairs of each contrast, as many of k as there are coordinates."""
     k = min(k, frame.size)
     if not k:
-        return [_Found(np.empty(0), np.empty((0, frame.outer.size)), "eigh") for _ in alphas]
+        return [Found(np.empty(0), np.empty((0, frame.outer.size)), "eigh") for _ in alphas]
     x, y = frame.x, frame.y
-    if plan.iterates_path(frame.size, k, len(alphas)):
-        path = contrastive_path(x.matrix(), y.matrix(), np.array(alphas), k, solver="davidson")
+    budget = plan.path_budget(frame.size, k, len(alphas))
+    if budget is not None:
+        path = contrastive_path(x.matrix(), y.matrix(), np.array(alphas), k, budget=budget)
         parts = zip(path.values, frame.out(path.components), path.solvers, strict=True)
-        return [_Found(*part) for part in parts]
+        return [Found(*part) for part in parts]
     memory = np.empty((frame.size,) * 2) if len(alphas) else np.empty((0, 0))
     found = []
     for alpha in alphas:
@@ -188,7 +190,7 @@ def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list
         else:
             form = partial(_contrast, x, y, alpha, memory)
             pairs, solver = formed_eigenpairs(form, k, plan.iteration(frame.size, k))
-        found.append(_Found(pairs.values, frame.out(pairs.components), solver))
+        found.append(Found(pairs.values, frame.out(pairs.components), solver))
     return found
 
 
@@ -212,7 +214,7 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
 
-def _lifted(x: Covariance, y: Moments, frame: Frame, found: list[_Found], k: int) -> Solution:
+def lifted(x: Covariance, y: Moments, frame: Frame, found: list[Found], k: int) -> Solution:
     """In feature space, with directions in which nothing varies where more do not."""
     coordinates = np.stack([part.components for part in found])
     n_found, n_null = coordinates.shape[1], k - coordinates.shape[1]
@@ -254,41 +256,64 @@ def _by_products(
     random_state: int | None,
 ) -> Solution:
     """Of the features that vary; ties among directions without contrast are left to a matrix."""
-    kept = np.flatnonzero(varies)
     found = []
-    shares_out = x.shares_out or y.shares_out
-    # BLAS's own threads, which go on running for a while after each product, would be in the way.
-    with worker_threads() if shares_out else nullcontext((None, 1)) as threads:
+    with products_of(varies, x, y) as (of_x, of_y):
         for alpha in alphas:
 
             def multiply(columns: FloatArray, alpha: float = alpha) -> FloatArray:
-                whole = np.zeros((x.size, columns.shape[1]))
-                whole[kept] = columns
-                product = x.apply(whole, threads)
+                product = of_x(columns)
                 if alpha:
-                    product -= alpha * y.apply(whole, threads)
-                return product[kept]
+                    product -= alpha * of_y(columns)
+                return product
 
-            _check_products(alpha, k, len(kept))
+            _check_products(alpha, k, int(varies.sum()))
             try:
                 pairs = eigenpairs_by_products(
                     multiply,
-                    len(kept),
+                    int(varies.sum()),
                     k,
                     random_state=random_state,
                     max_products=plan.max_products,
                 )
             except NotConvergedError as error:
                 raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
-            scale = float(np.abs(pairs.values).max() + (1 + alpha) * y.variances.max())
-            if may_be_null(pairs.values, scale, x.size):
-                raise NotConvergedError(
-                    f"alpha={alpha:.6g}: some of {k} components have no contrast, and products do "
-                    f"not show whether anything varies along them. {_ADVICE}"
-                )
-            components = np.zeros((k, x.size))
-            components[:, kept] = pairs.components
-            found.append(_Found(pairs.values, components, "lanczos"))
+            found.append(found_by_products(y, varies, alpha, pairs.values, pairs.components))
+    return of_features(x, y, found)
+
+
+@contextmanager
+def products_of(varies: NDArray[np.bool_], *parts: Covariance) -> Iterator[list[Multiply]]:
+    """Products with each matrix, of the features that vary."""
+    kept = np.flatnonzero(varies)
+    shares_out = any(part.shares_out for part in parts)
+    # BLAS's own threads, which go on running for a while after each product, would be in the way.
+    with worker_threads() if shares_out else nullcontext((None, 1)) as threads:
+
+        def multiply(part: Covariance, columns: FloatArray) -> FloatArray:
+            whole = np.zeros((part.size, columns.shape[1]))
+            whole[kept] = columns
+            return part.apply(whole, threads)[kept]
+
+        yield [partial(multiply, part) for part in parts]
+
+
+def found_by_products(
+    y: Moments, varies: NDArray[np.bool_], alpha: float, values: FloatArray, components: FloatArray
+) -> Found:
+    """Eigenpairs (k,) and (k, features that vary), unless some may be without variance."""
+    scale = float(np.abs(values).max() + (1 + alpha) * y.variances.max())
+    if may_be_null(values, scale, len(varies)):
+        raise NotConvergedError(
+            f"alpha={alpha:.6g}: some of {len(values)} components have no contrast, and products "
+            f"do not show whether anything varies along them. {_ADVICE}"
+        )
+    whole = np.zeros((len(values), len(varies)))
+    whole[:, varies] = components
+    return Found(values, whole, "lanczos")
+
+
+def of_features(x: Covariance, y: Moments, found: list[Found]) -> Solution:
+    """Where the coordinates are the features, and something varies along each component."""
     coordinates = np.stack([part.components for part in found])
     flat = coordinates.reshape(-1, x.size)
     x_along, y_along = (part.along(flat).reshape(len(found), -1) for part in (x, y))

@@ -39,25 +39,34 @@ class Limits:
     sparse_entries : int
         Stored entries from which on few components of tall sparse data come from products.
     columns, columns_each : int
-        How many columns such data are multiplied with, at no component and more for each. Products
-        pay where a row has more entries.
+        How many columns such data are multiplied with for one contrast, at no component and more
+        for each. Products pay where a row has more entries.
+    automatic_columns, automatic_columns_each : int
+        The same where the contrast has to be found too.
     products : int
         Columns that an iteration may multiply where nothing else would do.
     products_first : int
         Columns that it may multiply where a matrix would do too.
+    search_share : int
+        How many times the columns expected a search for the contrast may multiply there.
     pair_products : (int, int, int)
         Of pairs: features for each column, least and most columns.
-    krylov_features, krylov_features_each : int
+    single_features, single_features_each : int
         Features, in all and for each component, from which on one contrast is iterated.
-    krylov_share, krylov_patience : int
-        Features for each column of its basis; products after which no gap means that there is none.
+    single_columns : int
+        Features squared for each column that this may multiply.
     refined_features, refined_features_each : int
         Features, in all and for each component, from which on it goes on without a gap.
     lead_features, lead_features_each : int
         Features from which on cheap steps lead up to the automatic contrast; and for each
-        component, from which on these are iterated.
+        component, from which on these are one iteration.
+    lead_columns : int
+        Features squared for each column that this may multiply.
     path_contrasts, path_features, path_features_each : int
         Contrasts, features and features for each component from which on a path is iterated.
+    path_columns : int
+        Features squared for each column that it may multiply for each contrast: three quarters of
+        LAPACK's time.
     ratio_features : int
         Features from which on a path of ratios is.
     """
@@ -70,20 +79,24 @@ class Limits:
     sparse_entries: int = 2**22
     columns: int = -13
     columns_each: int = 26
+    automatic_columns: int = 42
+    automatic_columns_each: int = 39
     products: int = 5000
     products_first: int = 180
+    search_share: int = 3
     pair_products: tuple[int, int, int] = (8, 640, 2000)
-    krylov_features: int = 1000
-    krylov_features_each: int = 200
-    krylov_share: int = 8
-    krylov_patience: int = 16
+    single_features: int = 1000
+    single_features_each: int = 200
+    single_columns: int = 16_000
     refined_features: int = 2000
     refined_features_each: int = 400
     lead_features: int = 700
     lead_features_each: int = 200
+    lead_columns: int = 5000
     path_contrasts: int = 8
     path_features: int = 500
     path_features_each: int = 200
+    path_columns: int = 25_000
     ratio_features: int = 700
 
 
@@ -157,26 +170,32 @@ class Plan:
     def iteration(self, size: int, k: int) -> Iteration | None:
         """The proved iteration for one matrix of this size; None where LAPACK is faster."""
         at = self.limits
-        if size < max(at.krylov_features, at.krylov_features_each * k):
+        if size < max(at.single_features, at.single_features_each * k):
             return None
         refine = size >= max(at.refined_features, at.refined_features_each * k)
-        return Iteration(size // at.krylov_share, at.krylov_patience, refine)
+        return Iteration(size**2 / at.single_columns, refine)
 
-    def leads_up(self, size: int, k: int = 0) -> bool:
-        """Whether cheap steps lead up to the automatic contrast; with k, whether by iteration."""
+    def leads_up(self, size: int) -> bool:
+        """Whether cheap steps lead up to the automatic contrast."""
+        return size >= self.limits.lead_features
+
+    def lead_budget(self, size: int, k: int) -> float | None:
+        """Columns that these may multiply; None where single precision is faster."""
         at = self.limits
-        return self.form != "products" and size >= max(at.lead_features, at.lead_features_each * k)
+        return size**2 / at.lead_columns if size >= at.lead_features_each * k else None
 
-    def iterates_path(self, size: int, k: int, contrasts: int) -> bool:
-        """Whether a path over so many contrasts of matrices of this size is iterated."""
+    def path_budget(self, size: int, k: int, contrasts: int) -> float | None:
+        """Columns for each of so many contrasts of matrices of this size; None: LAPACK only."""
         at = self.limits
-        return contrasts >= at.path_contrasts and size >= max(
-            at.path_features, at.path_features_each * k
-        )
+        if contrasts < at.path_contrasts or size < max(at.path_features, at.path_features_each * k):
+            return None
+        return size**2 / at.path_columns
 
-    def iterates_ratios(self, size: int, k: int, contrasts: int) -> bool:
-        """The same for ratios of variances."""
-        return size >= self.limits.ratio_features and self.iterates_path(size, k, contrasts)
+    def ratio_iteration(self, size: int, k: int, contrasts: int) -> Iteration | None:
+        """The iteration for each of so many ratios of variances; None where LAPACK is faster."""
+        if size < self.limits.ratio_features or self.path_budget(size, k, contrasts) is None:
+            return None
+        return Iteration(size**2 / self.limits.single_columns, True)
 
 
 def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
@@ -188,7 +207,10 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
     if not matrix:
         return Plan(form, None, limits.products, reason, limits)
     direct: Form = "span" if _is_wide(task, limits) else "dense"
-    return Plan(form, direct, limits.products_first, reason, limits)
+    most = limits.products_first
+    if task.automatic:
+        most = max(most, limits.search_share * _columns(task, limits))
+    return Plan(form, direct, most, reason, limits)
 
 
 def plan_pairs(n_rows: int, n_features: int, limits: Limits = LIMITS) -> Plan:
@@ -231,7 +253,7 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
                 )
             if one and wide and task.entries is not None:
                 return "products", "one contrast of wide sparse rows"
-            if one and not wide and _products_pay(task, limits):
+            if not wide and _products_pay(task, limits):
                 return "products", "few components of tall sparse rows"
     if wide:
         return "span", "more features than rows"
@@ -242,5 +264,10 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     """Whether tall sparse rows are multiplied with fewer columns than a row has entries."""
     if task.entries is None or task.entries < limits.sparse_entries:
         return False
-    columns = limits.columns + limits.columns_each * task.n_components
-    return columns * task.n_rows < task.entries
+    return _columns(task, limits) * task.n_rows < task.entries
+
+
+def _columns(task: Task, limits: Limits) -> int:
+    if task.automatic:
+        return limits.automatic_columns + limits.automatic_columns_each * task.n_components
+    return limits.columns + limits.columns_each * task.n_components

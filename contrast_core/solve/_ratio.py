@@ -68,8 +68,8 @@ def _in_frame(
     k = min(k, frame.size)
     if not k:
         return [GeneralizedEigenpairs(np.empty(0), np.empty((0, frame.size))) for _ in weights]
-    iterate = plan.iterates_ratios(frame.size, k, len(weights))
-    return regularised_path(frame.x.matrix(), frame.y.matrix(), weights, k, iterate=iterate)
+    iteration = plan.ratio_iteration(frame.size, k, len(weights))
+    return regularised_path(frame.x.matrix(), frame.y.matrix(), weights, k, iteration=iteration)
 
 
 def _scale(pairs: GeneralizedEigenpairs) -> float:

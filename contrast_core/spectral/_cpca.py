@@ -19,7 +19,7 @@ from contrast_core._validation import (
     check_n_components,
     check_seed,
 )
-from contrast_core.contrast import denoising_alpha, trace_ratio_alpha
+from contrast_core.contrast import automatic_contrast, denoising_alpha, trace_ratio_alpha
 from contrast_core.feedback import warn
 from contrast_core.moments import Moments
 from contrast_core.solve import (
@@ -183,8 +183,12 @@ class CPCA(StrengthPath, MomentContrast):
     def _fit_planned(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = in_form(foreground, background, plan.form)
         k = check_n_components(self.n_components, x.n_features)
-        alpha = choose_alpha(self.alpha, x, y, k, plan)
-        [solution] = self._solve(x, y, [alpha], k, plan)
+        if check_strength(self.alpha, _RULES) == "auto":
+            alpha, found = automatic_contrast(x, y, k, plan, random_state=self.random_state)
+            [solution] = found.each()
+        else:
+            alpha = choose_alpha(self.alpha, x, y, k, plan)
+            [solution] = self._solve(x, y, [alpha], k, plan)
         _warn_of_negative_contrast(solution.values, x, alpha)
         return self._set_solution(x, y, alpha, solution)
 

@@ -22,12 +22,16 @@ from contrast_core.solve import (
 # Everything that may be iterated is.
 EAGER = replace(
     LIMITS,
-    krylov_features=0,
-    krylov_features_each=0,
-    krylov_share=1,
+    single_features=0,
+    single_features_each=0,
+    single_columns=1,
+    lead_features=0,
+    lead_features_each=0,
+    lead_columns=1,
     path_contrasts=1,
     path_features=0,
     path_features_each=0,
+    path_columns=1,
 )
 NAMES: dict[Form, Solver] = {"dense": "eigh", "span": "gram", "products": "lanczos"}
 

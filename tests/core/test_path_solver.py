@@ -10,11 +10,12 @@ import scipy.linalg
 
 from contrast_core import subspace_error
 from contrast_core.linalg import (
+    Iteration,
     RidgeWeights,
-    _davidson,
     _generalized,
     _path,
     _proof,
+    _single,
     contrastive_path,
     orthonormal_rows,
     regularised_path,
@@ -57,9 +58,9 @@ def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> floa
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_it_is_as_exact_as_lapack(kind: str, k: int) -> None:
     x, y = covariances(100, kind)
-    solution = contrastive_path(x, y, ALPHAS, k, solver="davidson")
+    solution = contrastive_path(x, y, ALPHAS, k, budget=np.inf)
     assert largest_excess(x, y, ALPHAS, k, solution.components) <= 1.0
-    exact = contrastive_path(x, y, ALPHAS, k, solver="eigh")
+    exact = contrastive_path(x, y, ALPHAS, k)
     scale = np.abs(exact.values).max(axis=1, keepdims=True)
     np.testing.assert_allclose(solution.values / scale, exact.values / scale, atol=1e-12)
 
@@ -67,7 +68,7 @@ def test_it_is_as_exact_as_lapack(kind: str, k: int) -> None:
 def test_most_of_a_path_comes_from_the_iteration() -> None:
     """The proof must not be had by solving everything twice."""
     x, y = covariances(300, "power-law")
-    path = _path._ProvedPath(x, y, ALPHAS, 2)
+    path = _path._ProvedPath(x, y, ALPHAS, 2, np.inf)
     assert len(path.proved) >= len(ALPHAS) - 2
     assert path.n_factorisations <= len(ALPHAS) * 2 / 3
 
@@ -80,7 +81,7 @@ def test_a_decoupled_eigenvector_is_found() -> None:
     for matrix in (x, y):
         matrix[-1, :] = matrix[:, -1] = 0
     x[-1, -1] = 20.0
-    solution = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    solution = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
     assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
     assert abs(solution.components[-1, 0, -1]) > 0.999
     assert abs(solution.components[0, :, -1]).max() < 1e-6
@@ -90,17 +91,17 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
     """Exact eigenpairs, but not the leading ones: zero residual, and yet refused."""
     x, y = covariances(120, "power-law", 2)
 
-    def second_and_third(pencil: Any, alphas: Any, k: int, start: Any, tolerance: Any) -> Any:
+    def second_and_third(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
         pairs = []
-        for alpha in alphas:
-            values, vectors = scipy.linalg.eigh(pencil.matrices[0] - alpha * pencil.matrices[1])
+        for alpha in contrasts():
+            values, vectors = scipy.linalg.eigh(x - alpha * y)
             order = np.arange(len(values))[::-1][1 : k + 2]
             chosen = vectors[:, order[:k]]
-            pairs.append(_davidson.RitzPairs(values[order], chosen, 1e-14))
-        return pairs, start
+            pairs.append(_proof.RitzPairs(values[order], chosen, 1e-14))
+        return pairs, True
 
-    monkeypatch.setattr(_path, "neighbouring_pairs", second_and_third)
-    solution = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    monkeypatch.setattr(_path, "search", second_and_third)
+    solution = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
     assert set(solution.solvers) == {"eigh"}
     assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
 
@@ -112,7 +113,7 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, d - 3)]
     x = (basis * values) @ basis.T
     y = 0.01 * np.eye(d)
-    solution = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
+    solution = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
     for alpha, found, eigenvalues in zip(ALPHAS, solution.components, solution.values, strict=True):
         np.testing.assert_allclose(eigenvalues, values[:2] - 0.01 * alpha, atol=1e-11)
         residual = found @ x - 0.01 * alpha * found - eigenvalues[:, None] * found
@@ -124,8 +125,8 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
 def test_units_do_not_matter(scale: float) -> None:
     """Single precision within must neither overflow nor underflow."""
     x, y = covariances(100, "power-law")
-    plain = contrastive_path(x, y, ALPHAS, 2, solver="davidson")
-    scaled = contrastive_path(scale * x, scale * y, ALPHAS, 2, solver="davidson")
+    plain = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
+    scaled = contrastive_path(scale * x, scale * y, ALPHAS, 2, budget=np.inf)
     assert scaled.solvers == plain.solvers
     for a, b in zip(plain.components, scaled.components, strict=True):
         assert subspace_error(a, b) < 2e-8
@@ -135,11 +136,11 @@ def test_the_choice_of_solver() -> None:
     x, y = covariances(60, "noise")
     grid = np.r_[ALPHAS, np.inf]
     y[:5] = y[:, :5] = 0
-    assert set(contrastive_path(x, y, grid, 2).solvers) == {"eigh"}  # too small to iterate
-    forced = contrastive_path(x, y, grid, 2, solver="davidson").solvers
+    assert set(contrastive_path(x, y, grid, 2).solvers) == {"eigh"}  # nothing else was asked for
+    forced = contrastive_path(x, y, grid, 2, budget=np.inf).solvers
     assert forced[-1] == "eigh"  # infinity has its own problem
     assert "davidson" in forced
-    few = contrastive_path(np.eye(5), np.eye(5), np.array([1.0]), 4, solver="davidson")
+    few = contrastive_path(np.eye(5), np.eye(5), np.array([1.0]), 4, budget=np.inf)
     assert few.solvers == ("eigh",)  # no room for a search space
 
 
@@ -153,15 +154,15 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
     exact = regularised_path(x, y, weights, 2)
     accepted = []
 
-    def watched(matrix: Any, k: int, start: Any) -> Any:
-        proved, block = _path.warm_eigenpairs(matrix, k, start)
+    def watched(*args: Any) -> Any:
+        proved, block = _single.proved_eigenpairs(*args)
         accepted.append(proved is not None)
         return proved, block
 
-    monkeypatch.setattr(_generalized, "warm_eigenpairs", watched)
+    monkeypatch.setattr(_generalized, "proved_eigenpairs", watched)
     if not converges:
         monkeypatch.setattr(_proof, "AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
-    found = regularised_path(x, y, weights, 2, iterate=True)
+    found = regularised_path(x, y, weights, 2, iteration=Iteration(np.inf, True))
     assert len(accepted) == 10
     assert all(accepted) if converges else not any(accepted)
     for one, other in zip(found, exact, strict=True):
@@ -171,5 +172,5 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
 
 def test_zero_matrices() -> None:
     nothing = np.zeros((50, 50))
-    solution = contrastive_path(nothing, nothing, ALPHAS, 2, solver="davidson")
+    solution = contrastive_path(nothing, nothing, ALPHAS, 2, budget=np.inf)
     np.testing.assert_array_equal(solution.values, 0.0)

@@ -45,7 +45,11 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (sparse(TALL, 42), PRODUCTS, DENSE),
     (sparse(TALL._replace(n_components=10), 247), DENSE, None),
     (sparse(TALL._replace(n_components=10), 248), PRODUCTS, DENSE),
-    (TALL._replace(automatic=True), DENSE, None),
+    (sparse(TALL, 120)._replace(automatic=True), DENSE, None),
+    (sparse(TALL, 121)._replace(automatic=True), PRODUCTS, DENSE),
+    (sparse(TALL, 432)._replace(automatic=True, n_components=10), DENSE, None),
+    (sparse(TALL, 433)._replace(automatic=True, n_components=10), PRODUCTS, DENSE),
+    (sparse(TALL, 433)._replace(automatic=True, contrasts=2), DENSE, None),
     (TALL._replace(n_rows=2100, entries=2**22 - 1), DENSE, None),
     (TALL._replace(n_rows=2100, entries=2**22), PRODUCTS, DENSE),
     (TALL._replace(contrasts=41), DENSE, None),
@@ -69,24 +73,24 @@ PAIRS: list[tuple[int, int, str, str | None]] = [
     (10_000, 11_000, PRODUCTS, SPAN),
     (10_001, 11_000, PRODUCTS, None),
 ]
-# Size, components, contrasts: basis of the iteration, whether it is refined; whether a path is.
-SOLVERS: list[tuple[int, int, int, int | None, bool, bool]] = [
-    (999, 2, 1, None, False, False),
-    (1000, 2, 1, 125, False, False),
-    (1000, 5, 1, 125, False, False),
-    (1000, 6, 1, None, False, False),
-    (1999, 2, 1, 249, False, False),
-    (2000, 2, 1, 250, True, False),
-    (2000, 5, 1, 250, True, False),
-    (2000, 6, 1, 250, False, False),
-    (499, 2, 41, None, False, False),
-    (500, 2, 8, None, False, True),
-    (500, 2, 7, None, False, False),
-    (500, 3, 8, None, False, False),
-    (699, 2, 41, None, False, True),
-    (700, 2, 41, None, False, True),
-    (900, 4, 41, None, False, True),
-    (1001, 5, 41, 125, False, True),
+# Size, components, contrasts: columns of one contrast, whether without a gap; of each of a path.
+SOLVERS: list[tuple[int, int, int, int | None, bool, int | None]] = [
+    (999, 2, 1, None, False, None),
+    (1000, 2, 1, 62, False, None),
+    (1000, 5, 1, 62, False, None),
+    (1000, 6, 1, None, False, None),
+    (1999, 2, 1, 249, False, None),
+    (2000, 2, 1, 250, True, None),
+    (2000, 5, 1, 250, True, None),
+    (2000, 6, 1, 250, False, None),
+    (499, 2, 41, None, False, None),
+    (500, 2, 8, None, False, 10),
+    (500, 2, 7, None, False, None),
+    (500, 3, 8, None, False, None),
+    (699, 2, 41, None, False, 19),
+    (700, 2, 41, None, False, 19),
+    (900, 4, 41, None, False, 32),
+    (1001, 5, 41, 62, False, 40),
 ]
 
 
@@ -101,9 +105,9 @@ def decisions(limits: Limits) -> list[Any]:
         made.append((plan.form, plan.fallback, plan.max_products))
     dense = make_plan(Task(60, 90, 2), limits)
     for size, k, contrasts, *_ in SOLVERS:
-        made.append((dense.iteration(size, k), dense.iterates_path(size, k, contrasts)))
-        made.append(dense.iterates_ratios(size, k, contrasts))
-        made.append((dense.leads_up(size), dense.leads_up(size, k)))
+        made.append((dense.iteration(size, k), dense.path_budget(size, k, contrasts)))
+        made.append(dense.ratio_iteration(size, k, contrasts))
+        made.append((dense.leads_up(size), dense.lead_budget(size, k)))
     return made
 
 
@@ -124,38 +128,41 @@ def test_so_does_that_of_pairs(
     assert (plan.form, plan.fallback) == (form, fallback), plan.reason
 
 
-@pytest.mark.parametrize("size, k, contrasts, basis, refine, path", SOLVERS)
+@pytest.mark.parametrize("size, k, contrasts, single, refine, path", SOLVERS)
 def test_so_does_the_solver(
-    size: int, k: int, contrasts: int, basis: int | None, refine: bool, path: bool
+    size: int, k: int, contrasts: int, single: int | None, refine: bool, path: int | None
 ) -> None:
     plan = make_plan(Task(60, 90, 2))
     iteration = plan.iteration(size, k)
-    assert plan.iterates_path(size, k, contrasts) == path
-    assert (iteration.basis if iteration else None) == basis
-    if iteration:
-        assert (iteration.patience, iteration.refine) == (16, refine)
+    assert (int(iteration.budget) if iteration else None) == single
+    assert (iteration is not None and iteration.refine) == refine
+    budget = plan.path_budget(size, k, contrasts)
+    assert (None if budget is None else int(budget)) == path
 
 
 def test_ratios_are_iterated_later() -> None:
     plan = make_plan(Task(60, 90, 2))
-    assert not plan.iterates_ratios(699, 2, 41)
-    assert plan.iterates_ratios(700, 2, 41)
-    assert not plan.iterates_ratios(700, 2, 7)
-    assert not plan.iterates_ratios(700, 4, 41)
+    assert plan.ratio_iteration(699, 2, 41) is None
+    iteration = plan.ratio_iteration(1000, 2, 41)
+    assert iteration is not None and iteration.budget == 62.5 and iteration.refine
+    assert plan.ratio_iteration(700, 2, 41) is not None
+    assert plan.ratio_iteration(700, 2, 7) is None
+    assert plan.ratio_iteration(700, 4, 41) is None
 
 
 def test_cheap_steps_lead_up_to_the_automatic_contrast() -> None:
     plan = make_plan(Task(60, 90, 2))
     assert not plan.leads_up(699)
     assert plan.leads_up(700)
-    assert plan.leads_up(700, 3)
-    assert not plan.leads_up(700, 4)
-    assert not make_plan(Task(60, 90, 2, form="products")).leads_up(2000)
+    assert plan.lead_budget(1000, 5) == 200
+    assert plan.lead_budget(1000, 6) is None
 
 
 def test_how_many_columns_may_be_multiplied() -> None:
     assert make_plan(Task(20_000, 20_000, 2)).max_products == 5000
     assert make_plan(Task(6000, 6000, 2)).max_products == 180
+    assert make_plan(TALL._replace(automatic=True, entries=2**30)).max_products == 360
+    assert make_plan(Task(20_000, 20_000, 2, automatic=True)).max_products == 5000
     found = [plan_pairs(9000, d).max_products for d in (3001, 5120, 8000, 16_000, 40_000)]
     assert found == [640, 640, 1000, 2000, 2000]
 

@@ -1,0 +1,113 @@
+"""Preconditioners of the Davidson iteration: a diagonal, or a factor in single precision."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import ssyrk
+from scipy.linalg.lapack import spotrf, spotrs
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._lapack import largest_eigenpairs
+from contrast_core.linalg._search import EXTRA, Precondition, Ritz, Stage
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Pencil:
+    """``foreground - alpha * background`` for any alpha, in double and in single precision.
+
+    Copies in single precision are kept of two matrices, which many alphas need, not of one.
+
+    Parameters
+    ----------
+    foreground : ndarray of shape (D, D)
+        Symmetric.
+    background : ndarray of shape (D, D), optional
+        Symmetric. None: no background.
+    """
+
+    def __init__(self, foreground: FloatArray, background: FloatArray | None) -> None:
+        self.matrices = [foreground] if background is None else [foreground, background]
+        # Divided by their scales, so that single precision neither overflows nor underflows.
+        self._scales = [max(float(m.max()), -float(m.min())) or 1.0 for m in self.matrices]
+        self._single: list[NDArray[np.float32]] = []
+
+    def multiply(self, columns: FloatArray) -> list[FloatArray]:
+        """Products of each matrix with columns (D, b)."""
+        return [(columns.T @ matrix).T for matrix in self.matrices]
+
+    def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
+        """``(foreground - alpha * background) / scale``, in Fortran order."""
+        if len(self.matrices) == 1:
+            return _single(self.matrices[0], scale).T
+        if not self._single:
+            self._single = list(map(_single, self.matrices, self._scales))
+        contrast = self._single[0].T * np.float32(self._scales[0] / scale)
+        contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
+        return contrast
+
+    def starting_block(self, alpha: float, k: int) -> FloatArray:
+        """Columns near the k leading eigenvectors and a few more, a start for the iteration.
+
+        Orthonormal in double precision; from LAPACK's single precision.
+        """
+        contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[-1])
+        _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
+        return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
+
+    def factored(self, ritz: Ritz) -> Precondition:
+        """Solve with ``sigma I - C(alpha)``, the wanted directions lifted so that it is definite.
+
+        sigma starts within the gap below the last Ritz value that is wanted and moves up until
+        Cholesky succeeds.
+        """
+        values, k = ritz.values, ritz.vectors.shape[1]
+        norms = np.linalg.norm(ritz.residual, axis=0)
+        scale = max(float(np.abs(values).max()), _TINY)
+        gap = float(values[k - 1] - values[k])
+        shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
+        step = max(gap, float(norms.max()), 1e-3 * scale)
+        while True:
+            matrix = self.single_precision(ritz.alpha, -scale)
+            matrix.T.flat[:: len(matrix) + 1] += np.float32(shift / scale)
+            lift = np.maximum(values[:k] - shift, 0) + 0.5 * gap + 1e-6 * scale
+            raised = (ritz.vectors * np.sqrt(lift / scale)).astype(np.float32)
+            matrix = ssyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
+            factor, failed = spotrf(matrix, lower=1, clean=0, overwrite_a=1)
+            if not failed:
+                break
+            step *= 2
+            shift += step
+
+        def solve(columns: FloatArray, *_: object) -> FloatArray:
+            right = np.asfortranarray(columns, dtype=np.float32)
+            return np.asarray(spotrs(factor, right, lower=1)[0], dtype=np.float64)
+
+        return solve
+
+    def factors(self) -> list[Stage]:
+        """Where progress stops, the factor is made anew from what is known by then."""
+        cost = len(self.matrices[0]) // 100
+        return [Stage(self.factored, patience=5, cost=cost)] * 3
+
+
+def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int) -> Stage:
+    """Solve with ``theta - diag(C(alpha))``, from the diagonals of both matrices (D,)."""
+
+    def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
+        gap = float(ritz.values[k - 1] - ritz.values[k])
+        least = max(1e-3 * abs(float(ritz.values[0])), gap / 2, _TINY)
+        return columns / np.maximum(values - (x - ritz.alpha * y)[:, None], least)
+
+    return Stage(lambda _: solve, patience, extra=2)
+
+
+def unconditioned(patience: int) -> Stage:
+    """The residuals as they are."""
+    return Stage(lambda _: lambda columns, *_: columns, patience, extra=2)
+
+
+def _single(matrix: FloatArray, scale: float) -> NDArray[np.float32]:
+    single = np.empty(matrix.shape, dtype=np.float32)
+    return np.multiply(matrix, 1 / scale, out=single, casting="same_kind")

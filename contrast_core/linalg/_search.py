@@ -1,0 +1,274 @@
+"""Davidson iteration for the leading eigenpairs of contrasts ``C_X - alpha C_Y`` in one space.
+
+One search space serves a few neighbouring contrasts, or one that moves: products with the two
+matrices are taken once for all, and Rayleigh-Ritz at any alpha is a problem of the space's few
+dimensions. What extends the space are the residuals, preconditioned in one stage after another.
+What comes out is a candidate: the proof is another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._lapack import largest_eigenpairs
+from contrast_core.linalg._proof import RitzPairs
+
+# Products of each of one or two symmetric matrices with columns (D, b).
+MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
+
+EXTRA = 3  # vectors carried beyond the k wanted
+_PROGRESS = 0.1  # by which the worst error must fall within a stage's patience
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
+
+
+class Ritz(NamedTuple):
+    """Rayleigh-Ritz at one contrast.
+
+    values : ndarray of shape (b,)
+        Ritz values, descending, more than have vectors.
+    vectors, residual : ndarray of shape (D, r)
+        Those of the leading r.
+    """
+
+    alpha: float
+    values: FloatArray
+    vectors: FloatArray
+    residual: FloatArray
+
+
+# Residuals (D, b), divided by their lengths, their Ritz values (b,) and Rayleigh-Ritz at one of the
+# contrasts, to columns that extend the space.
+Precondition: TypeAlias = Callable[[FloatArray, FloatArray, Ritz], FloatArray]
+
+
+class Stage(NamedTuple):
+    """How the space is extended, until that no longer helps.
+
+    make : callable
+        A preconditioner, from Rayleigh-Ritz at one of the contrasts.
+    patience : int
+        Steps within which the worst error must fall to a tenth.
+    extra : int
+        Ritz vectors beyond those wanted whose residuals extend the space too. With them, the next
+        one must have settled before a result is accepted.
+    cost : int
+        Columns that making it counts for.
+    """
+
+    make: Callable[[Ritz], Precondition]
+    patience: int
+    extra: int = 0
+    cost: int = 0
+
+
+class SearchSpace:
+    """An orthonormal basis, its products with the matrices, and these within the basis.
+
+    Parameters
+    ----------
+    multiply : callable
+        The products with a foreground and a background, or with one matrix.
+    start : ndarray of shape (D, b)
+        Orthonormal columns.
+    capacity : int
+        Columns that the basis may have.
+    """
+
+    def __init__(self, multiply: MultiplyEach, start: FloatArray, capacity: int) -> None:
+        self._multiply, self.capacity = multiply, min(max(capacity, start.shape[1]), len(start))
+        self.size = self.n_products = 0
+        products = multiply(start)
+        # In Fortran order, so that the columns in use are one piece of memory.
+        self._basis, *self._products = (
+            np.empty((len(start), self.capacity), order="F") for _ in range(1 + len(products))
+        )
+        self._small = [np.empty((self.capacity, self.capacity)) for _ in products]
+        self._append(start, products)
+
+    def small(self, alpha: float) -> FloatArray:
+        """The contrast within the basis, (s, s), in Fortran order."""
+        x, *y = (part[: self.size, : self.size] for part in self._small)
+        return (x - alpha * y[0] if y else x.copy()).T
+
+    def trace_ratio(self, k: int, ridge: float, alpha: float) -> float:
+        """Largest ratio of k directions' variances in the space, the background's plus k ridges.
+
+        Newton's iteration from below, from `alpha` up.
+        """
+        while True:
+            _, found = largest_eigenpairs(self.small(alpha), k)
+            x, y = (np.vdot(found, part[: self.size, : self.size] @ found) for part in self._small)
+            risen = float(x / (y + k * ridge))
+            if not risen > alpha * (1 + 1e-13):
+                return alpha
+            alpha = risen
+
+    def ritz(self, alphas: FloatArray, n_values: int, n_vectors: int) -> list[Ritz]:
+        """Rayleigh-Ritz at each alpha."""
+        found = [largest_eigenpairs(self.small(a), min(n_values, self.size)) for a in alphas]
+        values = [ascending[::-1].copy() for ascending, _ in found]
+        wanted = np.hstack([vectors[:, : -n_vectors - 1 : -1] for _, vectors in found])
+        each = wanted.shape[1] // len(alphas)
+        vectors = self._basis[:, : self.size] @ wanted
+        x, *y = (product[:, : self.size] @ wanted for product in self._products)
+        residual = x
+        for part in y:
+            part *= np.repeat(alphas, each)
+            residual -= part
+        residual -= vectors * np.concatenate([v[:each] for v in values])
+        pieces = (np.split(part, len(alphas), axis=1) for part in (vectors, residual))
+        return [Ritz(*parts) for parts in zip(alphas.tolist(), values, *pieces, strict=True)]
+
+    def norm(self, alpha: float) -> float:
+        """Largest magnitude of a Ritz value, a lower estimate of the contrast's norm."""
+        return float(np.abs(np.linalg.eigvalsh(self.small(alpha))).max())
+
+    def leading(self, alpha: float, count: int) -> FloatArray:
+        """Leading Ritz vectors, (D, count)."""
+        _, found = largest_eigenpairs(self.small(alpha), min(count, self.size))
+        return np.asarray(self._basis[:, : self.size] @ found[:, ::-1])
+
+    def restrict(self, alphas: FloatArray, count: int) -> None:
+        """Keep only the span of the leading Ritz vectors at some contrasts, so many of each."""
+        s, count = self.size, min(count, self.size)
+        found = [largest_eigenpairs(self.small(alpha), count)[1] for alpha in alphas.tolist()]
+        kept, _ = _independent(np.hstack(found), 1e-6)
+        self.size = kept.shape[1]
+        for columns in (self._basis, *self._products):
+            columns[:, : self.size] = columns[:, :s] @ kept
+        for small in self._small:
+            small[: self.size, : self.size] = kept.T @ small[:s, :s] @ kept
+
+    def extend(self, columns: FloatArray) -> bool:
+        """Add the span of columns as far as it is new and there is room; False if nothing is."""
+        basis = self._basis[:, : self.size]
+        new = columns / np.linalg.norm(columns, axis=0)
+        new -= basis @ (basis.T @ new)
+        new, left = _independent(new, 0.03)
+        new = new[:, : self.capacity - self.size]
+        if not new.shape[1]:
+            return False
+        if left < 0.5:  # rounding errors along the basis have grown with what is left
+            new -= basis @ (basis.T @ new)
+            new = np.linalg.qr(new)[0]
+        self._append(new, self._multiply(new))
+        return True
+
+    def _append(self, columns: FloatArray, products: Sequence[FloatArray]) -> None:
+        old, self.size = self.size, self.size + columns.shape[1]
+        self.n_products += columns.shape[1]
+        new = slice(old, self.size)
+        self._basis[:, new] = columns
+        for given, product, small in zip(products, self._products, self._small, strict=True):
+            product[:, new] = given
+            small[: self.size, new] = self._basis[:, : self.size].T @ given
+            small[new, :old] = small[:old, new].T
+
+
+def search(
+    space: SearchSpace,
+    contrasts: Callable[[], FloatArray],
+    k: int,
+    stages: Iterable[Stage],
+    tolerance: Callable[[Ritz, float], float],
+    budget: float = np.inf,
+) -> tuple[list[RitzPairs], bool]:
+    """Extend a space until it holds the leading eigenpairs at a few contrasts.
+
+    Parameters
+    ----------
+    space : SearchSpace
+        Where to begin.
+    contrasts : callable
+        The contrasts, asked for again at every step: they may move as the space grows.
+    k : int
+        Number of eigenpairs wanted.
+    stages : iterable of Stage
+        One after another, each until it stalls.
+    tolerance : callable (Ritz, gap) -> float
+        Wanted bound on residual over gap.
+    budget : float
+        Columns that may be spent.
+
+    Returns
+    -------
+    pairs : list of RitzPairs
+        One for each contrast, in their order.
+    converged : bool
+        Whether all are within the tolerance.
+    """
+    unsolved = list(range(len(contrasts())))
+    pairs: dict[int, RitzPairs] = {}
+    spent = -space.n_products
+    for stage in stages:
+        precondition: Precondition | None = None
+        spent += stage.cost
+        worst: list[float] = []
+        while unsolved:
+            still, open_ritz, residuals, values, errors = [], [], [], [], []
+            found = space.ritz(contrasts()[unsolved], k + 1 + stage.extra, k + stage.extra)
+            for i, ritz in zip(unsolved, found, strict=True):
+                norms = np.linalg.norm(ritz.residual, axis=0)
+                total = float(np.linalg.norm(norms[:k]))
+                pairs[i] = RitzPairs(ritz.values[: k + 1], ritz.vectors[:, :k], total)
+                gap = pairs[i].gap
+                limit = tolerance(ritz, gap) * gap
+                if total <= limit and (norms[k : k + 1] <= 0.1 * gap).all():
+                    continue
+                wide = norms > 0.02 * limit
+                still.append(i)
+                open_ritz.append(ritz)
+                residuals.append(ritz.residual[:, wide] / norms[wide])
+                values.append(ritz.values[: len(norms)][wide])
+                errors.append(total / max(gap, _TINY))
+            unsolved = still
+            if not unsolved or spent + space.n_products >= budget:
+                return list(pairs.values()), not unsolved
+            worst.append(max(errors))
+            if len(worst) > stage.patience and worst[-1] > _PROGRESS * worst[-1 - stage.patience]:
+                break
+            middle = open_ritz[len(open_ritz) // 2]
+            if precondition is None:
+                precondition = stage.make(middle)
+            new = precondition(np.hstack(residuals), np.concatenate(values), middle)
+            if space.size + new.shape[1] > space.capacity < len(new):
+                keep = max(k + EXTRA, space.capacity // (4 * len(open_ritz)))
+                space.restrict(np.array([ritz.alpha for ritz in open_ritz]), keep)
+            if not space.extend(new):
+                break
+    return list(pairs.values()), False
+
+
+def exact_enough(norm: float, gap: float) -> float:
+    """Largest residual over gap that is accepted without a proof; 0 where the gap is rounding.
+
+    `norm` is a lower estimate of the matrix's.
+    """
+    rounding = 50 * _EPS * norm
+    return max(1e-8, rounding / gap) if gap > rounding else 0.0
+
+
+def squares_fit(largest: float) -> bool:
+    """Whether residuals of a matrix with entries up to this neither vanish nor overflow."""
+    return largest == 0 or 1e-151 < largest < 1e151
+
+
+def random_block(n_features: int, width: int, random_state: int | None = 0) -> FloatArray:
+    """Orthonormal columns to begin with, (D, b)."""
+    block = np.random.default_rng(random_state).standard_normal((n_features, width))
+    return np.linalg.qr(block)[0]
+
+
+def _independent(columns: FloatArray, threshold: float) -> tuple[FloatArray, float]:
+    """Orthonormal basis of the columns' span, less directions that are nearly dependent.
+
+    And the least singular value of those that are kept.
+    """
+    left, singular, _ = scipy.linalg.svd(columns, full_matrices=False, check_finite=False)
+    kept = singular > threshold * singular[0]
+    return np.asarray(left[:, kept]), float(singular[kept][-1])

@@ -1,0 +1,145 @@
+r"""The contrast at which k directions have the largest ratio of variances, in one search space.
+
+.. math:: \\alpha = \\max_V \\frac{\\operatorname{tr} V^\\top C_X V}
+    {\\operatorname{tr} V^\\top C_Y V + k\\tau}
+
+The best V within any space is found by Newton's iteration on its small matrices and gives a lower
+bound of alpha, whose error is the square of that of V: so alpha moves while the space grows, and is
+exact long before the eigenvectors of the contrast are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._precondition import Pencil, by_diagonal
+from contrast_core.linalg._proof import RitzPairs, bound_by_inertia, is_proved
+from contrast_core.linalg._search import (
+    EXTRA,
+    MultiplyEach,
+    Ritz,
+    SearchSpace,
+    Stage,
+    exact_enough,
+    random_block,
+    search,
+    squares_fit,
+)
+
+_PATIENCE = 8  # steps by the diagonal, where there is something better
+
+
+class TraceRatio(NamedTuple):
+    """A contrast, from below, and the leading eigenpairs there, None where they are not exact."""
+
+    alpha: float
+    pairs: RitzPairs | None
+
+
+def trace_ratio_by_products(
+    multiply: MultiplyEach,
+    diagonals: tuple[FloatArray, FloatArray],
+    k: int,
+    ridge: float,
+    *,
+    random_state: int | None,
+    max_products: int,
+) -> TraceRatio:
+    """Accepted by the residual over the gap, as in `eigenpairs_by_products`; no proof.
+
+    Parameters
+    ----------
+    multiply : callable
+        Products of both matrices with columns (D, b).
+    diagonals : (ndarray, ndarray) of shape (D,)
+        Of both matrices.
+    k : int
+        Number of directions.
+    ridge : float
+        tau.
+    random_state : int or None
+        Seed of the start.
+    max_products : int
+        Columns that may be multiplied.
+    """
+    found, _ = _searched(
+        multiply, diagonals, k, ridge, [], max_products, random_state, patience=max_products
+    )
+    return found
+
+
+def proved_trace_ratio(
+    x: FloatArray, y: FloatArray, k: int, ridge: float, budget: float
+) -> TraceRatio:
+    """Of matrices (D, D), the eigenpairs proved by inertia.
+
+    The diagonal preconditions as long as that helps, as where features are on scales of their own;
+    then a factor in single precision.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (D, D)
+        Symmetric, positive semidefinite.
+    k, ridge
+        As in `trace_ratio_by_products`.
+    budget : float
+        Columns that may be multiplied.
+    """
+    diagonals = x.diagonal(), y.diagonal()
+    if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
+        return TraceRatio(0.0, None)
+    pencil = Pencil(x, y)
+    (alpha, pairs), norm = _searched(
+        pencil.multiply, diagonals, k, ridge, pencil.factors(), budget, 0, patience=_PATIENCE
+    )
+    if pairs is not None:
+        beta, _ = bound_by_inertia(lambda: alpha * y - x, pairs, norm)
+        if not is_proved(pairs, beta, norm):
+            pairs = None
+    return TraceRatio(alpha, pairs)
+
+
+def rough_trace_ratio(x: FloatArray, y: FloatArray, k: int, ridge: float) -> float:
+    """A lower bound close to the contrast, by Newton's iteration in single precision."""
+    pencil, alpha = Pencil(x, y), 0.0
+    while True:
+        block = pencil.starting_block(alpha, k)[:, :k]
+        variances = [float(np.vdot(block, product)) for product in pencil.multiply(block)]
+        risen = variances[0] / (variances[1] + k * ridge)
+        if not risen > alpha * (1 + 1e-6):
+            return alpha
+        alpha = risen
+
+
+def _searched(
+    multiply: MultiplyEach,
+    diagonals: tuple[FloatArray, FloatArray],
+    k: int,
+    ridge: float,
+    stages: list[Stage],
+    budget: float,
+    random_state: int | None,
+    *,
+    patience: int,
+) -> tuple[TraceRatio, float]:
+    x, y = diagonals
+    space = SearchSpace(
+        multiply, random_block(len(x), k + EXTRA, random_state), max(120, 15 * (k + 2))
+    )
+    alpha = 0.0
+
+    def contrasts() -> FloatArray:
+        nonlocal alpha
+        alpha = space.trace_ratio(k, ridge, alpha)
+        return np.array([alpha])
+
+    def tolerance(ritz: Ritz, gap: float) -> float:
+        return exact_enough(float(np.abs(x - ritz.alpha * y).max()), gap)
+
+    (pairs,), converged = search(
+        space, contrasts, k, [by_diagonal(x, y, k, patience), *stages], tolerance, budget
+    )
+    return TraceRatio(alpha, pairs if converged else None), space.norm(alpha)

@@ -1,0 +1,106 @@
+"""Components at the contrast where they have the largest ratio of variances."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from contrast_core.linalg import (
+    NotConvergedError,
+    fix_signs,
+    proved_trace_ratio,
+    rough_trace_ratio,
+    squares_fit,
+    trace_ratio_by_products,
+)
+from contrast_core.moments import Moments
+from contrast_core.solve._contrast import (
+    Found,
+    Solution,
+    check_range,
+    found_by_products,
+    lifted,
+    may_be_null,
+    of_features,
+    products_of,
+    solve_contrasts,
+)
+from contrast_core.solve._frame import Frame
+from contrast_core.solve._plan import Plan
+
+_MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
+
+
+def solve_trace_ratio(
+    x: Moments, y: Moments, k: int, ridge: float, plan: Plan, *, random_state: int | None = 0
+) -> tuple[float, Solution]:
+    r"""The largest trace ratio of k directions, and the components there.
+
+    .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
+        {\operatorname{tr} V^\top C_Y V + k\tau}
+
+    The best V are the leading eigenvectors of the contrast at alpha. Where the plan says so, both
+    are found together in one search space. Otherwise, and where that does not succeed, by Newton's
+    iteration, each step of which is one contrast solved.
+
+    Raises NotConvergedError as `solve_contrasts` does, and where the search fails and a plan has
+    something to fall back to.
+    """
+    check_range(x, y)
+    alpha = 0.0
+    if plan.leads_up(int((x.varies | y.varies).sum()) if x.form == "products" else x.size):
+        led_up = _by_products if x.form == "products" else _in_frame
+        alpha, found = led_up(x, y, k, ridge, plan, random_state)
+        if found is not None:
+            return alpha, found
+    for _ in range(_MAX_ITERATIONS):
+        solution = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
+        risen = float(solution.foreground_variance.sum())
+        risen /= float(solution.background_variance.sum()) + k * ridge
+        # Newton's steps square the error.
+        if risen <= alpha * (1 + 1e-12):
+            break
+        alpha = risen
+    return alpha, solution
+
+
+def _in_frame(
+    x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
+) -> tuple[float, Solution | None]:
+    frame = Frame.of(x, y, x.varies | y.varies)
+    matrices = frame.x.matrix(), frame.y.matrix()
+    budget = plan.lead_budget(frame.size, k)
+    if budget is None:
+        return rough_trace_ratio(*matrices, min(k, frame.size), ridge), None
+    alpha, pairs = proved_trace_ratio(*matrices, k, ridge, budget)
+    if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
+        return alpha, None
+    components = frame.out(fix_signs(np.ascontiguousarray(pairs.vectors.T)))
+    return alpha, lifted(x, y, frame, [Found(pairs.values[:k], components, "davidson")], k)
+
+
+def _by_products(
+    x: Moments, y: Moments, k: int, ridge: float, plan: Plan, random_state: int | None
+) -> tuple[float, Solution | None]:
+    varies = x.varies | y.varies
+    diagonals = x.variances[varies], y.variances[varies]
+    if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):
+        return 0.0, None
+    with products_of(varies, x, y) as parts:
+        alpha, pairs = trace_ratio_by_products(
+            lambda columns: [multiply(columns) for multiply in parts],
+            diagonals,
+            k,
+            ridge,
+            random_state=random_state,
+            max_products=plan.max_products,
+        )
+    if pairs is not None:
+        components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
+        found = found_by_products(y, varies, alpha, pairs.values[:k], components)
+        return alpha, of_features(x, y, [found])
+    if plan.fallback is not None:
+        raise NotConvergedError(
+            f"the search for the contrast of {k} components took more than {plan.max_products} "
+            "products."
+        )
+    return alpha, None
