@@ -1,0 +1,189 @@
+"""The automatic contrast in one search space, against Newton's iteration over exact eigenpairs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+
+from contrast_core import CPCA, subspace_error
+from contrast_core.contrast import automatic_contrast, background_ridge
+from contrast_core.linalg import (
+    NotConvergedError,
+    _proof,
+    _search,
+    _trace_ratio,
+    proved_trace_ratio,
+    rough_trace_ratio,
+    trace_ratio_by_products,
+)
+from contrast_core.moments import SecondMoments
+from contrast_core.solve import LIMITS, Task, make_plan
+from tests.core.planned import EAGER, moments_in, plan_in
+
+D = 150
+
+
+def exact(x: Any, y: Any, k: int, ridge: float) -> tuple[float, Any]:
+    """The contrast, to the last digit, and the leading eigenvectors there, as rows."""
+    alpha = 0.0
+    while True:
+        vectors = scipy.linalg.eigh(x - alpha * y)[1][:, : -k - 1 : -1].T
+        variances = [np.einsum("kd,de,ke", vectors, part, vectors) for part in (x, y)]
+        risen = variances[0] / (variances[1] + k * ridge)
+        if risen <= alpha * (1 + 1e-14):
+            return alpha, vectors
+        alpha = risen
+
+
+def covariances(kind: str, seed: int = 0) -> tuple[Any, Any]:
+    """Two covariances of dimension D with spectra of a kind."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, 3 * D, D))
+    match kind:
+        case "genes":  # on scales of their own, and correlated
+            scale = rng.gamma(0.3, size=D) + 1e-3
+            mixing = np.eye(D) + 0.1 * rng.normal(size=(D, D)) / D**0.5
+            x, y = x * scale @ mixing, y * scale * rng.gamma(4.0, 0.25, size=D) @ mixing
+        case "falling":
+            x, y = (
+                rows / np.arange(1, D + 1) @ np.linalg.qr(rng.normal(size=(D, D)))[0]
+                for rows in (x, y)
+            )
+        case "clusters":
+            x, y = (rows * np.repeat(np.arange(D // 10, 0, -1), 10) for rows in (x, y))
+        case "flat":  # a signal above a tail without a slope
+            x[:, :3] *= [9.0, 5.0, 3.0]
+            y = y[: D // 3]
+    return x.T @ x / len(x), y.T @ y / len(y)
+
+
+KINDS = ["noise", "genes", "falling", "clusters", "flat"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) -> None:
+    x, y = covariances(kind)
+    ridge = 0.25 * np.trace(y) / D
+    alpha, vectors = exact(x, y, k, ridge)
+    found = proved_trace_ratio(x * scale, y, k, ridge, np.inf)
+    assert found.alpha == pytest.approx(scale * alpha, rel=1e-11)
+    assert found.pairs is not None
+    assert subspace_error(found.pairs.vectors.T, vectors) < 1e-7
+    by_products = trace_ratio_by_products(
+        lambda columns: [scale * (x @ columns), y @ columns],
+        (scale * x.diagonal(), y.diagonal()),
+        k,
+        ridge,
+        random_state=1,
+        max_products=10**5,
+    )
+    assert by_products.alpha == pytest.approx(scale * alpha, rel=1e-11)
+    assert by_products.pairs is not None
+    assert subspace_error(by_products.pairs.vectors.T, vectors) < 1e-7
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-6])
+def test_near_ties_are_refused_or_resolved(gap: float) -> None:
+    """Whatever becomes of the vectors, the contrast is the right one."""
+    values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, D - 3)]
+    basis = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
+    x, y = (basis * values) @ basis.T, 0.1 * np.eye(D)
+    alpha, _ = exact(x, y, 2, 0.025)
+    found = proved_trace_ratio(x, y, 2, 0.025, 2000)
+    assert found.alpha == pytest.approx(alpha, rel=1e-10)
+    if gap < 1e-12:
+        assert found.pairs is None
+    elif found.pairs is not None:
+        assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
+
+
+def test_an_unproved_subspace_is_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A direction that the start does not see, and no residual points to."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 400, 120)) * np.r_[9.0, 7.0, np.ones(118)]
+    rows[:, :, -1] = 0
+    rows[0, :2, -1], rows[1, :2, -1] = (600, -600), (3, -3)
+    x, y = (SecondMoments.from_data(part) for part in rows)
+    for covariance in (x.covariance, y.covariance):
+        covariance[-1, :-1] = covariance[:-1, -1] = 0
+    plan = plan_in("dense", EAGER)
+    alpha, vectors = exact(x.covariance, y.covariance, 1, background_ridge(x, y))
+    assert abs(vectors[0, -1]) > 0.99
+    block = _trace_ratio.random_block
+
+    extend = _search.SearchSpace.extend
+
+    def blind(*args: Any) -> Any:
+        start = block(*args)
+        start[-1] = 0
+        return np.linalg.qr(start)[0]
+
+    def blindly(self: Any, columns: Any) -> bool:
+        columns[-1] = 0  # what rounding puts there would grow
+        return extend(self, columns)
+
+    monkeypatch.setattr(_trace_ratio, "random_block", blind)
+    monkeypatch.setattr(_search.SearchSpace, "extend", blindly)
+    found, solution = automatic_contrast(x, y, 1, plan)
+    assert found == pytest.approx(alpha, rel=1e-12)
+    assert subspace_error(solution.components[0], vectors) < 1e-9
+    assert solution.solvers != ("davidson",)
+
+
+def test_a_proof_that_fails_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = covariances("genes")
+    assert proved_trace_ratio(x, y, 2, 0.1, np.inf).pairs is not None
+    monkeypatch.setattr(_proof, "AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
+    assert proved_trace_ratio(x, y, 2, 0.1, np.inf).pairs is None
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("form", ["dense", "span", "products"])
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -> None:
+    """Constants, equal features and a scale of which squares of variances are no numbers."""
+    rng = np.random.default_rng(0)
+    n, d = (40, 90) if form == "span" else (300, 60)
+    x, y = rng.normal(size=(2, n, d)) * np.r_[9.0, 7.0, 5.0, 4.0, np.linspace(1, 0.1, d - 4)]
+    x[:, 5] = y[:, 5] = 3.0
+    x[:, 7], y[:, 7] = x[:, 6], y[:, 6]
+    moments = moments_in(form, scale * x, scale * y)
+    alpha, solution = automatic_contrast(*moments, k, make_plan(Task(n, d, k, form=form), EAGER))
+    wanted, other = automatic_contrast(*moments_in("dense", x, y), k)
+    assert alpha == pytest.approx(wanted, rel=1e-10)
+    assert subspace_error(solution.components[0], other.components[0]) < 1e-7
+    assert np.abs(solution.components[0][:, 5]).max() < 1e-14
+
+
+def test_the_single_precision_steps_come_near_from_below() -> None:
+    x, y = covariances("falling")
+    alpha, _ = exact(x, y, 3, 0.01)
+    assert (1 - 1e-6) * alpha < rough_trace_ratio(x, y, 3, 0.01) <= alpha * (1 + 1e-12)
+
+
+def test_tall_sparse_rows_are_searched_by_products() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (
+        sp.random(900, 80, 0.3, format="csr", rng=rng) @ sp.diags_array(rng.gamma(0.5, size=80))
+        for _ in range(2)
+    )
+    plain = CPCA(2).fit(x.toarray(), background=y.toarray())
+    moments = moments_in("products", x, y)
+    few = replace(LIMITS, lead_features=0)
+    found, solution = automatic_contrast(*moments, 2, plan_in("products", few, automatic=True))
+    assert solution.solvers == ("lanczos",)
+    assert found == pytest.approx(plain.alpha_, rel=1e-10)
+    assert subspace_error(solution.components[0], plain.components_) < 1e-8
+    with pytest.raises(NotConvergedError, match="the search for the contrast of 2 components"):
+        none = replace(few, products_first=1, search_share=0)
+        automatic_contrast(*moments, 2, plan_in("products", none, automatic=True))
+    # Where there is nothing to go to, it goes on contrast by contrast.
+    alone = make_plan(Task(1, 1, 2, form="products"), replace(few, products=1))
+    assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)
