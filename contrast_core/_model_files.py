@@ -32,6 +32,7 @@ _HOMES = {
     "CPCA": "contrast_core",
     "CPCAStar": "contrast_core",
     "ContrastByLabel": "contrast_core",
+    "FrameBackgroundRemover": "contrast_core.images",
     "GroupedMoments": "contrast_core",
     "KernelCPCA": "contrast_core",
     "MixedMoments": "contrast_core.moments",

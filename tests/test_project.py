@@ -55,6 +55,7 @@ PUBLIC_NAMES = {
     },
     "contrast_core.images": {
         "Channels",
+        "FrameBackgroundRemover",
         "Frames",
         "Patches",
         "Sampling",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contrast_core.images._background_remover import StructuredBackgroundRemover
     from contrast_core.images._blocks import block_moments
+    from contrast_core.images._frame_remover import FrameBackgroundRemover
     from contrast_core.images._patches import Patches
     from contrast_core.images._sampling import Sampling
     from contrast_core.images._stacks import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Channels": "_whole_axes",
+    "FrameBackgroundRemover": "_frame_remover",
     "Frames": "_whole_axes",
     "Patches": "_patches",
     "Sampling": "_sampling",
@@ -46,6 +48,7 @@ _HOME = {
 
 __all__ = [
     "Channels",
+    "FrameBackgroundRemover",
     "Frames",
     "Patches",
     "Sampling",

@@ -18,6 +18,7 @@ from contrast_core.images._scale_mixture import (
     scale_mixture,
     strength_pairs,
 )
+from contrast_core.images._stacks import relative_weights
 from contrast_core.moments import SecondMoments
 from contrast_core.solve import contrast_moments
 
@@ -225,8 +226,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             relative to the background, comes first.
         """
         check_is_fitted(self)
-        loadings = self.patterns_ / np.abs(self.patterns_).max(axis=1, keepdims=True)
-        return np.asarray(loadings**2)
+        return relative_weights(self.patterns_)
 
     def _posteriors(self, X: MatrixLike) -> list[Posterior]:
         rows = self._rows(X)

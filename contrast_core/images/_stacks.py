@@ -201,7 +201,7 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
     Parameters
     ----------
     estimator : fitted estimator
-        With `feature_weights`, such as `contrast_core.CPCA` or `StructuredBackgroundRemover`.
+        With `feature_weights`, such as `contrast_core.CPCA` or those of this package.
     frame_shape : (int, int)
         Height and width of a frame, or of the windows that patches are.
 
@@ -228,6 +228,14 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
             f"rows of {weights.shape[1]}; give the height and width of the frames it was fitted on."
         )
     return np.asarray(rows_to_stack(weights, sides), dtype=np.float64)
+
+
+def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squares of each row, (k, D), relative to the largest."""
+    loadings = patterns / np.abs(patterns).max(
+        axis=1, keepdims=True
+    )  # first: squares may underflow
+    return np.asarray(loadings**2)
 
 
 def _sides(

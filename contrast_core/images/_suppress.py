@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._validation import check_choice, check_unmasked
 from contrast_core.images._background_remover import StructuredBackgroundRemover
 from contrast_core.images._blocks import block_moments, wide_stride
+from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray
 from contrast_core.images._stacks import Stack
-from contrast_core.images._verdicts import Verdict, verdicts
+from contrast_core.images._verdicts import Verdict, too_few_frames, verdicts
+from contrast_core.images._whole_axes import Frames
 from contrast_core.moments import SecondMoments
 
 Image: TypeAlias = Stack | ArrayLike
@@ -32,16 +34,16 @@ class SuppressedBackground:
         image's type is wider than that.
     removed : ndarray of the image's shape
         ``image - denoised``: no trace of the signal should be seen in it.
-    estimator : StructuredBackgroundRemover
-        What was fitted: it can be saved, applied to other images (`Patches.map`) and asked for
-        `weight_maps`.
+    estimator : StructuredBackgroundRemover or FrameBackgroundRemover
+        What was fitted: it can be saved, applied to other images (`Patches.map`, `Frames.map`) and
+        asked for `weight_maps`.
     verdicts : tuple of Verdict
         What speaks against the result; empty if nothing does.
     """
 
     denoised: NDArray[Any]
     removed: NDArray[Any]
-    estimator: StructuredBackgroundRemover
+    estimator: StructuredBackgroundRemover | FrameBackgroundRemover
     verdicts: tuple[Verdict, ...]
 
 
@@ -49,13 +51,15 @@ def suppress_background(
     image: Image,
     background: Image,
     *,
-    sampling: Patches | Literal["patches"] = "patches",
+    sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
     background_strength: Literal["varying", "constant"] = "varying",
+    stationary_signal: bool = False,
 ) -> SuppressedBackground:
     """Remove a structured background from an image or stack: stripes, fringes, grids, texture.
 
     What the background shows wherever it is looked at is learnt from where it is alone, by a
-    `StructuredBackgroundRemover` on patches. There is nothing to tune.
+    `StructuredBackgroundRemover` on patches or a `FrameBackgroundRemover` on whole frames. There is
+    nothing to tune.
 
     Parameters
     ----------
@@ -66,12 +70,16 @@ def suppress_background(
         Where the background is alone: a boolean mask of the image's shape, or of (height, width)
         for all images of a stack, True on background without signal (some 100 x 100 pixels of it,
         where the pattern repeats within that); or another image or stack, of any height and width,
-        that holds nothing else.
-    sampling : Patches or "patches", default="patches"
-        The windows that are looked at; "patches" are 16 x 16 pixels, every second one.
+        that holds nothing else. For frames, a mask of the shape of the leading axes, True on frames
+        without signal, or another stack of such frames.
+    sampling : Patches, Frames, "patches" or "frames", default="patches"
+        What is looked at: windows, of 16 x 16 pixels at every second place by default, or whole
+        frames of at most 2048 pixels, whose signal returns to the same place.
     background_strength : {"varying", "constant"}, default="varying"
-        Whether the background may be weaker or stronger from place to place, see
+        For patches: whether the background may be weaker or stronger from place to place, see
         `StructuredBackgroundRemover`.
+    stationary_signal : bool, default=False
+        For frames: whether the signal may be anywhere in the frame, see `FrameBackgroundRemover`.
 
     Returns
     -------
@@ -81,18 +89,19 @@ def suppress_background(
     ------
     ValueError
         If no window fits into the image or the background, the mask has another shape, is nowhere
-        or everywhere True, the background is constant, or a pixel is NaN or infinite.
+        or everywhere True, the background is constant, a pixel is NaN or infinite, or frames are
+        too few, too large or of different shapes.
     TypeError
         If pixels are no real numbers, or entries are masked.
 
     See Also
     --------
-    StructuredBackgroundRemover : The model, and where it comes from.
+    StructuredBackgroundRemover, FrameBackgroundRemover : The models, and where they come from.
     verdicts : What is checked.
 
     Notes
     -----
-    How strong the signal is around each pixel is shown by
+    On patches, how strong the signal is around each pixel is shown by
     ``sampling.map(lambda rows: result.estimator.strengths(rows)[:, :1], image)``.
 
     Examples
@@ -111,24 +120,52 @@ def suppress_background(
     >>> result.verdicts
     ()
     """
-    if not isinstance(sampling, Patches):
-        check_choice(sampling, "sampling", ["patches"], "a Patches()")
-        sampling = Patches()
+    samples = _samples(sampling)
     stack, behind = _as_stack(image, "the image"), _as_stack(background, "the background")
-    mask = _mask(behind, stack)
+    mask = _mask(behind)
     source = behind if mask is None else stack
-    estimator = StructuredBackgroundRemover(background_strength=background_strength)
-    estimator.fit(
-        _moments(sampling, stack, None, "the image"),
-        background=_moments(sampling, source, mask, "the background"),
-    )
-    denoised = sampling.map(estimator.transform, stack)
+    estimator: StructuredBackgroundRemover | FrameBackgroundRemover
+    signal = None
+    if isinstance(samples, Patches):
+        estimator = StructuredBackgroundRemover(background_strength=background_strength)
+        estimator.fit(
+            _moments(samples, stack, None, "the image"),
+            background=_moments(samples, source, mask, "the background"),
+        )
+    else:
+        signal = None if mask is None else ~mask
+        estimator = _fitted_on_frames(stack, signal, source, mask, stationary_signal)
+    denoised = samples.map(estimator.transform, stack)
     found = verdicts(
-        block_moments(sampling, stack, name="the image"),
-        block_moments(sampling, source, mask, name="the background"),
+        block_moments(samples, stack, signal, name="the image"),
+        block_moments(samples, source, mask, name="the background"),
     )
+    if isinstance(estimator, FrameBackgroundRemover) and not estimator.n_components_:
+        found = (*found, too_few_frames())
     removed = np.subtract(np.asarray(stack[...]), denoised, dtype=denoised.dtype)
     return SuppressedBackground(denoised, removed, estimator, found)
+
+
+def _samples(sampling: object) -> Patches | Frames:
+    if isinstance(sampling, Patches | Frames):
+        return sampling
+    known: dict[str, Patches | Frames] = {"patches": Patches(), "frames": Frames()}
+    return known[check_choice(sampling, "sampling", known, "Patches() or Frames()")]
+
+
+def _fitted_on_frames(
+    stack: Any, signal: BoolArray | None, source: Any, mask: BoolArray | None, stationary: bool
+) -> FrameBackgroundRemover:
+    frames = Frames().rows(stack, signal, name="the image")
+    others = Frames().rows(source, mask, name="the background")
+    shape, other = (tuple(map(int, each.shape[-2:])) for each in (stack, source))
+    if shape != other:
+        raise ValueError(
+            f"the background's frames are of {other[0]} x {other[1]} pixels, the image's of "
+            f"{shape[0]} x {shape[1]}; both need the same."
+        )
+    remover = FrameBackgroundRemover((shape[0], shape[1]), stationary_signal=stationary)
+    return remover.fit(frames, background=others)
 
 
 def _moments(sampling: Patches, stack: Any, mask: BoolArray | None, name: str) -> SecondMoments:
@@ -143,7 +180,7 @@ def _as_stack(image: Image, name: str) -> Any:
     return image if hasattr(image, "shape") else np.asarray(image)
 
 
-def _mask(background: Any, stack: Any) -> BoolArray | None:
+def _mask(background: Any) -> BoolArray | None:
     """The background as a mask, or None if it is an image of its own."""
     if np.dtype(getattr(background, "dtype", np.float64)) != np.bool_:
         return None

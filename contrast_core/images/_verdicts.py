@@ -10,10 +10,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.linalg import eigsh
 
 from contrast_core._validation import FloatArray
-from contrast_core.contrast import held_out_ratio
+from contrast_core.contrast import background_ridge
 from contrast_core.images._scale_mixture import RIDGE, signal_factor
+from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import SecondMoments
 
 VerdictKind: TypeAlias = Literal[
@@ -31,6 +33,9 @@ _RESEMBLES = 0.77  # of the error of dimming: haze has 0.79 and more, gravel und
 _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have 0.07 at most
 _SPLITS = 10
 _DIRECTIONS = 2
+_RISEN = 1.05  # times the contrast before: less is none, beside how much two halves differ
+_ROUGH = 1e-3  # accuracy of eigenvectors, for the same reason
+_SMALL = 64  # features up to which LAPACK is as fast
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,10 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     r"""What speaks against a contrast of images, from moments of blocks of them.
 
     - *Nothing found*: the two directions in which one half of the foreground varies most over the
-      background have less than 1.5 times the background's variance in the other half. That is
-      `cross_fitted_ratio` over half-splits of the blocks, both ways, with a threshold that does not
-      depend on total variances: an image is the background with something added.
+      background, at the best of the contrasts up to the automatic one, have less than 1.5 times
+      the background's variance in the other half: the median over at most ten half-splits of the
+      blocks, both ways. The threshold does not depend on total variances: an image is the
+      background with something added.
     - *Layers probably swapped*: the same ratio with the roles exchanged is 2 or more, and at least
       twice the former.
     - *Background resembles the signal*: with S and N, the covariances of signal and background,
@@ -110,6 +116,18 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     if not y.varies.any():
         raise ValueError("the background is constant: no pixel of it varies; check what it holds.")
     return (*_of_contrast(foreground, background, x, y), *_of_background(background))
+
+
+def too_few_frames() -> Verdict:
+    """What is said where no component of the signal stands out of the frames' noise."""
+    return Verdict(
+        "too few frames",
+        "There are too few frames: no component of the signal stands out of their noise, and the "
+        "result is little more than the mean signal with the background's texture suppressed. Take "
+        "more frames; some hundreds are enough for a faint signal.",
+        0.0,
+        1.0,
+    )
 
 
 def _of_contrast(
@@ -202,12 +220,44 @@ def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]
         if not all(moments.varies.any() for half in halves for moments in half):
             continue
         for fitted, measured in (halves, halves[::-1]):
-            ratios.append(held_out_ratio(fitted, measured, k, rough=True))
+            ratios.append(_held_out_ratio(fitted, measured, k))
             swapped = fitted[::-1], measured[::-1]
-            exchanged.append(held_out_ratio(*swapped, k, rough=True))
+            exchanged.append(_held_out_ratio(*swapped, k))
     if not ratios:
         return np.inf, 0.0
     return float(np.median(ratios)), float(np.median(exchanged))
+
+
+def _held_out_ratio(
+    fitted: tuple[SecondMoments, SecondMoments],
+    measured: tuple[SecondMoments, SecondMoments],
+    k: int,
+) -> float:
+    """Largest ratio on one half, of the directions for the contrasts up to the other half's best.
+
+    These are the steps of `trace_ratio_alpha`, each begun where the one before ended. The first
+    directions are mostly the background's own, in which the measured half may have less than the
+    fitted one: so all are tried.
+    """
+    (x, y), ridges = fitted, (background_ridge(*fitted), background_ridge(*measured))
+    start = np.ones(x.n_features)
+    alpha = best = 0.0
+    while True:
+        if x.n_features <= _SMALL:
+            directions = contrastive_eigenpairs(x.covariance, y.covariance, alpha, k).components
+        else:
+            contrast = x.covariance - alpha * y.covariance
+            vectors = eigsh(contrast, k, which="LA", tol=_ROUGH, v0=start)[1]
+            directions, start = vectors.T, vectors.sum(axis=1)
+        here, there = (
+            float(variances_along(directions, pair[0].covariance).sum())
+            / (float(variances_along(directions, pair[1].covariance).sum()) + k * ridge)
+            for pair, ridge in zip((fitted, measured), ridges, strict=True)
+        )
+        best = max(best, there)
+        if here <= alpha * _RISEN:
+            return best
+        alpha = here
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -12,13 +12,16 @@ from contrast_core._validation import (
     MatrixLike,
     check_n_components,
 )
-from contrast_core.contrast import held_out_ratio
+from contrast_core.contrast import background_ridge
 from contrast_core.feedback import warn
+from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.moments import SecondMoments
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import TwoSamples, two_samples
 
 _FACTOR = 1.5  # a ratio below this multiple of tr(C_X) / tr(C_Y) is no finding
 _FEW_GROUPS = 10  # with so few groups a ratio near 1 does not show that there is nothing
+_MAX_ITERATIONS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +154,7 @@ def cross_fitted_ratio(
             half_x, half_y = _halves(samples, rng)
             first = samples.foreground.moments(half_x), samples.background.moments(half_y)
             second = samples.foreground.moments(~half_x), samples.background.moments(~half_y)
-            ratios += [held_out_ratio(first, second, k), held_out_ratio(second, first, k)]
+            ratios += [_held_out_ratio(first, second, k), _held_out_ratio(second, first, k)]
     result = CrossFittedRatio(
         float(np.median(ratios)),
         np.array(ratios),
@@ -161,6 +164,27 @@ def cross_fitted_ratio(
     if not result.found:
         _warn_of_nothing(result)
     return result
+
+
+def _held_out_ratio(
+    fitted: tuple[SecondMoments, SecondMoments],
+    measured: tuple[SecondMoments, SecondMoments],
+    k: int,
+) -> float:
+    ridge = background_ridge(*measured)
+    alpha = 0.0
+    for _ in range(_MAX_ITERATIONS):
+        directions = contrastive_eigenpairs(
+            fitted[0].covariance, fitted[1].covariance, alpha, k
+        ).components
+        foreground, background = (
+            float(variances_along(directions, moments.covariance).sum()) for moments in measured
+        )
+        risen = foreground / (background + k * ridge)
+        if risen <= alpha * (1 + 1e-12):
+            break
+        alpha = risen
+    return alpha
 
 
 def _halves(

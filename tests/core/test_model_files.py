@@ -32,7 +32,7 @@ from contrast_core import (
 )
 from contrast_core._model_files import _HOMES
 from contrast_core.datasets import load_mouse_protein
-from contrast_core.images import StructuredBackgroundRemover
+from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
 from tests.core.estimators import CASES
 from tests.core.test_contract import data_for, planted
 
@@ -72,6 +72,9 @@ MODELS: dict[str, Callable[[], Any]] = {
     "online": lambda: OnlineCPCAStar(n_passes=2).fit(planted()[0], background=planted()[1]),
     "online-stream": streamed,
     "by-label": by_label,
+    "frames": lambda: FrameBackgroundRemover((1, planted()[0].shape[1])).fit(
+        planted()[0], background=planted()[1]
+    ),
     "remover": lambda: StructuredBackgroundRemover().fit(planted()[0], background=planted()[1]),
 }
 

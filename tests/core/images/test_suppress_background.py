@@ -184,7 +184,9 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
     ]:
         with pytest.raises(error, match=message):
             suppress_background(bad, behind)
-    with pytest.raises(ValueError, match=r"sampling='pixels' is unknown; expected 'patches'"):
+    with pytest.raises(
+        ValueError, match=r"sampling='pixels' is unknown; expected 'patches', 'frames'"
+    ):
         suppress_background(image, mask, sampling="pixels")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="background_strength='none' is unknown"):
         suppress_background(image, mask, background_strength="none")  # type: ignore[arg-type]

@@ -1,0 +1,199 @@
+"""Signal in frames whose background is known: the directions in which it stands out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.images._stationary import stationary_part
+from contrast_core.images._texture import debiased, eigenpairs_above, marchenko_pastur_edge
+
+WEAKEST = 0.5  # background strength of a frame, at least
+_ROUNDS = 5
+_SETTLED = 0.01  # change of the frames' strengths, relative, at which rounds end
+_MARGIN = 1.02  # over the edge
+_FRAMES_PER_COMPONENT = 5
+_UNDETECTED = 0.1  # prior variance of all other directions, times the root of the aspect ratio
+
+
+class SignalSubspace(NamedTuple):
+    r"""Signal in coordinates in which the background is white, with variance 1 in each.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (D,)
+        Of the signal, in whitened coordinates.
+    basis : ndarray of shape (D, D)
+        From whitened rows to the coordinates: the first k, those of the components, may be shorter
+        than 1, where the background has more variance than its model says.
+    inverse : ndarray of shape (D, D)
+        And back.
+    variances : ndarray of shape (D,)
+        Of the signal; the same for all undetected directions.
+    n_components : int
+        Directions detected, k.
+    level : float
+        Mean square of the background's frames in the other directions: strength 1.
+    """
+
+    mean: FloatArray
+    basis: FloatArray
+    inverse: FloatArray
+    variances: FloatArray
+    n_components: int
+    level: float
+
+
+class _Found(NamedTuple):
+    """Directions (D, k), signal variances and the background's excess along each."""
+
+    directions: FloatArray
+    variances: FloatArray
+    excess: FloatArray
+    aspect_ratio: float
+
+
+def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSubspace:
+    r"""Principal directions of the signal, from whitened frames (n, D) and background (m, D).
+
+    Eigenvalues of the foreground's weighted covariance above the Marchenko-Pastur edge, debiased.
+    The noise level is that of the background's frames: measured on the foreground's own bulk it
+    would make components of faint signal noise, and of noise components. Frames count with the
+    inverse of their background's strength, measured outside of the signal relative to the
+    background's frames and no less than 0.5, in up to five rounds. The aspect ratio is that of the
+    effective rows, :math:`\gamma = D \sum w^2 / (\sum w)^2`. A direction in which the background
+    varies more than its model says must stand out of that too. What cannot be detected has the
+    prior variance :math:`0.1 \sqrt\gamma`.
+    """
+    n_features = foreground.shape[1]
+    strengths, others = np.ones(len(foreground)), np.ones(len(background))
+    level = 1.0
+    for step in range(_ROUNDS + 1):
+        weights = 1 / strengths
+        mean = weights @ foreground / weights.sum()
+        centred = foreground - mean
+        found = _directions(centred, strengths, background, others)
+        if step == _ROUNDS:
+            break
+        before = strengths
+        strengths, others = (
+            _residual(frames, found.directions) for frames in (centred, background)
+        )
+        level = float(others.mean())
+        strengths, others = (np.maximum(each / level, WEAKEST) for each in (strengths, others))
+        if np.abs(np.log(strengths / before)).mean() < _SETTLED:
+            break
+    k = len(found.variances)
+    undetected = _UNDETECTED * np.sqrt(found.aspect_ratio)
+    scale = np.append(np.sqrt(found.excess), np.ones(n_features - k))
+    basis = np.linalg.qr(found.directions, mode="complete")[0] if k else np.eye(n_features)
+    basis[:, :k] = found.directions  # which QR gives up to sign
+    variances = np.full(n_features, undetected)
+    variances[:k] = (found.variances + undetected) / found.excess
+    return SignalSubspace(mean, basis / scale, (basis * scale).T, variances, k, level)
+
+
+def with_stationary_part(
+    model: SignalSubspace, foreground: FloatArray, root: FloatArray, shape: tuple[int, int]
+) -> SignalSubspace:
+    r"""The same signal, and what of the rest of the foreground is the same all over the frame.
+
+    To the components' covariance B comes the stationary part of
+    :math:`C_X - B - \bar g\, G`, its negative part cut, with :math:`C_X` the covariance of the
+    weighted foreground and :math:`\bar g` its mean background strength.
+
+    Parameters
+    ----------
+    model : SignalSubspace
+        What `signal_subspace` found.
+    foreground : ndarray of shape (n, D)
+        The whitened frames that it was found in.
+    root : ndarray of shape (D, D)
+        Cholesky factor of the background's covariance G, by which they were whitened.
+    shape : (int, int)
+        Height and width of a frame.
+    """
+    k = model.n_components
+    coordinates = (foreground - model.mean) @ model.basis
+    strengths = shrunk(coordinates, model.variances, k, model.level)[1]
+    weights = 1 / strengths
+    mean = weights @ foreground / weights.sum()
+    weighted = (foreground - mean) * np.sqrt(weights / weights.sum())[:, None]
+    components = (model.inverse[:k].T * model.variances[:k]) @ model.inverse[:k]
+    rest = weighted.T @ weighted - components
+    rest[np.diag_indices_from(rest)] -= model.level * len(strengths) / weights.sum()
+    part = stationary_part(root @ rest @ root.T, shape)
+    patterns = part.vectors * np.sqrt(part.values)
+    whitened = scipy.linalg.solve_triangular(root, patterns, lower=True, check_finite=False)
+    values, vectors = np.linalg.eigh(whitened @ whitened.T + components)
+    variances = np.maximum(values[::-1], 0.0) + model.variances.min()
+    basis = vectors[:, ::-1]
+    return SignalSubspace(mean, basis, basis.T, variances, k, model.level)
+
+
+def shrunk(
+    coordinates: FloatArray, variances: FloatArray, n_components: int, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior mean of the signal in each row, and the strength of its background.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (b, D)
+        Of centred rows.
+    variances, n_components, level
+        Of the `SignalSubspace`.
+    """
+    rest = coordinates[:, n_components:]
+    strengths = np.maximum((rest**2).mean(axis=1) / level, WEAKEST)
+    return coordinates * (variances / (variances + strengths[:, None])), strengths
+
+
+def _directions(
+    centred: FloatArray, strengths: FloatArray, background: FloatArray, others: FloatArray
+) -> _Found:
+    """Directions in which the weighted foreground stands out of noise and of the background."""
+    n, n_features = centred.shape
+    weights = 1 / strengths
+    total = weights.sum()
+    aspect_ratio = float(n_features * (weights**2).sum() / total**2)
+    noise = n / total  # mean strength of the weighted frames
+    weighted = centred * np.sqrt(weights / total)[:, None]
+    edge = _MARGIN * marchenko_pastur_edge(aspect_ratio) * noise
+    most = min(n // _FRAMES_PER_COMPONENT, n_features // 2)
+    values, vectors = eigenpairs_above(weighted.T @ weighted, edge, most)
+    power = (1 / others) @ (background @ vectors) ** 2 / len(background)
+    excess = np.maximum(power, 1.0)
+    kept = values > edge * excess
+    values, vectors, excess = values[kept], vectors[:, kept], excess[kept]
+    scale = noise * excess
+    variances = (debiased(values / scale, aspect_ratio) - 1) * scale
+    return _Found(vectors, np.maximum(variances, 1e-3), excess, aspect_ratio)
+
+
+def _residual(frames: FloatArray, directions: FloatArray) -> FloatArray:
+    """Mean square of each frame outside of some directions."""
+    inside = ((frames @ directions) ** 2).sum(axis=1)
+    return np.asarray(((frames**2).sum(axis=1) - inside) / (frames.shape[1] - directions.shape[1]))
+
+
+def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
+    """A background's mean, kept as far as it stands out of its own noise (James and Stein).
+
+    Parameters
+    ----------
+    mean : ndarray of shape (D,)
+        Pattern of the mean, less its mean over the pixels, in whitened coordinates.
+    frames : ndarray of shape (m, D)
+        Whitened frames about their mean.
+    """
+    noise = float((frames**2).sum(axis=1).mean() / len(frames))
+    power = float(mean @ mean)
+    return mean * max(0.0, 1 - noise / power) if power > 0 else mean
+
+
+def lower_root(covariance: FloatArray) -> FloatArray:
+    """Cholesky factor L: whitened rows are ``rows @ inv(L).T``."""
+    return np.asarray(scipy.linalg.cholesky(covariance, lower=True, check_finite=False))

@@ -1,0 +1,121 @@
+"""The covariance of a background of frames, from far fewer frames than pixels."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.images._stationary import Eigenbasis, stationary_part
+
+TextureForm: TypeAlias = Literal["stationary", "with spikes"]
+
+RIDGES = (0.1, 0.2, 0.4, 0.8)  # of the mean variance; less leaves in-sample noise in the whitening
+_SPIKE = 2.0  # times the edge: frames of different strength raise it
+_FRAMES_PER_SPIKE = 5
+_WEAKEST = 1e-9  # strength of a frame: one that equals the mean would be infinitely likely
+_FORMS: tuple[TextureForm, ...] = ("stationary", "with spikes")
+
+
+class Texture(NamedTuple):
+    """Covariance (D, D) of a background, its form, and the ridge in it over the mean variance."""
+
+    covariance: FloatArray
+    form: TextureForm
+    ridge: float
+
+
+def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
+    r"""Covariance of a background, in the form and with the ridge that held-out frames favour.
+
+    Texture is stationary: its covariance depends on the step from one pixel to the other alone, and
+    the average of the sample covariance over equal steps (its negative part cut) uses every pair of
+    pixels. Patterns that stand still in the frame stick out of that: with it whitened, eigenvalues
+    above twice the Marchenko-Pastur edge, debiased. The covariance is the stationary one, with or
+    without these spikes, plus a ridge of 0.1 to 0.8 times the mean variance. Of the eight, that is
+    taken under which each half of the frames is likelier given the other,
+
+    .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D),
+
+    with the strength of every frame free.
+
+    Parameters
+    ----------
+    frames : ndarray of shape (m, h * w)
+        The background, at least four frames, not constant.
+    shape : (int, int)
+        Height h and width w.
+
+    References
+    ----------
+    Debiasing of spikes: Baik and Silverstein, Journal of Multivariate Analysis 97:1382, 2006;
+    Donoho, Gavish and Johnstone, Annals of Statistics 46:1742, 2018.
+    """
+    score = np.zeros((len(_FORMS), len(RIDGES)))
+    for fold in (0, 1):
+        mean = frames[fold::2].mean(axis=0)
+        train, test = frames[fold::2] - mean, frames[1 - fold :: 2] - mean
+        if not train.any():  # a half of equal frames says nothing of the other
+            continue
+        for i, eigen in enumerate(_candidates(train, shape)):
+            power = (test @ eigen.vectors) ** 2
+            for j, ridge in enumerate(RIDGES):
+                score[i, j] += _log_likelihood(power, eigen.values + ridge * _unit(train))
+    form, step = divmod(int(score.argmax()), len(RIDGES))  # of equals the first
+    centred = frames - frames.mean(axis=0)
+    covariance = _candidates(centred, shape)[form].matrix()
+    covariance[np.diag_indices_from(covariance)] += RIDGES[step] * _unit(centred)
+    return Texture(covariance, _FORMS[form], RIDGES[step])
+
+
+def marchenko_pastur_edge(aspect_ratio: float) -> float:
+    """Largest eigenvalue of a sample covariance of white noise, D/n given."""
+    return (1 + float(np.sqrt(aspect_ratio))) ** 2
+
+
+def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
+    """Eigenvalues in the population of spikes of a sample covariance above the edge, noise 1."""
+    middle = values + 1 - aspect_ratio
+    return np.asarray((middle + np.sqrt(np.maximum(middle**2 - 4 * values, 0.0))) / 2)
+
+
+def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues above a number, descending and at most so many, and vectors as columns."""
+    values, vectors = scipy.linalg.eigh(
+        matrix, subset_by_value=(edge, np.inf), overwrite_a=True, check_finite=False
+    )
+    kept = slice(None, -most - 1, -1) if most else slice(0)
+    return values[kept], vectors[:, kept]
+
+
+def _candidates(centred: FloatArray, shape: tuple[int, int]) -> tuple[Eigenbasis, Eigenbasis]:
+    """Stationary covariance, without and with spikes, and without ridge."""
+    n, n_features = centred.shape
+    covariance = centred.T @ centred / n
+    alone = stationary_part(covariance, shape)
+    roots = np.sqrt(alone.values + RIDGES[0] * _unit(centred))
+    whitened = (alone.vectors.T @ covariance @ alone.vectors) / np.multiply.outer(roots, roots)
+    aspect_ratio = n_features / n
+    values, vectors = eigenpairs_above(
+        whitened, _SPIKE * marchenko_pastur_edge(aspect_ratio), n // _FRAMES_PER_SPIKE
+    )
+    if not len(values):
+        return alone, alone
+    patterns = alone.vectors @ (roots[:, None] * vectors)
+    spikes = (patterns * (debiased(values, aspect_ratio) - 1)) @ patterns.T
+    around = stationary_part(covariance - spikes, shape)
+    return alone, Eigenbasis(*np.linalg.eigh(spikes + around.matrix()))
+
+
+def _log_likelihood(power: FloatArray, variances: FloatArray) -> float:
+    """Of frames of unknown strength, from their squared coordinates (m, D)."""
+    n, n_features = power.shape
+    strengths = np.maximum(power @ (1 / variances) / n_features, _WEAKEST)
+    return float(-0.5 * (n * np.log(variances).sum() + n_features * np.log(strengths).sum()))
+
+
+def _unit(centred: FloatArray) -> float:
+    """Mean variance of a pixel."""
+    return float((centred**2).mean())
