@@ -22,6 +22,7 @@ PUBLIC_NAMES = {
         "ContrastPath",
         "ContrastWarning",
         "CrossFittedRatio",
+        "GroupedMoments",
         "KernelCPCA",
         "LinearMap",
         "OnlineCPCAStar",
