@@ -42,6 +42,7 @@ _HOMES = {
     "PCPCA": "contrast_core",
     "PairMoments": "contrast_core",
     "SecondMoments": "contrast_core",
+    "SparseCPCA": "contrast_core",
     "StructuredBackgroundRemover": "contrast_core.images",
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")

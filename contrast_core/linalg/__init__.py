@@ -24,6 +24,7 @@ from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_choles
 from contrast_core.linalg._search import squares_fit
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import Iteration
+from contrast_core.linalg._sparse_components import SparseComponents, sparse_components
 from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads
 from contrast_core.linalg._trace_ratio import (
@@ -43,6 +44,7 @@ __all__ = [
     "PathSolution",
     "PivotedFactor",
     "RidgeWeights",
+    "SparseComponents",
     "Spectrum",
     "TraceRatio",
     "add_products",
@@ -61,6 +63,7 @@ __all__ = [
     "proved_trace_ratio",
     "regularised_path",
     "rough_trace_ratio",
+    "sparse_components",
     "squares_fit",
     "subspace_error",
     "trace_ratio_by_products",

@@ -30,6 +30,7 @@ from contrast_core.solve._plan import (
     make_plan,
     plan_pairs,
 )
+from contrast_core.solve._positive_part import PositivePart, n_positive, positive_part
 from contrast_core.solve._ratio import RatioSolution, solve_ratios
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "OneContrast",
     "Pairs",
     "Plan",
+    "PositivePart",
     "RatioSolution",
     "Solution",
     "Solver",
@@ -52,9 +54,11 @@ __all__ = [
     "in_form",
     "loaded_rows",
     "make_plan",
+    "n_positive",
     "plan_for",
     "plan_pairs",
     "positive_pairs",
+    "positive_part",
     "solve_components",
     "solve_contrasts",
     "solve_ratios",

@@ -6,5 +6,18 @@ from contrast_core.spectral._kernel_cpca import Kernel, KernelCPCA
 from contrast_core.spectral._online_cpca_star import OnlineCPCAStar
 from contrast_core.spectral._pca_plus import PCAPlus
 from contrast_core.spectral._pca_pp import PCAPlusPlus
+from contrast_core.spectral._penalty import PenaltyChoice, cross_validated_penalty
+from contrast_core.spectral._sparse_cpca import SparseCPCA
 
-__all__ = ["CPCA", "CPCAStar", "Kernel", "KernelCPCA", "OnlineCPCAStar", "PCAPlus", "PCAPlusPlus"]
+__all__ = [
+    "CPCA",
+    "CPCAStar",
+    "Kernel",
+    "KernelCPCA",
+    "OnlineCPCAStar",
+    "PCAPlus",
+    "PCAPlusPlus",
+    "PenaltyChoice",
+    "SparseCPCA",
+    "cross_validated_penalty",
+]

@@ -19,6 +19,8 @@ class Case:
     scale_free: bool = True  # scaling both datasets alike leaves the subspace as it is
     full_rank_k: bool = True  # n_components may equal the number of features
     constant_other: bool = True  # a constant background is acceptable
+    orthonormal: bool = True  # components are
+    equivariant: bool = True  # a rotation of the features rotates the subspace
     moments: bool = True  # SecondMoments are accepted in place of data
 
     def fit(self, X: Any, other: Any, n_components: int = 2) -> Any:
@@ -34,6 +36,20 @@ CASES = [
     Case("CPCAStar-0.5", lambda k: contrast_core.CPCAStar(k, beta=0.5), scale_free=False),
     Case("PCPCA-auto", lambda k: contrast_core.PCPCA(k), full_rank_k=False),
     Case("PCPCA-0", lambda k: contrast_core.PCPCA(k, gamma=0.0), full_rank_k=False),
+    Case(
+        "SparseCPCA",
+        lambda k: contrast_core.SparseCPCA(k, alpha=1.0),
+        full_rank_k=False,
+        orthonormal=False,
+        equivariant=False,
+    ),
+    Case(
+        "SparseCPCA-counted",
+        lambda k: contrast_core.SparseCPCA(k, alpha=0.5, n_features_to_select=4),
+        full_rank_k=False,
+        orthonormal=False,
+        equivariant=False,
+    ),
     Case("PCAPlus", lambda k: contrast_core.PCAPlus(k), other="positive", moments=False),
     Case(
         "PCAPlus-literal",
@@ -65,4 +81,5 @@ STRENGTHS = [
     StrengthCase(contrast_core.CPCAStar, "beta", (0.0, 0.2, 0.7, 1.0)),
     StrengthCase(contrast_core.PCPCA, "gamma", (0.0, 0.1, 0.2, 0.3)),
     StrengthCase(contrast_core.KernelCPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
+    StrengthCase(contrast_core.SparseCPCA, "alpha", (0.0, 0.3, 0.7, 1.5)),
 ]

@@ -12,11 +12,12 @@ from contrast_core.datasets import (
     digits_on_photos,
     load_mouse_protein,
     make_four_groups,
+    make_sparse_groups,
     make_toy,
 )
 
-LOADERS = [make_four_groups, make_toy, load_mouse_protein, digits_on_photos]
-SEEDED = [make_four_groups, make_toy, lambda **seed: digits_on_photos(200, **seed)]
+LOADERS = [make_four_groups, make_sparse_groups, make_toy, load_mouse_protein, digits_on_photos]
+SEEDED = [*LOADERS[:3], lambda **seed: digits_on_photos(200, **seed)]
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +240,7 @@ def test_bundled_files_are_small_and_every_one_has_its_licence() -> None:
 def test_loading_needs_numpy_only() -> None:
     code = (
         "import sys; from contrast_core import datasets as d; d.make_toy(); d.load_mouse_protein();"
-        "d.digits_on_photos(2); d.make_four_groups();"
+        "d.digits_on_photos(2); d.make_four_groups(); d.make_sparse_groups();"
         "print(*{'PIL', 'pandas', 'scipy', 'skimage', 'sklearn'} & set(sys.modules))"
     )
     done = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

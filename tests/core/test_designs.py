@@ -21,6 +21,7 @@ from contrast_core import (
     PCAPlus,
     PCAPlusPlus,
     SecondMoments,
+    SparseCPCA,
     contrast_path,
     load,
     save,
@@ -29,7 +30,7 @@ from contrast_core import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-METHODS = [CPCA(2), CPCA(2, alpha=1.0), CPCAStar(2), PCPCA(2)]
+METHODS = [CPCA(2), CPCA(2, alpha=1.0), CPCAStar(2), PCPCA(2), SparseCPCA(2, alpha=0.5)]
 SHAPES = [(120, 90, 12), (40, 36, 1700)]  # covariances; the span of the rows
 
 

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +101,20 @@ def function(make: Callable[..., Any], name: str, kind: Kind, *args: Any, **more
     return Parameter(make.__name__, name, kind, lambda v: make(*args, **more | {name: v}))
 
 
+def sparse(name: str, value: Any) -> Any:
+    given = {} if name == "numbers" else {name: value}
+    model = cc.SparseCPCA(2, alpha=0.5, **given).fit(X, background=Y)
+    if name == "numbers":
+        return [one.components_ for one in model.sparsity_path(value)]
+    return model.components_
+
+
+def cross_validated(name: str, value: Any) -> Any:
+    given = {"penalties": [0.1, 0.5], "n_folds": 2, "random_state": 0, name: value}
+    choice = cc.cross_validated_penalty(cc.SparseCPCA(2, alpha=0.5), X, background=Y, **given)
+    return choice.contrasts
+
+
 TABLE = [
     *(
         fitted(estimator, "n_components", COUNT, other)
@@ -107,6 +122,7 @@ TABLE = [
             (cc.CPCA, "background"),
             (cc.CPCAStar, "background"),
             (cc.PCPCA, "background"),
+            (cc.SparseCPCA, "background"),
             (cc.KernelCPCA, "background"),
             (cc.OnlineCPCAStar, "background"),
             (cc.PCAPlus, "positive"),
@@ -117,6 +133,24 @@ TABLE = [
     fitted(cc.CPCA, "solver", WORD),
     fitted(cc.CPCA, "random_state", optional(SEED)),
     fitted(cc.CPCAStar, "beta", FRACTION),
+    fitted(cc.SparseCPCA, "alpha", FROM_ZERO._replace(refused=[*FROM_ZERO.refused, np.inf])),
+    *(
+        Parameter("SparseCPCA", name, kind, partial(sparse, name))
+        for name, kind in [
+            ("penalty", FRACTION._replace(refused=[*optional(FRACTION).refused, 1])),
+            ("n_features_to_select", COUNT._replace(refused=[*optional(COUNT).refused, 6])),
+            ("ridge", ABOVE_ZERO),
+            ("numbers", Kind([([2], [np.int64(2)])], [[], "2", [0], [6], [None], [2.5], {}])),
+        ]
+    ),
+    *(
+        Parameter("cross_validated_penalty", name, kind, partial(cross_validated, name))
+        for name, kind in [
+            ("n_folds", COUNT._replace(refused=[*COUNT.refused, 1])),
+            ("random_state", optional(SEED)),
+            ("penalties", Kind([([0.5], (0.5,))], [[], "2", [1], [-0.1], [None], [np.nan], {}])),
+        ]
+    ),
     fitted(cc.PCPCA, "gamma", FRACTION._replace(refused=[*FRACTION.refused, np.inf])),
     fitted(cc.KernelCPCA, "alpha", FROM_ZERO),
     fitted(cc.KernelCPCA, "kernel", but(WORD, len)),
@@ -259,6 +293,13 @@ TABLE = [
     function(datasets.make_toy, "n_background", COUNT._replace(refused=[*COUNT.refused, 1])),
     function(datasets.make_toy, "random_state", optional(SEED)),
     function(datasets.make_four_groups, "random_state", optional(SEED)),
+    function(
+        datasets.make_sparse_groups, "n_foreground", Kind([(4, np.int64(4))], [*COUNT.refused, 3])
+    ),
+    function(
+        datasets.make_sparse_groups, "n_background", COUNT._replace(refused=[*COUNT.refused, 1])
+    ),
+    function(datasets.make_sparse_groups, "random_state", optional(SEED)),
     function(datasets.digits_on_photos, "n_samples", Kind(COUNT.same, [*COUNT.refused, 5001])),
     Parameter(
         "digits_on_photos",

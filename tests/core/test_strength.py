@@ -100,7 +100,7 @@ def test_the_default_path_covers_the_range(case: StrengthCase) -> None:
 
 
 def test_the_data_are_not_read_again_and_k_is_that_of_the_fit(case: StrengthCase) -> None:
-    fitted = fit(case, k=3)
+    fitted = fit(case, case.strengths[2], k=3)
     fitted.set_params(n_components=5)
     for other in (fitted.at(case.strengths[1]), *fitted.path(case.strengths)):
         assert other.foreground_moments_ is fitted.foreground_moments_

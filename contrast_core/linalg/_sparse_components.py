@@ -1,0 +1,260 @@
+"""Sparse principal components of a positive semidefinite matrix, from a square root of it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from sklearn.exceptions import ConvergenceWarning
+
+from contrast_core._validation import FloatArray
+
+_EPS = float(np.finfo(np.float64).eps)
+_MAX_STEPS = 3000  # tens where components stand apart; more where they may turn into each other
+_LAST_FEATURE = 1 - 1e-3  # share of the penalty at which the last feature would go
+_CANDIDATES = 4  # features tried for each one that is selected; checked, and tried again with more
+
+
+class SparseComponents(NamedTuple):
+    """What `sparse_components` finds.
+
+    components : ndarray of shape (k, D)
+        Rows of unit length.
+    penalties : ndarray of shape (k,)
+        Relative, as the parameter.
+    converged : bool
+        Whether the last step moved nothing but rounding.
+    """
+
+    components: FloatArray
+    penalties: FloatArray
+    converged: bool
+
+
+def sparse_components(
+    values: FloatArray,
+    vectors: FloatArray,
+    k: int,
+    *,
+    ridge: float,
+    penalty: float = 0.0,
+    count: int | None = None,
+) -> SparseComponents:
+    r"""Elastic-net sparse principal components of :math:`C = \sum_i \lambda_i v_i v_i^\top`.
+
+    .. math:: \min_{A, B} \sum_j (a_j - b_j)^\top C (a_j - b_j) + \rho\lambda_1 \|b_j\|^2
+        + 2 t_j \|b_j\|_1, \qquad A^\top A = I,
+
+    by turns in B, an elastic net for each component, and in A, the polar factor of C B, from the
+    leading eigenvectors on (Zou, Hastie and Tibshirani 2006, with the square root of C for data).
+
+    Parameters
+    ----------
+    values, vectors : ndarray of shape (r,) and (r, D)
+        Positive eigenvalues, descending, and their eigenvectors as rows; r at least k.
+    k : int
+        Number of components.
+    ridge : float
+        rho, positive.
+    penalty : float from 0 to below 1
+        :math:`t_j` as a share of :math:`\max_d |C v_j|_d`, at which no feature is left.
+    count : int, optional
+        Non-zero entries of each component, instead of a penalty: the elastic net's path is followed
+        until one more feature would enter (least angle regression).
+    """
+    if (not penalty and count is None) or count == vectors.shape[1]:
+        return SparseComponents(vectors[:k].copy(), np.zeros(k), True)
+    matrix = _Matrix.of(values, vectors, ridge)
+    largest = values[:k] * np.abs(vectors[:k]).max(axis=1)
+    nets = [_ElasticNet(matrix, penalty * each, count) for each in largest]
+    ortho = units = vectors[:k].T
+    # What rounding moves from one step to the next.
+    tolerance = 1e-12 + 64 * _EPS / ridge
+    for step in range(_MAX_STEPS):
+        sparse = np.column_stack([net.solve(a) for net, a in zip(nets, ortho.T, strict=True)])
+        before, units = units, sparse / np.linalg.norm(sparse, axis=0)
+        settled = bool(step and np.abs(units - before).max() <= tolerance)
+        if settled:
+            break
+        left, _, right = np.linalg.svd(matrix.product(sparse), full_matrices=False)
+        ortho = left @ right
+    levels = np.array([net.level for net in nets])
+    return SparseComponents(units.T, levels / largest, settled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Matrix:
+    """C as the product of a root (r, D) with itself, and the elastic net's ridge.
+
+    C itself is there only where it is no larger than twice the root.
+    """
+
+    root: FloatArray
+    gram: FloatArray | None
+    ridge: float
+
+    @classmethod
+    def of(cls, values: FloatArray, vectors: FloatArray, ridge: float) -> _Matrix:
+        root = np.asfortranarray(np.sqrt(values)[:, None] * vectors)
+        r, size = root.shape
+        return cls(root, root.T @ root if size <= 2 * r else None, ridge * float(values[0]))
+
+    def product(self, columns: FloatArray) -> FloatArray:
+        """C times columns (D,) or (D, b)."""
+        return np.asarray(self.root.T @ (self.root @ columns))
+
+
+class _Support:
+    """Features that are in, with their signs, and the linear system that gives their values."""
+
+    def __init__(self, matrix: _Matrix, near: FloatArray) -> None:
+        self.matrix, self.kept = matrix, np.flatnonzero(near)
+        self.signs = np.sign(near[self.kept])
+        self.root = matrix.root[:, self.kept]
+        self.narrow = self.kept.size <= len(self.root)
+        inner = self.root.T @ self.root if self.narrow else self.root @ self.root.T
+        inner.flat[:: len(inner) + 1] += matrix.ridge
+        self.factor = scipy.linalg.cho_factor(inner, overwrite_a=True, check_finite=False)
+
+    def is_of(self, near: FloatArray) -> bool:
+        kept = np.flatnonzero(near)
+        return np.array_equal(kept, self.kept) and bool((np.sign(near[kept]) == self.signs).all())
+
+    def values(self, right: FloatArray) -> FloatArray:
+        """Solution of ``(C + ridge I) b = right`` on the support, (size,)."""
+        if self.narrow:
+            return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
+        inner = scipy.linalg.cho_solve(self.factor, self.root @ right, check_finite=False)
+        return np.asarray((right - self.root.T @ inner) / self.matrix.ridge)
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        whole = np.zeros(self.matrix.root.shape[1])
+        whole[self.kept] = values
+        return whole
+
+    def at_level(self, correlations: FloatArray, level: float) -> FloatArray | None:
+        """The elastic net at this level; None if a sign changes."""
+        values = self.values(correlations[self.kept] - level * self.signs)
+        return None if (np.sign(values) != self.signs).any() else self.spread(values)
+
+    def next_level(self, correlations: FloatArray) -> float:
+        """The level at which one more feature enters, if none of these leaves before."""
+        at_zero = self.values(correlations[self.kept])
+        slope = self.values(self.signs)  # values are at_zero - level * slope
+        outside = np.ones(len(correlations), dtype=bool)
+        outside[self.kept] = False
+        rest = (correlations - self.matrix.root.T @ (self.root @ at_zero))[outside]
+        growth = (self.matrix.root.T @ (self.root @ slope))[outside]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            crossings = np.stack([rest / (1 - growth), -rest / (1 + growth)])
+        return float(crossings[np.isfinite(crossings)].max(initial=0.0))
+
+
+class _ElasticNet:
+    """Minimiser b of ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``, for one a after another.
+
+    While features and signs stay what they were, a linear system gives it; what they are, scikit-
+    learn's coordinate descent finds at a level, its least angle regression for a count.
+    """
+
+    def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:
+        self.matrix, self.penalty, self.count = matrix, level, count
+        self.level = level
+        self.support: _Support | None = None
+
+    def solve(self, target: FloatArray) -> FloatArray:
+        correlations = self.matrix.product(target)
+        self.level = min(self.penalty, _LAST_FEATURE * float(np.abs(correlations).max()))
+        again = self._on_support(correlations)
+        if again is not None and self._is_optimal(correlations, again):
+            return again
+        if self.count is not None:
+            found = self._by_angles(correlations, self.count)
+            self._keep(found)
+            return found
+        found = self._by_descent(target, correlations)
+        self._keep(found)
+        exact = self._on_support(correlations)
+        return found if exact is None else exact
+
+    def _keep(self, found: FloatArray) -> None:
+        if self.support is None or not self.support.is_of(found):
+            self.support = _Support(self.matrix, found)
+
+    def _on_support(self, correlations: FloatArray) -> FloatArray | None:
+        if self.support is None:
+            return None
+        if self.count is not None:
+            self.level = self.support.next_level(correlations)
+        return self.support.at_level(correlations, self.level)
+
+    def _is_optimal(self, correlations: FloatArray, found: FloatArray) -> bool:
+        """Whether no other feature would enter."""
+        outside = found == 0
+        rest = np.abs(correlations[outside] - self.matrix.product(found)[outside])
+        return bool(rest.max(initial=0.0) <= self.level * (1 + 1e-9))
+
+    def _by_descent(self, target: FloatArray, correlations: FloatArray) -> FloatArray:
+        from sklearn.linear_model import enet_path  # costs more to import than all of this package
+
+        root, ridge = self.matrix.root, self.matrix.ridge
+        start = np.zeros(len(target))
+        if self.support is not None:
+            start = self.support.spread(self.support.signs * 1e-6)
+        _, path, _ = enet_path(
+            root,
+            root @ target,
+            alphas=[(self.level + ridge) / len(root)],
+            l1_ratio=self.level / (self.level + ridge),
+            precompute=False if self.matrix.gram is None else self.matrix.gram,
+            Xy=correlations,
+            coef_init=start,
+            tol=1e-12,
+            max_iter=10_000,
+            check_input=False,
+        )
+        return np.asarray(path[:, 0])
+
+    def _by_angles(self, correlations: FloatArray, count: int) -> FloatArray:
+        """On the features most correlated; if another one should have entered, on more of them."""
+        order = np.argsort(-np.abs(correlations), kind="stable")
+        tried = _CANDIDATES * count + 100
+        while True:
+            chosen = np.sort(order[:tried])
+            root = self.matrix.root[:, chosen]
+            gram = root.T @ root
+            gram.flat[:: len(gram) + 1] += self.matrix.ridge
+            found = np.zeros_like(correlations)
+            found[chosen] = _least_angle(correlations[chosen], gram, count)
+            rest = correlations - self.matrix.product(found) - self.matrix.ridge * found
+            self.level = float(np.abs(rest[found != 0]).mean())
+            if tried >= len(order) or self._is_optimal(correlations, found):
+                return found
+            tried *= 2
+
+
+def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
+    """Coefficients on the lasso's path where as many are not zero, before one more enters."""
+    from sklearn.linear_model import lars_path_gram
+
+    steps = count
+    while True:
+        with warnings.catch_warnings():
+            # Features that are copies of others are left out, and said so.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            _, _, found, done = lars_path_gram(
+                correlations,
+                gram,
+                n_samples=1,
+                method="lasso",
+                max_iter=steps,
+                return_path=False,
+                return_n_iter=True,
+            )
+        missing = count - int((found != 0).sum())
+        if missing <= 0 or done < steps:
+            return np.asarray(found)
+        steps += missing  # features can leave on the way

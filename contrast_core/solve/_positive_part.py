@@ -1,0 +1,47 @@
+"""What a contrast has more of in the foreground: its positive eigenpairs, all of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.moments import Moments
+from contrast_core.solve._contrast import check_range
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class PositivePart(NamedTuple):
+    """Positive eigenvalues, descending (r,), and their eigenvectors as rows (r, n_features)."""
+
+    values: FloatArray
+    vectors: FloatArray
+
+
+def positive_part(x: Moments, y: Moments, alpha: float) -> PositivePart:
+    """Positive eigenpairs of ``C_X - alpha C_Y``, alpha finite; those above rounding.
+
+    Of moments that have a matrix, whether of features or in the span of the rows.
+    """
+    check_range(x, y, 1 + alpha)
+    values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)
+    positive = np.flatnonzero(values > _rounding(x, y, alpha))[::-1]
+    return PositivePart(values[positive], x.lift(np.ascontiguousarray(vectors[:, positive].T)))
+
+
+def n_positive(x: Moments, y: Moments, alpha: float) -> int:
+    """How many eigenvalues of ``C_X - alpha C_Y`` are positive; fewer, the larger alpha."""
+    values = scipy.linalg.eigvalsh(_contrast(x, y, alpha), check_finite=False)
+    return int((values > _rounding(x, y, alpha)).sum())
+
+
+def _contrast(x: Moments, y: Moments, alpha: float) -> FloatArray:
+    return np.asarray(x.matrix() - alpha * y.matrix())
+
+
+def _rounding(x: Moments, y: Moments, alpha: float) -> float:
+    largest = [float(part.matrix().diagonal().max(initial=0.0)) for part in (x, y)]
+    return 4 * x.size * _EPS * (largest[0] + alpha * largest[1])

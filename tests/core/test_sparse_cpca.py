@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from sklearn.linear_model import ElasticNet
+
+from contrast_core import (
+    CPCA,
+    SecondMoments,
+    SparseCPCA,
+    cross_validated_penalty,
+    principal_angles,
+)
+from contrast_core.datasets import make_sparse_groups
+from contrast_core.linalg import sparse_components
+from tests.core.test_contract import planted
+
+
+def selected(fitted: Any) -> set[int]:
+    return set(np.flatnonzero((fitted.components_ != 0).any(axis=0)).tolist())
+
+
+def positive_root(X: Any, Y: Any, alpha: float) -> tuple[Any, Any]:
+    contrast = np.cov(X.T, bias=True) - alpha * np.cov(Y.T, bias=True)
+    values, vectors = np.linalg.eigh(contrast)
+    positive = values > 1e-10
+    return values[positive][::-1], vectors[:, positive][:, ::-1].T
+
+
+def test_few_features_that_tell_groups_apart_are_found_where_dense_loadings_miss_some() -> None:
+    for seed in (0, 2):
+        data = make_sparse_groups(random_state=seed)
+        given = {"background": data.background}
+        dense = np.abs(CPCA(2).fit(data.foreground, **given).components_).max(axis=0)
+        assert (np.argsort(-dense)[:30] < 30).sum() < 28
+        counted = SparseCPCA(2, n_features_to_select=15).fit(data.foreground, **given)
+        assert len(selected(counted) & set(range(30))) >= 28
+        assert ((counted.components_ != 0).sum(axis=1) == 15).all()
+
+
+def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
+    data = make_sparse_groups(random_state=1)
+    choice = cross_validated_penalty(
+        SparseCPCA(2),
+        data.foreground,
+        background=data.background,
+        penalties=[0.2, 0.4, 0.6, 0.9],
+        random_state=0,
+    )
+    found = selected(choice.fitted)
+    assert len(found & set(range(30))) >= 25
+    assert len(found - set(range(30))) <= 15
+    assert choice.contrasts.shape == (5, 4)
+    assert choice.penalty == choice.penalties[choice.contrasts.mean(axis=0).argmax()]
+    again = SparseCPCA(2, penalty=choice.penalty).fit(data.foreground, background=data.background)
+    np.testing.assert_array_equal(again.components_, choice.fitted.components_)
+    assert again.get_params() == choice.fitted.get_params()
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1.0])
+@pytest.mark.parametrize("penalty", [0.1, 0.2, 0.3])
+def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty: float) -> None:
+    """The alternation written out, with the ridge as rows of the data, from the same start."""
+    X, Y = planted()
+    values, vectors = positive_root(X, Y, 0.5)
+    gram = (vectors.T * values) @ vectors
+    found = sparse_components(values, vectors, 3, ridge=ridge, penalty=penalty)
+    assert found.converged
+    np.testing.assert_allclose(found.penalties, penalty)
+    levels = penalty * values[:3] * np.abs(vectors[:3]).max(axis=1)
+    scale = np.sqrt(ridge * values[0])
+    root = np.vstack([np.sqrt(values)[:, None] * vectors, scale * np.eye(12)])
+    targets, unit = vectors[:3].T, np.zeros((12, 3))
+    for _ in range(3000):
+        before, sparse = unit, np.empty((12, 3))
+        for j, level in enumerate(levels):
+            net = ElasticNet(alpha=level / len(root), l1_ratio=1.0, fit_intercept=False, tol=1e-13)
+            seen = np.concatenate([np.sqrt(values) * (vectors @ targets[:, j]), np.zeros(12)])
+            sparse[:, j] = net.fit(root, seen).coef_
+        unit = sparse / np.linalg.norm(sparse, axis=0)
+        if np.abs(unit - before).max() < 1e-9:
+            break
+        left, _, right = np.linalg.svd(gram @ sparse, full_matrices=False)
+        targets = left @ right
+    np.testing.assert_allclose(unit.T, found.components, atol=1e-5)
+
+
+def test_without_a_penalty_these_are_the_components_of_cpca() -> None:
+    X, Y = planted()
+    dense = CPCA(3, alpha=0.5).fit(X, background=Y).components_
+    for sparsity in ({"penalty": 0.0}, {"n_features_to_select": 12}):
+        sparse = SparseCPCA(3, alpha=0.5, **sparsity).fit(X, background=Y)
+        np.testing.assert_allclose(sparse.components_, dense, atol=1e-10)
+
+
+def test_a_number_and_the_penalty_that_gives_it_are_one_solution() -> None:
+    X, Y = planted()
+    counted = SparseCPCA(1, alpha=0.5, n_features_to_select=5).fit(X, background=Y)
+    penalty = float(counted.penalties_[0])
+    same = SparseCPCA(1, alpha=0.5, penalty=penalty * (1 + 1e-9)).fit(X, background=Y)
+    np.testing.assert_allclose(same.components_, counted.components_, atol=1e-6)
+    more = SparseCPCA(1, alpha=0.5, penalty=penalty * (1 - 1e-3)).fit(X, background=Y)
+    assert (more.components_ != 0).sum() > 5
+
+
+def test_the_path_goes_from_dense_to_one_feature() -> None:
+    X, Y = planted()
+    fitted = SparseCPCA(2, alpha=0.5).fit(X, background=Y)
+    path = fitted.sparsity_path()
+    counts = [12, 8, 4, 2, 1]
+    assert [(one.components_ != 0).sum(axis=1).tolist() for one in path] == [[n, n] for n in counts]
+    for one, n in zip(path, counts, strict=True):
+        alone = SparseCPCA(2, alpha=0.5, n_features_to_select=n).fit(X, background=Y)
+        np.testing.assert_allclose(one.components_, alone.components_, atol=1e-12)
+        assert one.foreground_moments_ is fitted.foreground_moments_
+        assert one.n_features_to_select == n
+    dense, one_feature = path[0].foreground_variance_, path[-1].foreground_variance_
+    assert dense.sum() > one_feature.sum()
+    assert [len(fitted.sparsity_path([3, 3, 7])), fitted.penalty] == [2, None]
+
+
+def test_denoising_projects_on_the_span_and_touches_nothing_else() -> None:
+    X, Y = planted()
+    fitted = SparseCPCA(2, alpha=0.5, n_features_to_select=4).fit(X, background=Y)
+    v = fitted.components_
+    assert abs(v[0] @ v[1]) > 1e-3  # not orthogonal: the transpose would not do
+    projector = v.T @ np.linalg.inv(v @ v.T) @ v
+    np.testing.assert_allclose(
+        fitted.denoise(X), (X - fitted.mean_) @ projector + fitted.mean_, atol=1e-12
+    )
+    np.testing.assert_allclose(fitted.inverse_transform(fitted.transform(X)), fitted.denoise(X))
+    unused = ~(v != 0).any(axis=0)
+    assert unused.any()
+    np.testing.assert_allclose(fitted.remove_components(X)[:, unused], X[:, unused], atol=1e-12)
+    scores = fitted.transform(X)
+    np.testing.assert_allclose(scores.var(axis=0), fitted.foreground_variance_)
+    np.testing.assert_allclose(fitted.transform(Y).var(axis=0), fitted.background_variance_)
+
+
+def test_scale_does_not_matter() -> None:
+    X, Y = planted()
+    plain = SparseCPCA(2).fit(X, background=Y)
+    for scale in (1e-9, 3.0, 1e9):
+        other = SparseCPCA(2).fit(scale * X, background=scale * Y)
+        np.testing.assert_allclose(other.components_, plain.components_, atol=1e-9)
+
+
+@pytest.mark.parametrize("sparsity", [{"penalty": 0.4}, {"n_features_to_select": 20}])
+def test_wide_data_in_the_span_of_the_rows(sparsity: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 1700)), rng.normal(size=(50, 1700))
+    X[:, :20] += 1.2 * rng.normal(size=(60, 1))
+    wide = SparseCPCA(1, alpha=1.0, **sparsity).fit(X, background=Y)
+    assert type(wide.foreground_moments_).__name__ == "SpanMoments"
+    dense = SparseCPCA(1, alpha=1.0, **sparsity).fit(
+        SecondMoments.from_data(X), background=SecondMoments.from_data(Y)
+    )
+    np.testing.assert_allclose(wide.components_, dense.components_, atol=1e-8)
+    for name in ("foreground_variance_", "background_variance_", "penalties_"):
+        np.testing.assert_allclose(getattr(wide, name), getattr(dense, name), rtol=1e-7)
+    np.testing.assert_allclose(wide.transform(Y).var(axis=0), wide.background_variance_)
+
+
+def test_features_that_are_copies_share_a_penalised_component() -> None:
+    X, Y = planted()
+    X, Y = (np.hstack([a, a[:, :3]]) for a in (X, Y))
+    fitted = SparseCPCA(2, alpha=0.5, penalty=0.1).fit(X, background=Y)
+    np.testing.assert_allclose(fitted.components_[:, :3], fitted.components_[:, 12:], atol=1e-10)
+    counted = SparseCPCA(2, alpha=0.5, n_features_to_select=5).fit(X, background=Y)
+    assert ((counted.components_ != 0).sum(axis=1) <= 5).all()
+
+
+def test_a_component_keeps_its_last_feature() -> None:
+    X, Y = planted()
+    fitted = SparseCPCA(3, alpha=0.5, penalty=0.999).fit(X, background=Y)
+    assert ((fitted.components_ != 0).sum(axis=1) >= 1).all()
+    assert np.isfinite(fitted.components_).all()
+
+
+def test_too_few_positive_eigenvalues_are_refused() -> None:
+    X, Y = planted()
+    with pytest.raises(ValueError, match=r"n_components=9, but at alpha=3 .* positive eigenvalues"):
+        SparseCPCA(9, alpha=3.0).fit(X, background=Y)
+    with pytest.raises(ValueError, match=r"alpha=inf was given"):
+        SparseCPCA(1, alpha=np.inf).fit(X, background=Y)
+    with pytest.raises(ValueError, match=r"were both given"):
+        SparseCPCA(1, penalty=0.1, n_features_to_select=3).fit(X, background=Y)
+
+
+def test_groups_stay_together_in_the_folds() -> None:
+    """Rows repeated exactly: by row, the held-out ones are seen in training."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 30)), rng.normal(size=(40, 30))
+    X[:, :3] += rng.normal(size=(40, 1))
+    units = np.repeat(np.arange(40), 5)
+    given = {"penalties": [0.0, 0.3, 0.6], "random_state": 0}
+    estimator = SparseCPCA(1, alpha=1.0)
+    by_unit = cross_validated_penalty(
+        estimator,
+        X[units],
+        background=Y[units],
+        groups=[f"donor {i}" for i in units],
+        background_groups=[f"control {i}" for i in units],
+        **given,
+    )
+    by_row = cross_validated_penalty(estimator, X[units], background=Y[units], **given)
+    assert by_row.contrasts.mean(axis=0)[0] > by_unit.contrasts.mean(axis=0)[0] + 0.5
+
+
+def test_what_cross_validation_refuses() -> None:
+    X, Y = planted()
+    estimator = SparseCPCA(2, alpha=0.5)
+    with pytest.raises(TypeError, match="estimator is a CPCA; expected a SparseCPCA"):
+        cross_validated_penalty(CPCA(2), X, background=Y)
+    with pytest.raises(TypeError, match="rows are needed"):
+        x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+        cross_validated_penalty(estimator, x, background=y)
+    with pytest.raises(ValueError, match="both, or neither"):
+        cross_validated_penalty(estimator, X, background=Y, groups=np.arange(160))
+    with pytest.raises(ValueError, match=r"background has 1 rows in one of 5 folds"):
+        cross_validated_penalty(estimator, X, background=Y[:9])
+
+
+def test_components_stay_near_those_of_cpca_for_small_penalties() -> None:
+    X, Y = planted()
+    dense = CPCA(2).fit(X, background=Y)
+    sparse = SparseCPCA(2, penalty=0.02).fit(X, background=Y)
+    assert np.cos(principal_angles(sparse.components_, dense.components_)).min() > 0.99
+    assert scipy.linalg.norm(sparse.components_, axis=1) == pytest.approx([1.0, 1.0])
