@@ -64,7 +64,6 @@ class PCAPlus(PositivePairEmbedding):
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import ArrayLike
     >>> from contrast_core import PCAPlus
     >>> rng = np.random.default_rng(0)
     >>> signal = 3 * rng.normal(size=(200, 1)) * np.eye(5)[0]
