@@ -16,12 +16,11 @@ from contrast_core.linalg._generalized import (
     regularised_path,
 )
 from contrast_core.linalg._iteration import eigenpairs_by_products
-from contrast_core.linalg._krylov import Multiply, NotConvergedError
 from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
-from contrast_core.linalg._search import squares_fit
+from contrast_core.linalg._search import Multiply, NotConvergedError, squares_fit
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import Iteration
 from contrast_core.linalg._sparse_components import SparseComponents, sparse_components

@@ -7,13 +7,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import Eigenpairs
-from contrast_core.linalg._krylov import (
-    BlockKrylov,
-    Multiply,
-    NotConvergedError,
-    RitzPairs,
-    accuracy,
-)
+from contrast_core.linalg._krylov import BlockKrylov, RitzPairs
+from contrast_core.linalg._search import Multiply, NotConvergedError, exact_enough
 from contrast_core.linalg._signs import fix_signs
 
 _WIDTH = 32  # probes; the density's error falls with the root of their number
@@ -62,7 +57,7 @@ class EstimatedSpectrum:
         self, multiply: Multiply, size: int, rank: int, trace: float, *, max_products: int
     ) -> None:
         self._size, self._rank, self._trace = size, rank, trace
-        self._krylov = BlockKrylov(multiply, size, _WIDTH, max_products, random_state=0)
+        self._krylov = BlockKrylov(multiply, size, _WIDTH, max_products)
         self._ritz = self._grown(1)
 
     @property
@@ -115,8 +110,11 @@ class EstimatedSpectrum:
             If the basis is full before they are exact.
         """
         while True:
-            gap, residual, accepted = accuracy(self._ritz.values, self._ritz.residuals, k)
-            if accepted:
+            values, _, residuals = self._ritz
+            gap = float(values[k - 1] - values[k]) if len(values) > k else 0.0
+            residual = float(np.linalg.norm(residuals[:k]))
+            limit = gap * exact_enough(float(values[0]), gap)
+            if residual <= limit and limit > 0 and residuals[k] <= 0.1 * gap:
                 break
             slow = only_if_separated and self._krylov.steps >= _HOPELESS and residual > gap
             if self._krylov.full or slow or _BASIS_PER_PAIR * k > self._krylov.largest:

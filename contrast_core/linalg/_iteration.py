@@ -7,9 +7,10 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import Eigenpairs
-from contrast_core.linalg._krylov import Multiply, NotConvergedError
 from contrast_core.linalg._precondition import unconditioned
 from contrast_core.linalg._search import (
+    Multiply,
+    NotConvergedError,
     SearchSpace,
     exact_enough,
     random_block,

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._search import Multiply, random_block
 
-# The product of a symmetric matrix with a block of columns, (n, b) to (n, b).
-Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
-
-_EPS = float(np.finfo(np.float64).eps)
 _FAR = 1e-3  # part of a product along the basis: if more is taken off, one more pass must follow
 _EXHAUSTED = 0.01  # part of a product that the basis leaves: less is orthogonalised once more
-
-
-class NotConvergedError(ValueError):
-    """The iteration ended before its result was as exact as every result here must be."""
-
-
-def squares_fit(largest: float) -> bool:
-    """Whether residuals of a matrix with entries up to this neither vanish nor overflow."""
-    return largest == 0 or 1e-151 < largest < 1e151
 
 
 class RitzPairs(NamedTuple):
@@ -33,28 +20,6 @@ class RitzPairs(NamedTuple):
     values: FloatArray
     vectors: FloatArray
     residuals: FloatArray
-
-
-class Accuracy(NamedTuple):
-    """The gap below the k leading Ritz values, their residual, and whether they are accepted."""
-
-    gap: float
-    residual: float
-    accepted: bool
-
-
-def accuracy(values: FloatArray, residuals: FloatArray, k: int) -> Accuracy:
-    """Whether the k leading of some Ritz pairs are as exact as every result here must be.
-
-    Their residual over the gap must bound the sine to ``max(1e-8, 50 * eps * |A| / gap)``, and the
-    next pair, from which the gap is taken, must have settled.
-    """
-    norm = float(np.abs(values[[0, -1]]).max())
-    gap = float(values[k - 1] - values[k]) if len(values) > k else 0.0
-    residual = float(np.linalg.norm(residuals[:k]))
-    exact = gap > 0 and residual <= max(1e-8 * gap, 50 * _EPS * norm)
-    settled = gap > 50 * _EPS * norm and bool(residuals[k] <= 0.1 * gap)
-    return Accuracy(gap, residual, exact and settled)
 
 
 class BlockKrylov:
@@ -73,8 +38,6 @@ class BlockKrylov:
         Columns of B.
     largest : int
         Columns that the basis may have.
-    random_state : int or None
-        Seed of B.
     """
 
     def __init__(
@@ -83,8 +46,6 @@ class BlockKrylov:
         size: int,
         width: int,
         largest: int,
-        *,
-        random_state: int | None,
     ) -> None:
         self._multiply = multiply
         self.width = min(width, size)
@@ -93,8 +54,7 @@ class BlockKrylov:
         self._basis = np.empty((size, min(max(largest, self.width), size)), order="F")
         self._projected = np.zeros((self._basis.shape[1],) * 2)
         self._coupling = np.empty((self.width, 0))
-        start = np.random.default_rng(random_state).standard_normal((size, self.width))
-        self._block = np.linalg.qr(start)[0]
+        self._block = random_block(size, self.width)
 
     @property
     def largest(self) -> int:
@@ -125,13 +85,6 @@ class BlockKrylov:
         last = vectors[self.used - self.width :]
         return RitzPairs(values, vectors, np.linalg.norm(self._coupling @ last, axis=0))
 
-    def restart(self, ritz: RitzPairs, keep: int) -> None:
-        """Hold only the `keep` leading Ritz vectors and the block that would follow."""
-        self._basis[:, :keep] = self._basis[:, : self.used] @ ritz.vectors[:, :keep]
-        self._projected[:] = 0.0
-        np.fill_diagonal(self._projected[:keep, :keep], ritz.values[:keep])
-        self.used = keep
-
     def vectors(self, coordinates: FloatArray) -> FloatArray:
         """Columns in the basis (p, k) as columns in the space (n, k)."""
         return np.asarray(self._basis[:, : len(coordinates)] @ coordinates)
@@ -144,8 +97,8 @@ def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, Float
     """
     scale = np.abs(product).max() or 1.0  # squares of tiny numbers are zero
     length = scale * np.linalg.norm(product / scale, axis=0).max()
-    # Of what lies along the basis, only the part along the last two blocks is large, but where an
-    # iteration has been restarted. Without it, one pass leaves as little as two.
+    # Of what lies along the basis, only the part along the last two blocks is large. Without it,
+    # one pass leaves as little as two.
     along = np.zeros((held.shape[1], product.shape[1]))
     last = slice(-2 * product.shape[1], None)
     along[last] = held[:, last].T @ product

@@ -18,12 +18,18 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._proof import RitzPairs
 
+# The product of a symmetric matrix with a block of columns, (D, b) to (D, b).
+Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
 # Products of each of one or two symmetric matrices with columns (D, b).
 MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
 EXTRA = 3  # vectors carried beyond the k wanted
 _PROGRESS = 0.1  # by which the worst error must fall within a stage's patience
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
+
+
+class NotConvergedError(ValueError):
+    """The iteration ended before its result was as exact as every result here must be."""
 
 
 class Ritz(NamedTuple):

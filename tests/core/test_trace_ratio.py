@@ -14,6 +14,7 @@ from contrast_core import CPCA, subspace_error
 from contrast_core.contrast import automatic_contrast, background_ridge
 from contrast_core.linalg import (
     NotConvergedError,
+    RidgeWeights,
     _proof,
     _search,
     _trace_ratio,
@@ -22,7 +23,7 @@ from contrast_core.linalg import (
     trace_ratio_by_products,
 )
 from contrast_core.moments import SecondMoments
-from contrast_core.solve import LIMITS, Task, make_plan
+from contrast_core.solve import LIMITS, Task, _ratio, make_plan, solve_contrasts, solve_ratios
 from tests.core.planned import EAGER, moments_in, plan_in
 
 D = 150
@@ -189,3 +190,29 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
     # Where there is nothing to go to, it goes on contrast by contrast.
     alone = make_plan(Task(1, 1, 2, form="products"), replace(few, products=1))
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)
+
+
+def test_what_is_planned_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 300, 60))
+    x[:, :4] *= [9.0, 7.0, 5.0, 4.0]
+    moments = moments_in("dense", x, y)
+    usual, eager = plan_in("dense"), plan_in("dense", EAGER)
+    alone = plan_in("dense", replace(EAGER, path_contrasts=4))
+    assert set(solve_contrasts(*moments, [0.0, 1.0, 2.0], 2, usual).solvers) == {"eigh"}
+    assert set(solve_contrasts(*moments, [0.0, 1.0, 2.0], 2, eager).solvers) == {"davidson"}
+    assert set(solve_contrasts(*moments, [0.0, 1.0, 2.0], 2, alone).solvers) == {"krylov"}
+    assert automatic_contrast(*moments, 2, usual)[1].solvers == ("eigh",)
+    assert automatic_contrast(*moments, 2, alone)[1].solvers == ("davidson",)
+    iterations: list[Any] = []
+    path = _ratio.regularised_path
+
+    def watched(*args: Any, iteration: Any) -> Any:
+        iterations.append(iteration)
+        return path(*args, iteration=iteration)
+
+    monkeypatch.setattr(_ratio, "regularised_path", watched)
+    for plan in (usual, plan_in("dense", replace(EAGER, ratio_features=0))):
+        solve_ratios(*moments, [RidgeWeights(0.5, 0.5)], 2, plan)
+    assert iterations[0] is None
+    assert iterations[1] is not None
