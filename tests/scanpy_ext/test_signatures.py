@@ -65,7 +65,14 @@ def test_the_shared_parameters_are_those_that_are_read():
     types = {name: read[name].annotation for name in read if name not in ("adata", "n_comps")}
     assert types == {
         name: annotation.__forward_arg__
-        for name, annotation in _read.Design.__annotations__.items()
+        for name, annotation in _read.WithinDesign.__annotations__.items()
+    }
+
+
+def test_methods_on_moments_take_a_column_of_donors():
+    within = {"cpca", "cpca_star", "pcpca", "cpca_path"}
+    assert within == {
+        tool.__name__ for tool in TOOLS if "within" in inspect.signature(tool).parameters
     }
 
 
