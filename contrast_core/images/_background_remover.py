@@ -80,7 +80,9 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     -----
     White noise is removed less well than by BM3D, and haze less well than by a top-hat filter: what
     has no structure of its own, or the signal's, cannot be told from the signal by it.
-    Illumination multiplies: divide by a flat field first.
+    Where the signal has hundreds of times the background's variance there is nothing to gain, and
+    edges of bright objects ring: on nuclei over faint camera noise the error at hidden pixels rose
+    by two fifths. Illumination multiplies: divide by a flat field first.
 
     References
     ----------
@@ -146,7 +148,9 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             If only one of the two is `SecondMoments`.
         """
         strengths = self._background_strengths()
-        x, behind, _ = contrast_moments(X, background, solver="eigh", products=False)
+        x, behind, _ = contrast_moments(
+            X, background, solver="eigh", products=False, one_scale=True
+        )
         if not behind.varies.any():
             raise ValueError(
                 f"the background is constant (none of its {behind.n_features} features varies over "

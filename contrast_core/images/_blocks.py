@@ -61,10 +61,12 @@ def block_moments(
     return [SecondMoments.from_data(rows.take(slice(*ends))) for ends in pairwise(edges)]
 
 
-def wide_stride(sampling: Patches, n_pixels: int) -> Patches:
-    """The same patches with a stride at which as many pixels hold some 65,000 of them."""
-    stride = math.ceil((n_pixels / _WINDOWS) ** (1 / len(sampling.sides)))
-    return Patches(sampling.size, min(max(1, stride), *sampling.sides))
+def wide_stride(sampling: Patches, stack: Stack, mask: ArrayLike | None = None) -> int:
+    """The stride at which what counts of a stack holds some 65,000 patches."""
+    share = 1.0 if mask is None else float(np.asarray(mask).mean())
+    n_pixels = math.prod(map(int, stack.shape)) * share
+    stride = math.ceil(math.pow(n_pixels / _WINDOWS, 1 / len(sampling.sides)))
+    return min(max(1, stride), *sampling.sides)
 
 
 def _of_tiles(
@@ -73,8 +75,7 @@ def _of_tiles(
     sampling.rows(stack, mask, name=name)  # or it says why there are none
     image = tuple(stack.shape[-len(sampling.sides) :])
     counts = np.ones(image, dtype=bool) if mask is None else np.asarray(mask)
-    n_images = math.prod(stack.shape) // counts.size
-    sampling = wide_stride(sampling, n_images * int(counts.sum()))
+    sampling = Patches(sampling.size, wide_stride(sampling, stack, mask))
     found = []
     for tiles in _tiles(counts, sampling.sides):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -170,8 +169,7 @@ def _fitted_on_frames(
 
 def _moments(sampling: Patches, stack: Any, mask: BoolArray | None, name: str) -> SecondMoments:
     """Moments of the patches, and of those between them where they are few."""
-    n_pixels = math.prod(stack.shape) if mask is None else int(mask.sum())
-    stride = min(sampling.stride, wide_stride(sampling, n_pixels).stride)
+    stride = min(sampling.stride, wide_stride(sampling, stack, mask))
     return SecondMoments.from_data(Patches(sampling.size, stride).rows(stack, mask, name=name))
 
 

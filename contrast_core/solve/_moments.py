@@ -37,6 +37,7 @@ def contrast_moments(
     automatic: bool = False,
     products: bool = True,
     design: Design = Design(),  # noqa: B008  # frozen
+    one_scale: bool = False,
 ) -> tuple[Moments, Moments, Plan]:
     """Moments of foreground and background, checked to belong together, and how to solve them.
 
@@ -52,6 +53,9 @@ def contrast_moments(
         See `Task`. Rows with groups or weights, and several backgrounds, have no products.
     design : Design
         Groups, weights and how backgrounds are mixed.
+    one_scale : bool, default=False
+        Whether both have the same units for sure, so that total variances far apart are no
+        oversight.
 
     Raises
     ------
@@ -119,7 +123,8 @@ def contrast_moments(
         )
         parts = _moments_of(parts, plan.form)
     x, y = parts[0], mixed(parts[1:], design.background_mix)
-    _warn_of_scales(x, y)
+    if not one_scale:
+        _warn_of_scales(x, y)
     return x, y, plan
 
 

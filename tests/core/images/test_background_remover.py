@@ -160,7 +160,6 @@ def test_many_rows_are_worked_on_in_blocks() -> None:
     assert remover.strengths(many).shape == (len(many), 2)
 
 
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of different scales
 @pytest.mark.parametrize("case", ["same data", "weak foreground", "constant foreground", "one"])
 def test_odd_data_give_finite_estimates(case: str) -> None:
     X, Y, _ = planted()

@@ -103,9 +103,11 @@ def test_resemblance_is_one_for_proportional_covariances_and_zero_for_disjoint_o
     # By its definition, from the covariances of signal and background.
     S = np.diag(rng.random(D))
     noise = N + 0.03 * unit * np.eye(D)
-    error = np.trace(S @ np.linalg.inv(S + noise) @ noise)
-    dimming = np.trace(S) * np.trace(noise) / (np.trace(S) + np.trace(noise))
-    assert resemblance(moments(N + S), moments(N)) == pytest.approx(error / dimming)
+    s, n = S / np.trace(S), noise / np.trace(noise)
+    error = 2 * np.trace(s @ np.linalg.inv(s + n) @ n)
+    for strength in (1e-3, 1, 1e3):
+        found = resemblance(moments(N + strength * S), moments(N))
+        assert found == pytest.approx(error, rel=1e-6)
 
 
 @pytest.mark.parametrize("n", [40, 200, 4000])
