@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from contrast_core._validation import ContrastWarning
 
-__all__ = ["Progress", "warn", "with_progress"]
+__all__ = ["Progress", "muted", "warn", "with_progress"]
 
 T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
@@ -18,6 +21,7 @@ Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
 # Whose lines are never blamed: the packages of this distribution, and scikit-learn, whose pipelines
 # and wrappers of `transform` stand between a caller and an estimator.
 _NOT_THE_CALLER = ("contrast_core", "scanpy_ext", "napari_plugin", "sklearn")
+_muted: ContextVar[str | None] = ContextVar("muted", default=None)
 
 
 def warn(message: str) -> None:
@@ -29,6 +33,9 @@ def warn(message: str) -> None:
         Text of the `contrast_core.ContrastWarning`. It is shown for the innermost line that is
         neither this distribution's nor scikit-learn's, however deep below it the warning arises.
     """
+    pattern = _muted.get()
+    if pattern is not None and re.search(pattern, message):
+        return
     frame = sys._getframe(1)
     while frame.f_back is not None and _package(frame.f_globals) in _NOT_THE_CALLER:
         frame = frame.f_back
@@ -40,6 +47,20 @@ def warn(message: str) -> None:
         module=frame.f_globals.get("__name__"),
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+@contextmanager
+def muted(pattern: str = "") -> Iterator[None]:
+    """Leave out warnings that are to be expected here: all, or those in which a pattern is found.
+
+    For this thread alone; Python's filters belong to the process, and two threads that set and
+    restore them at once would leave them wrong.
+    """
+    token = _muted.set(pattern)
+    try:
+        yield
+    finally:
+        _muted.reset(token)
 
 
 def _package(names: dict[str, Any]) -> str:

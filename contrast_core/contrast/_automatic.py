@@ -5,7 +5,7 @@ from __future__ import annotations
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, Solution, plan_for, solve_trace_ratio
 
-_SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
+SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
 
 
 def trace_ratio_alpha(
@@ -66,7 +66,9 @@ def automatic_contrast(
     )
 
 
-def background_ridge(foreground: Moments, background: Moments) -> float:
+def background_ridge(
+    foreground: Moments, background: Moments, n_varying: int | None = None
+) -> float:
     r"""Ridge tau for the background covariance that the default contrasts share.
 
     .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
@@ -80,6 +82,8 @@ def background_ridge(foreground: Moments, background: Moments) -> float:
     ----------
     foreground, background : moments
         Moments of the two datasets, same features.
+    n_varying : int, optional
+        D', where the moments are in coordinates of fewer directions than the features.
 
     Returns
     -------
@@ -102,7 +106,8 @@ def background_ridge(foreground: Moments, background: Moments) -> float:
                 f"{moments.n_samples} rows), so no contrast can be chosen automatically; check "
                 "which rows it holds, or give the contrast strength as a number."
             )
-    return _SHRINKAGE * background.total_variance / int((varies_x | varies_y).sum())
+    n_varying = n_varying or int((varies_x | varies_y).sum())
+    return SHRINKAGE * background.total_variance / n_varying
 
 
 def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:

@@ -13,6 +13,7 @@ from contrast_core.linalg._estimated_spectrum import EstimatedSpectrum
 from contrast_core.linalg._generalized import (
     GeneralizedEigenpairs,
     RidgeWeights,
+    leading_ratio,
     regularised_path,
 )
 from contrast_core.linalg._iteration import eigenpairs_by_products
@@ -54,6 +55,7 @@ __all__ = [
     "fix_signs",
     "formed_eigenpairs",
     "leading_eigenpairs",
+    "leading_ratio",
     "mirror_upper",
     "null_space_eigenpairs",
     "orthonormal_rows",

@@ -55,12 +55,7 @@ def regularised_path(
         diagonal = weight.identity + weight.background * spectrum
         singular = int((diagonal <= rounding * diagonal.max()).sum())
         if singular:
-            raise ValueError(
-                f"(1 - beta) I + beta C_Y is singular to working precision at beta = "
-                f"{weight.background:.17g}: the background does not vary in {singular} of "
-                f"{len(spectrum)} directions, so it is not positive definite. Use a beta < 1 "
-                "(beta='auto' chooses one), more background rows, or fewer features."
-            )
+            raise _singular(weight, f"{singular} of {len(spectrum)} directions")
         whitening = 1 / np.sqrt(diagonal)
         whitened = rotated * whitening * whitening[:, None]
         proved = None
@@ -77,3 +72,31 @@ def regularised_path(
             values, inner = leading_eigenpairs(whitened, k)
         pairs.append(GeneralizedEigenpairs(values, fix_signs((inner * whitening) @ basis.T)))
     return pairs
+
+
+def leading_ratio(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights
+) -> GeneralizedEigenpairs:
+    """The leading pair alone, for one B: several times as fast on small matrices (LAPACK's sygvx).
+
+    Raises ValueError where B is singular to working precision.
+    """
+    ridged = weight.background * background
+    ridged.flat[:: len(ridged) + 1] += weight.identity
+    last = len(ridged) - 1
+    try:
+        values, vectors = scipy.linalg.eigh(
+            foreground, ridged, subset_by_index=(last, last), check_finite=False
+        )
+    except np.linalg.LinAlgError as error:
+        raise _singular(weight, "some directions") from error
+    return GeneralizedEigenpairs(values, vectors.T)
+
+
+def _singular(weight: RidgeWeights, directions: str) -> ValueError:
+    return ValueError(
+        f"(1 - beta) I + beta C_Y is singular to working precision at beta = "
+        f"{weight.background:.17g}: the background does not vary in {directions}, so it is not "
+        "positive definite. Use a beta < 1 (beta='auto' chooses one), more background rows, or "
+        "fewer features."
+    )

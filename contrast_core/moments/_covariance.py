@@ -161,8 +161,13 @@ class Moments(Covariance):
     @property
     def varies(self) -> NDArray[np.bool_]:
         """Which features have a spread that exceeds the rounding of their mean, (n_features,)."""
-        rounding = 32 * np.finfo(np.float64).eps * np.abs(self.mean)
-        return np.asarray(np.sqrt(self.variances) > rounding)
+        return varies(self.mean, self.variances)
+
+
+def varies(mean: FloatArray, variances: FloatArray) -> NDArray[np.bool_]:
+    """Where a spread exceeds the rounding of its mean."""
+    rounding = 32 * np.finfo(np.float64).eps * np.abs(mean)
+    return np.asarray(np.sqrt(variances) > rounding)
 
 
 def is_moments(data: object) -> bool:

@@ -6,9 +6,11 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.moments._covariance import varies
 from contrast_core.rows import Rows, rows_of
 
 
@@ -27,6 +29,11 @@ class FeatureMoments(NamedTuple):
     def variance(self) -> FloatArray:
         """Variance of each feature, divided by the number of rows."""
         return self.squares / self.n_samples
+
+    @property
+    def varies(self) -> NDArray[np.bool_]:
+        """Which features have a spread that exceeds the rounding of their mean, (n_features,)."""
+        return varies(self.mean, self.variance)
 
     @classmethod
     def from_data(cls, X: MatrixLike | Rows) -> FeatureMoments:

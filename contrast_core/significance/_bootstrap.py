@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from contrast_core._moment_contrast import MomentContrast
-from contrast_core._validation import FloatArray, MatrixLike
-from contrast_core.feedback import Progress, with_progress
+from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
+from contrast_core.feedback import Progress, muted, with_progress
 from contrast_core.linalg import principal_angles
 from contrast_core.significance._estimators import (
     components_of,
@@ -108,10 +108,11 @@ def bootstrap_stability(
     Raises
     ------
     ValueError
-        If the datasets do not fit together or one is constant, only one has groups, or
-        `n_resamples` is less than 1.
+        If the datasets do not fit together or one is constant, only one has groups, or a parameter
+        is out of range.
     TypeError
-        If the estimator is not a linear contrastive method, or moments are given.
+        If the estimator is not a linear contrastive method, moments are given, or a parameter or
+        label has the wrong type.
 
     Notes
     -----
@@ -134,20 +135,18 @@ def bootstrap_stability(
     >>> stability.component_stability.shape, stability.subspace_stability > 0.9
     ((2,), True)
     """
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples={n_resamples} is out of range; at least 1 is needed.")
+    n_resamples = check_count(n_resamples, "n_resamples")
+    rng = check_generator(random_state)
     samples = two_samples(X, background, groups, background_groups)
-    fitted = fitted_on(samples, estimator, X, background)
+    units = samples.foreground.units(), samples.background.units()
+    fitted = fitted_on(samples, units, estimator, X, background)
     ours = components_of(fitted, samples)
     again = held(fitted, len(ours))
-    rng = np.random.default_rng(random_state)
     matched, retained, angles = [], [], []
-    with resampling(samples):
+    with resampling(samples), muted():
         for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):
             times_x, times_y = _draw(samples, rng)
-            again.fit(
-                samples.foreground.moments(times_x), background=samples.background.moments(times_y)
-            )
+            again.fit(units[0].moments(times_x), background=units[1].moments(times_y))
             theirs = again.components_
             squared = (ours @ theirs.T) ** 2
             matched.append(squared[linear_sum_assignment(squared, maximize=True)])
@@ -165,8 +164,8 @@ def _draw(
     n_shared = len(samples.shared)
     shared_times = _times(n_shared, rng)
     times = []
-    for side, units in enumerate((samples.foreground, samples.background)):
-        drawn = np.empty(len(units), dtype=np.intp)
+    for side, sample in enumerate((samples.foreground, samples.background)):
+        drawn = np.empty(sample.n_units, dtype=np.intp)
         drawn[samples.shared[:, side]] = shared_times
         alone = samples.only(side)
         drawn[alone] = _times(len(alone), rng)

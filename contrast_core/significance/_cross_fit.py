@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
+    check_count,
+    check_generator,
     check_n_components,
 )
 from contrast_core.contrast import background_ridge
@@ -22,6 +25,7 @@ from contrast_core.significance._units import TwoSamples, two_samples
 _FACTOR = 1.5  # a ratio below this multiple of tr(C_X) / tr(C_Y) is no finding
 _FEW_GROUPS = 10  # with so few groups a ratio near 1 does not show that there is nothing
 _MAX_ITERATIONS = 100
+_BLOCKS = 8  # which halve in 35 ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,28 +141,33 @@ def cross_fitted_ratio(
     >>> found.found, found.few_groups
     (True, True)
     """
+    n_splits = check_count(n_splits, "n_splits")
+    rng = check_generator(random_state)
     samples = two_samples(X, background, groups, background_groups)
-    x, y = samples.foreground.moments(), samples.background.moments()
-    k = check_n_components(n_components, x.n_features)
-    if n_splits < 1:
-        raise ValueError(f"n_splits={n_splits} is out of range; at least 1 is needed.")
-    if not samples.grouped and min(len(samples.foreground), len(samples.background)) < 4:
+    k = check_n_components(n_components, samples.n_varying)
+    sizes = samples.foreground.n_units, samples.background.n_units
+    if samples.foreground.codes is None and min(sizes) < 4:
         raise ValueError(
-            f"X has {len(samples.foreground)} rows and background {len(samples.background)}; two "
-            "halves with a variance each need at least 4 of both."
+            f"X has {sizes[0]} rows and background {sizes[1]}; two halves with a variance each "
+            "need at least 4 of both."
         )
-    rng = np.random.default_rng(random_state)
+    of_unit = _blocks(samples, rng)
+    x, y = samples.foreground.merged(of_unit[0]), samples.background.merged(of_unit[1])
     ratios = []
     with resampling(samples):
-        for _ in range(n_splits):
-            half_x, half_y = _halves(samples, rng)
-            first = samples.foreground.moments(half_x), samples.background.moments(half_y)
-            second = samples.foreground.moments(~half_x), samples.background.moments(~half_y)
-            ratios += [_held_out_ratio(first, second, k), _held_out_ratio(second, first, k)]
+        for half in _halves(of_unit, n_splits, rng):
+            in_x, in_y = (np.isin(np.unique(blocks), half) for blocks in of_unit)
+            first, second = (
+                (x.moments(in_x == kept), y.moments(in_y == kept)) for kept in (True, False)
+            )
+            ratios += [
+                _held_out_ratio(*both, k, samples.n_varying)
+                for both in ((first, second), (second, first))
+            ]
     result = CrossFittedRatio(
         float(np.median(ratios)),
         np.array(ratios),
-        x.total_variance / y.total_variance,
+        x.moments().total_variance / y.moments().total_variance,
         *samples.n_groups(),
     )
     if not result.found:
@@ -170,8 +179,9 @@ def _held_out_ratio(
     fitted: tuple[SecondMoments, SecondMoments],
     measured: tuple[SecondMoments, SecondMoments],
     k: int,
+    n_varying: int,
 ) -> float:
-    ridge = background_ridge(*measured)
+    ridge = background_ridge(*measured, n_varying)
     alpha = 0.0
     for _ in range(_MAX_ITERATIONS):
         directions = contrastive_eigenpairs(
@@ -187,20 +197,30 @@ def _held_out_ratio(
     return alpha
 
 
-def _halves(
-    samples: TwoSamples, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Random halves of the units of both datasets; a shared group is in the same half of both."""
+def _blocks(samples: TwoSamples, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+    """The block of each unit of both datasets, dealt out in turn; a shared unit's is one."""
     n_shared = len(samples.shared)
-    shared_half = rng.permutation(n_shared) % 2 == 0
-    halves = []
-    for side, units in enumerate((samples.foreground, samples.background)):
-        half = np.empty(len(units), dtype=bool)
-        half[samples.shared[:, side]] = shared_half
+    shared_block = rng.permutation(n_shared) % _BLOCKS
+    blocks = []
+    for side, sample in enumerate((samples.foreground, samples.background)):
+        block = np.empty(sample.n_units, dtype=np.intp)
+        block[samples.shared[:, side]] = shared_block
         alone = samples.only(side)
-        half[alone] = rng.permutation(len(alone)) % 2 == n_shared % 2
-        halves.append(half)
-    return halves[0], halves[1]
+        block[alone] = (n_shared + rng.permutation(len(alone))) % _BLOCKS
+        blocks.append(block)
+    return blocks
+
+
+def _halves(
+    of_unit: list[NDArray[np.intp]], n_splits: int, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
+    """Blocks that make one half of both datasets, of the splits that are as even as possible."""
+    sizes = [np.bincount(blocks, minlength=_BLOCKS) for blocks in of_unit]
+    halves = [half for half in combinations(range(_BLOCKS), _BLOCKS // 2) if half[0] == 0]
+    uneven = [sum(abs(2 * n[list(half)].sum() - n.sum()) for n in sizes) for half in halves]
+    even = np.flatnonzero(np.array(uneven) == min(uneven))
+    chosen = rng.permutation(even)[:n_splits]
+    return [halves[i] for i in np.sort(chosen)]
 
 
 def _warn_of_nothing(result: CrossFittedRatio) -> None:

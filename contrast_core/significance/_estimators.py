@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
 
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath
-from contrast_core._validation import ContrastWarning, FloatArray, MatrixLike
+from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.feedback import muted
+from contrast_core.linalg import blas_threads
 from contrast_core.probabilistic import PCPCA
-from contrast_core.significance._units import TwoSamples
+from contrast_core.significance._units import TwoSamples, Units
 from contrast_core.spectral import CPCA
 
 _SMALL = 300  # features
-_EIGENVALUES = ("contrastive_eigenvalues_", "generalized_eigenvalues_")
 
 
 def fitted_on(
-    samples: TwoSamples, estimator: MomentContrast, X: MatrixLike, background: MatrixLike
+    samples: TwoSamples,
+    units: tuple[Units, Units],
+    estimator: MomentContrast,
+    X: MatrixLike,
+    background: MatrixLike,
 ) -> MomentContrast:
-    """A clone of the estimator, fitted to all of the data.
+    """A clone of the estimator, fitted to all of the data: their units, or the data themselves.
 
     Raises
     ------
@@ -37,9 +40,9 @@ def fitted_on(
         )
     fitted: MomentContrast = clone(estimator)
     # Whether later components are worth anything is what the caller asks.
-    with quiet_contrast(".*negative contrast"):
+    with muted("negative contrast"):
         if samples.basis is None:
-            return fitted.fit(samples.foreground.moments(), background=samples.background.moments())
+            return fitted.fit(units[0].moments(), background=units[1].moments())
         return fitted.fit(X, background=background)
 
 
@@ -66,22 +69,6 @@ def held(fitted: MomentContrast, n_components: int) -> MomentContrast:
     return other
 
 
-def leading_eigenvalue(fitted: MomentContrast) -> float:
-    """Largest eigenvalue of the method's own problem.
-
-    Raises
-    ------
-    TypeError
-        If the estimator does not report its eigenvalues.
-    """
-    for name in _EIGENVALUES:
-        if hasattr(fitted, name):
-            return float(getattr(fitted, name)[0])
-    raise TypeError(
-        f"{type(fitted).__name__} reports no eigenvalues; expected one of {_EIGENVALUES}."
-    )
-
-
 def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
     """Components in the coordinates of the units, shape (k, D or r)."""
     components = fitted.components_
@@ -89,19 +76,11 @@ def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
 
 
 @contextmanager
-def quiet_contrast(message: str = "") -> Iterator[None]:
-    """Leave out warnings of the fit that are to be expected here; all of its own by default."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message, ContrastWarning)
-        yield
-
-
-@contextmanager
 def resampling(samples: TwoSamples) -> Iterator[None]:
-    """Many small fits: without warnings about each, and on one BLAS thread where that is faster.
+    """Many small problems: on one BLAS thread where that is faster.
 
     Threads that wait for each other make small eigenproblems many times slower on a busy machine.
     """
-    small = samples.foreground.means.shape[1] < _SMALL
-    with quiet_contrast(), threadpool_limits(1 if small else None, user_api="blas"):
+    small = samples.foreground.rows.shape[1] < _SMALL
+    with blas_threads() as blas, blas.limit(limits=1 if small else None):
         yield

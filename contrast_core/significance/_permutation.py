@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations, product
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._moment_contrast import MomentContrast
-from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
 from contrast_core.feedback import Progress, warn, with_progress
-from contrast_core.moments import SecondMoments
-from contrast_core.significance._estimators import (
-    components_of,
-    fitted_on,
-    held,
-    leading_eigenvalue,
-    resampling,
-)
+from contrast_core.linalg import fix_signs
+from contrast_core.significance import _relabellings as relabellings
+from contrast_core.significance._estimators import fitted_on, resampling
+from contrast_core.significance._statistic import Leading, Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 
 _LEVEL = 0.05
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class PermutationTest:
-    """Significance of each component; made by `permutation_test`.
+    r"""Significance of each component; made by `permutation_test`.
 
     Parameters
     ----------
     p_values : ndarray of shape (k,)
         Of each component, non-decreasing: a component counts only if those before it do.
     statistics : ndarray of shape (k,)
-        The method's leading eigenvalue after the components before it are removed.
+        Of the data as they are: at an automatic strength
+        :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X` in what is left of both; at a
+        given one the method's leading eigenvalue there.
     null_statistics : ndarray of shape (B, k)
         The same under each relabelling.
+    strengths : ndarray of shape (k,)
+        Contrast strength at which each component was found, the automatic one of each or the given
+        one, as the estimator's parameter has it (of `PCPCA`: gamma').
+    components : ndarray of shape (k, n_features)
+        The directions that were tested, at unit length.
     n_permutations : int
         Number of relabellings used, B.
     n_distinct : int
@@ -51,6 +54,8 @@ class PermutationTest:
     p_values: FloatArray
     statistics: FloatArray
     null_statistics: FloatArray
+    strengths: FloatArray
+    components: FloatArray
     n_permutations: int
     n_distinct: int
     exact: bool
@@ -80,33 +85,43 @@ def permutation_test(
 ) -> PermutationTest:
     r"""How many components are real? Permute which rows, or groups, are foreground.
 
-    The null hypothesis of component j: without the components before it, foreground and
-    background have the same covariance up to a common factor. Its statistic is the method's
-    leading eigenvalue once the first j-1 components are projected out of both datasets (for cPCA
-    the j-th contrastive eigenvalue), compared with the same eigenvalue for relabelled data,
+    The null hypothesis of component j: without what the components before it explain, foreground
+    and background have the same covariance up to a common factor. A direction that is strong in
+    the background alone contradicts that too: all others then stand out in the foreground, and
+    are significant by right.
 
-    .. math:: p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} .
+    Components are taken one after the other. The j-th is the leading direction at the automatic
+    contrast of *one* component in what is left, :math:`\alpha_j`: after a dominant first component
+    the contrast of both together is too strong to show the second. Its statistic, and p-value,
 
-    Projecting out matters: set against the j-th eigenvalue of relabelled data, the component
-    after the last real one is found "significant" in every second to fifth data set.
+    .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
+        p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
+
+    with :math:`\alpha_j` chosen anew for every relabelling of the rows that are left, each dataset
+    centred and divided by the root of its total variance. What goes before the next component is
+    the pattern :math:`C_X v_j`, with which the foreground's scores on later components are
+    uncorrelated. Taking out :math:`v_j` itself would leave some of a dominant component behind,
+    for :math:`v_j` also leans away from what the background happens to have.
 
     Parameters
     ----------
-    estimator : CPCA, CPCAStar, PCPCA or another `MomentContrast` with eigenvalues
-        The method and number of components; it is cloned. What it chooses from the data (an
-        automatic strength) is chosen once, for the data as they are, and held for all
-        relabellings; for one cPCA component the automatic strength makes this the same test as
-        choosing anew. PCPCA is tested as cPCA at ``alpha = gamma'``, which has its components.
+    estimator : CPCA, CPCAStar or PCPCA
+        The method and number of components; it is cloned. With an automatic `alpha` or `beta` the
+        test is as above, the same for both. A given one is held: the j-th component is then the
+        estimator's own, the statistic its eigenvalue, what goes is :math:`v_j` (of cPCA), and each
+        relabelled set is brought to the total variance of the data. PCPCA is tested as cPCA at
+        ``alpha = gamma'``, which has its components; an automatic one is held.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments.
     groups, background_groups : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to; groups are relabelled as a
-        whole. A label that occurs in both datasets is one and the same donor, and its two parts
-        are swapped with each other, never mixed with other donors'. Without groups every row is
+        whole, and each counts the same, however many rows it has. A label that occurs in both
+        datasets is one and the same donor: its two parts are compared with each other, less the
+        mean of both, and swapped, never mixed with other donors'. Without groups every row is
         taken as independent: with rows that repeat, the p-values are far too small.
     n_permutations : int, default=999
-        Number of random relabellings, B. If there are no more than that many, all are used and
-        the p-values are exact.
+        Number of random relabellings, B. If there are no more than that many, all are used, the
+        given one among them, and p is the share that reaches the statistic.
     random_state : int, Generator or None, default=None
         Seed of the relabellings.
     progress : bool or callable, default=False
@@ -119,165 +134,215 @@ def permutation_test(
     Raises
     ------
     ValueError
-        If the datasets do not fit together or one is constant, only one has groups, or
-        `n_permutations` is less than 1.
+        If the datasets do not fit together or one is constant, only one has groups, there are
+        fewer than 20 relabellings, so that no p-value reaches 0.05, groups of one dataset alone
+        have nothing to change places with, a dataset does not vary in what is left for a
+        component, a parameter is out of range, or the strength cannot be tested ("denoise", inf).
     TypeError
-        If the estimator is not a linear contrastive method, or moments are given.
+        If the estimator is another one, moments are given, or a parameter or label has the wrong
+        type.
 
     Warns
     -----
     ContrastWarning
-        If there are so few relabellings that no p-value can reach 0.05.
+        If `n_permutations` is so small that no p-value can reach 0.05.
 
     Notes
     -----
-    Each dataset is centred by its own mean and scaled by its own total variance before rows
-    change sides, and scaled back after: neither a difference of means nor one of overall scale
-    is a finding. A component that carries much of the foreground's variance also raises its
-    scale, so the test is conservative, the more the fewer the features. Within the null,
-    p-values hold approximately (means and scales are estimated). Groups are reduced to their
-    moments once, at the cost of (number of groups) D^2 numbers; single rows are held dense.
+    A difference of means or of overall scale is no finding. Within the null, p-values hold
+    approximately: means, scales and the components before are estimated. Groups are reduced to
+    their moments once, at the cost of (number of groups) D^2 numbers; single rows are held dense.
 
     References
     ----------
     P-values: Phipson and Smyth, "Permutation p-values should never be zero", Statistical
-    Applications in Genetics and Molecular Biology 9(1), 2010. Contrast: see `CPCA`.
+    Applications in Genetics and Molecular Biology 9(1), 2010. Contrast: see `CPCA` and
+    `contrast_core.contrast.trace_ratio_alpha`.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from contrast_core import CPCA, permutation_test
-    >>> from contrast_core.datasets import make_four_groups
-    >>> data = make_four_groups(random_state=0)
-    >>> test = permutation_test(
-    ...     CPCA(3), data.foreground, background=data.background, n_permutations=99, random_state=0
-    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(100, 10)), rng.normal(size=(80, 10))
+    >>> X[:, :2] *= [7, 3]
+    >>> test = permutation_test(CPCA(3), X, background=Y, n_permutations=99, random_state=0)
     >>> test.n_significant()
     2
     """
-    if n_permutations < 1:
-        raise ValueError(f"n_permutations={n_permutations} is out of range; at least 1 is needed.")
+    n_permutations = check_count(n_permutations, "n_permutations")
+    rng = check_generator(random_state)
     samples = two_samples(X, background, groups, background_groups)
-    fitted = fitted_on(samples, estimator, X, background)
-    components = components_of(fitted, samples)
-    relabelled = _Relabelling.of(samples, components)
-    step = held(fitted, 1)
-    k = len(components)
-
-    def statistics(is_foreground: NDArray[np.bool_]) -> list[float]:
-        x, y = relabelled.moments(is_foreground)
-        return [
-            leading_eigenvalue(step.fit(_without(x, j), background=_without(y, j)))
-            for j in range(k)
-        ]
-
-    n_distinct = _count(samples)
+    n_distinct = relabellings.count(samples)
     exact = n_distinct <= n_permutations
     total = n_distinct if exact else n_permutations
-    smallest = 1 / n_distinct if exact else 1 / (1 + n_permutations)
-    if smallest > _LEVEL:
-        warn(
-            f"there are {n_distinct} ways to say which units are foreground and {total} are used: "
-            f"no p-value can be below {smallest:.2g}. More groups or more permutations are needed.",
-        )
-    labels = _all_labels(samples) if exact else _random_labels(samples, total, random_state)
+    _check_resolution(samples, n_distinct, total)
+    units = samples.foreground.units(), samples.background.units()
+    fitted = fitted_on(samples, units, estimator, X, background)
+    statistic = Statistic.of(estimator, fitted)
+    labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
-        observed = np.array(statistics(_given(samples)))
+        left = _Left.of(samples, units, statistic, len(fitted.components_))
+        observed = np.array([found.statistic for found in left.found])
         null = np.array(
-            [statistics(chosen) for chosen in with_progress(labels, total, "permute", progress)]
+            [
+                left.statistics(chosen)
+                for chosen in with_progress(labels, total, "permute", progress)
+            ]
         )
     # The given labels come up among the relabellings too, with other rounding.
     reached = (null >= observed - 1e-9 * np.abs(observed)).sum(axis=0)
     p_values = reached / n_distinct if exact else (1 + reached) / (1 + n_permutations)
+    components = left.components()
     return PermutationTest(
-        np.maximum.accumulate(p_values),
-        observed,
-        null,
-        total,
-        n_distinct,
-        exact,
-        *samples.n_groups(),
+        p_values=np.maximum.accumulate(p_values),
+        statistics=observed,
+        null_statistics=null,
+        strengths=left.strengths(),
+        components=fix_signs(components if samples.basis is None else components @ samples.basis),
+        n_permutations=total,
+        n_distinct=n_distinct,
+        exact=exact,
+        n_groups=samples.n_groups()[0],
+        n_background_groups=samples.n_groups()[1],
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Relabelling:
-    """All units, standardised, in coordinates whose first k are the components."""
-
-    units: Units
-    scale_x: float
-    scale_y: float
-
-    @classmethod
-    def of(cls, samples: TwoSamples, components: FloatArray) -> _Relabelling:
-        basis = _completed(components)
-        x, y = samples.foreground.mapped(basis), samples.background.mapped(basis)
-        whole_x, whole_y = x.moments(), y.moments()
-        units = x.standardised(whole_x).joined(y.standardised(whole_y))
-        return cls(units, whole_x.total_variance, whole_y.total_variance)
-
-    def moments(self, is_foreground: NDArray[np.bool_]) -> tuple[SecondMoments, SecondMoments]:
-        x, y = self.units.moments(is_foreground), self.units.moments(~is_foreground)
-        return (
-            SecondMoments._unchecked(x.n_samples, x.mean, self.scale_x * x.covariance),
-            SecondMoments._unchecked(y.n_samples, y.mean, self.scale_y * y.covariance),
+def _check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
+    grouped = samples.foreground.codes is not None
+    what = "groups" if grouped else "rows"
+    free = [len(samples.only(side)) for side in (0, 1)]
+    if min(free) == 0 < max(free):
+        where = "X" if free[0] else "background"
+        raise ValueError(
+            f"{max(free)} groups occur in {where} alone, while all of the other dataset's occur in "
+            "both and are compared with themselves: those could never change sides. Leave them "
+            "out, or give groups of either dataset alone."
+        )
+    if n_distinct < 1 / _LEVEL:
+        raise ValueError(
+            f"there are only {n_distinct} ways to say which {what} are foreground, so that no "
+            f"p-value can be below {1 / n_distinct:.2g}. At least {1 / _LEVEL:.0f} are needed: 3 "
+            f"{what} against 3" + (", or 5 groups that occur in both datasets." if grouped else ".")
+        )
+    if total < n_distinct and 1 / (1 + total) > _LEVEL:
+        warn(
+            f"there are {n_distinct} ways to say which {what} are foreground and {total} are used: "
+            f"no p-value can be below {1 / (1 + total):.2g}. More permutations are needed.",
         )
 
 
-def _completed(components: FloatArray) -> FloatArray:
-    """The components followed by an orthonormal basis of their complement, (D, D)."""
-    k = len(components)
-    basis = np.linalg.qr(components.T, mode="complete")[0].T
-    return np.vstack([components, basis[k:]])
+class _Sums(NamedTuple):
+    """Of units chosen from both datasets: their number, and sums of first and second moments."""
+
+    n: int
+    first: tuple[FloatArray, FloatArray]
+    second: tuple[FloatArray, FloatArray]
+
+    def covariance(self, j: int, totals: tuple[float, float]) -> FloatArray:
+        """In the coordinates from j on, each dataset divided by its total variance."""
+        mean, covariance = (
+            (a[j:] / scale_x + b[j:] / scale_y) / self.n
+            for (a, b), (scale_x, scale_y) in (
+                (self.first, (math.sqrt(totals[0]), math.sqrt(totals[1]))),
+                ((self.second[0][:, j:], self.second[1][:, j:]), totals),
+            )
+        )
+        return np.asarray(covariance - np.outer(mean, mean))
 
 
-def _without(moments: SecondMoments, j: int) -> SecondMoments:
-    """Moments without the first j coordinates."""
-    return SecondMoments._unchecked(moments.n_samples, moments.mean[j:], moments.covariance[j:, j:])
+@dataclass
+class _Left:
+    """Units of both datasets; what is left for component j are the coordinates from j on."""
+
+    units: tuple[Units, Units]
+    statistic: Statistic
+    n_varying: int
+    found: list[Leading]
+    totals: list[tuple[float, float]]
+    mirrors: list[FloatArray]
+
+    @classmethod
+    def of(
+        cls, samples: TwoSamples, units: tuple[Units, Units], statistic: Statistic, k: int
+    ) -> _Left:
+        """The components of the data as they are."""
+        left = cls(_centred(units, samples.shared), statistic, samples.n_varying, [], [], [])
+        given = np.arange(samples.n_units) < samples.foreground.n_units
+        for j in range(k):
+            sums = left._sums(given), left._sums(~given)
+            totals = tuple(
+                float(np.trace(part.second[side][j:, j:])) / part.n
+                for side, part in enumerate(sums)
+            )
+            left._check(totals, j)
+            left.totals.append((totals[0], totals[1]))
+            left.found.append(left._leading(sums, j))
+            left._mirror(j)
+        return left
+
+    def statistics(self, is_foreground: NDArray[np.bool_]) -> list[float]:
+        """Of every component under other labels."""
+        sums = self._sums(is_foreground), self._sums(~is_foreground)
+        return [self._leading(sums, j).statistic for j in range(len(self.totals))]
+
+    def strengths(self) -> FloatArray:
+        """Of the components of the data as they are."""
+        return np.array(
+            [
+                self.statistic.strength(found.statistic, totals, self.n_varying - j)
+                for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
+            ]
+        )
+
+    def components(self) -> FloatArray:
+        """Their directions, as rows in the coordinates of the units."""
+        rows = np.zeros((len(self.found), self.units[0].means.shape[1]))
+        for j, found in enumerate(self.found):
+            rows[j, j:] = found.direction
+            for mirror in reversed(self.mirrors[:j]):
+                rows[j] -= 2 * (rows[j] @ mirror) * mirror
+        return rows
+
+    def _sums(self, chosen: NDArray[np.bool_]) -> _Sums:
+        masks = np.split(chosen, [len(self.units[0])])
+        parts = [units.sums(mask) for units, mask in zip(self.units, masks, strict=True)]
+        (first_x, second_x), (first_y, second_y) = parts
+        return _Sums(int(chosen.sum()), (first_x, first_y), (second_x, second_y))
+
+    def _leading(self, sums: tuple[_Sums, _Sums], j: int) -> Leading:
+        totals = self.totals[j]
+        x, y = (part.covariance(j, totals) for part in sums)
+        return self.statistic.leading(x, y, totals, self.n_varying - j)
+
+    def _check(self, totals: tuple[float, ...], j: int) -> None:
+        rounding = 4 * self.units[0].means.shape[1] * _EPS
+        if self.units[0].covariances is None:
+            rounding **= 2
+        for total, name, whole in zip(
+            totals, ("X", "background"), self.totals[0] if j else (0.0, 0.0), strict=True
+        ):
+            if not total > rounding * whole or j >= self.n_varying:
+                raise ValueError(
+                    f"component {j + 1} cannot be tested: {name} does not vary in what the {j} "
+                    f"before it leave. Use n_components={j} or fewer."
+                )
+
+    def _mirror(self, j: int) -> None:
+        """Reflect the coordinates, so that the j-th is the direction which component j removes."""
+        mirror = np.zeros(self.units[0].means.shape[1])
+        mirror[j:] = self.found[j].removed / np.linalg.norm(self.found[j].removed)
+        mirror[j] += math.copysign(1.0, mirror[j])
+        mirror /= np.linalg.norm(mirror)
+        self.mirrors.append(mirror)
+        self.units = (self.units[0].mirrored(mirror), self.units[1].mirrored(mirror))
 
 
-def _given(samples: TwoSamples) -> NDArray[np.bool_]:
-    return np.arange(len(samples.foreground) + len(samples.background)) < len(samples.foreground)
-
-
-def _count(samples: TwoSamples) -> int:
-    """Distinct relabellings: swaps within shared groups, times free choices among the others."""
-    free_x, free_y = len(samples.only(0)), len(samples.only(1))
-    swaps: int = 2 ** len(samples.shared)
-    return swaps * math.comb(free_x + free_y, free_x)
-
-
-def _places(samples: TwoSamples) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
-    """Positions, among all units, of the shared pairs (S, 2) and of the free units."""
-    shift = len(samples.foreground)
-    pairs = samples.shared + np.array([0, shift], dtype=np.intp)
-    free = np.concatenate([samples.only(0), samples.only(1) + shift])
-    return pairs, free, len(samples.only(0))
-
-
-def _labels(
-    samples: TwoSamples, swapped: NDArray[np.bool_], chosen: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    """Labels with the given pairs swapped and the chosen free units in the foreground."""
-    pairs, free, _ = _places(samples)
-    labels = np.zeros(len(samples.foreground) + len(samples.background), dtype=bool)
-    labels[pairs[:, 0]] = ~swapped
-    labels[pairs[:, 1]] = swapped
-    labels[free[chosen]] = True
-    return labels
-
-
-def _all_labels(samples: TwoSamples) -> Iterator[NDArray[np.bool_]]:
-    _, free, n_chosen = _places(samples)
-    for swapped in product([False, True], repeat=len(samples.shared)):
-        for chosen in combinations(range(len(free)), n_chosen):
-            yield _labels(samples, np.array(swapped, dtype=bool), np.array(chosen, dtype=np.intp))
-
-
-def _random_labels(
-    samples: TwoSamples, total: int, random_state: int | np.random.Generator | None
-) -> Iterator[NDArray[np.bool_]]:
-    rng = np.random.default_rng(random_state)
-    _, free, n_chosen = _places(samples)
-    for _ in range(total):
-        swapped = rng.random(len(samples.shared)) < 0.5
-        yield _labels(samples, swapped, rng.permutation(len(free))[:n_chosen])
+def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:
+    """Less the mean of the two parts of each shared unit, then less the mean of all."""
+    means = [part.means.copy() for part in units]
+    middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
+    for side in (0, 1):
+        means[side][shared[:, side]] -= middle
+        means[side] -= means[side].mean(axis=0)
+    return replace(units[0], means=means[0]), replace(units[1], means=means[1])

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray, MatrixLike
-from contrast_core.moments import SecondMoments
-from contrast_core.solve import loaded_rows
+from contrast_core._validation import FloatArray, MatrixLike, check_labels
+from contrast_core.moments import FeatureMoments, SecondMoments
+from contrast_core.solve import check_variances, loaded_rows
+
+_SMALLEST, _LARGEST = 1e-150, 1e150  # of variances, so that their ratios are numbers too
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,56 +68,80 @@ class Units:
             covariance += np.tensordot(share, self.covariances, axes=1)
         return SecondMoments._unchecked(round(mass.sum()), mean, covariance)
 
-    def mapped(self, basis: FloatArray) -> Self:
-        """The same units in other coordinates: rows x become ``basis @ x``."""
-        covariances = self.covariances
-        if covariances is not None:
-            covariances = np.stack([basis @ matrix @ basis.T for matrix in covariances])
-        return replace(self, means=self.means @ basis.T, covariances=covariances)
+    def sums(self, chosen: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """Sums of the means and of the second moments about 0 of some units, all counting alike."""
+        means = self.means[chosen]
+        second = means.T @ means
+        if self.covariances is not None:
+            second += np.tensordot(chosen.astype(np.float64), self.covariances, axes=1)
+        return means.sum(axis=0), second
 
-    def standardised(self, whole: SecondMoments) -> Self:
-        """Centred by the mean and divided by the root total variance of `whole`."""
-        variance = whole.total_variance
-        covariances = None if self.covariances is None else self.covariances / variance
-        means = (self.means - whole.mean) / np.sqrt(variance)
+    def mirrored(self, normal: FloatArray) -> Self:
+        """The same units, reflected at the plane of this unit normal (D,)."""
+        means = self.means - 2 * np.outer(self.means @ normal, normal)
+        if self.covariances is None:
+            return replace(self, means=means)
+        covariances = self.covariances.copy()
+        for matrix in covariances:
+            product = matrix @ normal
+            product -= (normal @ product) * normal
+            matrix -= np.outer(2 * product, normal) + np.outer(normal, 2 * product)
         return replace(self, means=means, covariances=covariances)
 
-    def joined(self, other: Units) -> Units:
-        """Units of both."""
-        covariances = None
-        if self.covariances is not None and other.covariances is not None:
-            covariances = np.concatenate([self.covariances, other.covariances])
-        return Units(
-            np.concatenate([self.counts, other.counts]),
-            np.concatenate([self.means, other.means]),
-            covariances,
-        )
+
+class Sample(NamedTuple):
+    """Rows in memory, and the unit that each belongs to: None where it is one by itself."""
+
+    rows: Any
+    name: str
+    codes: NDArray[np.intp] | None
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.rows.shape[0] if self.codes is None else int(self.codes.max()) + 1
+
+    def units(self) -> Units:
+        """The units, read once."""
+        if self.codes is None:
+            return Units.of_rows(self.rows)
+        return Units.of_groups(self.rows, self.codes, self.name)
+
+    def merged(self, of_unit: NDArray[np.intp]) -> Units:
+        """Larger units, each made of those that have its number."""
+        codes = of_unit if self.codes is None else of_unit[self.codes]
+        return Units.of_groups(self.rows, codes, self.name)
 
 
 class TwoSamples(NamedTuple):
-    """Units of foreground and background.
+    """Foreground and background.
 
-    `shared` (S, 2) holds the indices of the units that carry the same group label in both.
-    `basis` (r, D) is an orthonormal basis of all rows' span where that is what the units'
-    coordinates refer to (more features than rows), else None.
+    `shared` (S, 2) holds the numbers of the units that carry the same group label in both.
+    `n_varying` counts the features that vary in either. `basis` (r, D) is an orthonormal basis of
+    all rows' span where the rows are in its coordinates (more features than rows), else None.
     """
 
-    foreground: Units
-    background: Units
+    foreground: Sample
+    background: Sample
     shared: NDArray[np.intp]
-    grouped: bool
+    n_varying: int
     basis: FloatArray | None
+
+    @property
+    def n_units(self) -> int:
+        """Number of units in both."""
+        return self.foreground.n_units + self.background.n_units
 
     def only(self, side: int) -> NDArray[np.intp]:
         """Units of one dataset (0 foreground, 1 background) without a counterpart."""
-        units = (self.foreground, self.background)[side]
-        return np.setdiff1d(np.arange(len(units)), self.shared[:, side])
+        sample = (self.foreground, self.background)[side]
+        return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
 
     def n_groups(self) -> tuple[int | None, int | None]:
         """Number of groups of foreground and background; None for rows."""
-        if not self.grouped:
+        if self.foreground.codes is None:
             return None, None
-        return len(self.foreground), len(self.background)
+        return self.foreground.n_units, self.background.n_units
 
 
 def two_samples(
@@ -124,13 +150,16 @@ def two_samples(
     groups: ArrayLike | None,
     background_groups: ArrayLike | None,
 ) -> TwoSamples:
-    """Read both datasets into units.
+    """Read both datasets.
 
     Raises
     ------
     ValueError
         If the datasets do not fit together, only one of them has groups, labels are missing or of
-        the wrong number, a dataset has fewer than two units, or one is constant.
+        the wrong number, a dataset has fewer than two units, is constant, or has variances that
+        leave the range of float64.
+    TypeError
+        If labels are of different types.
     """
     x, y = loaded_rows(X, background)
     if (groups is None) != (background_groups is None):
@@ -139,41 +168,47 @@ def two_samples(
             f"{given} was given without {missing}; give the group (donor, animal) of every row of "
             "both datasets, or of neither."
         )
+    n_varying = _n_varying(x, y)
+    shared = np.empty((0, 2), dtype=np.intp)
+    codes: list[Any] = [None, None]
+    if groups is not None and background_groups is not None:
+        names_x, codes[0] = _labels(groups, x.shape[0], "groups")
+        names_y, codes[1] = _labels(background_groups, y.shape[0], "background_groups")
+        check_labels([*names_x, *names_y], len(names_x + names_y), "groups with background_groups")
+        place = {name: i for i, name in enumerate(names_y)}
+        pairs = [(i, place[name]) for i, name in enumerate(names_x) if name in place]
+        shared = np.array(pairs, dtype=np.intp).reshape(-1, 2)
     basis = None
-    n_features = x.shape[1]
-    if n_features > x.shape[0] + y.shape[0]:
+    if x.shape[1] > x.shape[0] + y.shape[0]:
         x, y = (part.toarray() if issparse(part) else part for part in (x, y))
         # Exact: every covariance of these rows lives in the rows' span.
         directions, coordinates = np.linalg.qr(np.vstack([x, y]).astype(np.float64).T)
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])
-    shared = np.empty((0, 2), dtype=np.intp)
-    if groups is None or background_groups is None:
-        units = (Units.of_rows(x), Units.of_rows(y))
-    else:
-        names_x, codes_x = _labels(groups, x.shape[0], "groups")
-        names_y, codes_y = _labels(background_groups, y.shape[0], "background_groups")
-        units = (Units.of_groups(x, codes_x, "X"), Units.of_groups(y, codes_y, "background"))
-        place = {name: i for i, name in enumerate(names_y)}
-        pairs = [(i, place[name]) for i, name in enumerate(names_x) if name in place]
-        shared = np.array(pairs, dtype=np.intp).reshape(-1, 2)
-    for part, name in zip(units, ("X", "background"), strict=True):
-        if part.moments().total_variance <= 0:
-            raise ValueError(f"{name} is constant: none of its {n_features} features varies.")
-    return TwoSamples(*units, shared, groups is not None, basis)
+    samples = Sample(x, "X", codes[0]), Sample(y, "background", codes[1])
+    return TwoSamples(*samples, shared, n_varying, basis)
+
+
+def _n_varying(x: Any, y: Any) -> int:
+    """Number of features that vary in either dataset, neither of which is constant."""
+    of_each = []
+    for rows, name in ((x, "X"), (y, "background")):
+        features = FeatureMoments.from_data(rows)
+        check_variances(features.variance, name, _SMALLEST, _LARGEST)
+        if not features.varies.any():
+            raise ValueError(
+                f"{name} is constant: none of its {rows.shape[1]} features varies (by more than "
+                "rounding, and by an amount that float64 can square)."
+            )
+        of_each.append(features.varies)
+    return int((of_each[0] | of_each[1]).sum())
 
 
 def _labels(groups: ArrayLike, n: int, name: str) -> tuple[list[Any], NDArray[np.intp]]:
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise ValueError(
-            f"{name} has shape {labels.shape}; expected one label for each of the {n} rows."
-        )
-    if any(label is None or label != label for label in labels.tolist()):
-        raise ValueError(f"{name} has missing labels; drop those rows or name their group.")
-    names, codes = np.unique(labels, return_inverse=True)
+    names, codes = np.unique(check_labels(groups, n, name), return_inverse=True)
     if len(names) < 2:
         raise ValueError(
-            f"{name} names a single group ({names[0]!r}); resampling by group needs at least two."
+            f"{name} names a single group ({names.tolist()[0]!r}); resampling by group needs at "
+            "least two."
         )
     return names.tolist(), codes

@@ -4,6 +4,7 @@ from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (
     OneContrast,
     Solution,
+    check_variances,
     solve_components,
     solve_contrasts,
     warn_of_null_directions,
@@ -49,6 +50,7 @@ __all__ = [
     "Solver",
     "Task",
     "check_background_is_given",
+    "check_variances",
     "contrast_moments",
     "contrast_rows",
     "in_form",

@@ -106,12 +106,18 @@ def solve_contrasts(
 def check_range(x: Moments, y: Moments, factor: float = 1.0) -> None:
     """Refuse variances that leave the range of float64, or would when multiplied."""
     for moments, name in ((x, "X"), (y, "the background")):
-        largest = float(moments.variances.max(initial=0.0))
-        if 0 < largest < _SMALLEST or largest * moments.n_features > _LARGEST / factor:
-            raise ValueError(
-                f"the variances of {name} go up to {largest:.1g}: float64 cannot hold what a "
-                "contrast is made of; bring both datasets to a scale near 1."
-            )
+        largest = _LARGEST / factor / max(moments.n_features, 1)
+        check_variances(moments.variances, name, _SMALLEST, largest)
+
+
+def check_variances(variances: FloatArray, name: str, smallest: float, largest: float) -> None:
+    """Refuse variances of which the largest is not 0 nor within limits."""
+    highest = float(variances.max(initial=0.0))
+    if 0 < highest < smallest or not highest <= largest:
+        raise ValueError(
+            f"the variances of {name} go up to {highest:.1g}: float64 cannot hold what a "
+            "contrast is made of; bring both datasets to a scale near 1."
+        )
 
 
 def solve_components(

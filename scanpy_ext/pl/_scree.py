@@ -23,9 +23,9 @@ def scree(
     show: bool | None = None,
     save: str | PathLike[str] | None = None,
 ) -> list[Axes] | None:
-    """The eigenvalue of each component against chance, and how stable the component is.
+    """How far each component stands out, against chance, and how stable it is.
 
-    From `scanpy_ext.tl.significance`. Left: the eigenvalues, and what 95% of the relabelled data
+    From `scanpy_ext.tl.significance`. Left: the statistics, and what 95% of the relabelled data
     stay below; the p-values are written beside them, as exploratory where cells were permuted and
     not donors. Right: how well a component is met again when donors are drawn with replacement.
 
@@ -57,7 +57,7 @@ def scree(
     with panels(1, 2, size=(3.6, 3.2)) as (figure, axes):
         left, right = axes[0]
         left.plot(spot, table["null_95"], "_", color="0.5", markersize=22, label="95% of chance")
-        left.plot(spot, table["statistic"], "o", color="tab:red", label="eigenvalue")
+        left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
         for x, y, p in zip(spot, table["statistic"], p_values, strict=True):
             left.annotate(
                 f"p = {p:.2g}",
@@ -68,7 +68,7 @@ def scree(
                 fontsize="small",
             )
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
-        left.set(title=f"significance, {by}", ylabel="leading eigenvalue")
+        left.set(title=f"significance, {by}", ylabel="statistic")
         left.legend(fontsize="small")
         right.bar(spot - 0.2, table["stability"], width=0.4, label="same component")
         right.bar(spot + 0.2, table["retention"], width=0.4, label="same subspace")

@@ -35,9 +35,11 @@ def significance(
     """Permute donors between the two sets, and resample them: p-values and stability.
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not
-    another donor would show it; this asks. A component's p-value compares its eigenvalue with that
-    after donors change sides, its stability says how far it moves when donors are drawn with
-    replacement. Plot both with `scanpy_ext.pl.scree`. The cells themselves are not embedded.
+    another donor would show it; this asks. A component's p-value compares how far it stands out
+    with how far the leading one does after donors change sides, each at its own contrast and after
+    the components before are taken out (`contrast_core.permutation_test`). Its stability says how
+    far it moves when donors are drawn with replacement. Plot both with `scanpy_ext.pl.scree`. The
+    cells themselves are not embedded.
 
     Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
     instead: the p-values are then far too small, and called exploratory wherever they are shown.
@@ -54,7 +56,8 @@ def significance(
     method
         The method to ask about.
     contrast
-        Its `alpha`, `beta` or `gamma`; an automatic one is chosen once and held.
+        Its `alpha`, `beta` or `gamma`. An automatic alpha or beta is chosen for each component and
+        relabelling (for the stability, once), an automatic gamma once.
     n_permutations
         Number of relabellings. If there are no more than that many, all are used.
     n_resamples
@@ -73,10 +76,11 @@ def significance(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.uns['significance' | key_added]['components']` : `DataFrame`
-        A row per component: `p_value` (`exploratory_p_value` without donors), the `statistic` (the
-        eigenvalue), `null_median` and `null_95` (of the relabelled statistics), `stability` (mean
-        squared cosine with the resampled component) and `retention` (share that lies in the
-        resampled subspace).
+        A row per component: `p_value` (`exploratory_p_value` without donors), the `strength` of the
+        contrast at which it was found, the `statistic` (strength times total background variance
+        over total foreground variance; at a given contrast the eigenvalue), `null_median` and
+        `null_95` (of the relabelled statistics), `stability` (mean squared cosine with the
+        resampled component) and `retention` (share that lies in the resampled subspace).
     `.uns['significance' | key_added]['unit']` : `str`
         What was permuted and drawn: `donor` or `cell`.
     `.uns['significance' | key_added]['exploratory']` : `bool`
@@ -97,12 +101,16 @@ def significance(
     Warns
     -----
     contrast_core.ContrastWarning
-        If there are so few donors that no p-value can reach 0.05.
+        If there are so few permutations that no p-value can reach 0.05.
 
     Notes
     -----
-    A donor with cells in both sets changes sides with both. Where the foreground includes the
-    background's cells (`include_reference=True`) the test is conservative.
+    Every donor counts the same, however many cells it has. The two parts of a donor with cells in
+    both sets are compared with each other and change places. There must be 20 ways to say which
+    donors are foreground: 3 against 3, or 5 with cells in both; fewer are refused, and so are
+    donors with cells in one set only where all of the other's have cells in both (a treated donor
+    against controls with `include_reference=True`), for they could never change sides. Where the
+    foreground includes the background's cells the test is conservative.
 
     The cells of both sets and the genes in use are held in memory, sparse ones as such; each donor
     is then reduced to a covariance. Dense are single cells (`donor=None`), and all of them where
@@ -149,6 +157,7 @@ def significance(
     components = pd.DataFrame(
         {
             p_value: test.p_values,
+            "strength": test.strengths,
             "statistic": test.statistics,
             "null_median": np.median(test.null_statistics, axis=0),
             "null_95": np.quantile(test.null_statistics, 0.95, axis=0),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
-from contrast_core import (
-    ContrastWarning,
-    cross_fitted_ratio,
-)
+from contrast_core import ContrastWarning, CrossFittedRatio, cross_fitted_ratio
+from contrast_core._validation import FloatArray
 from contrast_core.datasets import make_four_groups
-from contrast_core.significance._cross_fit import _halves
+from contrast_core.feedback import muted
+from contrast_core.significance._cross_fit import _blocks, _halves
 from contrast_core.significance._units import two_samples
 from tests.core.samples import repeated, rows
 
@@ -54,12 +55,77 @@ def test_repeated_rows_do_not_fake_a_ratio() -> None:
     assert (grouped.n_groups, grouped.n_background_groups) == (8, 8)
 
 
-def test_a_donor_of_both_datasets_stays_in_one_half() -> None:
+@pytest.mark.parametrize(
+    ("n", "n_features", "most"), [(12, 10, 14), (12, 20, 14), (12, 60, 16), (50, 10, 1)]
+)
+def test_nothing_is_rarely_found(n: int, n_features: int, most: int) -> None:
+    rng = np.random.default_rng(0)
+    found = [
+        quietly(rng.normal(size=(n, n_features)), rng.normal(size=(n, n_features)), seed).found
+        for seed in range(150)
+    ]
+    assert sum(found) <= most
+
+
+@pytest.mark.parametrize("n_groups", [(2, 2), (4, 6), (5, 4), (7, 9), (12, 12), (40, 100)])
+@pytest.mark.parametrize("n_shared", [0, 2])
+def test_blocks_halve_in_at_least_ten_ways(n_groups: tuple[int, int], n_shared: int) -> None:
     rng = np.random.default_rng(14)
-    donors, others = np.repeat(np.arange(7), 4), np.repeat([0, 2, 4, 6, 8, 9], 4)
-    samples = two_samples(rows(28, rng), rows(24, rng), donors, others)
-    for _ in range(20):
-        x, y = _halves(samples, rng)
-        assert [bool(x[i]) for i in (0, 2, 4, 6)] == [bool(half) for half in y[:4]]
-        assert x.sum() in (3, 4)
-        assert y.sum() == 3
+    names = [np.arange(n) + (0, 1000)[side] for side, n in enumerate(n_groups)]
+    names[1][:n_shared] = names[0][:n_shared]
+    repeated_names = [np.repeat(part, 3) for part in names]
+    samples = two_samples(*(rows(len(part), rng) for part in repeated_names), *repeated_names)
+    blocks = _blocks(samples, rng)
+    halves = _halves(blocks, 35, rng)
+    assert 10 <= len(halves) <= 35
+    for half in halves:
+        in_x, in_y = (np.isin(part, half) for part in blocks)
+        assert abs(2 * in_x.sum() - len(in_x)) <= 1
+        assert abs(2 * in_y.sum() - len(in_y)) <= 1
+        for i, j in samples.shared:
+            assert in_x[i] == in_y[j]
+    assert len(_halves(blocks, 10, rng)) == 10
+
+
+def test_the_ratio_of_a_split_by_hand() -> None:
+    rng = np.random.default_rng(15)
+    X, Y = (rng.normal(size=(n, 4)) * [3, 1, 1, 1] for n in (8, 8))
+    X[:, 1] *= 4
+    groups = np.arange(8)
+    result = cross_fitted_ratio(
+        X, background=Y, n_components=1, groups=groups, background_groups=groups, n_splits=35
+    )
+    by_hand = []
+    for half in combinations(range(8), 4):
+        others = [i for i in range(8) if i not in half]
+        P, Q = (np.cov(part[list(half)].T, bias=True) for part in (X, Y))
+        measured = [np.cov(part[others].T, bias=True) for part in (X, Y)]
+        alpha, risen = -1.0, 0.0
+        while risen > alpha:
+            alpha = risen
+            v = np.linalg.eigh(P - alpha * Q)[1][:, -1]
+            ridge = np.trace(measured[1]) / 16
+            risen = v @ measured[0] @ v / (v @ measured[1] @ v + ridge)
+        by_hand.append(alpha)
+    np.testing.assert_allclose(np.sort(result.ratios), np.sort(by_hand), rtol=1e-9)
+    assert result.ratio == np.median(result.ratios)
+
+
+def test_constant_and_empty_features_change_nothing_of_wide_rows() -> None:
+    rng = np.random.default_rng(16)
+    X, Y = rng.normal(size=(12, 30)), rng.normal(size=(12, 30))
+    padded = [np.hstack([part, np.full((12, 40), 2.0)]) for part in (X, Y)]
+    assert quietly(*padded, 0).ratio == pytest.approx(quietly(X, Y, 0).ratio, rel=1e-9)
+
+
+def test_half_a_background_without_variance_is_told() -> None:
+    rng = np.random.default_rng(17)
+    Y = np.zeros((16, 3))
+    Y[0] = 1.0
+    with pytest.raises(ValueError, match="half of the background, 8 rows, is constant"):
+        cross_fitted_ratio(rng.normal(size=(16, 3)), background=Y)
+
+
+def quietly(X: FloatArray, Y: FloatArray, seed: int) -> CrossFittedRatio:
+    with muted():
+        return cross_fitted_ratio(X, background=Y, random_state=seed)

@@ -44,7 +44,10 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "truncated": ("was truncated to", lambda: PCAPlusPlus(2, truncation=2).fit(X, positive=X)),
     "weak": ("too weak", lambda: PCAPlusPlus(5, truncation=None).fit(X, positive=X + Y)),
     "ratio": ("hardly more", lambda: cross_fitted_ratio(X, background=Y)),
-    "permutation": ("no p-value", lambda: permutation_test(CPCA(1), X[:2], background=Y[:2])),
+    "permutation": (
+        "no p-value",
+        lambda: permutation_test(CPCA(1), X, background=Y, n_permutations=9),
+    ),
 }
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.stats import binom
+from sklearn.base import clone
 
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastWarning,
-    permutation_test,
-)
+from contrast_core import CPCA, PCPCA, CPCAStar, permutation_test
+from contrast_core._validation import FloatArray
 from contrast_core.datasets import load_mouse_protein
 from tests.core.samples import assert_level_is_kept, quiet, rejections, repeated, rows
 
@@ -81,7 +81,188 @@ def test_a_planted_component_is_found_and_no_second_one() -> None:
     assert rejections([test.p_values[1] for test in tests], 0.05) <= binom.ppf(0.999, 60, 0.05)
 
 
-def test_mice_have_two_components_not_four() -> None:
+def by_hand(
+    X: FloatArray,
+    Y: FloatArray,
+    labels: list[NDArray[np.bool_]],
+    k: int,
+    *,
+    alpha: float | None = None,
+    beta: float | None = None,
+) -> FloatArray:
+    """Statistics of k components under each labelling of rows, as written in the docstring."""
+    X, Y, table = X - X.mean(axis=0), Y - Y.mean(axis=0), []
+    given = np.arange(len(X) + len(Y)) < len(X)
+    for _ in range(k):
+        totals, dim = [part.var(axis=0).sum() for part in (X, Y)], X.shape[1]
+        rows = np.vstack([X / np.sqrt(totals[0]), Y / np.sqrt(totals[1])])
+        column = []
+        for is_x in [given, *labels]:
+            P, Q = (np.cov(rows[chosen].T, bias=True).reshape(dim, dim) for chosen in (is_x, ~is_x))
+            if alpha is None and beta is None:
+                ridge = np.trace(Q) / (4 * dim) * np.eye(dim)
+                values, vectors = scipy.linalg.eigh(P, Q + ridge)
+                column.append(values[-1] * np.trace(Q) / np.trace(P))
+            else:
+                P, Q = P * totals[0] / np.trace(P), Q * totals[1] / np.trace(Q)
+                if alpha is not None:
+                    values, vectors = scipy.linalg.eigh(P - alpha * Q)
+                else:
+                    values, vectors = scipy.linalg.eigh(P, (1 - beta) * np.eye(dim) + beta * Q)
+                column.append(values[-1])
+            if is_x is given:
+                gone = vectors[:, -1] if alpha is not None else P @ vectors[:, -1]
+        table.append(column)
+        rest = scipy.linalg.null_space(gone[None])
+        X, Y = X @ rest, Y @ rest
+    return np.array(table).T
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("estimator", "given"),
+    [
+        (CPCA(3), {}),
+        (CPCAStar(3), {}),
+        (CPCA(3, alpha=2.0), {"alpha": 2.0}),
+        (CPCA(3, alpha=0.0), {"alpha": 0.0}),
+        (CPCAStar(3, beta=0.4), {"beta": 0.4}),
+        (PCPCA(3, gamma=0.2), {"alpha": 0.2}),
+    ],
+)
+def test_the_statistics_are_those_of_a_few_lines_of_numpy(estimator: Any, given: Any) -> None:
+    rng = np.random.default_rng(20)
+    X, Y = 2 * rows(12, rng, spike=3.0) + 1.0, rows(9, rng)
+    test = permutation_test(estimator, X, background=Y, n_permutations=19, random_state=0)
+    again, labels = np.random.default_rng(0), []
+    for _ in range(19):
+        again.random(0)
+        labels.append(np.isin(np.arange(21), again.permutation(21)[:12]))
+    expected = by_hand(X, Y, labels, 3, **given)
+    np.testing.assert_allclose(test.statistics, expected[0], rtol=1e-9)
+    np.testing.assert_allclose(test.null_statistics, expected[1:], rtol=1e-9)
+    reached = (expected[1:] >= expected[0] * (1 - 1e-9)).sum(axis=0)
+    np.testing.assert_array_equal(test.p_values, np.maximum.accumulate((1 + reached) / 20))
+
+
+@quiet
+def test_each_component_has_its_own_contrast_and_uncorrelated_scores() -> None:
+    rng = np.random.default_rng(21)
+    X, Y = rows(80, rng, spike=6.0), rows(70, rng)
+    X[:, 5] *= 4.0
+    test = permutation_test(CPCA(3), X, background=Y, n_permutations=19, random_state=0)
+    first = CPCA(1).fit(X, background=Y)
+    assert test.strengths[0] == pytest.approx(first.alpha_)
+    assert test.statistics[0] == pytest.approx(
+        first.alpha_ * Y.var(axis=0).sum() / X.var(axis=0).sum()
+    )
+    np.testing.assert_allclose(test.components[0], first.components_[0], atol=1e-7)
+    np.testing.assert_allclose(np.linalg.norm(test.components, axis=1), 1.0)
+    scores = np.corrcoef(test.components @ X.T)
+    np.testing.assert_allclose(scores, np.eye(3), atol=1e-9)
+    assert test.strengths[0] > 2 * test.strengths[1] > 2 * test.strengths[2]
+    star = permutation_test(CPCAStar(3), X, background=Y, n_permutations=19, random_state=0)
+    np.testing.assert_allclose(star.null_statistics, test.null_statistics)
+    np.testing.assert_allclose(star.components, test.components)
+    assert star.strengths[0] == pytest.approx(CPCAStar(1).fit(X, background=Y).beta_)
+
+
+@quiet
+@pytest.mark.parametrize("estimator", [CPCA(3, alpha=1.5), CPCAStar(3, beta=0.5)])
+def test_at_a_given_strength_the_statistics_are_the_estimators_eigenvalues(estimator: Any) -> None:
+    rng = np.random.default_rng(22)
+    X, Y = rows(40, rng, spike=3.0), rows(30, rng)
+    fitted = clone(estimator).fit(X, background=Y)
+    values = getattr(fitted, "contrastive_eigenvalues_", None)
+    test = permutation_test(estimator, X, background=Y, n_permutations=19)
+    np.testing.assert_allclose(
+        test.statistics, fitted.generalized_eigenvalues_ if values is None else values
+    )
+    np.testing.assert_array_equal(test.strengths, fitted.strength_)
+
+
+def planted(rng: np.random.Generator, *variances: float, shared: float = 1.0) -> Any:
+    """50 + 50 rows of 10 features, of which some vary more in the foreground."""
+    sd = np.array([np.sqrt(shared), *[1.0] * 9])
+    strong = np.concatenate([sd[:3], np.sqrt(variances), sd[3 + len(variances) :]])
+    return rng.normal(size=(50, 10)) * strong, rng.normal(size=(50, 10)) * sd
+
+
+@pytest.mark.parametrize(
+    ("variances", "shared", "alpha"),
+    [((), 50.0, "auto"), ((44.0,), 1.0, "auto"), ((400.0,), 50.0, "auto"), ((44.0, 9.0), 1.0, 2.0)],
+)
+@quiet
+def test_what_is_real_is_found_and_nothing_more(
+    variances: tuple[float, ...], shared: float, alpha: Any
+) -> None:
+    rng = np.random.default_rng(23)
+    n_real, n_sets, p_values = len(variances), 80, []
+    for _ in range(n_sets):
+        X, Y = planted(rng, *variances, shared=shared)
+        test = permutation_test(
+            CPCA(n_real + 1, alpha=alpha), X, background=Y, n_permutations=39, random_state=rng
+        )
+        p_values.append(test.p_values)
+    found = (np.array(p_values) <= 0.05).sum(axis=0)
+    assert (found[:n_real] >= 0.9 * n_sets).all()
+    assert found[n_real] <= binom.ppf(0.999, n_sets, 0.05)
+
+
+def test_a_second_component_after_a_dominant_first_is_found() -> None:
+    rng = np.random.default_rng(24)
+    X, Y = planted(rng, 44.0, 9.0)
+    test = permutation_test(CPCA(3), X, background=Y, n_permutations=99, random_state=0)
+    assert test.n_significant(0.01) == 2
+    assert abs(test.components[1, 4]) > 0.8
+    assert test.strengths[0] > 3 * test.strengths[1]
+
+
+def test_a_component_in_which_nothing_varies_is_refused() -> None:
+    rng = np.random.default_rng(25)
+    X, Y = rows(20, rng), rows(16, rng)
+    flat = X @ np.diag([1, 1, 0, 0, 0, 0]) + 3.0
+    message = "component 3 cannot be tested: {} does not vary in what the 2 before it leave"
+    with pytest.raises(ValueError, match=message.format("X")):
+        permutation_test(CPCA(3), flat, background=Y)
+    square = np.array([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]])
+    with pytest.raises(ValueError, match=r"component 2 .*: background does not vary in what the 1"):
+        permutation_test(CPCA(2, alpha=0.0), square, background=square * [1.0, 0.0])
+    wide = rng.normal(size=(3, 40))
+    with pytest.raises(ValueError, match=message.format("X")):
+        permutation_test(CPCA(3), wide, background=rng.normal(size=(4, 40)))
+    with pytest.raises(ValueError, match="n_components=7 is out of range"):
+        permutation_test(CPCA(7), X, background=Y)
+
+
+def test_constant_features_change_nothing() -> None:
+    rng = np.random.default_rng(26)
+    X, Y = rows(30, rng, spike=2.0), rows(25, rng)
+    given = {"n_permutations": 29, "random_state": 0}
+    plain = permutation_test(CPCA(2), X, background=Y, **given)
+    padded = [np.hstack([part, np.full((len(part), 90), 5.0)]) for part in (X, Y)]
+    same = permutation_test(CPCA(2), padded[0], background=padded[1], **given)
+    np.testing.assert_allclose(same.null_statistics, plain.null_statistics, rtol=1e-9)
+    np.testing.assert_allclose(same.components[:, :6], plain.components, atol=1e-9)
+
+
+def test_what_cannot_be_tested_is_refused() -> None:
+    rng = np.random.default_rng(27)
+    X, Y = rng.normal(size=(6, 20)), rng.normal(size=(5, 20))
+    with pytest.raises(ValueError, match="alpha='denoise' is chosen for two components together"):
+        permutation_test(CPCA(alpha="denoise"), X, background=Y)
+    with pytest.raises(ValueError, match="alpha=inf cannot be tested"):
+        permutation_test(CPCA(alpha=np.inf), X, background=Y)
+    with pytest.raises(ValueError, match=r"6 ways to say which rows .* At least 20 are needed"):
+        permutation_test(CPCA(1), X[:2], background=Y[:2])
+    groups, others = [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1]
+    with pytest.raises(ValueError, match="1 groups occur in X alone"):
+        permutation_test(CPCA(1), X, background=Y, groups=groups, background_groups=others)
+    with pytest.raises(ValueError, match="1 groups occur in background alone"):
+        permutation_test(CPCA(1), Y, background=X, groups=others, background_groups=groups)
+
+
+def test_mice_have_two_components() -> None:
     mice = load_mouse_protein()
     naive, grouped = (
         permutation_test(
@@ -99,42 +280,58 @@ def test_mice_have_two_components_not_four() -> None:
     )
     assert naive.n_significant(0.01) == 4
     assert grouped.n_significant(0.01) == 0  # with 18 and 9 mice
-    assert grouped.n_significant(0.10) == 2
     assert (grouped.n_groups, grouped.n_background_groups) == (18, 9)
     assert naive.n_groups is None
-    fitted = CPCA(4).fit(mice.foreground, background=mice.background)
-    np.testing.assert_allclose(grouped.statistics, fitted.contrastive_eigenvalues_, rtol=1e-9)
 
 
-def test_few_groups_are_enumerated_and_the_smallest_p_value_is_told() -> None:
+def test_few_groups_are_enumerated_each_counting_the_same() -> None:
     rng = np.random.default_rng(4)
-    X, groups = repeated(3, rng)
-    Y, background_groups = repeated(2, rng)
-    with pytest.warns(ContrastWarning, match=r"10 ways .* no p-value can be below 0\.1"):
-        test = permutation_test(
-            CPCA(1, alpha=1.0),
-            X,
-            background=Y,
-            groups=[f"x{g}" for g in groups],
-            background_groups=[f"y{g}" for g in background_groups],
-        )
+    parts = [rows(n, rng) for n in (5, 20, 1, 8, 6, 30, 9)]
+    X, Y = np.vstack(parts[:4]), np.vstack(parts[4:])
+    groups = np.repeat(["a", "b", "c", "d"], [5, 20, 1, 8])
+    given = {
+        "background": Y,
+        "groups": groups,
+        "background_groups": np.repeat(["e", "f", "g"], [6, 30, 9]),
+    }
+    test = permutation_test(CPCA(1, alpha=1.0), X, **given)
     assert test.exact
-    assert test.n_distinct == test.n_permutations == len(test.null_statistics) == 10
-    assert test.smallest_p_value == 0.1
+    assert test.n_distinct == test.n_permutations == len(test.null_statistics) == 35
+    assert test.smallest_p_value == 1 / 35
+    # Rows weighted so that each group has as much of them.
+    table = [
+        weighted(parts, list(chosen), [i for i in range(7) if i not in chosen])
+        for chosen in combinations(range(7), 4)
+    ]
+    np.testing.assert_allclose(np.sort(test.null_statistics[:, 0]), np.sort(table))
+    np.testing.assert_allclose(test.statistics, table[0])
+    assert test.p_values[0] == np.mean(np.array(table) >= table[0] - 1e-9)
+    with pytest.raises(ValueError, match=r"10 ways to say which groups .* below 0\.1\. .*5 groups"):
+        permutation_test(
+            CPCA(1),
+            np.vstack(parts[:2]),
+            background=Y,
+            groups=groups[:25],
+            background_groups=given["background_groups"],
+        )
 
-    # By hand: each dataset centred and scaled by its own total variance, animals relabelled.
-    scale_x, scale_y = X.var(axis=0).sum(), Y.var(axis=0).sum()
-    parts = [((X - X.mean(axis=0)) / np.sqrt(scale_x))[groups == g] for g in range(3)]
-    parts += [((Y - Y.mean(axis=0)) / np.sqrt(scale_y))[background_groups == g] for g in range(2)]
-    by_hand = []
-    for chosen in combinations(range(5), 3):
-        x = np.vstack([parts[i] for i in chosen])
-        y = np.vstack([part for i, part in enumerate(parts) if i not in chosen])
-        contrast = scale_x * np.cov(x.T, bias=True) - scale_y * np.cov(y.T, bias=True)
-        by_hand.append(np.linalg.eigvalsh(contrast)[-1])
-    np.testing.assert_allclose(np.sort(test.null_statistics[:, 0]), np.sort(by_hand))
-    np.testing.assert_allclose(test.statistics, by_hand[0])
-    assert test.p_values[0] == np.mean(np.array(by_hand) >= by_hand[0] - 1e-9)
+
+def weighted(parts: list[FloatArray], chosen: list[int], others: list[int]) -> float:
+    """Largest eigenvalue of the contrast of some groups with others, alike at first."""
+
+    def moments(groups: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        mean = np.mean([group.mean(axis=0) for group in groups], axis=0)
+        spread = [(group - mean).T @ (group - mean) / len(group) for group in groups]
+        return mean, np.mean(spread, axis=0)
+
+    own = [moments(parts[:4]), moments(parts[4:])]
+    alike = [
+        (part - own[i >= 4][0]) / np.sqrt(np.trace(own[i >= 4][1])) for i, part in enumerate(parts)
+    ]
+    (_, P), (_, Q) = (moments([alike[i] for i in some]) for some in (chosen, others))
+    P *= np.trace(own[0][1]) / np.trace(P)
+    Q *= np.trace(own[1][1]) / np.trace(Q)
+    return float(np.linalg.eigvalsh(P - Q)[-1])
 
 
 @quiet

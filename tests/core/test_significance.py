@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 from contrast_core import (
     CPCA,
@@ -69,7 +74,7 @@ def test_what_cannot_be_resampled_is_refused() -> None:
         test(background_groups=y)
     with pytest.raises(ValueError, match=r"groups has shape \(5,\); .* each of the 20 rows"):
         test(groups=x[:5], background_groups=y)
-    with pytest.raises(ValueError, match="background_groups has missing labels"):
+    with pytest.raises(ValueError, match="background_groups has 1 missing labels"):
         test(groups=x, background_groups=[*y[:-1].astype(float), np.nan])
     with pytest.raises(ValueError, match="groups names a single group"):
         test(groups=np.zeros(20), background_groups=y)
@@ -81,16 +86,84 @@ def test_what_cannot_be_resampled_is_refused() -> None:
         test(X=SecondMoments.from_data(X))
     with pytest.raises(TypeError, match="estimator is KernelCPCA; expected a linear"):
         test(estimator=KernelCPCA())
-    with pytest.raises(ValueError, match="n_permutations=0 is out of range"):
-        test(n_permutations=0)
-    with pytest.raises(ValueError, match="n_resamples=0 is out of range"):
-        bootstrap_stability(CPCA(), X, background=Y, n_resamples=0)
-    with pytest.raises(ValueError, match="n_splits=0 is out of range"):
-        cross_fitted_ratio(X, background=Y, n_splits=0)
+    with pytest.raises(TypeError, match="background_groups mixes labels of the types int, str"):
+        test(groups=x, background_groups=[*y[:-1].tolist(), "a"])
+    with pytest.raises(TypeError, match="groups with background_groups mixes labels"):
+        test(groups=x, background_groups=y.astype(str))
     with pytest.raises(ValueError, match="need at least 4 of both"):
         cross_fitted_ratio(X[:3], background=Y)
     with pytest.raises(TypeError, match="progress must be True, False or a callable"):
         test(progress="yes")
+
+
+FUNCTIONS: dict[str, Any] = {
+    "n_permutations": partial(permutation_test, CPCA()),
+    "n_resamples": partial(bootstrap_stability, CPCA()),
+    "n_splits": cross_fitted_ratio,
+}
+
+
+@quiet
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-80, 1e80, 1e160, 1e307])
+def test_scales_that_float64_cannot_square_are_refused_by_name(name: str, scale: float) -> None:
+    rng = np.random.default_rng(17)
+    X, Y = rows(20, rng), rows(16, rng)
+    message = r"{} go up to|{} is constant: .* that float64 can square"
+    for x, y, who in ((scale * X, Y, "X"), (X, scale * Y, "background")):
+        with pytest.raises(ValueError, match=message.format(who, who)):
+            FUNCTIONS[name](x, background=y, **{name: 3})
+
+
+@quiet
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("scale", [2.0**-180, 2.0**180])
+def test_other_scales_change_nothing(name: str, scale: float) -> None:
+    rng = np.random.default_rng(18)
+    X, Y = rows(20, rng), rows(16, rng)
+    ours, theirs = (
+        FUNCTIONS[name](s * X, background=s * Y, random_state=0, **{name: 20}) for s in (1.0, scale)
+    )
+    which = {"n_permutations": "null_statistics", "n_resamples": "matched", "n_splits": "ratios"}
+    np.testing.assert_allclose(getattr(theirs, which[name]), getattr(ours, which[name]), rtol=1e-9)
+
+
+@quiet
+@pytest.mark.parametrize("name", ["n_permutations", "n_resamples"])
+def test_two_threads_leave_blas_and_warnings_as_they_were(name: str) -> None:
+    rng = np.random.default_rng(19)
+    X, Y = rows(40, rng), rows(30, rng)
+    first_runs, both_run, first_ended = Event(), Event(), Event()
+
+    def run(bar: Any) -> None:
+        FUNCTIONS[name](X, background=Y, random_state=0, **{name: 20}, progress=bar)
+
+    def first() -> None:
+        def bar(items: Any, **_: Any) -> Any:
+            first_runs.set()
+            assert both_run.wait(60)
+            yield from items
+
+        run(bar)
+        first_ended.set()
+
+    def second() -> None:
+        def bar(items: Any, **_: Any) -> Any:
+            both_run.set()
+            assert first_ended.wait(60)
+            yield from items
+
+        assert first_runs.wait(60)
+        run(bar)
+
+    controller = ThreadpoolController()
+    with controller.limit(limits=2, user_api="blas"), ThreadPoolExecutor(2) as pool:
+        before = [library["num_threads"] for library in controller.info()]
+        filters = list(warnings.filters)
+        for ended in [pool.submit(first), pool.submit(second)]:
+            ended.result()
+        assert [library["num_threads"] for library in controller.info()] == before
+        assert list(warnings.filters) == filters
 
 
 @quiet

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from sklearn.metrics import silhouette_score
 
 import scanpy_ext as cx
-from contrast_core import CPCA, PCPCA, ContrastWarning, CPCAStar, KernelCPCA, subspace_error
+from contrast_core import CPCA, PCPCA, CPCAStar, KernelCPCA, subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
@@ -251,6 +251,7 @@ def test_significance_by_donor(donors, method):
     assert list(table.index) == ["component 1", "component 2"]
     assert list(table.columns) == [
         "p_value",
+        "strength",
         "statistic",
         "null_median",
         "null_95",
@@ -282,8 +283,9 @@ def test_without_donors_p_values_are_called_exploratory(donors, tmp_path):
 
 def test_too_few_donors_are_told(donors):
     donors.obs["two"] = np.where(donors.obs["side"], "a", "b")
-    with pytest.warns(ContrastWarning, match="no p-value can be below"):
+    with pytest.raises(ValueError, match="4 ways to say which groups are foreground"):
         cx.tl.significance(donors, donor="two", **REFERENCE, n_resamples=2)
+    assert "significance" not in donors.uns
     donors.obs.loc["cell5", "donor"] = None
     with pytest.raises(ValueError, match="1 foreground or background cells have no value"):
         cx.tl.significance(donors, donor="donor", **REFERENCE)

@@ -1,0 +1,125 @@
+"""The leading component of two covariances, and how far it stands out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from contrast_core._moment_contrast import MomentContrast
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import RidgeWeights, contrastive_eigenpairs, leading_ratio
+from contrast_core.probabilistic import PCPCA
+from contrast_core.solve import LIMITS, Plan
+from contrast_core.spectral import CPCA, CPCAStar
+
+_RIDGE = 0.25  # of the mean variance of the background, as in `background_ridge`
+
+
+class Leading(NamedTuple):
+    """The statistic; the direction (D,); and what has to go before the next one is sought (D,)."""
+
+    statistic: float
+    direction: FloatArray
+    removed: FloatArray
+
+
+@dataclass(frozen=True)
+class Statistic:
+    r"""How a component is found, and how strong it is, in covariances P and Q of any scale.
+
+    At a given strength both are brought to the total variances of the data, and the statistic is
+    the method's leading eigenvalue.
+
+    Without one: the automatic alpha of one component is the largest ratio of variances,
+    :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`, attained by cPCA's leading component at that
+    alpha, which is cPCA*'s leading direction too. The statistic is alpha tr Q / tr P, which is free
+    of scale.
+
+    Parameters
+    ----------
+    alpha, beta : float or None
+        Given strength of cPCA or cPCA*; both None: the automatic one.
+    star : bool
+        Whether the method is cPCA*.
+    """
+
+    alpha: float | None = None
+    beta: float | None = None
+    star: bool = False
+
+    @classmethod
+    def of(cls, estimator: MomentContrast, fitted: MomentContrast) -> Statistic:
+        """Of an estimator that was fitted to the data.
+
+        Raises
+        ------
+        TypeError
+            If it is neither cPCA nor cPCA* nor PCPCA.
+        ValueError
+            If its strength cannot be tested.
+        """
+        match fitted:
+            case CPCA() if estimator.get_params()["alpha"] == "denoise":
+                raise ValueError(
+                    "alpha='denoise' is chosen for two components together and not to be tested; "
+                    "give alpha='auto' or a number."
+                )
+            case CPCA() if math.isinf(fitted.alpha_):
+                raise ValueError(
+                    "alpha=inf cannot be tested: a relabelled background has another null space. "
+                    "Give a large finite alpha, or alpha='auto'."
+                )
+            case CPCA():
+                return cls(alpha=_unless_auto(estimator, "alpha", fitted.alpha_))
+            case CPCAStar():
+                return cls(beta=_unless_auto(estimator, "beta", fitted.beta_), star=True)
+            case PCPCA():
+                return cls(alpha=fitted.gamma_)
+        raise TypeError(
+            f"estimator is {type(fitted).__name__}, whose components cannot be tested from "
+            "moments; expected CPCA(), CPCAStar() or PCPCA()."
+        )
+
+    def leading(
+        self, x: FloatArray, y: FloatArray, totals: tuple[float, float], n_varying: int
+    ) -> Leading:
+        """Of covariances (D, D), given the total variances of the data themselves.
+
+        `n_varying` counts the features, or coordinates, that vary.
+        """
+        free = self.alpha is None and self.beta is None
+        p, q = (
+            part * _ratio(1.0 if free else total, float(np.trace(part)))
+            for part, total in zip((x, y), totals, strict=True)
+        )
+        if self.alpha is not None:
+            iteration = Plan("dense", None, 0, "given", LIMITS).iteration(len(p), 1)
+            values, [v] = contrastive_eigenpairs(p, q, self.alpha, 1, iteration=iteration)
+            return Leading(float(values[0]), v, v)
+        ridge = RidgeWeights(_RIDGE / n_varying, 1.0)
+        if self.beta is not None:
+            ridge = RidgeWeights(1 - self.beta, self.beta)
+        values, [v] = leading_ratio(p, q, ridge)
+        v /= np.linalg.norm(v)
+        return Leading(float(values[0]), v, p @ v)
+
+    def strength(self, statistic: float, totals: tuple[float, float], n_varying: int) -> float:
+        """The contrast strength of a component whose statistic this is."""
+        given = self.beta if self.alpha is None else self.alpha
+        if given is not None:
+            return given
+        if self.star:
+            return 1 / (1 + _RIDGE * totals[1] / n_varying)
+        return statistic * totals[0] / totals[1]
+
+
+def _unless_auto(estimator: MomentContrast, name: str, value: float) -> float | None:
+    return None if estimator.get_params()[name] == "auto" else value
+
+
+def _ratio(total: float, of: float) -> float:
+    """By what to multiply; what is constant stays so."""
+    return total / of if of > 0 else 0.0
