@@ -55,14 +55,12 @@ def test_repeated_rows_do_not_fake_a_ratio() -> None:
     assert (grouped.n_groups, grouped.n_background_groups) == (8, 8)
 
 
-@pytest.mark.parametrize(
-    ("n", "n_features", "most"), [(12, 10, 14), (12, 20, 14), (12, 60, 16), (50, 10, 1)]
-)
+@pytest.mark.parametrize(("n", "n_features", "most"), [(12, 10, 7), (12, 60, 8), (50, 10, 0)])
 def test_nothing_is_rarely_found(n: int, n_features: int, most: int) -> None:
     rng = np.random.default_rng(0)
     found = [
         quietly(rng.normal(size=(n, n_features)), rng.normal(size=(n, n_features)), seed).found
-        for seed in range(150)
+        for seed in range(60)
     ]
     assert sum(found) <= most
 
@@ -122,7 +120,7 @@ def test_half_a_background_without_variance_is_told() -> None:
     rng = np.random.default_rng(17)
     Y = np.zeros((16, 3))
     Y[0] = 1.0
-    with pytest.raises(ValueError, match="half of the background, 8 rows, is constant"):
+    with pytest.raises(ValueError, match=r"background is constant .* over 8 rows"):
         cross_fitted_ratio(rng.normal(size=(16, 3)), background=Y)
 
 

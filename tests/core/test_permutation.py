@@ -197,7 +197,7 @@ def test_what_is_real_is_found_and_nothing_more(
     variances: tuple[float, ...], shared: float, alpha: Any
 ) -> None:
     rng = np.random.default_rng(23)
-    n_real, n_sets, p_values = len(variances), 80, []
+    n_real, n_sets, p_values = len(variances), 50, []
     for _ in range(n_sets):
         X, Y = planted(rng, *variances, shared=shared)
         test = permutation_test(
