@@ -25,7 +25,7 @@ from contrast_core.probabilistic._valid_range import (
     check_latent_dimension,
     largest_gamma,
 )
-from contrast_core.solve import OneContrast, Plan, plan_for, solve_contrasts
+from contrast_core.solve import OneContrast, Plan, contrast_index, plan_for, solve_contrasts
 
 
 class PCPCA(StrengthPath, MomentContrast):
@@ -81,6 +81,9 @@ class PCPCA(StrengthPath, MomentContrast):
         the model's variances along the components.
     foreground_variance_, background_variance_ : ndarray of shape (d,)
         Variance of foreground and background along each component.
+    contrast_index_ : ndarray of shape (k,)
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
+        only), whatever the data's scale; NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
@@ -145,6 +148,7 @@ class PCPCA(StrengthPath, MomentContrast):
     contrastive_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
+    contrast_index_: FloatArray
     foreground_moments_: Moments
     background_moments_: Moments
 
@@ -203,6 +207,9 @@ class PCPCA(StrengthPath, MomentContrast):
             contrastive_eigenvalues_=values,
             foreground_variance_=solution.foreground_variance,
             background_variance_=solution.background_variance,
+            contrast_index_=contrast_index(
+                solution.foreground_variance, solution.background_variance
+            ),
             foreground_moments_=foreground,
             background_moments_=background,
         )

@@ -32,7 +32,7 @@ from contrast_core.solve._plan import (
     plan_pairs,
 )
 from contrast_core.solve._positive_part import PositivePart, n_positive, positive_part
-from contrast_core.solve._ratio import RatioSolution, solve_ratios
+from contrast_core.solve._ratio import RatioSolution, contrast_index, solve_ratios
 
 __all__ = [
     "LIMITS",
@@ -51,6 +51,7 @@ __all__ = [
     "Task",
     "check_background_is_given",
     "check_variances",
+    "contrast_index",
     "contrast_moments",
     "contrast_rows",
     "in_form",

@@ -30,6 +30,8 @@ class RatioSolution(NamedTuple):
         B-orthonormal; orthonormal. Last those along which nothing varies.
     foreground_variance, background_variance : ndarray of shape (k,)
         Along each component.
+    indices : ndarray of shape (k,)
+        `contrast_index` of the variances along each direction.
     """
 
     values: FloatArray
@@ -37,6 +39,14 @@ class RatioSolution(NamedTuple):
     components: FloatArray
     foreground_variance: FloatArray
     background_variance: FloatArray
+    indices: FloatArray
+
+
+def contrast_index(foreground: FloatArray, background: FloatArray) -> FloatArray:
+    """``(v_X - v_Y) / (v_X + v_Y)`` of variances, from -1 to 1; NaN where both are zero."""
+    total = foreground + background
+    index = np.full(total.shape, np.nan)
+    return np.asarray(np.divide(foreground - background, total, out=index, where=total > 0))
 
 
 def solve_ratios(
@@ -91,14 +101,19 @@ def _lifted(
     solutions = []
     for i, (pairs, weight) in enumerate(zip(found, weights, strict=True)):
         length = weight.identity**-0.5 if weight.identity > 0 else 1.0
-        along = [np.pad(part.along(components[i]), (0, len(nulls))) for part in (x, y)]
+        x_along, y_along, x_raw, y_raw = (
+            np.pad(part.along(rows[i]), (0, len(nulls)))
+            for rows in (components, directions)
+            for part in (x, y)
+        )
         solutions.append(
             RatioSolution(
                 np.pad(pairs.values, (0, len(nulls))),
                 np.vstack([fix_signs(lifted[i]), length * nulls]),
                 np.vstack([fix_signs(lifted[len(found) + i]), nulls]),
-                along[0],
-                along[1],
+                x_along,
+                y_along,
+                contrast_index(x_raw, y_raw),
             )
         )
     return solutions

@@ -29,6 +29,7 @@ from contrast_core.solve import (
     OneContrast,
     Plan,
     Solver,
+    contrast_index,
     contrast_moments,
     in_form,
     plan_for,
@@ -87,6 +88,9 @@ class CPCA(StrengthPath, MomentContrast):
         variances within the null space.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component.
+    contrast_index_ : ndarray of shape (k,)
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
+        only), whatever the data's scale; NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments
@@ -144,6 +148,7 @@ class CPCA(StrengthPath, MomentContrast):
     contrastive_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
+    contrast_index_: FloatArray
     foreground_moments_: Moments
     background_moments_: Moments
     solver_: str
@@ -232,6 +237,9 @@ class CPCA(StrengthPath, MomentContrast):
             contrastive_eigenvalues_=solution.values,
             foreground_variance_=solution.foreground_variance,
             background_variance_=solution.background_variance,
+            contrast_index_=contrast_index(
+                solution.foreground_variance, solution.background_variance
+            ),
             foreground_moments_=foreground,
             background_moments_=background,
             solver_=NAMES[foreground.form],

@@ -59,6 +59,11 @@ class CPCAStar(StrengthPath, MomentContrast):
         The contrast strength used.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each row of `components_`.
+    contrast_index_ : ndarray of shape (k,)
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of the variances along each row of `directions_`, from -1
+        (background only) to 1 (foreground only), whatever the data's scale; NaN where neither
+        varies. At ``beta = 1`` it is :math:`(\lambda - 1) / (\lambda + 1)`, which generalised
+        contrastive PCA maximises, with these directions.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
@@ -98,7 +103,9 @@ class CPCAStar(StrengthPath, MomentContrast):
     References
     ----------
     "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
-    equations 3 and 4.
+    equations 3 and 4. Contrast index: de Oliveira, Garg, Hjerling-Leffler, Batista-Brito and
+    Sjulson, "Identifying patterns differing between high-dimensional datasets with generalized
+    contrastive PCA", PLOS Computational Biology, 2025.
 
     Examples
     --------
@@ -120,6 +127,7 @@ class CPCAStar(StrengthPath, MomentContrast):
     generalized_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
+    contrast_index_: FloatArray
     foreground_moments_: Moments
     background_moments_: Moments
 
@@ -159,6 +167,7 @@ class CPCAStar(StrengthPath, MomentContrast):
                 generalized_eigenvalues_=solution.values,
                 foreground_variance_=solution.foreground_variance,
                 background_variance_=solution.background_variance,
+                contrast_index_=solution.indices,
                 foreground_moments_=foreground,
                 background_moments_=background,
             )

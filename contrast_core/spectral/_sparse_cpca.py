@@ -25,7 +25,14 @@ from contrast_core._validation import (
 from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs, sparse_components
 from contrast_core.moments import Moments
-from contrast_core.solve import Plan, PositivePart, n_positive, plan_for, positive_part
+from contrast_core.solve import (
+    Plan,
+    PositivePart,
+    contrast_index,
+    n_positive,
+    plan_for,
+    positive_part,
+)
 from contrast_core.spectral._cpca import choose_alpha, default_alphas
 
 _DEFAULT_PENALTY = 0.3
@@ -76,6 +83,9 @@ class SparseCPCA(StrengthPath, MomentContrast):
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component. Scores are correlated, so they
         do not add up.
+    contrast_index_ : ndarray of shape (k,)
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
+        only), whatever the data's scale; NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
@@ -139,6 +149,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
     penalties_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
+    contrast_index_: FloatArray
     foreground_moments_: Moments
     background_moments_: Moments
 
@@ -246,6 +257,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
             )
         components = fix_signs(found.components)
         inside = x.coordinates_of(components)
+        along = x.along(inside), y.along(inside)
         return self._set_fitted(
             x.feature_names,
             mean_=x.mean,
@@ -253,8 +265,9 @@ class SparseCPCA(StrengthPath, MomentContrast):
             components_=components,
             alpha_=alpha,
             penalties_=found.penalties,
-            foreground_variance_=x.along(inside),
-            background_variance_=y.along(inside),
+            foreground_variance_=along[0],
+            background_variance_=along[1],
+            contrast_index_=contrast_index(*along),
             foreground_moments_=x,
             background_moments_=y,
         )
