@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._validation import (
     FloatArray,
@@ -91,9 +92,10 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("requires y to be passed, but the target y is None: a label per row.")
         rows = rows_of(X)
         check_unmasked(y, "y")
-        column = y if isinstance(y, list | tuple) else column_or_1d(y)
+        column: Any = np.asarray(y).ravel() if getattr(y, "shape", ())[1:] == (1,) else y
         n_rows = len(column) if math.isnan(rows.shape[0]) else rows.shape[0]
         labels = check_labels(column, n_rows, "y")
+        _check_takes_background(self.estimator)
         if np.ndim(self.background):  # type: ignore[arg-type]
             raise TypeError(f"background={shown(self.background)} must be a single label.")
         is_background = np.asarray(labels == self.background, dtype=bool)
@@ -146,6 +148,16 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _check_takes_background(estimator: Any) -> None:
+    fit = None if isinstance(estimator, type) else getattr(estimator, "fit", None)
+    parameters = signature(fit).parameters.values() if callable(fit) else ()
+    if not any(p.name == "background" or p.kind is p.VAR_KEYWORD for p in parameters):
+        raise TypeError(
+            f"estimator={shown(estimator)} has no fit(X, *, background); give an estimator such as "
+            "CPCA()."
+        )
 
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:

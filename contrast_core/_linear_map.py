@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from contrast_core._validation import FloatArray, MatrixLike, check_choice
+from contrast_core._validation import FloatArray, MatrixLike, check_choice, real_array
 from contrast_core.rows import Rows, rows_of
 
 
@@ -31,6 +31,11 @@ class LinearMap:
     offsets : dict of ndarrays of shape (n_features,), optional
         What `denoise` can add back, by name.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If the shapes do not fit together, or these are no real numbers.
+
     Examples
     --------
     >>> import numpy as np
@@ -46,6 +51,29 @@ class LinearMap:
     projection: FloatArray
     reconstruction: FloatArray | None = None
     offsets: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        mean, projection = real_array(self.mean, "mean"), real_array(self.projection, "projection")
+        d, k = mean.size, projection.shape[-1] if projection.ndim else 1
+        given = {
+            "mean": (mean, (d,)),
+            "projection": (projection, (d, k)),
+            **{
+                f"offsets[{name!r}]": (real_array(each, name), (d,))
+                for name, each in self.offsets.items()
+            },
+        }
+        back = self.reconstruction
+        if back is not None:
+            back = real_array(back, "reconstruction")
+            given["reconstruction"] = back, (k, d)
+        for name, (array, expected) in given.items():
+            if array.shape != expected:
+                raise ValueError(
+                    f"{name} has shape {array.shape}; with {d} features and {k} scores it must be "
+                    f"{expected}."
+                )
+        vars(self).update(mean=mean, projection=projection, reconstruction=back)
 
     def transform(self, X: MatrixLike | Rows) -> FloatArray:
         """Scores of rows.

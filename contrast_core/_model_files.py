@@ -17,13 +17,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, Any, TypeAlias
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.utils.validation import check_is_fitted
+
+from contrast_core._validation import check_flag, check_path
 
 Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
 
@@ -98,7 +100,10 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         raise TypeError(f"model is {_described(model)}; expected one of {_listed(_HOMES)}.")
     if hasattr(model, "fit"):
         check_is_fitted(model)
-    writer = _Writer(moments)
+    target = Path(os.path.realpath(check_path(path)))
+    if target.is_dir():
+        raise IsADirectoryError(f"path={str(path)!r} is a folder; expected the path of a file.")
+    writer = _Writer(check_flag(moments, "moments"))
     header = {
         "format": _FORMAT,
         "library": _library_version(),
@@ -121,9 +126,9 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
                         member.write(text)
                     else:
                         for array in writer.arrays:
-                            member.write(array.tobytes(_order(array)))
+                            member.write(array.tobytes("A"))
 
-    _replace(path, write)
+    _replace(target, write)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -151,7 +156,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     --------
     save : What is in the file.
     """
-    with open(path, "rb") as file:
+    with open(check_path(path), "rb") as file:
         try:
             return _read(file, str(path))
         except _Refused:
@@ -361,14 +366,8 @@ def _read_array(values: IO[bytes], dtype: str, shape: list[int], order: str) -> 
     return np.asarray(array.astype(kind.newbyteorder("="), order="K"))  # a copy, to be written to
 
 
-def _order(array: NDArray[Any]) -> Literal["C", "F"]:
-    """Order in memory, which decides the last bits of products."""
-    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-
-
-def _replace(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
+def _replace(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file beside the one that is meant, and put it in its place once it is complete."""
-    target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         with part.open("xb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -61,6 +62,8 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
         n_missing = sum(map(_is_missing, objects.tolist()))
     if n_missing:
         raise ValueError(f"{name} has {n_missing} missing labels; leave these rows out first.")
+    if objects.dtype.kind in "mM":  # in nanoseconds they would become integers in lists
+        return objects.astype(f"{objects.dtype.kind}8[us]")
     if objects.dtype != object or not n_rows:
         return objects
     array = np.array(objects.tolist())
@@ -71,7 +74,16 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
             f"{name} mixes labels of the types {', '.join(kinds)}; make them all strings, or all "
             "numbers."
         )
-    return objects if array.dtype == object else array
+    if array.dtype != object:
+        return array
+    try:
+        np.unique(objects)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} has labels of the type {kinds[0]}, which have no order; give strings or "
+            "numbers."
+        ) from error
+    return objects
 
 
 def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:
@@ -210,14 +222,19 @@ def check_flag(value: object, name: str) -> bool:
     return bool(value)
 
 
+def check_path(path: object) -> str | os.PathLike[str]:
+    """A path; not an integer, which would be a file that is open."""
+    if isinstance(path, str | os.PathLike) and "\0" not in str(path):
+        return path
+    raise TypeError(f"path={shown(path)} is {type(path).__name__}; expected the path of a file.")
+
+
 def check_choice(value: object, name: str, choices: Iterable[str], other: str = "") -> str:
     """One of several words; `other` is what the caller takes that is no word."""
     expected = [*map(repr, choices), *([other] if other else [])]
     if not isinstance(value, str) or repr(value) not in expected:
-        raise ValueError(
-            f"{name}={shown(value)} is unknown; expected {', '.join(expected[:-1])} or "
-            f"{expected[-1]}."
-        )
+        listed = " or ".join(filter(None, [", ".join(expected[:-1]), *expected[-1:]]))
+        raise ValueError(f"{name}={shown(value)} is unknown; expected {listed or 'none'}.")
     return value
 
 
@@ -244,6 +261,21 @@ def _seed(random_state: object, expected: str, highest: float = math.inf) -> int
     if not 0 <= int(random_state) <= highest:
         raise ValueError(f"{given}.")
     return int(random_state)
+
+
+def real_array(values: object, name: str) -> FloatArray:
+    """Real numbers of any shape as float64, not copied where they are that."""
+    check_unmasked(values, name)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # of rows that differ in length
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name}={shown(values)} is {type(values).__name__} without real numbers; expected an "
+            "array of them."
+        )
+    return array.astype(np.float64, copy=False)
 
 
 def check_unmasked(values: object, name: str) -> None:

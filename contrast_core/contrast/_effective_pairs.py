@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from contrast_core._validation import check_labels
+
 
 def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None) -> float:
     r"""Kish's effective number of pairs when the same row takes part in several of them.
@@ -32,7 +34,9 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     Raises
     ------
     ValueError
-        If there is no pair, or the two differ in length.
+        If there is no pair, the two differ in length, or a row is missing.
+    TypeError
+        If rows are named by numbers and by words.
 
     References
     ----------
@@ -46,13 +50,11 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     >>> effective_n_pairs([0, 0, 0, 1, 2], [7, 8, 9, 7, 8])
     2.5
     """
-    views = [np.asarray(rows) for rows in (X_rows, positive_rows) if rows is not None]
-    shapes = [view.shape for view in views]
-    if len(set(shapes)) != 1 or views[0].ndim != 1 or not views[0].size:
-        raise ValueError(
-            f"the rows of the pairs have shapes {shapes}; expected one row index per pair, "
-            "of shape (n_pairs,), the same for both views, and at least one pair."
-        )
+    n_pairs = np.asarray(X_rows, dtype=object).size
+    views = [check_labels(X_rows, n_pairs, "X_rows")]
+    if positive_rows is not None:
+        views.append(check_labels(positive_rows, n_pairs, "positive_rows"))
+    if not n_pairs:
+        raise ValueError("X_rows is empty; expected a row index for each of one pair or more.")
     counts = [np.unique(view, return_counts=True)[1] for view in views]
-    n_pairs = views[0].size
     return float(n_pairs**2 / np.mean([np.sum(count.astype(np.float64) ** 2) for count in counts]))

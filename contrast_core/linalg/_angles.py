@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import subspace_angles
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, real_array
 
 
 def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
@@ -25,7 +25,8 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
     Raises
     ------
     ValueError
-        If the two have different numbers of features.
+        If the two have different numbers of features, one has no row but zeros, or a value is NaN
+        or infinite.
 
     Examples
     --------
@@ -33,13 +34,26 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
     >>> principal_angles([[1.0, 0.0, 0.0]], [[1.0, 1.0, 0.0]]).round(4)
     array([0.7854])
     """
-    a, b = (np.atleast_2d(np.asarray(rows, dtype=np.float64)) for rows in (first, second))
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+    a, b = _directions(first, "first"), _directions(second, "second")
+    if a.shape[1] != b.shape[1]:
         raise ValueError(
             f"the subspaces have shapes {a.shape} and {b.shape}; both must be "
             "(number of components, number of features) with the same number of features."
         )
     return np.asarray(subspace_angles(a.T, b.T), dtype=np.float64)
+
+
+def _directions(rows: ArrayLike, name: str) -> FloatArray:
+    """Rows, each divided by its largest entry."""
+    matrix = np.atleast_2d(real_array(rows, name))
+    if matrix.ndim != 2 or not np.isfinite(matrix).all() or not matrix.any():
+        raise ValueError(
+            f"{name} has shape {matrix.shape}; expected finite rows that span a subspace, of shape "
+            "(number of components, number of features), and not all zero."
+        )
+    largest = np.abs(matrix).max(axis=1, keepdims=True)
+    unit: FloatArray = np.divide(matrix, largest, out=np.zeros_like(matrix), where=largest > 0)
+    return unit
 
 
 def subspace_error(first: ArrayLike, second: ArrayLike) -> float:

@@ -13,6 +13,8 @@ def fix_signs(components: FloatArray) -> FloatArray:
     Among entries that tie to rounding, the first decides, so that the sign does not hang on the
     last bit.
     """
+    if not components.size:
+        return components
     magnitude = np.abs(components)
     largest = magnitude.max(axis=1, keepdims=True)
     decisive = np.argmax(magnitude >= (1 - 1e-8) * largest, axis=1)

@@ -172,7 +172,8 @@ class Accumulator:
         for group in [0] if codes is None else np.unique(codes).tolist():
             if not self._seen[group]:
                 rows = chunk if codes is None else chunk[codes == group]
-                self._shifts[group] = rows.mean(axis=0, dtype=np.float64).astype(self._dtype)
+                with np.errstate(over="ignore"):  # refused in `result`
+                    self._shifts[group] = rows.mean(axis=0, dtype=np.float64).astype(self._dtype)
                 self._seen[group] = True
 
     def result(self) -> Sums | None:
@@ -182,10 +183,11 @@ class Accumulator:
         self._flush()
         while self._pending:
             self._collect(self._pending.popleft().result())
-        parts = [part for part in (self._dense_sums(), self._sparse) if part is not None]
-        if not parts:
-            return None
-        sums = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            parts = [part for part in (self._dense_sums(), self._sparse) if part is not None]
+            if not parts:
+                return None
+            sums = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
         diagonal = sums.within.diagonal()
         # A feature without variance may come out a rounding error below zero.
         np.fill_diagonal(sums.within, np.maximum(diagonal, 0.0))
@@ -324,7 +326,7 @@ class _Block:
 
 def _subtract(rows: Any, shifts: FloatArray, codes: Any, into: FloatArray) -> None:
     """Shift rows, each by what its group is."""
-    with np.errstate(over="ignore"):  # refused in `result`
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
         if codes is None:
             np.subtract(rows, shifts[0], out=into, casting="same_kind")
             return

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contrast_core._validation import FloatArray, check_count, check_unmasked, shown
+from contrast_core._validation import FloatArray, check_count, real_array, shown
+
+T = TypeVar("T")
 
 _ROUNDING = 1e-6  # of the largest entry: what covariances taken in single precision are off by
 
 
 def check_mean(mean: ArrayLike, name: str, n_features: int | None = None) -> FloatArray:
     """A finite vector, of this length."""
-    vector = _numeric(mean, name)
+    vector = real_array(mean, name)
     if vector.ndim != 1 or not len(vector) or (n_features or len(vector)) != len(vector):
         expected = "(n_features,)" if n_features is None else f"({n_features},), as of the mean"
         raise ValueError(f"{name} has shape {vector.shape}; expected {expected}.")
@@ -32,7 +37,7 @@ def check_total(n: object, name: str) -> float:
 
 def check_means(means: ArrayLike, name: str) -> FloatArray:
     """Finite vectors of the same length, one at least, as rows."""
-    rows = _numeric(means, name)
+    rows = real_array(means, name)
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"{name} has shape {rows.shape}; expected (n_groups, n_features).")
     check_mean(rows.ravel(), name)
@@ -47,7 +52,7 @@ def check_covariance(
     Costs two products with a vector: an entry that is not that of the transpose, or not finite,
     shows in them.
     """
-    matrix = _numeric(covariance, name)
+    matrix = real_array(covariance, name)
     if matrix.shape != (n_features, n_features):
         raise ValueError(
             f"{name} has shape {matrix.shape}, but the mean has {n_features} features; expected "
@@ -78,15 +83,11 @@ def check_covariance(
     return matrix
 
 
-def _numeric(values: ArrayLike, name: str) -> FloatArray:
-    check_unmasked(values, name)
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "fiub":
+def check_chunks(chunks: Iterable[T], expected: str) -> Iterable[T]:
+    """What can be iterated over."""
+    if not np.iterable(chunks):
         raise TypeError(
-            f"{name}={shown(values)} is {type(values).__name__} without real numbers; expected an "
-            "array of them."
+            f"chunks={shown(chunks)} is {type(chunks).__name__}; expected an iterable of "
+            f"{expected}."
         )
-    return array.astype(np.float64, copy=False)
+    return chunks

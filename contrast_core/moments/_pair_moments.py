@@ -14,10 +14,16 @@ from contrast_core._validation import (
     MatrixLike,
     check_feature_names,
     check_same_features,
+    shown,
 )
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.moments._accumulator import Accumulator, some
-from contrast_core.moments._given import check_covariance, check_mean, check_total
+from contrast_core.moments._given import (
+    check_chunks,
+    check_covariance,
+    check_mean,
+    check_total,
+)
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, rows_of
 
@@ -189,8 +195,13 @@ class PairMoments:
         names = None if feature_names is None else tuple(feature_names)
         n_features: int | None = None
         first, second, both = Accumulator(), Accumulator(), Accumulator()
-        for X, positive in chunks:
-            x, p, found = check_pairs(X, positive)
+        for chunk in check_chunks(chunks, "pairs of blocks (X, positive)"):
+            if not isinstance(chunk, tuple | list) or len(chunk) != 2:
+                raise TypeError(
+                    f"a chunk is {type(chunk).__name__} {shown(chunk)}; expected a pair of blocks "
+                    "of rows (X, positive)."
+                )
+            x, p, found = check_pairs(*chunk)
             if n_features is None:
                 n_features, elements = x.shape[1], x.elements
                 names = rows_of(x, names=names or found).names

@@ -21,7 +21,12 @@ from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import blas_threads, worker_threads
 from contrast_core.moments._accumulator import Accumulator, Precision, Sums, some
 from contrast_core.moments._covariance import ALONE, Form, Moments, Threads
-from contrast_core.moments._given import check_covariance, check_mean, check_total
+from contrast_core.moments._given import (
+    check_chunks,
+    check_covariance,
+    check_mean,
+    check_total,
+)
 from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
 if TYPE_CHECKING:
@@ -267,6 +272,7 @@ class SecondMoments(Moments):
         ValueError
             If there is no block, if blocks differ in their features, or on NaN or infinity.
         """
+        check_chunks(chunks, "blocks of rows")
         total = len(chunks) if isinstance(chunks, Sized) else None
         first: Rows | None = None
         sums: Sums | None = None

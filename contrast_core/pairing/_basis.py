@@ -89,7 +89,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     else:
         matrix = np.minimum(rows, cap)
         matrix *= scale
-    return ScaledFeatures(matrix, cap / factor, scale * factor)
+    with np.errstate(over="ignore"):  # a cap beyond float64 cuts nothing
+        return ScaledFeatures(matrix, cap / factor, scale * factor)
 
 
 def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -> FloatArray:

@@ -154,7 +154,8 @@ def _two_labels(
         return np.zeros(n, dtype=np.intp), np.zeros(m, dtype=np.intp)
     found = check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
     kinds = tuple(each.dtype.kind for each in found)
-    if ("U" in kinds or "S" in kinds) and set(kinds) & set("biuf"):
+    # Equal labels of clusters mean nothing.
+    if name == "groups" and set(kinds) & set("US") and set(kinds) & set("biuf"):
         raise TypeError(
             f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
             "one can equal one of the other. Give both as strings, or both as numbers."

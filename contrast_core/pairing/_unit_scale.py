@@ -20,5 +20,5 @@ def to_unit_scale(*matrices: Any) -> tuple[tuple[Any, ...], float]:
     exponent = math.frexp(largest)[1]
     if abs(exponent) <= _NEAR or not largest:
         return matrices, 1.0
-    factor = math.ldexp(1.0, max(-exponent, -1000))
+    factor = math.ldexp(1.0, max(-1000, min(1000, -exponent)))
     return tuple(matrix * np.float64(factor) for matrix in matrices), factor

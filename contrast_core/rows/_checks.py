@@ -11,6 +11,8 @@ from scipy.sparse import issparse
 
 from contrast_core._validation import check_unmasked, shown
 
+_LARGEST_WHOLE = 2**53  # up to which float64 holds all
+
 
 def as_matrix(X: Any, name: str) -> Any:
     """`X` as a two-dimensional numeric ndarray or a CSR or CSC matrix without duplicate entries.
@@ -37,6 +39,9 @@ def as_matrix(X: Any, name: str) -> Any:
         raise kind(_no_matrix(X, name, str(error))) from error
     if matrix.dtype.kind not in "biuf":
         raise TypeError(_no_matrix(X, name, f"{matrix.dtype} are no numbers."))
+    if matrix.dtype.itemsize > 8:  # numbers beyond float64 become infinite, and are refused
+        with np.errstate(over="ignore"):
+            matrix = matrix.astype(np.float64)
     if issparse(matrix) and not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -67,7 +72,8 @@ def check_finite(
     """
     sparse = issparse(chunk)
     values = chunk.data if sparse else chunk
-    if values.dtype.kind not in "fc":
+    if values.dtype.kind != "f":
+        _check_exact(values, name)
         return
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # as scikit-learn: most data are, and it needs no memory
@@ -86,6 +92,17 @@ def check_finite(
         f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
         f"data is expected. {remedy}"
     )
+
+
+def _check_exact(values: Any, name: str) -> None:
+    """Raise if whole numbers are so large that float64 cannot tell them apart."""
+    if values.dtype.itemsize < 8 or not values.size:
+        return
+    if values.max() > _LARGEST_WHOLE or values.min() < -_LARGEST_WHOLE:
+        raise ValueError(
+            f"{name} holds whole numbers beyond 2**53, which float64 cannot tell apart; subtract "
+            f"what they have in common first, such as {name} - {name}.min(axis=0)."
+        )
 
 
 def feature_names_of(X: Any, name: str) -> tuple[str, ...] | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrast_core._validation import shown
 from contrast_core.rows._rows import Index, Rows
 
 DEVICE_BLOCKS = 4  # times as many elements: 128 MB of float64, a few of which are on the device
@@ -113,7 +114,13 @@ def check_device(device: Any) -> Any:
         raise ImportError(
             f"device={device!r} needs torch; install contrast-suite[torch], or leave device out."
         ) from error
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device={shown(device)} is none that torch knows; give 'cpu', 'cuda' or 'cuda:0', or "
+            "leave device out."
+        ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device={str(device)!r} was asked for, but torch finds no CUDA device here. Leave "

@@ -45,7 +45,8 @@ def solve_trace_ratio(
     Raises NotConvergedError as `solve_contrasts` does, and where the search fails and a plan has
     something to fall back to.
     """
-    check_range(x, y)
+    check_range(x, "X")
+    check_range(y, "the background")
     alpha = 0.0
     if plan.leads_up(int((x.varies | y.varies).sum()) if x.form == "products" else x.size):
         led_up = _by_products if x.form == "products" else _in_frame

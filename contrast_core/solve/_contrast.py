@@ -99,25 +99,33 @@ def solve_contrasts(
     NotConvergedError
         If there are products only, and they do not suffice.
     """
-    check_range(x, y, 1 + max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0))
+    factor = 1 + max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0)
+    check_range(x, "X", factor)
+    check_range(y, "the background", factor)
     return _solve(x, y, x.varies | y.varies, alphas, k, plan, random_state)
 
 
-def check_range(x: Moments, y: Moments, factor: float = 1.0) -> None:
+def check_range(moments: Moments, name: str, factor: float = 1.0) -> None:
     """Refuse variances that leave the range of float64, or would when multiplied."""
-    for moments, name in ((x, "X"), (y, "the background")):
-        largest = _LARGEST / factor / max(moments.n_features, 1)
-        check_variances(moments.variances, name, _SMALLEST, largest)
+    # Squares that vanish leave a mean behind.
+    if not moments.variances.any() and 0 < np.abs(moments.mean).max() < _SMALLEST**0.5:
+        raise _out_of_range(0.0, name)
+    largest = _LARGEST / factor / max(moments.n_features, 1)
+    check_variances(moments.variances, name, _SMALLEST, largest)
 
 
 def check_variances(variances: FloatArray, name: str, smallest: float, largest: float) -> None:
     """Refuse variances of which the largest is not 0 nor within limits."""
     highest = float(variances.max(initial=0.0))
     if 0 < highest < smallest or not highest <= largest:
-        raise ValueError(
-            f"the variances of {name} go up to {highest:.1g}: float64 cannot hold what a "
-            "contrast is made of; bring both datasets to a scale near 1."
-        )
+        raise _out_of_range(highest, name)
+
+
+def _out_of_range(highest: float, name: str) -> ValueError:
+    return ValueError(
+        f"the variances of {name} go up to {highest:.1g}: float64 cannot hold what a contrast is "
+        "made of; bring all data to a scale near 1."
+    )
 
 
 def solve_components(

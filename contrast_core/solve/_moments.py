@@ -21,6 +21,7 @@ from contrast_core.moments import (
     span_moments,
 )
 from contrast_core.rows import Rows, held, rows_of
+from contrast_core.solve._contrast import check_range
 from contrast_core.solve._design import Design, background_names, listed_backgrounds
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
@@ -123,6 +124,8 @@ def contrast_moments(
         )
         parts = _moments_of(parts, plan.form)
     x, y = parts[0], mixed(parts[1:], design.background_mix)
+    check_range(x, "X")
+    check_range(y, "the background")
     if not one_scale:
         _warn_of_scales(x, y)
     return x, y, plan

@@ -18,9 +18,11 @@ from contrast_core.moments import (
     dense_cross,
 )
 from contrast_core.rows import rows_of
-from contrast_core.solve._contrast import solve_components
+from contrast_core.solve._contrast import check_range, solve_components
 from contrast_core.solve._fallback import with_fallback
 from contrast_core.solve._plan import Plan, plan_pairs
+
+_VIEWS = "X and positive"
 
 
 class SharedVariance(NamedTuple):
@@ -66,9 +68,13 @@ class Pairs:
 
     def second_moments(self, plan: Plan, *, exchangeable: bool = True) -> Moments:
         """The covariance S that PCA++ whitens by, in the form of a plan."""
+        moments: Moments
         if self.rows is None:
-            return self._moments.second_moments(exchangeable=exchangeable)
-        return self.rows.second_moments(plan.form, exchangeable=exchangeable)
+            moments = self._moments.second_moments(exchangeable=exchangeable)
+        else:
+            moments = self.rows.second_moments(plan.form, exchangeable=exchangeable)
+        check_range(moments, _VIEWS)
+        return moments
 
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True
@@ -85,6 +91,7 @@ class Pairs:
 
         def solve(plan: Plan) -> SharedVariance:
             cross = self._cross(plan, exchangeable)
+            check_range(cross.rows, _VIEWS)
             found = solve_components(cross.moment, cross.rows, k, plan)
             return SharedVariance(cross.mean, found.values[0], found.components[0])
 

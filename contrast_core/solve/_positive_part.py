@@ -26,7 +26,8 @@ def positive_part(x: Moments, y: Moments, alpha: float) -> PositivePart:
 
     Of moments that have a matrix, whether of features or in the span of the rows.
     """
-    check_range(x, y, 1 + alpha)
+    for moments, name in ((x, "X"), (y, "the background")):
+        check_range(moments, name, 1 + alpha)
     values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)
     positive = np.flatnonzero(values > _rounding(x, y, alpha))[::-1]
     return PositivePart(values[positive], x.lift(np.ascontiguousarray(vectors[:, positive].T)))

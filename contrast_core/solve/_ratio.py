@@ -16,7 +16,7 @@ from contrast_core.linalg import (
     regularised_path,
 )
 from contrast_core.moments import Moments
-from contrast_core.solve._contrast import check_range, may_be_null, warn_of_null_directions
+from contrast_core.solve._contrast import may_be_null, warn_of_null_directions
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
@@ -56,7 +56,6 @@ def solve_ratios(
 
     Raises ValueError where B is singular to working precision in what varies.
     """
-    check_range(x, y)
     frame = Frame.of(x, y, x.varies | y.varies)
     found = _in_frame(frame, weights, k, plan)
     # No eigenvalue is negative: beyond the foreground's rank all tie with the null directions.

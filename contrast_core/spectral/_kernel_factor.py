@@ -9,8 +9,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
+from contrast_core.feedback import warn
 from contrast_core.linalg import pivoted_cholesky
 
+_BLURRED = 1e-4  # of the largest centred entry, that rounding leaves unknown
 _INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is no rounding
 
 
@@ -80,6 +82,12 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
     """
     centred = _centre_by_dataset(kernel, n)
     rounding = len(kernel) * np.finfo(np.float64).eps * float(np.abs(kernel.diagonal()).max())
+    if rounding > _BLURRED * float(centred.diagonal().max()) > 0:
+        warn(
+            "the kernel is nearly the same for all rows, so that rounding blurs what is left after "
+            "centring. Are the rows far from zero, or is kernel_gamma far too small? Subtract the "
+            "mean of all rows first, or use a larger kernel_gamma.",
+        )
     factor = pivoted_cholesky(centred, rounding)
     coordinates, rest = factor.coordinates(), factor.order[factor.rank :]
     unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T

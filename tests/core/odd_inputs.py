@@ -250,23 +250,3 @@ REFUSED = [
         "features too many": (lambda v: np.hstack([v, v]), "10"),
     }.items()
 ]
-
-SCALED = [
-    Kind(name, _plain(make))
-    for name, make in {
-        "tiny": lambda v: v * 2.0**-1000,
-        "subnormal": lambda v: v * 2.0**-1070,
-        "small": lambda v: v * 2.0**-500,
-        "large": lambda v: v * 2.0**500,
-        "huge": lambda v: v * 2.0**1016,
-        "huge CSR": lambda v: sp.csr_matrix(v * 2.0**1016),
-        "tiny CSR": lambda v: sp.csr_matrix(v * 2.0**-1000),
-        "huge of longdouble": lambda v: v.astype("longdouble") * np.longdouble(2) ** 5000,
-        "large of float32": lambda v: (v * 2.0**120).astype(np.float32),
-        "tiny of float32": lambda v: (v * 2.0**-140).astype(np.float32),
-        "far from zero": lambda v: v + 2.0**27,
-        "far from zero, negative": lambda v: v - 2.0**27,
-        "far from zero, int64": lambda v: v.astype(np.int64) + 2**53,
-        "uint64 beyond int64": lambda v: v.astype(np.uint64) + np.uint64(2**63),
-    }.items()
-]

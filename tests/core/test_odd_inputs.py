@@ -28,7 +28,7 @@ pytestmark = [
 
 ON_PURPOSE = ("/contrast_core/", "/scanpy_ext/")
 # scikit-learn's contract of transform: the features, and their names, are those of the fit.
-_CONTRACT = ("_check_n_features", "_check_feature_names", "_get_feature_names")
+_CONTRACT = ("check_is_fitted", "_check_n_features", "_check_feature_names", "_get_feature_names")
 
 
 def complaint(error: BaseException, words: str) -> str:

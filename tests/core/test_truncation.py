@@ -219,6 +219,10 @@ def test_kishs_number() -> None:
         2 / (1 / 2 + 1 / 8)
     )
     assert 1 < effective_n_pairs([0, 0, 0, 0, 0, 0, 0, 1]) < 2
-    for rows, others in [([], None), ([[1, 2]], None), ([1, 2], [1, 2, 3])]:
-        with pytest.raises(ValueError, match="one row index per pair"):
+    for rows, others, message in [
+        ([], None, "X_rows is empty; expected a row index for each of one pair or more"),
+        ([[1, 2]], None, r"X_rows has shape \(1, 2\); expected one label for each of the 2 rows"),
+        ([1, 2], [1, 2, 3], r"positive_rows has shape \(3,\); expected one label for each of"),
+    ]:
+        with pytest.raises(ValueError, match=message):
             effective_n_pairs(rows, others)

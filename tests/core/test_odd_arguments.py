@@ -1,0 +1,394 @@
+"""What is no matrix of data, of every odd kind: labels, moments, subspaces, maps, chunks, files.
+
+Each is refused with its name and what came. What means the same gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import contrast_core as cc
+from contrast_core import images, pairing
+from tests.core.odd_subjects import CPCA, GROUPS, PCPCA, PLUS, X, Y, angles
+from tests.core.test_odd_inputs import complaint
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+N = len(X)
+MOMENTS, OTHERS = cc.SecondMoments.from_data(X), cc.SecondMoments.from_data(Y)
+PAIRS = cc.PairMoments.from_data(X, Y)
+
+LABELS: dict[str, Any] = {
+    "too few": GROUPS[:-1],
+    "too many": [*GROUPS, "a"],
+    "empty": [],
+    "a word": "a",
+    "a column too many": np.column_stack([GROUPS, GROUPS]),
+    "NaN": np.where(GROUPS == "a", np.nan, 1.0),
+    "None among words": [None, *GROUPS[1:]],
+    "NaN among words": [np.nan, *GROUPS[1:]],
+    "NA": pd.array([pd.NA] + [1] * (N - 1), dtype="Int64"),
+    "numbers among words": [1, *GROUPS[1:]],
+    "objects of many types": np.array([1, "a"] * (N // 2), dtype=object),
+    "masked": np.ma.masked_array(np.arange(N), np.arange(N) < 2),
+    "a missing category": pd.Categorical([None, *GROUPS[1:]]),
+    "tuples": [("a", 1)] * N,
+    "dicts": [{}] * N,
+    "a dict": dict(enumerate(GROUPS)),
+    "a generator": (label for label in GROUPS),
+    "a function": len,
+    "not a time": np.array(["NaT"] + ["2020-01-01"] * (N - 1), dtype="M8[D]"),
+    "sparse": sp.csr_matrix(np.ones((N, 1))),
+    "truth values among words": [True, *GROUPS[1:]],
+}
+SAME_LABELS: dict[str, Any] = {
+    "words": GROUPS,
+    "list": GROUPS.tolist(),
+    "tuple": tuple(GROUPS),
+    "objects": GROUPS.astype(object),
+    "bytes": GROUPS.astype("S1"),
+    "numbers": np.repeat([1, 2, 3], 8),
+    "floats": np.repeat([1.0, 2.0, 3.0], 8),
+    "categories": pd.Categorical(GROUPS),
+    "series": pd.Series(GROUPS, index=range(5, 5 + N)),
+    "strings of pandas": pd.array(GROUPS, dtype="string"),
+    "integers of pandas": pd.array(np.repeat([1, 2, 3], 8), dtype="Int64"),
+    "dates": np.repeat(np.array(["2019", "2020", "2021"], dtype="M8[Y]"), 8),
+    "times of pandas": np.repeat(pd.to_datetime(["2019", "2020", "2021"]), 8),
+}
+
+
+def by_label(labels: Any) -> Any:
+    model = cc.ContrastByLabel(cc.CPCA(alpha=1.0), background=next(iter(labels))).fit(X, labels)
+    return model.estimator_.components_
+
+
+def paired(**labels: Any) -> Any:
+    pairs = pairing.neighbor_pairs(X, Y, n_neighbors=2, **labels)
+    return np.column_stack([pairs.rows, pairs.positive_rows])
+
+
+WITH_LABELS: dict[str, Callable[[Any], Any]] = {
+    "ContrastByLabel-y": by_label,
+    "pairing_basis-groups": lambda v: pairing.pairing_basis(X, v, n_components=2),
+    "match_clusters-clusters": lambda v: [b for _, b in pairing.match_clusters(X, Y, v, GROUPS)],
+    "match_clusters-positive_clusters": lambda v: [
+        a for a, _ in pairing.match_clusters(X, Y, GROUPS, v)
+    ],
+    "neighbor_pairs-groups": lambda v: paired(groups=v, positive_groups=v),
+    "neighbor_pairs-clusters": lambda v: paired(clusters=v, positive_clusters=GROUPS),
+    "neighbor_pairs-positive_clusters": lambda v: paired(clusters=GROUPS, positive_clusters=v),
+    "effective_n_pairs-X_rows": lambda v: cc.effective_n_pairs(v, GROUPS),
+    "effective_n_pairs-positive_rows": lambda v: cc.effective_n_pairs(GROUPS, v),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("where", [*WITH_LABELS, "partial_fit-is_foreground"])
+def test_what_labels_no_rows_is_refused(where: str, kind: str) -> None:
+    def call(labels: Any) -> Any:
+        if where.startswith("partial_fit"):
+            return cc.OnlineCPCAStar().partial_fit(X, labels)
+        if where.startswith("ContrastByLabel"):
+            return cc.ContrastByLabel(cc.CPCA(alpha=1.0), background="a").fit(X, labels)
+        return WITH_LABELS[where](labels)
+
+    with pytest.raises((TypeError, ValueError), match=where.split("-")[1][-4:]) as caught:
+        call(LABELS[kind])
+    assert not complaint(caught.value, r"shape|missing|types?|masked|length|holds values")
+
+
+@pytest.mark.parametrize("kind", SAME_LABELS)
+@pytest.mark.parametrize("where", WITH_LABELS)
+def test_labels_of_any_kind_give_the_same(where: str, kind: str) -> None:
+    found = WITH_LABELS[where](SAME_LABELS[kind])
+    np.testing.assert_array_equal(found, WITH_LABELS[where](GROUPS))
+
+
+FITS: dict[str, Callable[[Any, Any], Any]] = {
+    "CPCA": lambda x, y: cc.CPCA(alpha=1.0).fit(x, background=y),
+    "CPCAStar": lambda x, y: cc.CPCAStar().fit(x, background=y),
+    "PCPCA": lambda x, y: cc.PCPCA(gamma=0.1).fit(x, background=y),
+    "KernelCPCA": lambda x, y: cc.KernelCPCA(alpha=1.0).fit(x, background=y),
+    "OnlineCPCAStar": lambda x, y: cc.OnlineCPCAStar().fit(x, background=y),
+    "StructuredBackgroundRemover": lambda x, y: images.StructuredBackgroundRemover().fit(
+        x, background=y
+    ),
+    "contrast_path": lambda x, y: cc.contrast_path(x, background=y, alphas=[0, 1, 2]),
+}
+UNFIT_PAIRS: dict[str, tuple[Any, Any, str]] = {
+    "no X": (None, Y, "X is NoneType"),
+    "no background": (X, None, "background=None"),
+    "neither": (None, None, "background=None"),
+    "moments and rows": (MOMENTS, Y, "SecondMoments"),
+    "rows and moments": (X, OTHERS, "SecondMoments"),
+    "moments of pairs": (PAIRS, Y, "PairMoments"),
+    "moments of pairs as background": (X, PAIRS, "PairMoments"),
+    "a model": (CPCA, Y, "X is CPCA"),
+    "a model as background": (X, CPCA, "background is CPCA"),
+    "a class": (X, cc.CPCA, "background is"),
+    "moments of other features": (
+        MOMENTS,
+        cc.SecondMoments.from_data(Y[:, :3]),
+        "3 features but X has 5|SecondMoments, but rows",
+    ),
+    "moments of one row": (MOMENTS, cc.SecondMoments.from_data(Y[:1]), "n_samples=1|but rows"),
+    "no rows": (X, Y[:0], "n_samples=0"),
+    "one row": (X, Y[:1], "n_samples=1"),
+    "other features": (X, Y[:, :4], "4 features but X has 5"),
+    "another order": (
+        pd.DataFrame(X, columns=list("abcde")),
+        pd.DataFrame(Y, columns=list("abced")),
+        "another order",
+    ),
+    "other names": (
+        pd.DataFrame(X, columns=list("abcde")),
+        pd.DataFrame(Y, columns=list("abcdf")),
+        "lacks 1 of X's features",
+    ),
+    "a stack": (X.reshape(4, 6, 5), Y, r"X has shape \(4, 6, 5\)"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT_PAIRS)
+@pytest.mark.parametrize("method", FITS)
+def test_data_that_do_not_belong_together_are_refused(method: str, kind: str) -> None:
+    foreground, background, words = UNFIT_PAIRS[kind]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        FITS[method](foreground, background)
+    assert not complaint(caught.value, words)
+
+
+UNFIT_VIEWS: dict[str, tuple[Any, Any, str]] = {
+    "no X": (None, Y, "X is NoneType"),
+    "no positive": (X, None, "positive"),
+    "moments": (MOMENTS, Y, "X is SecondMoments"),
+    "moments as positive": (X, MOMENTS, "positive is SecondMoments"),
+    "moments of pairs beside rows": (PAIRS, Y, "PairMoments"),
+    "moments of pairs as positive": (X, PAIRS, "positive is PairMoments"),
+    "other rows": (X, Y[:-1], "n_samples=23 but X has n_samples=24"),
+    "other features": (X, Y[:, 1:], "4 features but X has 5"),
+    "no pairs": (X[:0], Y[:0], "n_samples=0"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT_VIEWS)
+@pytest.mark.parametrize("method", ["PCAPlus", "PCAPlusPlus", "PairMoments"])
+def test_views_that_do_not_belong_together_are_refused(method: str, kind: str) -> None:
+    first, second, words = UNFIT_VIEWS[kind]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        if method == "PairMoments":
+            cc.PairMoments.from_data(first, second)
+        else:
+            getattr(cc, method)().fit(first, positive=second)
+    assert not complaint(caught.value, words)
+
+
+EYE = np.eye(3)
+GIVEN: dict[str, tuple[dict[str, Any], str]] = {
+    "mean of words": ({"mean": ["a", "b", "c"]}, "mean=.*without real numbers"),
+    "no mean": ({"mean": None}, "mean=None"),
+    "a number as mean": ({"mean": 1.0}, r"mean has shape \(\)"),
+    "mean of two dimensions": ({"mean": np.ones((3, 1))}, r"mean has shape \(3, 1\)"),
+    "empty mean": ({"mean": []}, r"mean has shape \(0,\)"),
+    "NaN in the mean": ({"mean": [1.0, 2, np.nan]}, "mean holds NaN"),
+    "masked mean": ({"mean": np.ma.masked_array([1, 2, 3], [0, 0, 1])}, "mean is a masked"),
+    "complex mean": ({"mean": [1j, 2, 3]}, "mean=.*real numbers"),
+    "huge mean": ({"mean": [10**400, 0, 0]}, "mean=.*real numbers"),
+    "no covariance": ({"covariance": None}, "covariance=None"),
+    "a vector": ({"covariance": [1, 2, 3]}, r"covariance has shape \(3,\)"),
+    "other size": ({"covariance": np.eye(4)}, r"covariance has shape \(4, 4\)"),
+    "not square": ({"covariance": np.ones((3, 4))}, r"covariance has shape \(3, 4\)"),
+    "words": ({"covariance": EYE.astype(str)}, "covariance=.*real numbers"),
+    "NaN": ({"covariance": np.full((3, 3), np.nan)}, "covariance holds NaN"),
+    "not symmetric": ({"covariance": EYE + np.eye(3, k=1)}, "covariance is not symmetric"),
+    "negative": ({"covariance": -EYE}, "covariance has the negative variance"),
+    "sparse": ({"covariance": sp.csr_matrix(EYE)}, "covariance=.*real numbers"),
+    "ragged": ({"covariance": [[1, 0], [0]]}, "covariance=.*real numbers"),
+    "beyond float64": ({"covariance": EYE + 1.5e308}, "covariance holds numbers near"),
+    "no rows": ({"n": 0}, "n_(samples|pairs)=0"),
+    "a word as number": ({"n": "9"}, "n_(samples|pairs) must be an integer"),
+    "names too few": ({"feature_names": ["a"]}, "1 feature_names"),
+    "numbers as names": ({"feature_names": range(3)}, "feature_names=range"),
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+@pytest.mark.parametrize("make", ["SecondMoments", "PairMoments"])
+def test_what_are_no_moments_is_refused(make: str, kind: str) -> None:
+    changes, words = GIVEN[kind]
+    given = {"n": 9, "mean": [1.0, 2, 3], "covariance": EYE, "feature_names": None} | changes
+    n, mean, covariance, names = given.values()
+    with pytest.raises((TypeError, ValueError)) as caught:
+        if make == "SecondMoments":
+            cc.SecondMoments(n, mean, covariance, names)
+        else:
+            cc.PairMoments(n, mean, [1.0, 2, 3], covariance, EYE, EYE, names)
+    assert not complaint(caught.value, words)
+
+
+AXES = CPCA.components_
+SPANS: dict[str, tuple[Any, str]] = {
+    "None": (None, "=None"),
+    "words": ([["a"]], "without real numbers"),
+    "empty": ([], "shape"),
+    "no rows": (AXES[:0], "shape"),
+    "other features": (AXES[:, :3], "same number of features"),
+    "NaN": (np.full((2, 5), np.nan), "finite rows"),
+    "infinite": (np.full((2, 5), np.inf), "finite rows"),
+    "three dimensions": (AXES[None], "shape"),
+    "complex": (AXES + 1j, "without real numbers"),
+    "sparse": (sp.csr_matrix(AXES), "without real numbers"),
+    "masked": (np.ma.masked_array(AXES, AXES > 0), "masked"),
+    "ragged": ([[1, 2], [3]], "without real numbers"),
+    "a model": (CPCA, "without real numbers"),
+    "zeros": (AXES * 0, "not all zero"),
+}
+
+
+@pytest.mark.parametrize("kind", SPANS)
+@pytest.mark.parametrize("function", [cc.principal_angles, cc.subspace_error])
+def test_what_spans_no_subspace_is_refused(function: Any, kind: str) -> None:
+    value, words = SPANS[kind]
+    for pair in ((value, AXES), (AXES, value)):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            function(*pair)
+        assert not complaint(caught.value, words)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(list, np.asfortranarray, pd.DataFrame, lambda v: v.astype(">f8"), lambda v: 5 * v),
+        *(lambda v: v * [[1e300], [1e-300]], lambda v: np.ma.masked_array(v), lambda v: -v[::-1]),
+    ],
+)
+def test_subspaces_of_any_kind_give_the_same(make: Any) -> None:
+    other = PLUS.components_
+    expected = angles(AXES, other)[0]
+    np.testing.assert_allclose(cc.principal_angles(make(AXES), other), expected, atol=1e-7)
+    np.testing.assert_allclose(cc.principal_angles(other, make(AXES)), expected, atol=1e-7)
+
+
+MAPS: dict[str, tuple[dict[str, Any], str]] = {
+    "no mean": ({"mean": None}, "mean=None"),
+    "mean of words": ({"mean": ["a"]}, "mean=.*real numbers"),
+    "other mean": ({"mean": np.ones(4)}, r"projection has shape \(3, 2\)"),
+    "a vector as projection": ({"projection": np.ones(3)}, r"projection has shape \(3,\)"),
+    "other reconstruction": ({"reconstruction": EYE}, r"reconstruction has shape \(3, 3\)"),
+    "other offset": ({"offsets": {"none": np.zeros(2)}}, r"offsets\['none'\] has shape \(2,\)"),
+}
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_what_is_no_linear_map_is_refused(kind: str) -> None:
+    changes, words = MAPS[kind]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        cc.LinearMap(**({"mean": np.ones(3), "projection": np.eye(3, 2)} | changes))
+    assert not complaint(caught.value, words)
+
+
+CALLS: dict[str, tuple[Callable[[], Any], str]] = {
+    "merge with rows": (lambda: MOMENTS.merge(X), "ndarray"),
+    "merge with nothing": (lambda: MOMENTS.merge(None), "NoneType"),
+    "merge other features": (
+        lambda: MOMENTS.merge(cc.SecondMoments.from_data(X[:, :2])),
+        "2 features",
+    ),
+    "merge pairs with rows": (lambda: PAIRS.merge(MOMENTS), "SecondMoments"),
+    "no chunks": (lambda: cc.SecondMoments.from_chunks([]), "no rows"),
+    "None as chunks": (lambda: cc.SecondMoments.from_chunks(None), "chunks=None is NoneType"),
+    "a number as chunks": (lambda: cc.SecondMoments.from_chunks(3), "chunks=3 is int"),
+    "rows as chunks": (lambda: cc.SecondMoments.from_chunks(X), "chunk 0 of X has shape"),
+    "chunks of other features": (lambda: cc.SecondMoments.from_chunks([X, Y[:, :3]]), "chunk 1"),
+    "no chunks of pairs": (lambda: cc.PairMoments.from_chunks([]), "no rows"),
+    "views as chunks": (lambda: cc.PairMoments.from_chunks([X, Y]), "pair of blocks"),
+    "three views": (lambda: cc.PairMoments.from_chunks([(X, Y, X)]), "pair of blocks"),
+    "a number of chunks": (lambda: cc.PairMoments.from_chunks(3), "chunks=3 is int"),
+    "half precision": (lambda: cc.SecondMoments.from_data(X, precision="half"), "'half'"),
+    "a device of no name": (lambda: cc.SecondMoments.from_data(X, device="gpu"), "device='gpu'"),
+    "a number as device": (lambda: cc.SecondMoments.from_data(X, device=3.5), "device=3.5"),
+    "offset of a bare map": (
+        lambda: cc.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).denoise(X, offset="none"),
+        "offset='none' is unknown; expected none",
+    ),
+    "back through a bare map": (
+        lambda: cc.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).inverse_transform(X[:, :2]),
+        "no reconstruction",
+    ),
+    "scores of other components": (lambda: CPCA.inverse_transform(X), r"scores have shape"),
+    "words as scores": (lambda: PCPCA.inverse_transform([["a", "b"]]), "scores"),
+    "NaN among scores": (lambda: PLUS.inverse_transform(np.full((3, 2), np.nan)), "scores.*NaN"),
+    "a class by label": (
+        lambda: cc.ContrastByLabel(cc.CPCA, "a").fit(X, GROUPS),
+        r"has no fit\(X, \*, background\)",
+    ),
+    "nothing by label": (lambda: cc.ContrastByLabel(None, "a").fit(X, GROUPS), "estimator=None"),
+    "pairs by label": (lambda: cc.ContrastByLabel(cc.PCAPlus(), "a").fit(X, GROUPS), "PCAPlus"),
+    "NaN by label": (
+        lambda: cc.ContrastByLabel(cc.CPCA(), np.nan).fit(X, np.arange(N) / 2),
+        "no row has the background label nan",
+    ),
+    "moments by label": (lambda: cc.ContrastByLabel(cc.CPCA(), "a").fit(MOMENTS, GROUPS), "X is"),
+    **{
+        f"{name} before fit": (call, "not fitted yet")
+        for name, call in {
+            "transform": lambda: cc.CPCA().transform(X),
+            "inverse_transform": lambda: cc.CPCA().inverse_transform(X),
+            "denoise": lambda: cc.CPCA().denoise(X),
+            "feature_weights": lambda: cc.CPCA().feature_weights(),
+            "at": lambda: cc.CPCA().at(1.0),
+            "path": lambda: cc.CPCAStar().path([0.5]),
+            "score": lambda: cc.PCPCA().score(X),
+            "sample": lambda: cc.PCPCA().sample(),
+            "save": lambda: cc.save(cc.CPCA(), "x.model"),
+            "strengths": lambda: images.StructuredBackgroundRemover().strengths(X),
+            "kernel transform": lambda: cc.KernelCPCA().transform(X),
+            "by label": lambda: cc.ContrastByLabel(cc.CPCA()).transform(X),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_what_cannot_be_done_is_refused(kind: str) -> None:
+    call, words = CALLS[kind]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    assert not complaint(caught.value, words)
+
+
+PATHS: list[Any] = [None, 3, 3.5, ["a"], {}, b"a.model", "a\0b", len]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    for call in (lambda: cc.load(path), lambda: cc.save(CPCA, path)):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert not complaint(caught.value, "path=.*expected the path of a file")
+
+
+def test_where_no_file_can_be_is_said(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="is a folder; expected the path of a file"):
+        cc.save(CPCA, tmp_path)
+    with pytest.raises(FileNotFoundError):
+        cc.save(CPCA, tmp_path / "a" / "b")
+    with pytest.raises(TypeError, match="moments must be True or False, got 'yes'"):
+        cc.save(CPCA, tmp_path / "a", moments="yes")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", [None, cc.CPCA, X, {}, CPCA.linear_map_, "CPCA"], ids=repr)
+def test_what_is_no_model_is_not_saved(model: Any, tmp_path: Path) -> None:
+    with pytest.raises(TypeError) as caught:
+        cc.save(model, tmp_path / "a")
+    assert not complaint(caught.value, "model is")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,274 @@
+"""Numbers at the ends of float64, and data in which little varies: right, or refused in words.
+
+Of data times a power of two and plus a constant no direction changes, so that what is right is
+computed of the plain data. A method may refuse what its squares cannot hold, and then must say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import contrast_core as cc
+from contrast_core import images, pairing
+from tests.core.odd_subjects import (
+    GROUPS,
+    K,
+    X,
+    Y,
+    centred,
+    covariance,
+    cpca,
+    leading,
+    neighbors,
+    pca_plus,
+    pca_plus_plus,
+    pcpca,
+    projector,
+    remover,
+)
+from tests.core.test_odd_inputs import complaint
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+SCALED: dict[str, Callable[[Any], Any]] = {
+    "tiny": lambda v: v * 2.0**-1000,
+    "subnormal": lambda v: v * 2.0**-1070,
+    "small": lambda v: v * 2.0**-500,
+    "large": lambda v: v * 2.0**500,
+    "huge": lambda v: v * 2.0**1016,
+    "huge CSR": lambda v: sp.csr_matrix(v * 2.0**1016),
+    "tiny CSR": lambda v: sp.csr_matrix(v * 2.0**-1000),
+    "beyond float64": lambda v: v.astype("longdouble") * np.longdouble(2) ** 5000,
+    "large of float32": lambda v: (v * 2.0**120).astype(np.float32),
+    "tiny of float32": lambda v: (v * 2.0**-140).astype(np.float32),
+    "1e-40 of longdouble": lambda v: v.astype("longdouble") * np.longdouble(2) ** -130,
+}
+SHIFTED: dict[str, Callable[[Any], Any]] = {
+    "far from zero": lambda v: v + 2.0**27,
+    "far below zero": lambda v: v - 2.0**27,
+    "far from zero, by column": lambda v: v + 2.0 ** np.arange(20, 30, 2),
+    "far from zero, in CSC": lambda v: sp.csc_array(v + 2.0**27),
+    "far from zero, int64": lambda v: v.astype(np.int64) + 2**33,
+    "beyond float64's whole numbers": lambda v: v.astype(np.int64) + 2**54,
+    "beyond int64": lambda v: v.astype(np.uint64) + np.uint64(2**63),
+}
+
+
+class Invariant(NamedTuple):
+    """What depends on neither the unit nor, perhaps, the origin of the data."""
+
+    name: str
+    call: Callable[[Any, Any], Any]
+    expected: Callable[[Any, Any], Any]
+    shifts: bool = True
+    but: str = ""
+
+
+def span(model: Callable[[], Any], other: str = "background") -> Callable[[Any, Any], Any]:
+    return lambda X, Y: projector(model().fit(X, **{other: Y}))
+
+
+def shape_of(values: Any) -> Any:
+    """Values over the largest."""
+    return values / np.abs(values).max()
+
+
+def kernel_scores(X: Any, Y: Any) -> Any:
+    return shape_of(cc.KernelCPCA(alpha=1.5, kernel="linear").fit(X, background=Y).transform(X))
+
+
+def scaled(X: Any, Y: Any) -> Any:
+    matrix = pairing.scaled_features(X, clip=np.inf).matrix
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def cleaned(X: Any, Y: Any) -> Any:
+    return shape_of(images.StructuredBackgroundRemover().fit(X, background=Y).transform(X))
+
+
+def paired(X: Any, Y: Any) -> Any:
+    pairs = pairing.neighbor_pairs(X, Y, n_neighbors=1)
+    return np.column_stack([pairs.rows, pairs.positive_rows])
+
+
+def within_groups(X: Any, Y: Any) -> Any:
+    rows = np.vstack([centred(X[group == GROUPS]) for group in "abc"])
+    scores = rows @ leading(rows.T @ rows)[1]
+    return shape_of(scores @ scores.T)
+
+
+def based(X: Any, Y: Any) -> Any:
+    scores = shape_of(pairing.pairing_basis(X, GROUPS, n_components=K))
+    return shape_of(scores @ scores.T)
+
+
+def trace_ratio(X: Any, Y: Any) -> Any:
+    """The automatic contrast's alpha at which these components are the solution."""
+    model = cc.CPCA().fit(X, background=Y)
+    return cpca(X, Y, model.alpha_)[0]
+
+
+INVARIANT = [
+    *(
+        Invariant(
+            f"CPCA by {solver}",
+            span(lambda s=solver: cc.CPCA(alpha=1.5, solver=s)),
+            lambda X, Y: cpca(X, Y)[0],
+        )
+        for solver in ("eigh", "gram", "lanczos")
+    ),
+    Invariant("CPCA at auto", span(cc.CPCA), trace_ratio),
+    Invariant("CPCAStar", span(lambda: cc.CPCAStar(beta=1)), lambda X, Y: pencil(X, Y)),
+    Invariant("CPCAStar at 0", span(lambda: cc.CPCAStar(beta=0)), lambda X, Y: pencil(X)),
+    Invariant("PCPCA", span(lambda: cc.PCPCA(gamma=0.1)), lambda X, Y: pcpca(X, Y)[0]),
+    Invariant("PCAPlus", span(cc.PCAPlus, "positive"), lambda X, Y: pca_plus(X, Y)[0]),
+    Invariant(
+        "PCAPlusPlus",
+        span(lambda: cc.PCAPlusPlus(truncation=None), "positive"),
+        lambda X, Y: pca_plus_plus(X, Y)[0],
+    ),
+    Invariant(
+        "contrast_path",
+        lambda X, Y: (
+            cc.contrast_path(
+                X, background=Y, alphas=[0, 1, 4], n_representatives=1
+            ).components.transpose(0, 2, 1)[:, :, :1]
+            ** 2
+        ),
+        lambda X, Y: np.array(
+            [np.linalg.eigh(covariance(X) - a * covariance(Y))[1][:, -1:] ** 2 for a in (0, 1, 4)]
+        ),
+    ),
+    Invariant("KernelCPCA of linear", kernel_scores, kernel_scores, shifts=False),
+    Invariant("neighbor_pairs", paired, lambda X, Y: neighbors(X, Y)[0]),
+    # Scores that are subnormal have few digits themselves.
+    Invariant("pairing_basis", based, within_groups, but="subnormal"),
+    Invariant("scaled_features", scaled, lambda X, Y: X / X.std(axis=0), shifts=False),
+    Invariant("StructuredBackgroundRemover", cleaned, cleaned),
+    Invariant(
+        "StructuredBackgroundRemover.signal_variances_",
+        lambda X, Y: (
+            images.StructuredBackgroundRemover().fit(X, background=Y).signal_variances_[:K]
+        ),
+        lambda X, Y: remover(X, Y)[0],
+    ),
+]
+
+
+def pencil(X: Any, Y: Any = None) -> Any:
+    return leading(covariance(X), None if Y is None else covariance(Y))[1]
+
+
+@pytest.mark.parametrize(
+    ("subject", "kind"),
+    [
+        pytest.param(subject, kind, id=f"{subject.name}-{kind}")
+        for subject in INVARIANT
+        for kind in (SCALED | SHIFTED if subject.shifts else SCALED)
+        if kind != subject.but
+    ],
+)
+def test_the_unit_and_the_origin_change_nothing(subject: Invariant, kind: str) -> None:
+    make = (SCALED | SHIFTED)[kind]
+    data = make(X), make(Y)
+    try:
+        found = subject.call(*data)
+    except Exception as error:
+        assert not complaint(error, r"float64|squares|kernel|NaN or inf \(inf")
+        assert kind not in ("large of float32", "tiny of float32", "1e-40 of longdouble")
+        assert kind not in SHIFTED or "beyond" in kind
+    else:
+        np.testing.assert_allclose(found, subject.expected(X, Y), rtol=0, atol=1e-6)
+
+
+VARIES = {
+    "one constant feature": lambda: (_constant(X, 1), _constant(Y, 1)),
+    "a feature constant in X": lambda: (_constant(X, 1), Y),
+    "a feature constant in Y": lambda: (X, _constant(Y, 1)),
+    "X constant": lambda: (_constant(X, *range(5)), Y),
+    "Y constant": lambda: (X, _constant(Y, *range(5))),
+    "both constant": lambda: (_constant(X, *range(5)), _constant(Y, *range(5))),
+    "all zero": lambda: (X * 0, Y * 0),
+    "the same twice": lambda: (X, X),
+    "two rows": lambda: (X[:2], Y[:2]),
+    "three rows": lambda: (X[:3], Y[:3]),
+    "equal rows": lambda: (X[[1] * 9], Y[[2] * 9]),
+    "repeated rows": lambda: (np.repeat(X, 3, axis=0), np.repeat(Y, 3, axis=0)),
+    "one row differs": lambda: (np.eye(24, 5) + 3, Y),
+    "more features than rows": lambda: (X[:20].reshape(4, -1), Y[:20].reshape(4, -1)),
+    "the same pairs backwards": lambda: (X, X[::-1]),
+    "two features": lambda: (X[:, :2], Y[:, :2]),
+    "features twice": lambda: (X[:, [0, 0, 1, 2]], Y[:, [0, 0, 1, 2]]),
+    "of rank one": lambda: (np.outer(X[:, 0], [1.0, 2, 3]), np.outer(Y[:, 0], [1.0, 2, 3])),
+    "truth values": lambda: (X > 20, Y > 20),
+    "a background far larger": lambda: (X, Y * 1e6),
+    "a background far smaller": lambda: (X, Y * 1e-6),
+}
+
+
+def _constant(values: Any, *columns: int) -> Any:
+    values = values.copy()
+    values[:, list(columns)] = 7.0
+    return values
+
+
+def optimum(matrix: Any, *datasets: Any) -> Any:
+    """The K largest eigenvalues where any dataset varies; zeros where fewer directions do."""
+    together = np.vstack([centred(np.asarray(rows, dtype=float)) for rows in datasets])
+    size, basis = np.linalg.svd(together, full_matrices=False)[1:]
+    basis = basis[size > 1e-12 * size.max(initial=1e-300)]
+    values = np.linalg.eigvalsh(basis @ matrix @ basis.T)[::-1][:K]
+    return np.pad(values, (0, K - len(values)))
+
+
+def along(model: Any, matrix: Any) -> Any:
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(K), atol=1e-10)
+    return np.einsum("ki,ij,kj->k", model.components_, matrix, model.components_)
+
+
+def cpca_optimum(X: Any, Y: Any, solver: str) -> tuple[Any, Any, Any]:
+    contrast = covariance(X) - 1.5 * covariance(Y)
+    model = cc.CPCA(alpha=1.5, solver=solver).fit(X, background=Y)
+    return along(model, contrast), model.contrastive_eigenvalues_, optimum(contrast, X, Y)
+
+
+def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
+    """Of the background plus the identity, which is in the data's units here."""
+    model = cc.CPCAStar(beta=0.5).fit(X, background=Y)
+    within = (np.eye(X.shape[1]) + covariance(Y)) / 2
+    root = np.linalg.inv(np.linalg.cholesky(within))
+    found = np.einsum("ki,ij,kj->k", model.directions_, covariance(X), model.directions_)
+    return (
+        found,
+        model.generalized_eigenvalues_,
+        optimum(root @ covariance(X) @ root.T, np.eye(X.shape[1]), X),
+    )
+
+
+def plus_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
+    model = cc.PCAPlus(exchangeable=False).fit(X, positive=Y)
+    cross = centred(X).T @ centred(Y) / len(X)
+    cross = (cross + cross.T) / 2
+    return along(model, cross), model.alignment_, optimum(cross, X, Y)
+
+
+OPTIMA = {
+    "CPCA by eigh": lambda X, Y: cpca_optimum(X, Y, "eigh"),
+    "CPCA by gram": lambda X, Y: cpca_optimum(X, Y, "gram"),
+    "CPCAStar": star_optimum,
+    "PCAPlus": plus_optimum,
+}
+
+
+@pytest.mark.parametrize("kind", VARIES)
+@pytest.mark.parametrize("method", OPTIMA)
+def test_whatever_varies_the_objective_is_at_its_optimum(method: str, kind: str) -> None:
+    along_components, values, expected = OPTIMA[method](*(1.0 * v for v in VARIES[kind]()))
+    scale = float(np.abs(expected).max(initial=1.0))
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(along_components, expected, rtol=0, atol=1e-8 * scale)
