@@ -109,7 +109,7 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         "library": _library_version(),
         "model": writer.tree(model, type(model).__name__),
         "names": list(writer.names),
-        "arrays": [(a.dtype.str, a.shape, _order(a)) for a in writer.arrays],
+        "arrays": [(a.dtype.str, a.shape, "F" if a.flags.fnc else "C") for a in writer.arrays],
     }
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
 
