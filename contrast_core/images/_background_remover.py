@@ -36,7 +36,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         S = (C_X - C_Y)_+ + \delta\delta^\top, \quad \delta = \bar x - \bar y,
 
     with the positive part of the difference of the two covariances. The estimate is the posterior
-    mean of the signal :math:`\sqrt s\, z`, over thirteen values of s (0 and 0.01 to 30) and seven
+    mean of the signal :math:`\sqrt s\, z`, over sixteen values of s (0 and 0.001 to 30) and seven
     of g (0.02 to 4), all equally likely before the row is seen: for each pair a Wiener filter, the
     pairs weighted by the row's likelihood. There is no number of components and no contrast
     strength to choose.
@@ -80,9 +80,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     -----
     White noise is removed less well than by BM3D, and haze less well than by a top-hat filter: what
     has no structure of its own, or the signal's, cannot be told from the signal by it.
-    Where the signal has hundreds of times the background's variance there is nothing to gain, and
-    edges of bright objects ring: on nuclei over faint camera noise the error at hidden pixels rose
-    by two fifths. Illumination multiplies: divide by a flat field first.
+    Illumination multiplies: divide by a flat field first.
 
     References
     ----------
