@@ -92,7 +92,7 @@ def test_background_rows_are_emptied() -> None:
     assert np.median(signal) < 0.1 < np.median(remover.strengths(X)[:, 0])
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-9, 3.0, 1e150])
+@pytest.mark.parametrize("scale", [1e-60, 1e-9, 3.0, 1e60])
 def test_scaling_all_data_scales_the_estimate(scale: float) -> None:
     X, Y, _ = planted()
     plain = StructuredBackgroundRemover().fit(X, background=Y)
