@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from contrast_core.probabilistic import PCPCA
     from contrast_core.significance import (
         BootstrapStability,
+        ContrastDimension,
         CrossFittedRatio,
         PermutationTest,
         bootstrap_stability,
+        contrast_dimension,
         cross_fitted_ratio,
         permutation_test,
     )
@@ -48,6 +50,7 @@ _HOME = {
     "CPCA": "contrast_core.spectral",
     "CPCAStar": "contrast_core.spectral",
     "ContrastByLabel": "contrast_core._by_label",
+    "ContrastDimension": "contrast_core.significance",
     "ContrastPath": "contrast_core.path",
     "ContrastWarning": "contrast_core._validation",
     "CrossFittedRatio": "contrast_core.significance",
@@ -64,6 +67,7 @@ _HOME = {
     "SecondMoments": "contrast_core.moments",
     "SparseCPCA": "contrast_core.spectral",
     "bootstrap_stability": "contrast_core.significance",
+    "contrast_dimension": "contrast_core.significance",
     "contrast_path": "contrast_core.path",
     "cross_fitted_ratio": "contrast_core.significance",
     "cross_validated_penalty": "contrast_core.spectral",
@@ -84,6 +88,7 @@ __all__ = [
     "BootstrapStability",
     "CPCAStar",
     "ContrastByLabel",
+    "ContrastDimension",
     "ContrastPath",
     "ContrastWarning",
     "CrossFittedRatio",
@@ -99,6 +104,7 @@ __all__ = [
     "SecondMoments",
     "SparseCPCA",
     "bootstrap_stability",
+    "contrast_dimension",
     "contrast_path",
     "cross_fitted_ratio",
     "cross_validated_penalty",

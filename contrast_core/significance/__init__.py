@@ -2,13 +2,16 @@
 
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
 from contrast_core.significance._cross_fit import CrossFittedRatio, cross_fitted_ratio
+from contrast_core.significance._dimension import ContrastDimension, contrast_dimension
 from contrast_core.significance._permutation import PermutationTest, permutation_test
 
 __all__ = [
     "BootstrapStability",
+    "ContrastDimension",
     "CrossFittedRatio",
     "PermutationTest",
     "bootstrap_stability",
+    "contrast_dimension",
     "cross_fitted_ratio",
     "permutation_test",
 ]
