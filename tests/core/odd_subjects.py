@@ -226,6 +226,38 @@ def angles(first: Any, second: Any) -> list[Any]:
     return [np.arccos(np.clip(np.linalg.svd(a.T @ b)[1][::-1], -1, 1))]
 
 
+def permuted(X: Any, background: Any) -> list[Any]:
+    """The statistic at a given alpha, and all of the rest as of plain arrays."""
+    return [cpca(X, background)[1][:1], *_permuted(X, background)[1:]]
+
+
+def _permuted(X: Any, background: Any) -> list[Any]:
+    estimator = cc.CPCA(1, alpha=1.5)
+    found = cc.permutation_test(
+        estimator, X, background=background, n_permutations=19, random_state=0
+    )
+    return [found.statistics, found.null_statistics, found.p_values, found.components]
+
+
+def ratio(X: Any, background: Any) -> list[Any]:
+    """The baseline, and the rest as of plain arrays."""
+    baseline = np.trace(covariance(X)) / np.trace(covariance(background))
+    return [baseline, _ratio(X, background)[1]]
+
+
+def _ratio(X: Any, background: Any) -> list[Any]:
+    found = cc.cross_fitted_ratio(X, background=background, n_splits=3, random_state=0)
+    return [found.baseline, found.ratios]
+
+
+def _resampled(X: Any, background: Any) -> list[Any]:
+    estimator = cc.CPCA(alpha=1.5)
+    found = cc.bootstrap_stability(
+        estimator, X, background=background, n_resamples=5, random_state=0
+    )
+    return [found.matched, found.retained, np.cos(found.angles) ** 2]
+
+
 with warnings.catch_warnings(action="ignore"):  # so few rows show no signal
     CPCA = cc.CPCA(alpha=1.5).fit(X, background=Y)
     PCPCA = cc.PCPCA(gamma=0.1).fit(X, background=Y)
@@ -294,6 +326,9 @@ SUBJECTS = [
     Subject("match_clusters", _clusters, clusters, PAIR),
     Subject("scaled_features", _scaled, scaled, ("X",), but=("features too many",)),
     Subject("StructuredBackgroundRemover", _remover, remover),
+    Subject("permutation_test", _permuted, permuted),
+    Subject("cross_fitted_ratio", _ratio, ratio),
+    Subject("bootstrap_stability", _resampled, _resampled),
     _of_rows("CPCA.transform", CPCA.transform, lambda X: (X - CPCA.mean_) @ CPCA.components_.T),
     _of_rows(
         "CPCA.denoise", CPCA.denoise, lambda X: CPCA.mean_ + (X - CPCA.mean_) @ projector(CPCA)

@@ -65,6 +65,7 @@ SEED = Kind(
     [(1, np.int64(1)), (1, np.uint8(1))],
     ["monday", -1, 1.5, [1], True, np.nan, np.array(1), -(10**400), {}, len],
 )
+PROGRESS = ["yes", None, 1, [True]]
 WORD = Kind([], ["no such word", None, 1, ["auto"], np.array(["auto", "b"]), {}, b"auto", len])
 
 
@@ -113,6 +114,15 @@ def cross_validated(name: str, value: Any) -> Any:
     given = {"penalties": [0.1, 0.5], "n_folds": 2, "random_state": 0, name: value}
     choice = cc.cross_validated_penalty(cc.SparseCPCA(2, alpha=0.5), X, background=Y, **given)
     return choice.contrasts
+
+
+def resampled(call: Callable[..., Any], name: str, value: Any) -> list[Any]:
+    """What a test of significance finds, at little cost unless the parameter has it otherwise."""
+    few = "n_splits" if call is cc.cross_fitted_ratio else "n_resamples"
+    few = "n_permutations" if call is cc.permutation_test else few
+    estimator = [] if call is cc.cross_fitted_ratio else [cc.CPCA(2)]
+    found = call(*estimator, X, background=Y, **{few: 2, "random_state": 0, name: value})
+    return [np.asarray(each) for each in vars(found).values() if each is not None]
 
 
 TABLE = [
@@ -261,6 +271,20 @@ TABLE = [
         n_features=3,
         n_pairs=10,
     ),
+    *(
+        Parameter(call.__name__, name, kind, partial(resampled, call, name))
+        for call, name, kind in [
+            (cc.permutation_test, "n_permutations", COUNT),
+            (cc.permutation_test, "random_state", optional(SEED)),
+            (cc.permutation_test, "progress", Kind([], PROGRESS)),
+            (cc.cross_fitted_ratio, "n_components", COUNT._replace(refused=[*COUNT.refused, 6])),
+            (cc.cross_fitted_ratio, "n_splits", COUNT),
+            (cc.cross_fitted_ratio, "random_state", optional(SEED)),
+            (cc.bootstrap_stability, "n_resamples", COUNT),
+            (cc.bootstrap_stability, "random_state", optional(SEED)),
+            (cc.bootstrap_stability, "progress", Kind([], PROGRESS)),
+        ]
+    ),
     function(pairing.neighbor_pairs, "n_neighbors", COUNT, X, Y),
     function(pairing.neighbor_pairs, "max_pairs", optional(COUNT), X, Y),
     function(pairing.neighbor_pairs, "mutual", FLAG, X, Y),
@@ -308,7 +332,7 @@ TABLE = [
         lambda v: datasets.digits_on_photos(2, random_state=v),
     ),
     function(datasets.load_mouse_protein, "raw", FLAG),
-    function(cc.SecondMoments.from_data, "progress", Kind([], ["yes", None, 1, [True]]), X),
+    function(cc.SecondMoments.from_data, "progress", Kind([], PROGRESS), X),
 ]
 
 

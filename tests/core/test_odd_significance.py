@@ -1,0 +1,179 @@
+"""Tests of significance with odd groups, estimators, numbers and shapes: right, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import contrast_core as cc
+from tests.core.odd_subjects import GROUPS, K, X, Y
+from tests.core.test_odd_arguments import LABELS, SAME_LABELS
+from tests.core.test_odd_inputs import complaint
+from tests.core.test_odd_values import SCALED, SHIFTED, VARIES
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+
+def permuted(X: Any, Y: Any, estimator: Any = None, **options: Any) -> list[Any]:
+    """What a change of the unit leaves: p-values, and statistics of the automatic contrast."""
+    estimator = cc.CPCA(K) if estimator is None else estimator
+    options = {"n_permutations": 19, "random_state": 0} | options
+    found = cc.permutation_test(estimator, X, background=Y, **options)
+    return [found.p_values, found.statistics, found.null_statistics, np.abs(found.components)]
+
+
+def ratio(X: Any, Y: Any, **options: Any) -> list[Any]:
+    found = cc.cross_fitted_ratio(X, background=Y, n_splits=3, random_state=0, **options)
+    return [found.baseline, found.ratios]
+
+
+def resampled(X: Any, Y: Any, estimator: Any = None, **options: Any) -> list[Any]:
+    estimator = cc.CPCA(K) if estimator is None else estimator
+    found = cc.bootstrap_stability(
+        estimator, X, background=Y, n_resamples=4, random_state=0, **options
+    )
+    return [found.matched, found.retained, np.cos(found.angles) ** 2]
+
+
+CALLS: dict[str, Callable[..., list[Any]]] = {
+    "permutation_test": permuted,
+    "cross_fitted_ratio": ratio,
+    "bootstrap_stability": resampled,
+}
+EVERY = pytest.mark.parametrize("name", CALLS)
+
+
+def assert_same(found: list[Any], expected: list[Any], atol: float = 0.0) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=atol)
+
+
+@EVERY
+@pytest.mark.parametrize("kind", LABELS)
+def test_what_groups_no_rows_is_refused(name: str, kind: str) -> None:
+    calls = {
+        "^groups": {"groups": LABELS[kind], "background_groups": GROUPS},
+        "^background_groups": {"groups": GROUPS, "background_groups": LABELS[kind]},
+    }
+    for words, options in calls.items():
+        with pytest.raises((TypeError, ValueError), match=words) as caught:
+            CALLS[name](X, Y, **options)
+        assert not complaint(caught.value, r"shape|missing|types?|masked|length|holds values")
+
+
+@pytest.mark.parametrize("kind", SAME_LABELS)
+def test_groups_of_any_kind_give_the_same(kind: str) -> None:
+    labels = SAME_LABELS[kind]
+    for call in (ratio, resampled):
+        found = call(X, Y, groups=labels, background_groups=labels)
+        assert_same(found, call(X, Y, groups=GROUPS, background_groups=GROUPS))
+    with pytest.raises(ValueError, match="only 8 ways to say which groups are foreground"):
+        permuted(X, Y, groups=labels, background_groups=labels)
+
+
+@EVERY
+def test_groups_of_one_are_rows(name: str) -> None:
+    n = len(X)
+    found = CALLS[name](X, Y, groups=np.arange(n), background_groups=np.arange(n, 2 * n))
+    assert_same(found, CALLS[name](X, Y), atol=1e-9)
+
+
+GROUPED: dict[str, tuple[Any, Any, str]] = {
+    "of X alone": (GROUPS, None, "groups was given without background_groups"),
+    "of the background alone": (None, GROUPS, "background_groups was given without groups"),
+    "one group": (["a"] * 24, GROUPS, "groups names a single group .'a'."),
+    "one group of the background": (GROUPS, [3] * 24, "background_groups names|mixes labels"),
+    "words and numbers": (GROUPS, np.arange(24), "groups with background_groups mixes labels"),
+    "truth values of one": ([True] * 24, [True, False] * 12, "single group"),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("kind", GROUPED)
+def test_groups_that_do_not_belong_together_are_refused(name: str, kind: str) -> None:
+    first, second, words = GROUPED[kind]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        CALLS[name](X, Y, groups=first, background_groups=second)
+    assert not complaint(caught.value, words)
+
+
+ESTIMATORS: dict[str, Any] = {
+    "None": None,
+    "a class": cc.CPCA,
+    "a word": "CPCA",
+    "a kernel method": cc.KernelCPCA(alpha=1.0),
+    "pairs": cc.PCAPlus(),
+    "a stream": cc.OnlineCPCAStar(),
+    "moments": cc.SecondMoments.from_data(X),
+    "labels": cc.ContrastByLabel(cc.CPCA()),
+}
+
+
+@pytest.mark.parametrize("test", [cc.permutation_test, cc.bootstrap_stability])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_what_is_no_such_estimator_is_refused(test: Any, kind: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        test(ESTIMATORS[kind], X, background=Y)
+    assert not complaint(caught.value, "estimator is|keeps no moments")
+
+
+UNFIT: dict[str, tuple[Any, Any, str]] = {
+    "one row": (X[:1], Y, "X"),
+    "one row of background": (X, Y[:1], "background"),
+    "no rows": (X[:0], Y, "X"),
+    "X constant": (X * 0 + 7, Y, "X is constant"),
+    "Y constant": (X, Y * 0 + 7, "background is constant"),
+    "equal rows": (X[[1] * 24], Y, "X is constant"),
+    "moments": (cc.SecondMoments.from_data(X), Y, "SecondMoments"),
+    "moments of both": (cc.SecondMoments.from_data(X), cc.SecondMoments.from_data(Y), "Moments"),
+    "no background": (X, None, "background=None"),
+    "other features": (X, Y[:, :3], "3 features but X has 5"),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("kind", UNFIT)
+def test_data_without_a_contrast_are_refused(name: str, kind: str) -> None:
+    first, second, words = UNFIT[kind]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        CALLS[name](first, second)
+    assert not complaint(caught.value, words)
+
+
+@EVERY
+@pytest.mark.parametrize("kind", [*SCALED, *SHIFTED])
+def test_the_unit_and_the_origin_change_nothing(name: str, kind: str) -> None:
+    make = (SCALED | SHIFTED)[kind]
+    try:
+        found = CALLS[name](make(X), make(Y))
+    except Exception as error:
+        assert not complaint(error, r"float64|squares|NaN or inf \(inf")
+        assert kind not in ("large of float32", "tiny of float32", "1e-40 of longdouble")
+        assert kind not in SHIFTED or "beyond" in kind
+    else:
+        assert_same(found, CALLS[name](X, Y), atol=1e-6)
+
+
+@EVERY
+@pytest.mark.parametrize("kind", VARIES)
+def test_whatever_varies_numbers_are_found_or_the_data_refused(name: str, kind: str) -> None:
+    try:
+        found = CALLS[name](*(1.0 * v for v in VARIES[kind]()))
+    except Exception as error:
+        assert not complaint(error, r"X|background|rows|component")
+    else:
+        assert all(np.isfinite(each).all() for each in found)
+
+
+@EVERY
+def test_features_without_a_part_change_nothing(name: str) -> None:
+    """More features than rows, all but five of which do not vary."""
+    wide = [np.hstack([rows, np.full((24, 200), 3.0)]) for rows in (X, Y)]
+    found, expected = CALLS[name](*wide), CALLS[name](X, Y)
+    if name == "permutation_test":
+        np.testing.assert_allclose(found[-1][:, 5:], 0, atol=1e-12)
+        found[-1] = found[-1][:, :5]
+    assert_same(found, expected, atol=1e-9)
