@@ -9,7 +9,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding
-from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core._validation import FloatArray, MatrixLike, check_choice
 from contrast_core.images._scale_mixture import (
     BACKGROUND_STRENGTHS,
     Posterior,
@@ -23,6 +23,7 @@ from contrast_core.moments import SecondMoments
 from contrast_core.solve import contrast_moments
 
 _BLOCK_ELEMENTS = 2**20
+STRENGTHS: dict[str, tuple[float, ...]] = {"varying": BACKGROUND_STRENGTHS, "constant": (1.0,)}
 
 
 class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
@@ -243,12 +244,4 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         return [posterior(mixture, block) for block in blocks]
 
     def _background_strengths(self) -> tuple[float, ...]:
-        match self.background_strength:
-            case "varying":
-                return BACKGROUND_STRENGTHS
-            case "constant":
-                return (1.0,)
-        raise ValueError(
-            f"background_strength={self.background_strength!r} is unknown; expected 'varying' or "
-            "'constant'."
-        )
+        return STRENGTHS[check_choice(self.background_strength, "background_strength", STRENGTHS)]

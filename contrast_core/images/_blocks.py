@@ -13,6 +13,7 @@ from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, Sampling
 from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
+from contrast_core.rows import array_of
 
 _N_STRETCHES = 8
 _MOST_TILES = 8  # along an axis
@@ -52,6 +53,7 @@ def block_moments(
     ValueError, TypeError
         See `Sampling.rows`.
     """
+    stack = array_of(stack, name)
     if isinstance(sampling, Patches):
         return _of_tiles(sampling, stack, mask, name)
     rows = sampling.rows(stack, mask, name=name)

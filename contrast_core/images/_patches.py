@@ -14,16 +14,19 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from contrast_core._validation import NO_NUMBERS, shown
 from contrast_core.images._sampling import (
-    READ_ELEMENTS,
     BoolArray,
     Sampling,
     StackRows,
     check_mask,
     some_rows,
+    truth_values,
 )
 from contrast_core.images._stacks import Stack
+from contrast_core.rows import array_of
 
+_LARGEST_SIDE = 2**31
 _WHOLE_IMAGE = 2**24  # pixels: an image of fewer is read once and kept until the next
 
 
@@ -65,14 +68,19 @@ class Patches(Sampling):
         sides = self.sides
         if len(sides) < 2 or not all(_is_count(side) for side in sides):
             raise TypeError(
-                f"size={self.size!r}; an integer of at least 1 is expected, or a tuple of two or "
-                "more of them."
+                f"size={shown(self.size)}; an integer of at least 1 is expected, or a tuple of two "
+                "or more of them."
             )
+        # Plain integers: NumPy's overflow, and compare in ways of their own.
+        whole = tuple(map(int, sides)) if isinstance(self.size, tuple) else int(self.size)
+        object.__setattr__(self, "size", whole)
         if not _is_count(self.stride) or self.stride > min(sides):
             raise ValueError(
-                f"stride={self.stride!r} is out of range: for windows of {_times(sides)} pixels it "
-                f"must be an integer from 1 to {min(sides)}, so that no pixel is left out."
+                f"stride={shown(self.stride)} is out of range: for windows of {_times(sides)} "
+                f"pixels it must be an integer from 1 to {min(sides)}, so that no pixel is left "
+                "out."
             )
+        object.__setattr__(self, "stride", int(self.stride))
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -108,20 +116,14 @@ class Patches(Sampling):
         ValueError, TypeError
             See `Sampling.rows`.
         """
-        rows = _WindowRows(
-            stack,
-            self.sides,
-            self.stride,
-            name=name,
-            names=None,
-            elements=elements or READ_ELEMENTS,
-        )
+        stack = array_of(stack, name)
+        rows = _WindowRows(stack, self.sides, self.stride, name=name, names=None, elements=elements)
         if mask is None:
             return rows
         shape = tuple(stack.shape)
         image = shape[len(shape) - len(self.sides) :]
-        expected = shape if np.ndim(mask) == len(shape) else image
-        counts = check_mask(mask, expected, stack, name)
+        counts = truth_values(mask, name)
+        check_mask(counts, shape if counts.ndim == len(shape) else image, stack, name)
         inside = rows.inside(counts)
         leading = shape[: len(shape) - len(self.sides)]
         if counts.ndim < len(shape):
@@ -147,7 +149,12 @@ class _WindowRows(StackRows):
     def __init__(self, stack: Stack, sides: tuple[int, ...], stride: int, **options: Any) -> None:
         shape = tuple(stack.shape)
         self._leading, self._image = shape[: len(shape) - len(sides)], shape[-len(sides) :]
-        if len(shape) < len(sides) or any(map(int.__lt__, map(int, self._image), sides)):
+        if len(shape) < len(sides):
+            raise ValueError(
+                f"{options['name']} has shape {shape}; windows of {_times(sides)} pixels need at "
+                f"least {len(sides)} axes."
+            )
+        if any(map(int.__lt__, map(int, self._image), sides)):
             raise ValueError(
                 f"{options['name']} has images of {_times(self._image)} pixels, in which no window "
                 f"of {_times(sides)} fits; use larger images or smaller windows. Colours or "
@@ -269,7 +276,11 @@ class _WindowRows(StackRows):
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return (
+        isinstance(value, Integral)
+        and not isinstance(value, NO_NUMBERS)
+        and 1 <= int(value) < _LARGEST_SIDE
+    )
 
 
 def _times(numbers: tuple[int, ...]) -> str:

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrast_core._validation import check_count, check_unmasked, shown
 from contrast_core.images._stacks import Stack
-from contrast_core.rows import Place, Rows
+from contrast_core.rows import Place, Rows, array_of, check_finite
 
 READ_ELEMENTS = 2**22  # 32 MB of float64, where nothing else is said
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: rows that stay in the cache while they are worked on
@@ -37,12 +38,16 @@ class StackRows(Rows):
     _any_order = False
 
     def __init__(self, stack: Stack, n_samples: int, n_features: int, **options: Any) -> None:
-        dtype = np.dtype(getattr(stack, "dtype", np.float64))
-        if dtype.kind not in "biuf":
-            raise TypeError(
-                f"{options['name']} has pixels of type {dtype}; real numbers are expected. Of "
-                "complex ones take the magnitude or the real part first."
+        if not n_features:
+            raise ValueError(
+                f"{options['name']} has shape {tuple(stack.shape)}, of which samples have no "
+                "pixels; give a stack that holds some."
             )
+        elements = options.pop("elements")
+        options["elements"] = (
+            READ_ELEMENTS if elements is None else check_count(elements, "elements")
+        )
+        dtype = np.dtype(getattr(stack, "dtype", np.float64))
         super().__init__(stack, (n_samples, n_features), dtype, **options)
 
     def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
@@ -53,6 +58,8 @@ class StackRows(Rows):
                 f"{self.name} has NaN or infinite pixels, {self._place_of(start, stop)}; fill them "
                 "(such as by numpy.nan_to_num), or leave them out by a mask or a crop."
             )
+        if check and block.dtype.kind != "f":
+            check_finite(block, self.name)  # that float64 holds all whole numbers
         return block
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
@@ -115,7 +122,7 @@ class Sampling(ABC):
         ----------
         stack : array
             Anything with `shape` that slices like a NumPy array, also lazily: dask, zarr, HDF5, a
-            TIFF file opened as an array.
+            TIFF file opened as an array. Lists and tensors become NumPy arrays.
         mask : array-like of bool, optional
             What counts: only samples that lie in it whole are rows.
         name : str, default="the stack"
@@ -134,7 +141,8 @@ class Sampling(ABC):
             If a stack of this shape has no such samples, or the mask has another shape or lets no
             sample through.
         TypeError
-            If the stack's pixels are not real numbers, or the mask's not truth values.
+            If the stack's pixels are not real numbers, the mask's not truth values, or entries of
+            either are masked.
         """
 
     def map(
@@ -158,27 +166,61 @@ class Sampling(ABC):
         Raises
         ------
         ValueError, TypeError
-            As from `rows`, or if pixels are NaN or infinite.
+            As from `rows`, or if pixels are NaN or infinite, or the function returns anything else.
         """
+        if not callable(function):
+            raise TypeError(
+                f"function={shown(function)} cannot be called; a function of an array of samples "
+                "is expected."
+            )
+        stack = array_of(stack, "the stack")
         rows = self.rows(stack, elements=_BLOCK_ELEMENTS)
         out = np.zeros(stack.shape, dtype=np.result_type(rows.dtype, np.float32))
         for start, stop in pairwise(rows.edges()):
-            rows.put_back(out, start, stop, function(rows.read(start, stop)))
+            results = _results(function(rows.read(start, stop)), stop - start, rows.shape[1])
+            rows.put_back(out, start, stop, results)
         return out
+
+
+def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
+    """What a function gave for n samples."""
+    check_unmasked(found, "what the function returned")
+    try:
+        results = np.asarray(found)
+    except (TypeError, ValueError):  # of rows that differ in length
+        results = np.empty(0, dtype=object)
+    if results.dtype.kind not in "biuf" or results.shape not in ((n, n_features), (n, 1)):
+        kind = TypeError if results.dtype.kind not in "biuf" else ValueError
+        raise kind(
+            f"the function returned {type(found).__name__} of shape {results.shape} and type "
+            f"{results.dtype} for {n} samples; expected real numbers of shape ({n}, {n_features}), "
+            f"or ({n}, 1) for one number a sample."
+        )
+    return results if results.dtype.kind == "f" else results.astype(np.float64)
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], stack: Stack, name: str) -> BoolArray:
     """A mask as truth values of a shape; a longer one of the stack's own shape is let through."""
-    counts = np.asarray(mask)
-    if counts.dtype != np.bool_:
-        raise TypeError(
-            f"the mask of {name} has dtype {counts.dtype}; truth values are expected, such as "
-            "labels > 0."
-        )
+    counts = truth_values(mask, name)
     if counts.shape != shape:
         raise ValueError(
             f"the mask of {name} has shape {counts.shape}; {name} has shape {tuple(stack.shape)} "
             f"and needs a mask of shape {shape}."
+        )
+    return counts
+
+
+def truth_values(mask: ArrayLike, name: str) -> BoolArray:
+    """A mask of any shape."""
+    check_unmasked(mask, f"the mask of {name}")
+    try:
+        counts = np.asarray(mask)
+    except (TypeError, ValueError):  # of rows that differ in length
+        counts = np.empty(0, dtype=object)
+    if counts.dtype != np.bool_:
+        raise TypeError(
+            f"the mask of {name} has dtype {counts.dtype}; truth values are expected, such as "
+            "labels > 0."
         )
     return counts
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import check_count, check_unmasked, numbers_of, shown
+from contrast_core.rows import array_of
 
 FrameIndex: TypeAlias = tuple[int | slice, ...]
 
@@ -55,7 +56,9 @@ def stack_to_rows(stack: ArrayLike) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If there is no leading axis.
+        If there is no leading axis, or frames have no pixels.
+    TypeError
+        If pixels are no real numbers, or entries are masked.
 
     Examples
     --------
@@ -64,7 +67,7 @@ def stack_to_rows(stack: ArrayLike) -> NDArray[Any]:
     >>> stack_to_rows(np.zeros((5, 3, 28, 28))).shape
     (15, 784)
     """
-    frames = np.asarray(stack)
+    frames = np.asarray(array_of(stack, "stack"))
     height, width = _frame_shape(frames.shape)
     return frames.reshape(-1, height * width)
 
@@ -133,7 +136,9 @@ def iter_rows(
     Raises
     ------
     ValueError
-        If there is no leading axis, or `block_size` is less than one.
+        If there is no leading axis, frames have no pixels, or `block_size` is less than one.
+    TypeError
+        If pixels are no real numbers, or entries are masked.
 
     Examples
     --------
@@ -142,6 +147,7 @@ def iter_rows(
     >>> [rows.shape for _, rows in iter_rows(np.zeros((5, 28, 28)), block_size=2)]
     [(2, 784), (2, 784), (1, 784)]
     """
+    stack = array_of(stack, "stack")
     height, width = _frame_shape(stack.shape)
     if block_size is None:
         size = max(1, _BLOCK_ELEMENTS // max(1, height * width))
@@ -183,12 +189,17 @@ def denoise_stack(
     ------
     ValueError
         If the stack has no leading axis, or the frames do not fit the estimator.
+    TypeError
+        If pixels are no real numbers, entries are masked, or the estimator has no `denoise`.
 
     References
     ----------
     Abid, Zhang, Bagaria, Zou: Contrastive principal component analysis, arXiv:1709.06716,
     Sec. 3.3.
     """
+    _check_can(estimator, "denoise")
+    stack = array_of(stack, "stack")
+    _frame_shape(stack.shape)
     out = np.empty(stack.shape, dtype=np.float32)
     for index, rows in iter_rows(stack):
         out[index] = estimator.denoise(rows, offset=offset).reshape(out[index].shape)
@@ -214,12 +225,15 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
     ------
     ValueError
         If the estimator was fitted on frames of another number of pixels.
+    TypeError
+        If the estimator has no `feature_weights`.
 
     References
     ----------
     Abid, Zhang, Bagaria, Zou: Contrastive principal component analysis, arXiv:1709.06716,
     Sec. 3.3.
     """
+    _check_can(estimator, "feature_weights")
     sides = _sides(frame_shape, "frame_shape", at_least=2, at_most=2)
     weights = estimator.feature_weights()
     if math.prod(sides) != weights.shape[1]:
@@ -236,6 +250,15 @@ def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
         axis=1, keepdims=True
     )  # first: squares may underflow
     return np.asarray(loadings**2)
+
+
+def _check_can(estimator: object, method: str) -> None:
+    """Raise TypeError if this is no estimator with such a method."""
+    if isinstance(estimator, type) or not callable(getattr(estimator, method, None)):
+        raise TypeError(
+            f"estimator={shown(estimator)} has no {method}; expected a fitted estimator that has, "
+            "such as CPCA(...).fit(...)."
+        )
 
 
 def _sides(
@@ -256,6 +279,11 @@ def _frame_shape(shape: tuple[int, ...]) -> tuple[int, int]:
         raise ValueError(
             f"a stack has shape (..., height, width) with at least one leading axis, got "
             f"{tuple(shape)}; a single frame is frame[None]."
+        )
+    if not (shape[-2] and shape[-1]):
+        raise ValueError(
+            f"the stack has shape {tuple(shape)}, so that its frames have no pixels; give one of "
+            "frames that have some."
         )
     return shape[-2], shape[-1]
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import check_choice, check_unmasked
-from contrast_core.images._background_remover import StructuredBackgroundRemover
+from contrast_core._validation import check_choice, check_flag
+from contrast_core.images._background_remover import STRENGTHS, StructuredBackgroundRemover
 from contrast_core.images._blocks import block_moments, wide_stride
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
@@ -18,6 +18,7 @@ from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import Verdict, too_few_frames, verdicts
 from contrast_core.images._whole_axes import Frames
 from contrast_core.moments import SecondMoments
+from contrast_core.rows import array_of
 
 Image: TypeAlias = Stack | ArrayLike
 
@@ -120,7 +121,9 @@ def suppress_background(
     ()
     """
     samples = _samples(sampling)
-    stack, behind = _as_stack(image, "the image"), _as_stack(background, "the background")
+    check_choice(background_strength, "background_strength", STRENGTHS)
+    check_flag(stationary_signal, "stationary_signal")
+    stack, behind = array_of(image, "the image"), array_of(background, "the background")
     mask = _mask(behind)
     source = behind if mask is None else stack
     estimator: StructuredBackgroundRemover | FrameBackgroundRemover
@@ -171,11 +174,6 @@ def _moments(sampling: Patches, stack: Any, mask: BoolArray | None, name: str) -
     """Moments of the patches, and of those between them where they are few."""
     stride = min(sampling.stride, wide_stride(sampling, stack, mask))
     return SecondMoments.from_data(Patches(sampling.size, stride).rows(stack, mask, name=name))
-
-
-def _as_stack(image: Image, name: str) -> Any:
-    check_unmasked(image, name)
-    return image if hasattr(image, "shape") else np.asarray(image)
 
 
 def _mask(background: Any) -> BoolArray | None:

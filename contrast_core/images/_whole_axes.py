@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core.images._sampling import READ_ELEMENTS, Sampling, StackRows, check_mask, some_rows
+from contrast_core._validation import check_count
+from contrast_core.images._sampling import Sampling, StackRows, check_mask, some_rows
 from contrast_core.images._stacks import FrameIndex, Stack
+from contrast_core.rows import array_of
+
+_MOST_AXES = 64  # of a NumPy array
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Frames(Sampling):
         ValueError, TypeError
             See `Sampling.rows`.
         """
+        stack = array_of(stack, name)
         n_axes = len(stack.shape)
         if n_axes < 3:
             raise ValueError(
@@ -75,6 +80,11 @@ class Channels(Sampling):
     axis : int, default=0
         The axis of the stack that holds the channels: wavelengths, stains, time points.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `axis` is no integer that could be an axis.
+
     Examples
     --------
     >>> import numpy as np
@@ -84,6 +94,10 @@ class Channels(Sampling):
     """
 
     axis: int = 0
+
+    def __post_init__(self) -> None:
+        axis = check_count(self.axis, "axis", at_least=-_MOST_AXES, at_most=_MOST_AXES - 1)
+        object.__setattr__(self, "axis", axis)
 
     def rows(
         self,
@@ -114,6 +128,7 @@ class Channels(Sampling):
         ValueError, TypeError
             See `Sampling.rows`.
         """
+        stack = array_of(stack, name)
         n_axes = len(stack.shape)
         if n_axes < 2 or not -n_axes <= self.axis < n_axes:
             raise ValueError(
@@ -131,7 +146,7 @@ def _whole_axes(
     elements: int | None,
     sample: str,
 ) -> StackRows:
-    rows = _WholeAxesRows(stack, axes, name=name, names=None, elements=elements or READ_ELEMENTS)
+    rows = _WholeAxesRows(stack, axes, name=name, names=None, elements=elements)
     if mask is None:
         return rows
     return some_rows(rows, check_mask(mask, rows.grid, stack, name).ravel(), sample)

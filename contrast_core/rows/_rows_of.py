@@ -14,7 +14,9 @@ from contrast_core._validation import (
     MatrixLike,
     check_feature_names,
     check_labels,
+    check_unmasked,
     check_weights,
+    shown,
 )
 from contrast_core.feedback import Progress
 from contrast_core.rows._checks import as_matrix, check_two_dimensional, feature_names_of
@@ -22,7 +24,7 @@ from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import MemoryRows
 from contrast_core.rows._rows import ELEMENTS, Rows
 from contrast_core.rows._stored import StoredColumns, StoredRows
-from contrast_core.rows._tensor import TensorRows
+from contrast_core.rows._tensor import TensorRows, to_host
 
 # What arrays in memory, tensors, dask arrays and sparse matrices have, and stored datasets do not.
 _NOT_STORED = ("__array_ufunc__", "__array_interface__", "__dlpack__", "__dask_graph__", "tocsr")
@@ -99,6 +101,62 @@ def rows_of(
             "are samples, columns are features)."
         )
     return found
+
+
+def array_of(values: Any, name: str) -> Any:
+    """An array of real numbers with any number of axes, which can be sliced.
+
+    Stored and dask arrays stay as they are; lists, DataFrames and tensors become ndarrays.
+
+    Raises
+    ------
+    TypeError
+        If these are no real numbers, or entries are masked.
+    ValueError
+        If a dask array does not know its shape.
+    """
+    check_unmasked(values, name)
+    found = values
+    if _is_tensor(values) and str(values.layout) == "torch.strided":
+        found = to_host(values)
+    elif not _slices(values):
+        try:
+            found = np.asarray(values)
+        except (TypeError, ValueError) as error:  # of rows that differ in length
+            raise TypeError(_no_array(values, name)) from error
+    try:
+        dtype = np.dtype(getattr(found, "dtype", np.float64))
+    except TypeError as error:
+        raise TypeError(_no_array(values, name)) from error
+    if dtype.kind not in "biuf":
+        if found is not values:
+            raise TypeError(_no_array(values, name))
+        raise TypeError(
+            f"{name} has pixels of type {str(dtype)[:60]}; real numbers are expected. Of complex "
+            "ones take the magnitude or the real part first."
+        )
+    if any(math.isnan(n) for n in found.shape):
+        raise ValueError(
+            f"{name} is a dask array with chunks of unknown size; call compute_chunk_sizes() on it "
+            "first."
+        )
+    return found
+
+
+def _slices(values: Any) -> bool:
+    """Whether this slices like an array of its shape, which DataFrames and matrices do not."""
+    return (
+        isinstance(getattr(values, "shape", None), tuple)
+        and hasattr(values, "__getitem__")
+        and not (hasattr(values, "tocsr") or hasattr(values, "iloc") or _is_tensor(values))
+    )
+
+
+def _no_array(values: Any, name: str) -> str:
+    return (
+        f"{name} is {type(values).__name__} {shown(values)}; an array of real numbers is expected, "
+        "such as a NumPy, dask, zarr or HDF5 array."
+    )
 
 
 def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:

@@ -261,7 +261,7 @@ def test_errors_say_what_came_and_what_to_do() -> None:
             ValueError,
             r"40 x 3 pixels, in which no window of 16 x 16 fits; .*Colours or channels",
         ),
-        (lambda: Patches().rows(numbers(40)), ValueError, r"images of 40 pixels, in which no"),
+        (lambda: Patches().rows(numbers(40)), ValueError, r"shape \(40,\); windows of 16 x 16"),
         (lambda: Frames().rows(image), ValueError, r"shape \(30, 40\); .*sampled by Patches"),
         (lambda: Channels(2).rows(image), ValueError, r"shape \(30, 40\).* axis=2"),
         (lambda: Channels().rows(numbers(7)), ValueError, r"shape \(7,\)"),
