@@ -246,6 +246,19 @@ def test_degenerate_rows() -> None:
     assert subspace_error(twice.components_, dense.components_) < 1e-8
 
 
+def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
+    """What is lifted to the features is off by 1e-4 there, until its products are restored."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(n, 1)) * rng.normal(size=D) for n in (N, M))
+    x, y = (rows + 1e-6 * rng.normal(size=rows.shape) for rows in (x, y))
+    components = CPCA(3, alpha=1.0, solver="gram").fit(x, background=y).components_
+    np.testing.assert_allclose(components @ components.T, np.eye(3), atol=1e-12)
+    space = moments_in("span", x, y)[0].space  # type: ignore[attr-defined]
+    rows = rng.normal(size=(3, space.factor.rank))
+    lifted = space.lift(rows)
+    np.testing.assert_allclose(lifted @ lifted.T, rows @ rows.T, rtol=0, atol=1e-10)
+
+
 def test_a_constant_dataset() -> None:
     x, y = wide_data()
     flat = np.ones_like(y)
