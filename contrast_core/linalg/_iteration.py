@@ -7,16 +7,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import Eigenpairs
-from contrast_core.linalg._precondition import unconditioned
-from contrast_core.linalg._search import (
-    Multiply,
-    NotConvergedError,
-    SearchSpace,
-    exact_enough,
-    random_block,
-    search,
-    squares_fit,
-)
+from contrast_core.linalg._krylov import BlockKrylov
+from contrast_core.linalg._search import Multiply, NotConvergedError, exact_enough, squares_fit
 from contrast_core.linalg._signs import fix_signs
 
 _BASIS = 320  # vectors held
@@ -28,9 +20,9 @@ def eigenpairs_by_products(
 ) -> Eigenpairs:
     """The k algebraically largest eigenpairs of a symmetric matrix, from its products.
 
-    Block Davidson iteration without a preconditioner, from a random block wider than k:
-    eigenvalues of a multiplicity up to its width are found, where a single vector sees one of
-    each. Accepted are vectors whose residual over the gap bounds the sine to
+    Thick-restarted block Lanczos iteration with full reorthogonalisation, from a random block wider
+    than k: eigenvalues of a multiplicity up to its width are found, where a single vector sees one
+    of each. Accepted are vectors whose residual over the gap bounds the sine to
     ``max(1e-8, 50 * eps * |C| / gap)``. Unlike an inertia check that is no proof: an eigenvector to
     which the whole random block is orthogonal, to the accuracy reached, would be missed. A matrix
     no larger than the basis is formed from its products instead and left to LAPACK.
@@ -59,7 +51,7 @@ def eigenpairs_by_products(
     if size <= held:
         return _by_matrix(multiply, size, k)
 
-    def checked(columns: FloatArray) -> list[FloatArray]:
+    def checked(columns: FloatArray) -> FloatArray:
         product = multiply(columns)
         largest = float(np.abs(product).max())
         if not squares_fit(largest):
@@ -67,27 +59,40 @@ def eigenpairs_by_products(
                 f"the contrast of these data is of the size of {largest:.1g}, squares of which "
                 "leave the range of float64; bring the data to a scale near 1."
             )
-        return [product]
+        return product
 
-    space = SearchSpace(checked, random_block(size, width, random_state), held + width)
-    for budget in (max_products / 3, 2 * max_products / 3):
-        (pairs,), converged = search(
-            space,
-            lambda: np.zeros(1),
-            k,
-            [unconditioned(max_products)],
-            lambda ritz, gap: exact_enough(abs(float(ritz.values[0])), gap),
-            budget,
-        )
-        if converged:
-            return Eigenpairs(pairs.values[:k], fix_signs(np.ascontiguousarray(pairs.vectors.T)))
-        if pairs.residual > pairs.gap:
-            break
-    raise NotConvergedError(
-        f"the iteration used {space.n_products} products without reaching the accuracy (residual "
-        f"over gap {pairs.residual / (pairs.gap or 1.0):.1e}): eigenvalues {k} and {k + 1} are "
-        "close."
-    )
+    krylov = BlockKrylov(checked, size, width, held + width, random_state)
+    n_products = n_checked = 0
+    while True:
+        krylov.grow()
+        n_products += width
+        spent = n_products >= max_products
+        # Solving the projected problem at every block would cost more than the products.
+        if not (
+            krylov.full or spent or krylov.used - n_checked >= max(4 * width, krylov.used // 8)
+        ):
+            continue
+        n_checked = krylov.used
+        ritz = krylov.ritz_pairs()
+        if len(ritz.values) > k:
+            gap = float(ritz.values[k - 1] - ritz.values[k])
+            residual = float(np.linalg.norm(ritz.residuals[:k]))
+            norm = float(np.abs(ritz.values[[0, -1]]).max())
+            # The next pair, from which the gap is taken, must have settled too.
+            settled = ritz.residuals[k] <= 0.1 * gap
+            if settled and residual <= exact_enough(norm, gap) * gap:
+                vectors = krylov.vectors(ritz.vectors[:, :k])
+                components = fix_signs(np.ascontiguousarray(vectors.T))
+                return Eigenpairs(ritz.values[:k].copy(), components)
+            if spent or (3 * n_products >= max_products and residual > gap):
+                raise NotConvergedError(
+                    f"the iteration used {n_products} products without reaching the accuracy "
+                    f"(residual over gap {residual / (gap or 1.0):.1e}): eigenvalues {k} and "
+                    f"{k + 1} are close."
+                )
+        if krylov.full:
+            krylov.restart(ritz, max(held // 3, 2 * width))
+            n_checked = krylov.used
 
 
 def _by_matrix(multiply: Multiply, size: int, k: int) -> Eigenpairs:

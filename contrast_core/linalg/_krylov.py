@@ -38,6 +38,8 @@ class BlockKrylov:
         Columns of B.
     largest : int
         Columns that the basis may have.
+    random_state : int or None, default=0
+        Seed of B.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class BlockKrylov:
         size: int,
         width: int,
         largest: int,
+        random_state: int | None = 0,
     ) -> None:
         self._multiply = multiply
         self.width = min(width, size)
@@ -54,7 +57,7 @@ class BlockKrylov:
         self._basis = np.empty((size, min(max(largest, self.width), size)), order="F")
         self._projected = np.zeros((self._basis.shape[1],) * 2)
         self._coupling = np.empty((self.width, 0))
-        self._block = random_block(size, self.width)
+        self._block = random_block(size, self.width, random_state)
 
     @property
     def largest(self) -> int:
@@ -85,6 +88,13 @@ class BlockKrylov:
         last = vectors[self.used - self.width :]
         return RitzPairs(values, vectors, np.linalg.norm(self._coupling @ last, axis=0))
 
+    def restart(self, ritz: RitzPairs, keep: int) -> None:
+        """Hold only the `keep` leading Ritz vectors and the block that would follow."""
+        self._basis[:, :keep] = self._basis[:, : self.used] @ ritz.vectors[:, :keep]
+        self._projected[:] = 0.0
+        np.fill_diagonal(self._projected[:keep, :keep], ritz.values[:keep])
+        self.used = keep
+
     def vectors(self, coordinates: FloatArray) -> FloatArray:
         """Columns in the basis (p, k) as columns in the space (n, k)."""
         return np.asarray(self._basis[:, : len(coordinates)] @ coordinates)
@@ -97,8 +107,8 @@ def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, Float
     """
     scale = np.abs(product).max() or 1.0  # squares of tiny numbers are zero
     length = scale * np.linalg.norm(product / scale, axis=0).max()
-    # Of what lies along the basis, only the part along the last two blocks is large. Without it,
-    # one pass leaves as little as two.
+    # Of what lies along the basis, only the part along the last two blocks is large, but where an
+    # iteration has been restarted. Without it, one pass leaves as little as two.
     along = np.zeros((held.shape[1], product.shape[1]))
     last = slice(-2 * product.shape[1], None)
     along[last] = held[:, last].T @ product
