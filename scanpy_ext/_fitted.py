@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from contrast_core import LinearMap
 
 from . import _keys
-from ._select import listed
+from ._select import listed, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -88,12 +88,13 @@ def restore(adata: AnnData, key: str) -> Fitted:
         If there is no such result, it has no components, some of its genes are gone, or an
         earlier version wrote it, with vectors that do not follow the genes.
     """
-    keys = _keys.linear(key)
-    result = adata.uns.get(keys.uns)
+    keys = _keys.linear(str(key))
+    result = adata.uns.get(keys.uns) if isinstance(key, str) else None
     if not isinstance(result, Mapping):
         raise ValueError(
-            f"adata.uns has no result {key!r}; it has {listed([str(name) for name in adata.uns])}."
-            " Run scanpy_ext.tl.cpca first, or name the result with key=."
+            f"adata.uns has no result {quoted(key)}; it has "
+            f"{listed([str(name) for name in adata.uns])}. Run scanpy_ext.tl.cpca first, or "
+            "name the result with key=."
         )
     params = result.get("params", {})
     if "loadings" in result and "mean" in result:

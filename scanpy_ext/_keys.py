@@ -77,11 +77,11 @@ def vector(keys: Keys, name: str) -> str:
     return f"{keys.uns}_{name}"
 
 
-def checked(key: str) -> str:
+def checked(key: str, argument: str = "key_added") -> str:
     """A name that h5ad and zarr files can hold."""
     if not isinstance(key, str) or not key or "/" in key:
         raise ValueError(
-            f"key_added={key!r}: expected a non-empty string without '/', "
+            f"{argument}={key!r}: expected a non-empty string without '/', "
             "which h5ad and zarr files take for a folder."
         )
     return key

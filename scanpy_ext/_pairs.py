@@ -82,12 +82,17 @@ def find(
     The others are those of `pp.match_pairs`.
     """
     keys = _keys.pairs(key)
-    if method not in ("neighbors", "clusters"):
-        raise ValueError(f"method={method!r}: expected 'neighbors' or 'clusters'.")
+    if not isinstance(method, str) or method not in ("neighbors", "clusters"):
+        raise ValueError(f"method={_select.quoted(method)}: expected 'neighbors' or 'clusters'.")
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
     design = _design(adata, condition, reference, donor)
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
+    if types is not None and not types.iloc[design.cells].notna().any():
+        raise ValueError(
+            f"cell_type: no cell that may be paired has a value in adata.obs[{cell_type!r}]; leave "
+            "cell_type out, or name the types."
+        )
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
     rows = held(matrix.take(used))
@@ -177,9 +182,9 @@ def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str
     found = sorted(set(levels.dropna()))
     if _select.text(reference) not in found or len(found) < 2:
         raise ValueError(
-            f"reference={reference!r}: expected the level of adata.obs[{condition!r}] that is the "
-            f"control, and at least one other level. The levels with cells are "
-            f"{_select.listed(found)}."
+            f"reference={_select.quoted(reference)}: expected the level of "
+            f"adata.obs[{condition!r}] that is the control, and at least one other level. "
+            f"The levels with cells are {_select.listed(found)}."
         )
     donors = (
         pd.Series(["all cells"] * adata.n_obs, dtype=object)

@@ -23,8 +23,10 @@ from ._select import (
     cells,
     column,
     genes,
+    is_among,
     is_anndata,
     listed,
+    quoted,
 )
 from ._write import Slots, check_writable, storable
 
@@ -281,10 +283,12 @@ def read_matrix(
         features, mask_name = genes(adata, mask_var)
         n_features = int(features.sum())
     if isinstance(n_comps, bool) or not isinstance(n_comps, (int, np.integer)):
-        raise TypeError(f"n_comps={n_comps!r}: expected a whole number.")
+        raise TypeError(f"n_comps={quoted(n_comps)}: expected a whole number.")
     if not 1 <= n_comps <= n_features:
         in_use = "genes in use" if obsm is None else f"columns of adata.obsm[{obsm!r}]"
-        raise ValueError(f"n_comps={n_comps}, but it must be from 1 to {n_features} ({in_use}).")
+        raise ValueError(
+            f"n_comps={quoted(n_comps)}, but it must be from 1 to {n_features} ({in_use})."
+        )
 
     if features is not None:
         matrix = whole_matrix(adata, layer, progress).columns(features)
@@ -318,9 +322,10 @@ def whole_matrix(
     adata: AnnData, layer: str | None, progress: Progress = False, *, owner: str = "adata"
 ) -> Rows:
     """All cells and genes of `.X` or a layer, wherever they are; `owner` is what errors say."""
-    if layer is not None and layer not in adata.layers:
+    if layer is not None and not is_among(layer, adata.layers):
         raise ValueError(
-            f"layer: adata.layers has no {layer!r}. Its layers are {listed(list(adata.layers))}."
+            f"layer: adata.layers has no {quoted(layer)}. "
+            f"Its layers are {listed(list(adata.layers))}."
         )
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
@@ -331,8 +336,8 @@ def whole_matrix(
 
 def embedding(adata: AnnData, obsm: str, *, owner: str = "adata") -> Rows:
     """An entry of `adata.obsm`."""
-    if obsm not in adata.obsm:
-        raise ValueError(f"adata.obsm has no {obsm!r}; it has {listed(list(adata.obsm))}.")
+    if not is_among(obsm, adata.obsm):
+        raise ValueError(f"adata.obsm has no {quoted(obsm)}; it has {listed(list(adata.obsm))}.")
     rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]")
     if not rows.in_memory:
         raise TypeError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import reprlib
+from collections.abc import Container, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -118,15 +119,28 @@ def boolean_mask(
 
 def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     """Levels of a column of `adata.obs` as text, with None where there is no value."""
-    if name not in adata.obs.columns:
+    if not is_among(name, adata.obs.columns):
         raise ValueError(
-            f"{argument}: adata.obs has no column {name!r}. "
+            f"{argument}: adata.obs has no column {quoted(name)}. "
             f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
         )
     column = adata.obs[name]
-    texts = np.array([text(level) for level in column.to_numpy()], dtype=object)
+    texts = np.array([text(level) for level in column.array], dtype=object)
     texts[column.isna().to_numpy()] = None
     return pd.Series(texts, dtype=object)
+
+
+def is_among(name: object, names: Container[Any]) -> bool:
+    """Whether a name is one of these; what can be no name is none."""
+    try:
+        return name in names
+    except TypeError:  # it has no hash
+        return False
+
+
+def quoted(name: object) -> str:
+    """A name in an error, and what was given in the place of one, cut short."""
+    return repr(name) if isinstance(name, str) else reprlib.repr(name)
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
@@ -172,13 +186,20 @@ def _by_level(
             "no cells were chosen. Give groupby= and reference= (a column of adata.obs and the "
             "level that is the background), or the masks foreground= and background=."
         )
-    if groupby not in adata.obs.columns:
+    if not is_among(groupby, adata.obs.columns):
         raise ValueError(
-            f"groupby: adata.obs has no column {groupby!r}. "
+            f"groupby: adata.obs has no column {quoted(groupby)}. "
             f"Its columns are {listed([str(name) for name in adata.obs.columns])}."
         )
     column = adata.obs[groupby]
-    levels = list(column.dropna().unique())
+    try:
+        levels = list(column.dropna().unique())
+    except TypeError as error:
+        kinds = sorted({type(value).__name__ for value in column})
+        raise TypeError(
+            f"groupby: adata.obs[{groupby!r}] holds {', '.join(kinds)}, which cannot be told "
+            "apart; expected text, numbers or categories."
+        ) from error
     if isinstance(column.dtype, pd.CategoricalDtype):
         levels = [level for level in column.cat.categories if level in set(levels)]
 

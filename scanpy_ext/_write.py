@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -75,6 +76,8 @@ def storable(**arguments: Any) -> dict[str, Any]:
 
 
 def check_writable(adata: AnnData, copy: bool) -> None:
+    if not isinstance(copy, bool | np.bool_):
+        raise TypeError(f"copy must be True or False, got {reprlib.repr(copy)}.")
     if not adata.isbacked:
         return
     if copy:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from .. import _fitted, _read, _select, _write
+from .. import _fitted, _keys, _read, _select, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def denoise(
     ------
     ValueError
         If there is no such result, it has no components of genes (a kernel, `obsm`, PCA++), or
-        `offset` is unknown.
+        `offset` is unknown, or `layer_added` is no name that a file can hold.
     TypeError
-        If the matrix is of an unknown kind.
+        If the matrix is of an unknown kind, or `copy` is not a truth value.
 
     References
     ----------
@@ -78,6 +78,8 @@ def denoise(
     >>> adata.layers["denoised"].shape
     (60, 8)
     """
+    _write.check_writable(adata, copy)
+    _keys.checked(layer_added, "layer_added")
     fitted = _fitted.restore(adata, key)
     linear = fitted.projector()
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer

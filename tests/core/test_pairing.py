@@ -367,3 +367,20 @@ def test_clusters_and_groups_must_fit(views):
         neighbor_pairs(X, P, groups=groups, positive_groups=kinds)
     with pytest.raises(ValueError, match="positive_groups has 1 missing labels"):
         neighbor_pairs(X, P, groups=kinds, positive_groups=[*kinds[1:].tolist(), np.nan])
+
+
+def test_a_group_of_one_row_has_no_part_in_the_basis() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 4)) * [5, 1, 1, 1]
+    X[0] = [0, 1000, 0, 0]  # as large as it may be, it is its group's mean
+    groups = np.repeat(["a", "b", "c"], [1, 9, 10])
+    scores = pairing_basis(X, groups, n_components=2)
+    np.testing.assert_allclose(scores[0], 0, atol=1e-9)
+    rest = pairing_basis(X[1:], groups[1:], n_components=2)
+    np.testing.assert_allclose(scores[1:] @ scores[1:].T, rest @ rest.T, atol=1e-9)
+
+
+def test_clusters_of_other_features_are_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    with pytest.raises(ValueError, match="positive has 3 features but X has 4; both need the same"):
+        match_clusters(X, X[:, :3], [0, 1] * 3, [0, 1] * 3)
