@@ -97,7 +97,9 @@ def cross_fitted_ratio(
     groups, background_groups : array-like of shape (n,) and (m,), optional
         What rows repeat (donor, animal); a group's rows stay in one half. A label that occurs in
         both datasets is one and the same group. Without them every row is taken as independent and
-        held dense: rows that repeat then fake a finding.
+        held dense: rows that repeat then fake a finding. Neighbouring frames of a film repeat as
+        well: give stretches of it as groups, longer than what happens in it lasts, such as
+        ``np.arange(n_frames) // 500``, in the background with other labels (``-1 -`` the same).
     n_splits : int, default=10
         Number of random splits; each is used both ways.
     random_state : int, Generator or None, default=None

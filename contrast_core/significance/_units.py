@@ -68,9 +68,14 @@ class Units:
             covariance += np.tensordot(share, self.covariances, axes=1)
         return SecondMoments._unchecked(round(mass.sum()), mean, covariance)
 
-    def sums(self, chosen: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Sums of the means and of the second moments about 0 of some units, all counting alike."""
-        means = self.means[chosen]
+    def sums(
+        self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums of the means and of the second moments about 0 of some units, all counting alike.
+
+        All rows are moved by `shift` (D,) first.
+        """
+        means = self.means[chosen] + shift
         second = means.T @ means
         if self.covariances is not None:
             second += np.tensordot(chosen.astype(np.float64), self.covariances, axes=1)

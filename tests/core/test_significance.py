@@ -103,6 +103,15 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("number", [0, -1, 2.5, "3", True])
+def test_how_often_is_a_count(name: str, number: Any) -> None:
+    with pytest.raises(
+        (ValueError, TypeError), match=f"{name}(=| must be an integer, got ){number!r}"
+    ):
+        FUNCTIONS[name](np.eye(6), background=np.eye(6), **{name: number})
+
+
 @quiet
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-80, 1e80, 1e160, 1e307])

@@ -1,0 +1,156 @@
+"""Permutation of labels by groups: each counts the same, few of them fake nothing."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from contrast_core import CPCA, permutation_test
+from contrast_core._validation import FloatArray
+from contrast_core.datasets import load_mouse_protein
+from tests.core.samples import assert_level_is_kept, quiet, rejections, repeated, rows
+
+
+def test_repeated_rows_do_not_fake_a_component() -> None:
+    rng = np.random.default_rng(2)
+    naive, grouped = [], []
+    for _ in range(100):
+        X, groups = repeated(9, rng)
+        Y, background_groups = repeated(9, rng)
+        given = {"groups": groups, "background_groups": background_groups + 9}
+        for labels, p in ((given, grouped), ({}, naive)):
+            test = permutation_test(
+                CPCA(1), X, background=Y, n_permutations=59, random_state=rng, **labels
+            )
+            p.append(test.p_values[0])
+    assert_level_is_kept(grouped, 0.05)
+    assert_level_is_kept(grouped, 0.5)
+    assert rejections(naive, 0.05) > 60
+
+
+def test_mice_have_two_components() -> None:
+    mice = load_mouse_protein()
+    naive, grouped = (
+        permutation_test(
+            CPCA(4),
+            mice.foreground,
+            background=mice.background,
+            n_permutations=199,
+            random_state=0,
+            **labels,
+        )
+        for labels in (
+            {},
+            {"groups": mice.groups, "background_groups": mice.background_groups},
+        )
+    )
+    assert naive.n_significant(0.01) == 4
+    assert grouped.n_significant(0.01) == 0  # with 18 and 9 mice
+    assert (grouped.n_groups, grouped.n_background_groups) == (18, 9)
+    assert naive.n_groups is None
+
+
+def test_few_groups_are_enumerated_each_counting_the_same() -> None:
+    rng = np.random.default_rng(4)
+    parts = [rows(n, rng) for n in (5, 20, 1, 8, 6, 30, 9)]
+    X, Y = np.vstack(parts[:4]), np.vstack(parts[4:])
+    groups = np.repeat(["a", "b", "c", "d"], [5, 20, 1, 8])
+    given = {
+        "background": Y,
+        "groups": groups,
+        "background_groups": np.repeat(["e", "f", "g"], [6, 30, 9]),
+    }
+    test = permutation_test(CPCA(1, alpha=1.0), X, **given, random_state=0)
+    assert test.exact
+    assert test.n_distinct == test.n_permutations == len(test.null_statistics) == 35
+    assert test.smallest_p_value == 1 / 35
+    # Rows weighted so that each group has as much of them.
+    again = np.random.default_rng(0)
+    table = [
+        weighted(
+            parts,
+            list(chosen),
+            [i for i in range(7) if i not in chosen],
+            [again.normal(size=4), again.normal(size=3)],
+        )
+        for chosen in combinations(range(7), 4)
+    ]
+    np.testing.assert_allclose(test.null_statistics[:, 0], table)
+    np.testing.assert_allclose(test.statistics, table[0])
+    assert test.p_values[0] == np.mean(np.array(table) >= table[0] - 1e-9)
+    with pytest.raises(ValueError, match=r"10 ways to say which groups .* below 0\.1\. .*5 groups"):
+        permutation_test(
+            CPCA(1),
+            np.vstack(parts[:2]),
+            background=Y,
+            groups=groups[:25],
+            background_groups=given["background_groups"],
+        )
+
+
+def weighted(
+    parts: list[FloatArray], chosen: list[int], others: list[int], weights: list[FloatArray]
+) -> float:
+    """Largest eigenvalue of the contrast of some groups with others, alike at first.
+
+    The weights of the groups of either side say how far its mean moves.
+    """
+
+    def moments(groups: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        mean = np.mean([group.mean(axis=0) for group in groups], axis=0)
+        spread = [(group - mean).T @ (group - mean) / len(group) for group in groups]
+        return mean, np.mean(spread, axis=0)
+
+    own = [moments(parts[:4]), moments(parts[4:])]
+    centred = [part - own[i >= 4][0] for i, part in enumerate(parts)]
+    means = np.array([part.mean(axis=0) for part in centred])
+    moves = [weights[0] @ means[:4] / np.sqrt(12), weights[1] @ means[4:] / np.sqrt(6)]
+    alike = [
+        (part + moves[i >= 4]) / np.sqrt(np.trace(own[i >= 4][1])) for i, part in enumerate(centred)
+    ]
+    (_, P), (_, Q) = (moments([alike[i] for i in some]) for some in (chosen, others))
+    P *= np.trace(own[0][1]) / np.trace(P)
+    Q *= np.trace(own[1][1]) / np.trace(Q)
+    return float(np.linalg.eigvalsh(P - Q)[-1])
+
+
+def test_few_groups_fake_no_component() -> None:
+    rng, p = np.random.default_rng(9), []
+    owner = np.repeat(np.arange(8), 20)
+    given = {"groups": owner[:80], "background_groups": owner[80:]}
+    for _ in range(100):
+        rows_of_all = rng.normal(size=(8, 20))[owner] + rng.normal(size=(160, 20))
+        X, Y = rows_of_all[:80] + 9.0, rows_of_all[80:]
+        test = permutation_test(CPCA(1), X, background=Y, **given, random_state=rng)
+        p.append(test.p_values[0])
+    # Twice as many where the means do not move as relabelled groups are put together.
+    for level in (0.05, 0.2):
+        assert rejections(p, level) <= binom.ppf(0.999, 100, level)
+
+
+@quiet
+def test_a_donor_in_both_datasets_swaps_its_own_parts_only() -> None:
+    rng = np.random.default_rng(5)
+    # Donors differ far more than conditions do; without a difference between conditions.
+    donors = np.repeat(np.arange(6), 10)
+    scale = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])[donors][:, None]
+    X, Y = (scale * rows(60, rng) for _ in range(2))
+    test = permutation_test(
+        CPCA(1), X, background=Y, groups=donors, background_groups=donors, n_permutations=99
+    )
+    assert test.n_distinct == 2**6
+    assert test.exact
+    # Two more donors on one side each: 2^6 swaps times 2 choices.
+    more = permutation_test(
+        CPCA(1),
+        np.vstack([X, X[:10]]),
+        background=np.vstack([Y, Y[:10]]),
+        groups=[*donors, *[6] * 10],
+        background_groups=[*donors, *[7] * 10],
+        n_permutations=5,
+        random_state=0,
+    )
+    assert (more.n_distinct, more.n_permutations, more.exact) == (2**7, 5, False)
