@@ -63,7 +63,7 @@ class CPCA(StrengthPath, MomentContrast):
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         "eigh" forms the covariances of the features. "gram", for more features than rows, works in
         the span of all rows, from their Gram matrix. Both solve a small matrix by LAPACK; one of
-        1000 or more rows, at least 200 for each component, by a block Krylov iteration where that
+        1000 or more rows, at least 200 for each component, by a block Davidson iteration where that
         converges fast, its result proved by the inertia of the matrix. "lanczos" forms neither: a
         block iteration on products with the rows, its result accepted where the residual over the
         gap bounds the sine of the error by 1e-8 (more where rounding does not allow that). Without
