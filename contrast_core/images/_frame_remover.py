@@ -62,8 +62,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Height and width of a frame, together at most 2048 pixels.
     stationary_signal : bool, default=False
         Whether the signal has texture too: a stationary part in S, for what may be anywhere in the
-        frame (spots, vesicles). Where the signal stays in place it costs up to a fifth of the noisy
-        frames' error.
+        frame (spots, vesicles). Where the signal stays in place it costs up to a quarter of the
+        noisy frames' error.
 
     Attributes
     ----------

@@ -103,9 +103,8 @@ class CPCAStar(StrengthPath, MomentContrast):
     References
     ----------
     "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
-    equations 3 and 4. Contrast index: de Oliveira, Garg, Hjerling-Leffler, Batista-Brito and
-    Sjulson, "Identifying patterns differing between high-dimensional datasets with generalized
-    contrastive PCA", PLOS Computational Biology, 2025.
+    equations 3 and 4. Contrast index: the objective of generalized contrastive PCA (gcPCA), de
+    Oliveira et al. 2025.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +115,8 @@ def test_donors_that_are_missing_are_refused_and_nothing_is_written() -> None:
     assert not adata.uns
 
 
-@pytest.mark.skipif("CONTRAST_DATA" not in os.environ, reason="CONTRAST_DATA is not set")
-def test_a_drug_on_tumours_shows_in_two_components_within_patients() -> None:
-    folder = Path(os.environ["CONTRAST_DATA"]) / "glioblastoma"
+def test_a_drug_on_tumours_shows_in_two_components_within_patients(contrast_data: Path) -> None:
+    folder = contrast_data / "glioblastoma"
     adata = anndata.read_h5ad(folder / "glioblastoma_panobinostat.h5ad")
     counts = adata.X.toarray()
     adata.X = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
