@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
-REQUIREMENTS = ("contrastive==1.2.0", "pcpca==0.4")
+REQUIREMENTS = ("contrastive==1.2.0", "pcpca==0.4", "generalized_contrastive_PCA==1.0.2")
 
 
 @contextmanager
-def peers() -> Iterator[tuple[ModuleType, ModuleType]]:
-    """`contrastive` and `pcpca`, from a throw-away folder beside the numpy that is installed."""
+def peers() -> Iterator[tuple[ModuleType, ModuleType, ModuleType]]:
+    """`contrastive`, `pcpca`, `generalized_contrastive_PCA`, beside the numpy that is installed.
+
+    They are in a throw-away folder.
+    """
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         # Without their dependencies: numpy, scipy and scikit-learn are here, matplotlib is for
@@ -23,6 +26,10 @@ def peers() -> Iterator[tuple[ModuleType, ModuleType]]:
         subprocess.run([*pip, "--no-deps", "--target", folder, *REQUIREMENTS], check=True)
         sys.path.insert(0, folder)
         try:
-            yield import_module("contrastive"), import_module("pcpca")
+            yield (
+                import_module("contrastive"),
+                import_module("pcpca"),
+                import_module("generalized_contrastive_PCA"),
+            )
         finally:
             sys.path.remove(folder)

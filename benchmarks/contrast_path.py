@@ -63,7 +63,7 @@ def errors(c_x: Any, c_y: Any, alphas: Any, components: Any) -> tuple[float, flo
 
 def main() -> int:
     X, Y = make_data()
-    with peers() as (contrastive, _):
+    with peers() as (contrastive, *_):
         peer = contrastive.CPCA(standardize=False)
         calls = {
             "contrastive, automatic": lambda: peer.fit_transform(X, Y),

@@ -65,7 +65,7 @@ def main(chosen: list[str]) -> int:
 
 def path_rows() -> Iterator[Row]:
     """cPCA at the automatic contrast and over the whole path."""
-    with peers() as (contrastive, pcpca):
+    with peers() as (contrastive, pcpca, _):
         for n_features, wanted in ((500, 8.0), (1000, 15.0), (2000, 6.0)):
             X, Y = expression_like(n_features)
             peer = contrastive.CPCA(standardize=False)

@@ -114,7 +114,7 @@ def main() -> int:
     warnings.simplefilter("ignore", ContrastWarning)
     X, Y = make_data()
     lines: list[tuple[str, float, float, str]] = []
-    with threadpool_limits(1), peers() as (contrastive, _):
+    with threadpool_limits(1), peers() as (contrastive, *_):
         fast, path = median_seconds(lambda: contrast_path(X, background=Y, n_components=K))
         slow, _ = median_seconds(
             lambda: contrastive.CPCA(K, standardize=False).fit_transform(X, Y), repeats=1

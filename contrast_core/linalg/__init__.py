@@ -21,6 +21,11 @@ from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
+from contrast_core.linalg._pooled_ratio import (
+    orthogonal_ratios,
+    pooled_eigenvalues,
+    pooled_ratios,
+)
 from contrast_core.linalg._search import Multiply, NotConvergedError, squares_fit
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import Iteration
@@ -58,8 +63,11 @@ __all__ = [
     "leading_ratio",
     "mirror_upper",
     "null_space_eigenpairs",
+    "orthogonal_ratios",
     "orthonormal_rows",
     "pivoted_cholesky",
+    "pooled_eigenvalues",
+    "pooled_ratios",
     "principal_angles",
     "proved_trace_ratio",
     "regularised_path",

@@ -81,8 +81,7 @@ def leading_ratio(
 
     Raises ValueError where B is singular to working precision.
     """
-    ridged = weight.background * background
-    ridged.flat[:: len(ridged) + 1] += weight.identity
+    ridged = ridged_background(background, weight)
     last = len(ridged) - 1
     try:
         values, vectors = scipy.linalg.eigh(
@@ -93,10 +92,17 @@ def leading_ratio(
     return GeneralizedEigenpairs(values, vectors.T)
 
 
+def ridged_background(background: FloatArray, weight: RidgeWeights) -> FloatArray:
+    """``B``, a new matrix."""
+    ridged = weight.background * background
+    ridged.flat[:: len(ridged) + 1] += weight.identity
+    return ridged
+
+
 def _singular(weight: RidgeWeights, directions: str) -> ValueError:
     return ValueError(
         f"(1 - beta) I + beta C_Y is singular to working precision at beta = "
         f"{weight.background:.17g}: the background does not vary in {directions}, so it is not "
-        "positive definite. Use a beta < 1 (beta='auto' chooses one), more background rows, or "
-        "fewer features."
+        "positive definite. Use a beta < 1 (beta='auto' chooses one), a condition_limit, more "
+        "background rows, or fewer features."
     )

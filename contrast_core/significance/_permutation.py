@@ -112,9 +112,10 @@ def permutation_test(
     estimator : CPCA, CPCAStar or PCPCA
         The method and number of components; it is cloned. With an automatic `alpha` or `beta` the
         test is as above, the same for both. A given one is held: the j-th component is then the
-        estimator's own, the statistic its eigenvalue, what goes is :math:`v_j` (of cPCA), and each
-        relabelled set is brought to the total variance of the data. PCPCA is tested as cPCA at
-        ``alpha = gamma'``, which has its components; an automatic one is held.
+        estimator's own, the statistic its eigenvalue, what goes is :math:`v_j` (of cPCA, and of
+        orthogonal cPCA*), and each relabelled set is brought to the total variance of the data.
+        PCPCA is tested as cPCA at ``alpha = gamma'``, which has its components; an automatic one is
+        held.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments.
     groups, background_groups : array-like of shape (n,) and (m,), optional

@@ -44,11 +44,14 @@ class Statistic:
         Given strength of cPCA or cPCA*; both None: the automatic one.
     star : bool
         Whether the method is cPCA*.
+    orthogonal : bool
+        Whether its components at a given beta are orthogonal.
     """
 
     alpha: float | None = None
     beta: float | None = None
     star: bool = False
+    orthogonal: bool = False
 
     @classmethod
     def of(cls, estimator: MomentContrast, fitted: MomentContrast) -> Statistic:
@@ -74,8 +77,14 @@ class Statistic:
                 )
             case CPCA():
                 return cls(alpha=_unless_auto(estimator, "alpha", fitted.alpha_))
+            case CPCAStar() if estimator.get_params()["condition_limit"] is not None:
+                raise ValueError(
+                    "condition_limit leaves out other directions of each relabelling, so its "
+                    "components cannot be tested; give condition_limit=None with a beta < 1."
+                )
             case CPCAStar():
-                return cls(beta=_unless_auto(estimator, "beta", fitted.beta_), star=True)
+                beta = _unless_auto(estimator, "beta", fitted.beta_)
+                return cls(beta=beta, star=True, orthogonal=estimator.get_params()["orthogonal"])
             case PCPCA():
                 return cls(alpha=fitted.gamma_)
         raise TypeError(
@@ -104,7 +113,8 @@ class Statistic:
             ridge = RidgeWeights(1 - self.beta, self.beta)
         values, [v] = leading_ratio(p, q, ridge)
         v /= np.linalg.norm(v)
-        return Leading(float(values[0]), v, p @ v)
+        removed = v if self.orthogonal and self.beta is not None else p @ v
+        return Leading(float(values[0]), v, removed)
 
     def strength(self, statistic: float, totals: tuple[float, float], n_varying: int) -> float:
         """The contrast strength of a component whose statistic this is."""

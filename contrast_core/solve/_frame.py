@@ -99,6 +99,17 @@ class Frame:
         basis = np.linalg.qr(varying * spread[:, None])[0].T
         return self._within(basis)
 
+    def well_conditioned(self, limit: float) -> Frame:
+        """The same, less the directions with little variance in both together.
+
+        Those are eigenvectors of the sum of both covariances with eigenvalues below the largest one
+        divided by `limit`.
+        """
+        values, vectors = scipy.linalg.eigh(
+            self.x.matrix() + self.y.matrix(), driver="evd", check_finite=False
+        )
+        return self._within(vectors[:, values * limit >= values.max(initial=0.0)].T)
+
     def out(self, components: FloatArray) -> FloatArray:
         """Rows in these coordinates (..., k, size) in those of `outer`, (..., k, outer.size)."""
         return components if self.basis is None else components @ self.basis

@@ -8,11 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from contrast_core._validation import FloatArray
+from contrast_core.feedback import warn
 from contrast_core.linalg import (
     GeneralizedEigenpairs,
     RidgeWeights,
     fix_signs,
+    orthogonal_ratios,
     orthonormal_rows,
+    pooled_eigenvalues,
+    pooled_ratios,
     regularised_path,
 )
 from contrast_core.moments import Moments
@@ -50,13 +54,24 @@ def contrast_index(foreground: FloatArray, background: FloatArray) -> FloatArray
 
 
 def solve_ratios(
-    x: Moments, y: Moments, weights: Sequence[RidgeWeights], k: int, plan: Plan
+    x: Moments,
+    y: Moments,
+    weights: Sequence[RidgeWeights],
+    k: int,
+    plan: Plan,
+    *,
+    orthogonal: bool = False,
+    condition_limit: float | None = None,
 ) -> list[RatioSolution]:
     """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
-    Raises ValueError where B is singular to working precision in what varies.
+    Raises ValueError where B is singular to working precision in what varies, unless a
+    `condition_limit` is given; then where fewer than k directions are within it, or where each
+    direction varies in one of the datasets only.
     """
     frame = Frame.of(x, y, x.varies | y.varies)
+    if orthogonal or condition_limit is not None:
+        return _one_by_one(x, y, weights, k, frame, orthogonal, condition_limit)
     found = _in_frame(frame, weights, k, plan)
     # No eigenvalue is negative: beyond the foreground's rank all tie with the null directions.
     if k > frame.size or any(
@@ -69,6 +84,64 @@ def solve_ratios(
     if n_null:
         warn_of_null_directions(n_null, k)
     return _lifted(x, y, frame, found, weights, frame.null_directions(n_null))
+
+
+def _one_by_one(
+    x: Moments,
+    y: Moments,
+    weights: Sequence[RidgeWeights],
+    k: int,
+    frame: Frame,
+    orthogonal: bool,
+    condition_limit: float | None,
+) -> list[RatioSolution]:
+    pooled = condition_limit is not None
+    if condition_limit is None:
+        frame = frame.without_null_directions()
+    else:
+        frame = frame.well_conditioned(condition_limit)
+        if k > frame.size:
+            raise ValueError(
+                f"n_components={k}, but {frame.size} directions are left within "
+                f"condition_limit={condition_limit:g}; ask for fewer, or raise the limit."
+            )
+    n_null = max(k - frame.size, 0)
+    if n_null:
+        warn_of_null_directions(n_null, k)
+    size = k - n_null
+    a, b = frame.x.matrix(), frame.y.matrix()
+    found = []
+    for weight in weights:
+        if pooled:
+            _check_ties(a, b, weight, size)
+        found.append(
+            orthogonal_ratios(a, b, weight, size, pooled=pooled)
+            if orthogonal
+            else pooled_ratios(a, b, weight, size)
+        )
+    return _lifted(x, y, frame, found, weights, frame.null_directions(n_null))
+
+
+def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> None:
+    """Whether the data decide between the directions in which B does not vary."""
+    if weight.identity > 0:
+        return
+    mu = pooled_eigenvalues(x, y, weight)
+    rounding = 4 * len(mu) * np.finfo(np.float64).eps
+    foreground_only = int((mu >= 1 - rounding).sum())
+    if foreground_only and foreground_only + int((mu <= rounding).sum()) == len(mu):
+        raise ValueError(
+            f"each of the {len(mu)} directions that are left varies in one of the datasets only, "
+            f"{foreground_only} in the foreground, so all ratios are zero or infinite (there are "
+            "too few rows for so many features). Lower condition_limit, use a beta < 1, more rows, "
+            "or fewer features."
+        )
+    if foreground_only > k:
+        warn(
+            f"{foreground_only} directions vary in the foreground only, so their ratios are all "
+            f"infinite; which {k} of them are returned is arbitrary. Lower condition_limit, use a "
+            "beta < 1, or more background rows."
+        )
 
 
 def _in_frame(

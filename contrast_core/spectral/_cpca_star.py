@@ -12,12 +12,16 @@ from contrast_core._validation import (
     FloatArray,
     check_beta,
     check_choice,
+    check_flag,
     check_n_components,
+    check_number,
 )
 from contrast_core.contrast import background_ridge
 from contrast_core.linalg import RidgeWeights
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, plan_for, solve_ratios
+
+_LARGEST_CONDITION = 1e13  # of what double precision resolves
 
 
 class CPCAStar(StrengthPath, MomentContrast):
@@ -43,6 +47,15 @@ class CPCAStar(StrengthPath, MomentContrast):
         at all (see `contrast_core.contrast.background_ridge`): deterministic, without labels,
         whatever k is. A number is in the units of the data: beta on rows X means the same as
         :math:`\beta / (\beta + (1 - \beta) c^2)` on rows c X; "auto" follows the units by itself.
+    orthogonal : bool, default=False
+        Whether each direction is the best of those that are orthogonal, in feature space, to the
+        ones before, instead of :math:`B_\beta`-orthogonal. `components_` are then `directions_`.
+    condition_limit : float above 1, optional
+        Directions in which both datasets together vary little are left out first: eigenvectors of
+        :math:`C_X + C_Y` with eigenvalues below the largest one divided by this. In what remains
+        :math:`B_\beta` may be singular: where the foreground alone varies, the ratio is infinite.
+        Generalised contrastive PCA, at ``beta = 1``, takes 1e13, the largest limit that double
+        precision allows; a lower one keeps noise out of ratios. By default nothing is left out.
 
     Attributes
     ----------
@@ -52,9 +65,11 @@ class CPCAStar(StrengthPath, MomentContrast):
         eigenvalues). The entry of largest magnitude in each is positive.
     directions_ : ndarray of shape (k, n_features)
         The generalised eigenvectors v as rows, with :math:`v_i^\top B_\beta v_j` 1 if i = j, else
-        0; not orthogonal to one another.
+        0; not orthogonal to one another. Of unit length in :math:`C_X` where the eigenvalue is
+        infinite; of unit length and orthogonal with ``orthogonal=True``.
     generalized_eigenvalues_ : ndarray of shape (k,)
-        Eigenvalues lambda, descending, never negative.
+        Eigenvalues lambda, descending, never negative: :math:`v^\top C_X v / v^\top B_\beta v` of
+        each direction.
     beta_, strength_ : float
         The contrast strength used.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
@@ -80,14 +95,17 @@ class CPCAStar(StrengthPath, MomentContrast):
     Raises
     ------
     ValueError
-        On `fit`: if beta is out of range, or :math:`B_\beta` is singular to working precision;
-        ``beta = 1`` needs a positive definite background covariance, so more background rows than
-        features.
+        On `fit`: if a parameter is out of range; if :math:`B_\beta` is singular to working
+        precision and there is no `condition_limit` (``beta = 1`` needs a positive definite
+        background covariance, so more background rows than features); if fewer than k directions
+        are within the limit, or each of them varies in one of the datasets only, as with
+        n + m - 2 up to D rows.
 
     Warns
     -----
     ContrastWarning
-        If the two datasets' scales differ by orders of magnitude.
+        If the two datasets' scales differ by orders of magnitude; if more than k directions have
+        an infinite eigenvalue, so that the choice among them is arbitrary.
 
     See Also
     --------
@@ -103,8 +121,10 @@ class CPCAStar(StrengthPath, MomentContrast):
     References
     ----------
     "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
-    equations 3 and 4. Contrast index: the objective of generalized contrastive PCA (gcPCA), de
-    Oliveira et al. 2025.
+    equations 3 and 4. Contrast index, orthogonal directions and the limit of the condition:
+    generalized contrastive PCA (gcPCA), de Oliveira et al. 2025, whose orthogonal form takes the
+    largest and the smallest index in turn; here it is the largest each time, and exchanging the
+    datasets gives the smallest.
 
     Examples
     --------
@@ -130,9 +150,18 @@ class CPCAStar(StrengthPath, MomentContrast):
     foreground_moments_: Moments
     background_moments_: Moments
 
-    def __init__(self, n_components: int = 2, *, beta: float | Literal["auto"] = "auto") -> None:
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        beta: float | Literal["auto"] = "auto",
+        orthogonal: bool = False,
+        condition_limit: float | None = None,
+    ) -> None:
         self.n_components = n_components
         self.beta = beta
+        self.orthogonal = orthogonal
+        self.condition_limit = condition_limit
 
     def _default_strengths(self) -> FloatArray:
         ridge = background_ridge(self.foreground_moments_, self.background_moments_)
@@ -154,7 +183,16 @@ class CPCAStar(StrengthPath, MomentContrast):
     ) -> list[Self]:
         """Fit each of the estimators, with one background decomposition for all."""
         weights = [other._weights(foreground, background) for other in others]
-        solutions = solve_ratios(foreground, background, weights, k, plan)
+        limit = self.condition_limit
+        if limit is not None:
+            limit = check_number(
+                limit, "condition_limit", above=1, at_most=_LARGEST_CONDITION, expected="None, or"
+            )
+        solutions = solve_ratios(
+            *(foreground, background, weights, k, plan),
+            orthogonal=check_flag(self.orthogonal, "orthogonal"),
+            condition_limit=limit,
+        )
         return [
             other._set_fitted(
                 foreground.feature_names,

@@ -143,6 +143,15 @@ TABLE = [
     fitted(cc.CPCA, "solver", WORD),
     fitted(cc.CPCA, "random_state", optional(SEED)),
     fitted(cc.CPCAStar, "beta", FRACTION),
+    fitted(cc.CPCAStar, "orthogonal", FLAG),
+    fitted(
+        cc.CPCAStar,
+        "condition_limit",
+        optional(ABOVE_ZERO)._replace(
+            same=[(1e6, np.float32(1e6)), (7.5, Fraction(15, 2)), (1000.0, 1000)],
+            refused=[*optional(ABOVE_ZERO).refused, 1, 0.5, 1.01e13],
+        ),
+    ),
     fitted(cc.SparseCPCA, "alpha", FROM_ZERO._replace(refused=[*FROM_ZERO.refused, np.inf])),
     *(
         Parameter("SparseCPCA", name, kind, partial(sparse, name))

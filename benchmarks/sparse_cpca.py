@@ -1,6 +1,6 @@
 """Does sparse contrastive PCA find the few features that tell groups apart?
 
-    python benchmarks/sparse.py
+    python benchmarks/sparse_cpca.py
 
 Twenty draws of `make_sparse_groups`: four groups told apart by 30 of 500 features in the
 foreground, 470 features with stronger variation that both sets share. Prints how many of the 30,

@@ -1,0 +1,75 @@
+"""Ratios of two covariances of which either may be singular, and orthogonal directions of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._generalized import (
+    GeneralizedEigenpairs,
+    RidgeWeights,
+    leading_ratio,
+    ridged_background,
+)
+from contrast_core.linalg._signs import fix_signs
+
+
+def pooled_ratios(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int
+) -> GeneralizedEigenpairs:
+    """Top-k pairs of ``C_X v = lambda B v`` where C_X + B is positive definite but B need not be.
+
+    Those of ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``: infinite where B does not
+    vary, with directions of unit length in C_X there, and in B elsewhere.
+    """
+    ridged = ridged_background(background, weight)
+    size = len(ridged)
+    _, vectors = scipy.linalg.eigh(
+        foreground, foreground + ridged, subset_by_index=(size - k, size - 1), check_finite=False
+    )
+    rows = vectors.T[::-1]
+    x, b = (np.einsum("kd,dk->k", rows, part @ rows.T) for part in (foreground, ridged))
+    infinite = b <= 4 * size * np.finfo(np.float64).eps * (x + b)
+    values = np.full(k, np.inf)
+    np.divide(x, b, out=values, where=~infinite)
+    lengths = np.sqrt(np.where(infinite, x, b))
+    return GeneralizedEigenpairs(values, fix_signs(rows / lengths[:, None]))
+
+
+def pooled_eigenvalues(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights
+) -> FloatArray:
+    """All ``mu`` of `pooled_ratios`, ascending, from 0 (background only) to 1 (foreground only)."""
+    pooled = foreground + ridged_background(background, weight)
+    return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))
+
+
+def orthogonal_ratios(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int, *, pooled: bool
+) -> GeneralizedEigenpairs:
+    """Leading direction, then that of all that are orthogonal to it, and so on: k of unit length.
+
+    `pooled` as in `pooled_ratios`, for a B that may be singular.
+    """
+    x, y = foreground, background
+    outwards = np.eye(len(x))  # what is left, as rows
+    values, directions = np.empty(k), np.empty((k, len(x)))
+    for i in range(k):
+        pair = pooled_ratios(x, y, weight, 1) if pooled else leading_ratio(x, y, weight)
+        [unit] = pair.directions / np.linalg.norm(pair.directions)
+        values[i], directions[i] = pair.values[0], unit @ outwards
+        # The reflection that makes this direction a coordinate, which is then left out.
+        unit[0] += np.copysign(1.0, unit[0])
+        unit /= np.linalg.norm(unit)
+        x, y = _reflected(x, unit), _reflected(y, unit)
+        outwards = (outwards - 2 * np.outer(unit, unit @ outwards))[1:]
+    return GeneralizedEigenpairs(values, fix_signs(directions))
+
+
+def _reflected(matrix: FloatArray, unit: FloatArray) -> FloatArray:
+    """``H M H`` without its first coordinate, for ``H = I - 2 u u^T``."""
+    product = matrix @ unit
+    product -= (unit @ product) * unit
+    change = np.outer(unit, 2 * product)
+    return np.asarray((matrix - change - change.T)[1:, 1:])

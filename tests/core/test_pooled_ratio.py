@@ -1,0 +1,189 @@
+"""cPCA* where the background may be singular, with a limit of the condition, and orthogonal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from contrast_core import ContrastWarning, CPCAStar, SecondMoments, permutation_test, subspace_error
+from contrast_core.datasets import load_mouse_protein
+
+
+def datasets(n: int = 80, m: int = 60, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    mixing = rng.normal(size=(d, d))
+    return (rng.normal(size=(n, d)) * np.linspace(3, 1, d)) @ mixing, rng.normal(
+        size=(m, d)
+    ) @ mixing
+
+
+def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
+    return np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
+
+
+def greedy(c_x: Any, b: Any, k: int) -> tuple[Any, Any]:
+    """Orthogonal directions of the largest ratios, in plain words."""
+    found = np.empty((0, len(c_x)))
+    values = []
+    for _ in range(k):
+        rest = scipy.linalg.null_space(found) if len(found) else np.eye(len(c_x))
+        w, v = scipy.linalg.eigh(rest.T @ c_x @ rest, rest.T @ b @ rest)
+        direction = rest @ v[:, -1]
+        found = np.vstack([found, direction / np.linalg.norm(direction)])
+        values.append(w[-1])
+    return np.array(values), found
+
+
+def same_up_to_sign(a: Any, b: Any, atol: float) -> None:
+    np.testing.assert_allclose(a * np.sign((a * b).sum(axis=1, keepdims=True)), b, atol=atol)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
+def test_a_limit_that_leaves_nothing_out_changes_nothing(beta: float) -> None:
+    X, Y = datasets()
+    plain = CPCAStar(4, beta=beta).fit(X, background=Y)
+    limited = CPCAStar(4, beta=beta, condition_limit=1e13).fit(X, background=Y)
+    for name in ("directions_", "components_", "generalized_eigenvalues_", "contrast_index_"):
+        np.testing.assert_allclose(getattr(limited, name), getattr(plain, name), rtol=1e-8)
+
+
+def test_the_limit_projects_on_the_leading_pooled_directions() -> None:
+    X, Y = datasets()
+    c_x, c_y = covariances(X, Y)
+    values, vectors = np.linalg.eigh(c_x + c_y)
+    kept = vectors[:, -5:]
+    limit = values[-1] / np.sqrt(values[-5] * values[-6])
+    limited = CPCAStar(3, beta=0.7, condition_limit=limit).fit(X, background=Y)
+    inside = CPCAStar(3, beta=0.7).fit(X @ kept, background=Y @ kept)
+    same_up_to_sign(limited.directions_, inside.directions_ @ kept.T, 1e-10)
+    np.testing.assert_allclose(limited.generalized_eigenvalues_, inside.generalized_eigenvalues_)
+    with pytest.raises(ValueError, match=r"n_components=6, but 5 directions .* condition_limit"):
+        CPCAStar(6, beta=0.7, condition_limit=limit).fit(X, background=Y)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5])
+def test_where_the_foreground_alone_varies_the_ratio_is_infinite(scale: float) -> None:
+    X, Y = (part * scale for part in datasets())
+    Y[:, :2] = 3.0 * scale
+    with pytest.raises(ValueError, match=r"singular to working precision.*condition_limit"):
+        CPCAStar(3, beta=1).fit(X, background=Y)
+    star = CPCAStar(3, beta=1, condition_limit=1e13).fit(X, background=Y)
+    assert np.isinf(star.generalized_eigenvalues_).tolist() == [True, True, False]
+    c_x, c_y = covariances(X, Y)
+    v = star.directions_
+    # Free of the background, and of one another in the foreground.
+    total = np.trace(c_x)
+    assert np.abs(np.diag(v[:2] @ c_y @ v[:2].T)).max() < 1e-9 * total * (v[:2] ** 2).sum()
+    np.testing.assert_allclose(v[:2] @ c_x @ v[:2].T, np.eye(2), atol=1e-8)
+    np.testing.assert_allclose(star.contrast_index_[:2], 1, atol=1e-9)
+    # The first finite ratio is that beyond the two: of all directions C_X-orthogonal to them.
+    rest = scipy.linalg.null_space(v[:2] @ c_x)
+    w = scipy.linalg.eigh(rest.T @ c_x @ rest, rest.T @ c_y @ rest, eigvals_only=True)
+    np.testing.assert_allclose(star.generalized_eigenvalues_[2], w[-1], rtol=1e-7)
+    with pytest.warns(ContrastWarning, match="2 directions vary in the foreground only.* which 1 "):
+        CPCAStar(1, beta=1, condition_limit=1e13).fit(X, background=Y)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, SecondMoments.from_data])
+def test_too_few_rows_for_any_ratio_are_refused_unless_the_limit_helps(kind: Any) -> None:
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(20, 60)), rng.normal(size=(15, 60))
+    X[:, :3] += rng.normal(size=(20, 1)) * 9
+    Y[:, 3:6] += rng.normal(size=(15, 1)) * 9
+    x, y = kind(X), kind(Y)
+    with pytest.raises(ValueError, match=r"each of the 33 directions .* one of the datasets only"):
+        CPCAStar(2, beta=1, condition_limit=1e13).fit(x, background=y)
+    pooled = np.linalg.eigvalsh(sum(covariances(X, Y)))[::-1]
+    limit = pooled[0] / np.sqrt(pooled[5] * pooled[6])
+    star = CPCAStar(2, beta=1, condition_limit=limit).fit(x, background=y)
+    assert np.isfinite(star.generalized_eigenvalues_).all()
+    assert star.contrast_index_[0] > 0.9
+    CPCAStar(2, beta=0.9, condition_limit=1e13).fit(x, background=y)  # nothing is infinite there
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("condition_limit", [None, 1e12])
+def test_orthogonal_directions_are_the_best_one_after_the_other(
+    beta: float, condition_limit: float | None
+) -> None:
+    X, Y = datasets(seed=4)
+    c_x, c_y = covariances(X, Y)
+    values, directions = greedy(c_x, (1 - beta) * np.eye(12) + beta * c_y, 12)
+    star = CPCAStar(12, beta=beta, orthogonal=True, condition_limit=condition_limit)
+    star.fit(X, background=Y)
+    np.testing.assert_allclose(star.generalized_eigenvalues_, values, rtol=1e-8)
+    same_up_to_sign(star.directions_, directions, 1e-7)
+    np.testing.assert_allclose(star.components_, star.directions_, atol=1e-13)
+    np.testing.assert_allclose(star.components_ @ star.components_.T, np.eye(12), atol=1e-13)
+
+
+def test_wide_data_have_the_same_orthogonal_directions_as_in_their_span() -> None:
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(15, 40)) * np.linspace(3, 1, 40), rng.normal(size=(12, 40))
+    c_x, c_y = covariances(X, Y)
+    values, directions = greedy(c_x, 0.5 * np.eye(40) + 0.5 * c_y, 3)
+    star = CPCAStar(3, beta=0.5, orthogonal=True).fit(X, background=Y)
+    np.testing.assert_allclose(star.generalized_eigenvalues_, values, rtol=1e-9)
+    same_up_to_sign(star.directions_, directions, 1e-8)
+
+
+def test_constant_features_and_a_path_change_nothing() -> None:
+    mice = load_mouse_protein()
+    X, Y = mice.foreground, mice.background
+    padded_x, padded_y = (np.pad(part, ((0, 0), (0, 3))) for part in (X, Y))
+    options: dict[str, Any] = {"orthogonal": True, "condition_limit": 1e6}
+    star = CPCAStar(5, beta=0.9, **options).fit(X, background=Y)
+    padded = CPCAStar(5, beta=0.9, **options).fit(padded_x, background=padded_y)
+    np.testing.assert_allclose(padded.components_[:, :-3], star.components_, atol=1e-9)
+    assert not padded.components_[:, -3:].any()
+    for beta, one in zip((0.2, 1.0), star.path([0.2, 1.0]), strict=True):
+        alone = CPCAStar(5, beta=beta, **options).fit(X, background=Y)
+        np.testing.assert_allclose(one.components_, alone.components_, atol=1e-9)
+        assert one.condition_limit == 1e6
+
+
+def test_more_components_than_directions_that_vary_come_last_with_a_warning() -> None:
+    X, Y = datasets(d=5)
+    padded = [np.pad(part, ((0, 0), (0, 2))) for part in (X, Y)]
+    with pytest.warns(ContrastWarning, match="neither"):
+        star = CPCAStar(6, beta=0.5, orthogonal=True).fit(padded[0], background=padded[1])
+    np.testing.assert_allclose(star.components_ @ star.components_.T, np.eye(6), atol=1e-12)
+    assert not star.components_[5, :5].any()
+
+
+def test_nothing_that_varies_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 directions are left within condition_limit"):
+        CPCAStar(1, beta=0.5, condition_limit=10).fit(np.ones((5, 3)), background=np.ones((4, 3)))
+
+
+@pytest.mark.parametrize("limit", [1.0, 0, -3, 1e14, np.inf, np.nan])
+def test_a_limit_out_of_range_is_refused(limit: float) -> None:
+    X, Y = datasets()
+    with pytest.raises(ValueError, match="condition_limit"):
+        CPCAStar(condition_limit=limit).fit(X, background=Y)
+
+
+def test_the_permutation_test_refuses_a_limit_that_it_would_not_keep() -> None:
+    X, Y = datasets()
+    with pytest.raises(ValueError, match="condition_limit"):
+        permutation_test(CPCAStar(1, condition_limit=1e3), X, background=Y, n_permutations=19)
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+def test_the_permutation_test_takes_the_components_of_the_estimator(orthogonal: bool) -> None:
+    X, Y = datasets()
+    star = CPCAStar(4, beta=0.8, orthogonal=orthogonal).fit(X, background=Y)
+    tested = permutation_test(star, X, background=Y, n_permutations=19, random_state=0)
+    np.testing.assert_allclose(tested.statistics, star.generalized_eigenvalues_, rtol=1e-9)
+
+
+def test_exchanged_datasets_give_the_other_end() -> None:
+    X, Y = datasets(seed=6)
+    options: dict[str, Any] = {"beta": 1, "condition_limit": 1e13}
+    ours = CPCAStar(12, **options).fit(X, background=Y)
+    other = CPCAStar(12, **options).fit(Y, background=X)
+    np.testing.assert_allclose(ours.contrast_index_, -other.contrast_index_[::-1], atol=1e-9)
+    assert subspace_error(ours.directions_[-1:], other.directions_[:1]) < 1e-7
