@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +65,8 @@ class PairRows:
                 )
             case "products":
                 return product_moments(views, self.feature_names)
-        return self.moments().second_moments(exchangeable=exchangeable)
+        # The cross-moment, as of `moments`, would cost as much again and is not needed.
+        return reduce(SecondMoments.merge, map(SecondMoments.from_data, views))
 
     def cross(self, form: Form, *, exchangeable: bool = True) -> Cross:
         """The cross-moment in this form, about the views' common mean or about each view's own."""
