@@ -37,10 +37,10 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         S = (C_X - C_Y)_+ + \delta\delta^\top, \quad \delta = \bar x - \bar y,
 
     with the positive part of the difference of the two covariances. The estimate is the posterior
-    mean of the signal :math:`\sqrt s\, z`, over sixteen values of s (0 and 0.001 to 30) and seven
-    of g (0.02 to 4), all equally likely before the row is seen: for each pair a Wiener filter, the
-    pairs weighted by the row's likelihood. There is no number of components and no contrast
-    strength to choose.
+    mean of the signal :math:`\sqrt s\, z`, over seventeen values of s (0 and 0.0003 to 30) and
+    seven of g (0.02 to 4), all equally likely before the row is seen: for each pair a Wiener
+    filter, the pairs weighted by the row's likelihood. There is no number of components and no
+    contrast strength to choose.
 
     Rows are patches of images as a rule (`Patches`); `suppress_background` does all of it in one
     call. S and N are known up to what their moments show: the background must have been seen where

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from contrast_core._validation import FloatArray
 
 RIDGE = 0.03  # of the mean background variance: noise that no background region shows in full
-SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.001, 30.0, 15).tolist())
+SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
 
@@ -80,7 +80,7 @@ def scale_mixture(
     background_mean, background_covariance : ndarray of shape (D,) and (D, D)
         Of the background alone, not constant.
     background_strengths : tuple of float
-        The values of g; those of s are 0 and fifteen from 0.001 to 30.
+        The values of g; those of s are 0 and sixteen from 0.0003 to 30.
     """
     n_features = len(mean)
     unit = float(np.trace(background_covariance / n_features))  # divided first: it may overflow

@@ -203,6 +203,7 @@ REFUSED = [
         "NaN in a tensor": (lambda v: _tensor(_spoilt(v, np.nan)), "NaN"),
         "all NaN": (lambda v: np.full_like(v, np.nan), "NaN"),
         "masked": (lambda v: np.ma.masked_less(v, 1), "masked"),
+        "dask of masked": (lambda v: _dask(v, (7, 5), lambda c: np.ma.masked_less(c, 1)), "masked"),
         "NA in a frame": (lambda v: _frame(v, dtype="Int64").replace(0, pd.NA), "NaN"),
         "None in a list": (lambda v: [[None, *row[1:]] for row in v.tolist()], "NaN|None"),
         "None among objects": (lambda v: _spoilt(v, None, object), "NaN|None"),

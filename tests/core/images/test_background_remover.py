@@ -45,7 +45,7 @@ def in_plain_numpy(X: Any, Y: Any, mode: str) -> tuple[Any, Any]:
     S = (vectors * np.maximum(values, 0)) @ vectors.T + np.outer(delta, delta)
     N = cy + 0.03 * np.trace(cy) / d * np.eye(d)
     gains = [1.0] if mode == "constant" else [0.02, *np.geomspace(0.1, 4, 6)]
-    scales = [0.0, *np.geomspace(0.001, 30, 15)]
+    scales = [0.0, *np.geomspace(0.0003, 30, 16)]
     estimates, strengths = [], []
     for row in X - Y.mean(axis=0):
         logs, means = [], []

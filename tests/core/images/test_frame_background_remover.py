@@ -13,12 +13,14 @@ import scipy.sparse as sp
 import zarr
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
 
 from contrast_core import CPCA, SecondMoments
 from contrast_core.images import FrameBackgroundRemover, Frames, suppress_background, weight_maps
 from contrast_core.images._signal_subspace import signal_subspace
 from contrast_core.images._stationary import half_turn_eigh, lag_average, stationary_part
 from contrast_core.images._texture import debiased, marchenko_pastur_edge, texture
+from contrast_core.rows import rows_of
 from tests.core.images.pictures import (
     blobs_on_photographs,
     digits_on_photographs,
@@ -296,6 +298,29 @@ def test_bad_input_is_refused_and_leaves_the_estimator_unfitted() -> None:
         fitted(X, Y, stationary_signal=1)
     with pytest.raises(ValueError, match="expecting 63 features"):
         fitted(X, Y).transform(X[:, :5])
+
+
+class OneLine(FrameBackgroundRemover):
+    """Rows as frames of one line, with X as their own background, for checks that give neither."""
+
+    def __init__(self, *, stationary_signal: bool = False) -> None:
+        self.stationary_signal = stationary_signal
+
+    @property
+    def frame_shape(self) -> tuple[int, int]:  # type: ignore[override]
+        return self._line
+
+    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
+        self._line = (1, max(1, rows_of(X).shape[1]))
+        return super().fit(X, y, background=X if background is None else background)
+
+    def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
+        return self.fit(X, y, background=background).transform(X)
+
+
+@pytest.mark.parametrize("stationary", [False, True])
+def test_scikit_learns_own_checks(stationary: bool) -> None:
+    check_estimator(OneLine(stationary_signal=stationary), on_skip=None)
 
 
 def test_names_clone_pickle_and_output() -> None:
