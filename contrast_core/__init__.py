@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contrast_core.linalg import principal_angles, subspace_error
     from contrast_core.moments import GroupedMoments, PairMoments, SecondMoments
     from contrast_core.path import ContrastPath, contrast_path
-    from contrast_core.probabilistic import PCPCA
+    from contrast_core.probabilistic import CLVM, PCPCA
     from contrast_core.significance import (
         BootstrapStability,
         ContrastDimension,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BootstrapStability": "contrast_core.significance",
+    "CLVM": "contrast_core.probabilistic",
     "CPCA": "contrast_core.spectral",
     "CPCAStar": "contrast_core.spectral",
     "ContrastByLabel": "contrast_core._by_label",
@@ -83,6 +84,7 @@ _HOME = {
 _SUBPACKAGES = ("datasets", "images", "pairing")
 
 __all__ = [
+    "CLVM",
     "CPCA",
     "PCPCA",
     "BootstrapStability",

@@ -224,14 +224,15 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n_components, n_features)
-            Squared loadings, each row rescaled to a maximum of 1.
+            Squared entries of `components_`, each row rescaled to a maximum of 1.
 
         References
         ----------
         Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
         """
         check_is_fitted(self)
-        return self._projector.feature_weights()
+        squared = self.components_**2
+        return np.asarray(squared / squared.max(axis=1, keepdims=True))
 
 
 class BackgroundMixin:

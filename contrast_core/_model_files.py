@@ -31,6 +31,7 @@ Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
 
 _FORMAT = 1
 _HOMES = {
+    "CLVM": "contrast_core",
     "CPCA": "contrast_core",
     "CPCAStar": "contrast_core",
     "ContrastByLabel": "contrast_core",

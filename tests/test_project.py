@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PUBLIC_NAMES = {
     "contrast_core": {
         "BootstrapStability",
+        "CLVM",
         "CPCA",
         "CPCAStar",
         "ContrastByLabel",

@@ -1,5 +1,6 @@
 """Methods with a density: what the data are likely to be, not only where they vary."""
 
+from contrast_core.probabilistic._clvm import CLVM
 from contrast_core.probabilistic._pcpca import PCPCA
 
-__all__ = ["PCPCA"]
+__all__ = ["CLVM", "PCPCA"]

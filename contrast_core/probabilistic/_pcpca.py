@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +18,7 @@ from contrast_core._validation import (
     check_generator,
 )
 from contrast_core.moments import Moments
+from contrast_core.probabilistic._density import log_densities
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
     check_gamma,
@@ -291,9 +291,6 @@ class PCPCA(StrengthPath, MomentContrast):
 
         .. math:: \log N(x;\, \bar x,\, W W^\top + \sigma^2 I)
 
-        By the Woodbury identity and the determinant lemma, which for orthogonal loadings need a
-        projection on the components and what it leaves: no matrix of D x D is formed.
-
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
@@ -311,22 +308,7 @@ class PCPCA(StrengthPath, MomentContrast):
         """
         check_is_fitted(self)
         variances, noise = self._model_variances, self.noise_variance_
-        n_noise = self.n_features_in_ - len(variances)
-        constant = (
-            self.n_features_in_ * np.log(2 * np.pi)
-            + np.log(variances).sum()
-            + n_noise * np.log(noise)
-        )
-        function = partial(
-            _log_density,
-            mean=self.mean_,
-            components=self.components_,
-            variances=variances,
-            noise=np.array(noise),
-            constant=np.array(constant),
-        )
-        log_density: FloatArray = self._rows(X).map(function, 1, dense=True)[:, 0]
-        return log_density
+        return log_densities(self._rows(X), self.mean_, self.components_, variances, noise)
 
     def score(self, X: MatrixLike, y: object = None) -> float:
         """Mean log-density of rows under the model.
@@ -394,20 +376,3 @@ class PCPCA(StrengthPath, MomentContrast):
         if with_noise:
             rows += np.sqrt(self.noise_variance_) * rng.standard_normal(rows.shape)
         return np.asarray(rows)
-
-
-def _log_density(
-    rows: Any,
-    mean: FloatArray,
-    components: FloatArray,
-    variances: FloatArray,
-    noise: FloatArray,
-    constant: FloatArray,
-) -> FloatArray:
-    """Column of log-densities; `constant` is minus twice the part that is the same for all."""
-    centred = rows - mean
-    projected = centred @ components.T
-    left = centred - projected @ components
-    distance = (projected**2 / variances).sum(axis=1) + (left**2).sum(axis=1) / noise
-    column: FloatArray = -0.5 * (constant + distance)[:, None]
-    return column

@@ -9,7 +9,6 @@ from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._linear_map import LinearMap
 from contrast_core._moment_contrast import MomentContrast
@@ -309,18 +308,6 @@ class SparseCPCA(StrengthPath, MomentContrast):
     @property
     def _projector(self) -> LinearMap:
         return self.linear_map_
-
-    def feature_weights(self) -> FloatArray:
-        """How much each feature carries each component: zero for those that were not selected.
-
-        Returns
-        -------
-        ndarray of shape (n_components, n_features)
-            Squared loadings, each row rescaled to a maximum of 1.
-        """
-        check_is_fitted(self)
-        squared = self.components_**2
-        return np.asarray(squared / squared.max(axis=1, keepdims=True))
 
 
 def check_penalty(penalty: object, name: str = "penalty") -> float:

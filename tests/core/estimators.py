@@ -22,6 +22,10 @@ class Case:
     orthonormal: bool = True  # components are
     equivariant: bool = True  # a rotation of the features rotates the subspace
     moments: bool = True  # SecondMoments are accepted in place of data
+    size_free: bool = True  # more rows of one dataset, with the same moments, change nothing
+    orthogonal: bool = True  # denoise projects orthogonally
+    counted: str = "n_components"  # the parameter that is the number of components
+    least: int = 1  # of it
 
     def fit(self, X: Any, other: Any, n_components: int = 2) -> Any:
         return self.make(n_components).fit(X, **{self.other: other})
@@ -36,6 +40,22 @@ CASES = [
     Case("CPCAStar-0.5", lambda k: contrast_core.CPCAStar(k, beta=0.5), scale_free=False),
     Case("PCPCA-auto", lambda k: contrast_core.PCPCA(k), full_rank_k=False),
     Case("PCPCA-0", lambda k: contrast_core.PCPCA(k, gamma=0.0), full_rank_k=False),
+    Case(
+        "CLVM",
+        lambda k: contrast_core.CLVM(n_salient=k),
+        full_rank_k=False,
+        size_free=False,
+        orthogonal=False,
+        counted="n_salient",
+        least=0,
+    ),
+    Case(
+        "CLVM-salient",
+        lambda k: contrast_core.CLVM(n_shared=0, n_salient=k),
+        full_rank_k=False,
+        size_free=False,
+        counted="n_salient",
+    ),
     Case(
         "SparseCPCA",
         lambda k: contrast_core.SparseCPCA(k, alpha=1.0),

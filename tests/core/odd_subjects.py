@@ -76,6 +76,14 @@ def pcpca(X: Any, background: Any, gamma: float = 0.1) -> list[Any]:
     return [span, (np.trace(contrast) - values.sum()) / (X.shape[1] - K) / (1 - gamma)]
 
 
+def clvm(X: Any, background: Any) -> list[Any]:
+    """Without shared latent variables: a closed form."""
+    values, span = leading(covariance(X))
+    (n, d), m = X.shape, len(background)
+    left = n * (np.trace(covariance(X)) - values.sum()) + m * np.trace(covariance(background))
+    return [span, left / (n * (d - K) + m * d)]
+
+
 def kernel_cpca(X: Any, background: Any) -> list[Any]:
     rows, n = np.vstack([X, background]), len(X)
     kernel = np.exp(-1e-3 * ((rows[:, None] - rows) ** 2).sum(axis=2))
@@ -301,6 +309,7 @@ SUBJECTS = [
     ),
     Subject("OnlineCPCAStar", _online, online, tolerance=5e-3),
     Subject("PCPCA", fitted(lambda: cc.PCPCA(gamma=0.1), "noise_variance_"), pcpca),
+    Subject("CLVM", fitted(lambda: cc.CLVM(n_shared=0, tol=1e-11), "noise_variance_"), clvm),
     Subject("KernelCPCA", _kernel_cpca, kernel_cpca),
     Subject("PCAPlus", fitted(cc.PCAPlus, "alignment_"), pca_plus, PAIR),
     Subject(

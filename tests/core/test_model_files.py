@@ -347,7 +347,7 @@ def test_what_a_file_cannot_hold_is_refused_by_name_and_nothing_is_written(tmp_p
             OnlineCPCAStar(random_state=generator, n_passes=1),
             r"OnlineCPCAStar\.random_state is a numpy\.random.*Generator.*Give the parameter",
         ),
-        (Mine(), r"model is a .*\.Mine; expected one of 'CPCA', 'CPCAStar'"),
+        (Mine(), r"model is a .*\.Mine; expected one of 'CLVM', 'CPCA', 'CPCAStar'"),
         (
             KernelCPCA(kernel="rbf", kernel_params={"a": np.array([object()])}),
             r"KernelCPCA\.kernel_params\.a is an array of object",
@@ -356,7 +356,7 @@ def test_what_a_file_cannot_hold_is_refused_by_name_and_nothing_is_written(tmp_p
         model.fit(X, background=Y)
         with pytest.raises(TypeError, match=message):
             save(model, tmp_path / "model")
-    with pytest.raises(TypeError, match=r"model is a builtins\.list; expected one of 'CPCA'"):
+    with pytest.raises(TypeError, match=r"model is a builtins\.list; expected one of 'CLVM'"):
         save([CPCA()], tmp_path / "model")
     with pytest.raises(NotFittedError):
         save(CPCA(), tmp_path / "model")

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from contrast_core import (
+    CLVM,
     CPCA,
     PCPCA,
     ContrastWarning,
@@ -219,7 +220,7 @@ def test_sparse_wide_rows_of_any_number_of_components_are_orthonormal() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-165, 1e-150, 1e-100, 1e-10, 1e10, 1e100, 1e145, 1e152, 1e160])
-@pytest.mark.parametrize("method", [*METHODS[:6], PCPCA(2)], ids=str)
+@pytest.mark.parametrize("method", [*METHODS[:6], PCPCA(2), CLVM()], ids=str)
 def test_the_scale_of_both_datasets_does_not_matter_or_is_refused(
     method: Any, scale: float
 ) -> None:

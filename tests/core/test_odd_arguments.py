@@ -116,6 +116,7 @@ FITS: dict[str, Callable[[Any, Any], Any]] = {
     "CPCA": lambda x, y: cc.CPCA(alpha=1.0).fit(x, background=y),
     "CPCAStar": lambda x, y: cc.CPCAStar().fit(x, background=y),
     "PCPCA": lambda x, y: cc.PCPCA(gamma=0.1).fit(x, background=y),
+    "CLVM": lambda x, y: cc.CLVM().fit(x, background=y),
     "KernelCPCA": lambda x, y: cc.KernelCPCA(alpha=1.0).fit(x, background=y),
     "OnlineCPCAStar": lambda x, y: cc.OnlineCPCAStar().fit(x, background=y),
     "StructuredBackgroundRemover": lambda x, y: images.StructuredBackgroundRemover().fit(
@@ -348,6 +349,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
             "path": lambda: cc.CPCAStar().path([0.5]),
             "score": lambda: cc.PCPCA().score(X),
             "sample": lambda: cc.PCPCA().sample(),
+            "shared": lambda: cc.CLVM().transform_shared(X),
+            "sample of two": lambda: cc.CLVM().sample(),
             "save": lambda: cc.save(cc.CPCA(), "x.model"),
             "strengths": lambda: images.StructuredBackgroundRemover().strengths(X),
             "kernel transform": lambda: cc.KernelCPCA().transform(X),

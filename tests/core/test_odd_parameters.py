@@ -28,6 +28,7 @@ X = RNG.normal(size=(40, 5)) * [3.0, 2.5, 2.0, 1.0, 1.0] + SHARED
 Y = RNG.normal(size=(40, 5)) * [3.0, 1.0, 1.0, 1.0, 1.0] + SHARED
 FITTED = cc.CPCA(2, alpha=1.0).fit(X, background=Y)
 MODEL = cc.PCPCA(2).fit(X, background=Y)
+LATENT = cc.CLVM().fit(X, background=Y)
 STACK = RNG.normal(size=(4, 5, 1))
 
 
@@ -171,6 +172,23 @@ TABLE = [
         ]
     ),
     fitted(cc.PCPCA, "gamma", FRACTION._replace(refused=[*FRACTION.refused, np.inf])),
+    fitted(cc.CLVM, "n_shared", but(COUNT, 0)),
+    fitted(cc.CLVM, "n_salient", but(COUNT, 0)),
+    Parameter(
+        "CLVM",
+        "n_init",
+        COUNT,
+        lambda v: cc.CLVM(n_init=v, random_state=0).fit(X, background=Y).transform(X),
+    ),
+    fitted(cc.CLVM, "tol", ABOVE_ZERO),
+    fitted(cc.CLVM, "max_iter", COUNT),
+    fitted(cc.CLVM, "random_state", optional(SEED)),
+    function(LATENT.transform_shared, "dataset", WORD, X),
+    function(LATENT.score_samples, "dataset", WORD, X),
+    function(LATENT.sample, "dataset", WORD, random_state=0),
+    function(LATENT.sample, "n_samples", COUNT, random_state=0),
+    function(LATENT.sample, "noise", FLAG, random_state=0),
+    function(LATENT.sample, "random_state", optional(SEED)),
     fitted(cc.KernelCPCA, "alpha", FROM_ZERO),
     fitted(cc.KernelCPCA, "kernel", but(WORD, len)),
     fitted(cc.KernelCPCA, "kernel_gamma", optional(ABOVE_ZERO)),

@@ -126,6 +126,7 @@ INVARIANT = [
     Invariant("CPCAStar", span(lambda: cc.CPCAStar(beta=1)), lambda X, Y: pencil(X, Y)),
     Invariant("CPCAStar at 0", span(lambda: cc.CPCAStar(beta=0)), lambda X, Y: pencil(X)),
     Invariant("PCPCA", span(lambda: cc.PCPCA(gamma=0.1)), lambda X, Y: pcpca(X, Y)[0]),
+    Invariant("CLVM", span(lambda: cc.CLVM(tol=1e-9)), span(lambda: cc.CLVM(tol=1e-9))),
     Invariant("PCAPlus", span(cc.PCAPlus, "positive"), lambda X, Y: pca_plus(X, Y)[0]),
     Invariant(
         "PCAPlusPlus",

@@ -1,0 +1,370 @@
+"""Contrastive latent variable models."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrast_core._base import Offset
+from contrast_core._linear_map import LinearMap
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_generator,
+    check_number,
+)
+from contrast_core.feedback import warn
+from contrast_core.linalg import fix_signs
+from contrast_core.moments import Moments
+from contrast_core.probabilistic._clvm_em import (
+    first_model,
+    fit_em,
+    likelihood_problem,
+    posterior,
+    random_model,
+)
+from contrast_core.probabilistic._two_densities import Dataset, TwoDensities
+from contrast_core.solve import Design, Plan, contrast_index, contrast_moments
+
+
+class CLVM(TwoDensities):
+    r"""Contrastive latent variable model: latent variables of both datasets, and of one only.
+
+    Shared latent variables z act on foreground and background alike, salient ones t on the
+    foreground alone,
+
+    .. math:: x = S z + W t + \mu_x + \varepsilon, \qquad y = S z + \mu_y + \varepsilon,
+
+    all of them standard normal and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. S, W and
+    :math:`\sigma^2` maximise the likelihood of all rows, with each dataset's mean for
+    :math:`\mu`. There is no contrast strength to choose, but the two numbers of dimensions.
+
+    The likelihood needs no more of the data than numbers of rows, means and covariances, so neither
+    does expectation maximisation: an iteration is a product of the covariances with the loadings.
+
+    Parameters
+    ----------
+    n_shared : int, default=2
+        Shared latent dimensions, k, from 0.
+    n_salient : int, default=2
+        Salient latent dimensions, t, from 0; k + t from 1 to one below the number of features that
+        vary: at least one direction must be left for the noise.
+    n_init : int, default=1
+        Starts; the most likely solution is kept. The first is from the leading components of the
+        background and of the contrast, the others are random.
+    tol : float above 0, default=1e-6
+        Where to end: length of the gradient of the log-likelihood per row, by the loadings in units
+        of the noise's standard deviation and by the logarithm of its variance. (The likelihood
+        stops rising, to nine digits, long before the subspaces stop turning.)
+    max_iter : int, default=3000
+        Evaluations of the likelihood, at most, for each start.
+    random_state : int, Generator or None, default=None
+        Seed of the random starts.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (t, n_features)
+        Orthonormal rows that span the columns of W; the entry of largest magnitude in each is
+        positive.
+    salient_loadings_ : ndarray of shape (n_features, t)
+        W, rotated by its singular vectors: orthogonal columns in descending order of length. (The
+        model leaves the rotation open.)
+    shared_loadings_ : ndarray of shape (n_features, k)
+        S, rotated likewise. Its columns need not be orthogonal to those of W.
+    noise_variance_ : float
+        sigma^2.
+    latent_covariance_ : ndarray of shape (t, t)
+        Covariance of t given a row, the same for every row.
+    log_likelihoods_ : ndarray of shape (number of accepted steps,)
+        Log-likelihood of all rows of both datasets at the start and after each step, natural
+        logarithms, over the features that vary. It does not fall, but for rounding.
+    n_iter_ : int
+        Steps taken.
+    converged_ : bool
+        Whether the gradient became as short as `tol`.
+    foreground_variance_, background_variance_ : ndarray of shape (t,)
+        Variance of foreground and background along each component.
+    contrast_index_ : ndarray of shape (t,)
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
+        only); NaN where neither varies.
+    mean_, background_mean_ : ndarray of shape (n_features,)
+        Means of foreground and background.
+    foreground_moments_, background_moments_ : SecondMoments or SpanMoments
+        What the data were reduced to. The latter, for more features than rows, hold the rows.
+    projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
+        From centred rows to scores, the posterior means of t, and back, as `inverse_transform`
+        says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where the data had them.
+
+    Raises
+    ------
+    ValueError
+        On `fit`: if the latent variables explain all that varies, so that the likelihood has no
+        maximum, or a parameter is out of range.
+
+    Warns
+    -----
+    ContrastWarning
+        If the gradient is still longer than `tol` after `max_iter` evaluations, or the two
+        datasets' scales differ by orders of magnitude.
+
+    See Also
+    --------
+    PCPCA : One set of latent variables, in closed form, with a contrast strength.
+
+    Notes
+    -----
+    Without salient variables this is probabilistic PCA of both datasets, each about its own mean.
+    Without shared ones W spans what probabilistic PCA of the foreground finds, but the noise is
+    that of both: :math:`\sigma^2 = (n \sum_{i>t} \lambda_i(C_X) + m \operatorname{tr} C_Y) /
+    (n(D - t) + mD)`.
+
+    The noise has the same variance in every feature: standardise the datasets, each on its own,
+    where scales mean nothing. What the background has beyond k shared dimensions counts as noise,
+    so with a k too small W finds what both have; with one too large S explains what only the
+    foreground has. On the mouse data any k from 1 to 8 separates the groups. Each dataset counts by
+    its number of rows, several backgrounds by all their rows together, weighted rows by their total
+    weight. Features that vary in neither dataset are left out of the likelihood.
+
+    References
+    ----------
+    Severson, Ghosh and Ng, "Unsupervised learning with contrastive latent variable models", AAAI
+    2019, arXiv:1811.06094: eqs. 2 to 5.
+
+    Examples
+    --------
+    >>> from contrast_core import CLVM
+    >>> from contrast_core.datasets import load_mouse_protein
+    >>> mice = load_mouse_protein()
+    >>> clvm = CLVM().fit(mice.foreground, background=mice.background)
+    >>> clvm.transform(mice.foreground).shape, clvm.shared_loadings_.shape
+    ((270, 2), (77, 2))
+    >>> clvm.converged_, round(clvm.noise_variance_, 2)
+    (True, 0.43)
+    """
+
+    log_likelihoods_: FloatArray
+    n_iter_: int
+    converged_: bool
+    foreground_variance_: FloatArray
+    background_variance_: FloatArray
+    contrast_index_: FloatArray
+    foreground_moments_: Moments
+    background_moments_: Moments
+
+    def __init__(
+        self,
+        *,
+        n_shared: int = 2,
+        n_salient: int = 2,
+        n_init: int = 1,
+        tol: float = 1e-6,
+        max_iter: int = 3000,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.n_shared = n_shared
+        self.n_salient = n_salient
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _moments(
+        self, X: MatrixLike | Moments, background: object, design: Design
+    ) -> tuple[Moments, Moments, Plan]:
+        return contrast_moments(X, background, products=False, design=design)
+
+    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
+        x, y = foreground, background
+        k, t = self._dimensions(int((x.varies | y.varies).sum()))
+        n_init = check_count(self.n_init, "n_init")
+        tol = check_number(self.tol, "tol", above=0)
+        max_iter = check_count(self.max_iter, "max_iter")
+        rng = check_generator(self.random_state)
+        problem = likelihood_problem(x, y, k)
+        starts = [first_model(x, y, problem, t)]
+        starts += [random_model(x.size, k + t, rng) for _ in range(n_init - 1)]
+        fits = [fit_em(problem, start, tol=tol, max_iter=max_iter) for start in starts]
+        best = max(fits, key=lambda fit: fit.log_likelihoods[-1])
+        if not best.converged:
+            warn(
+                f"the likelihood still rises after max_iter={max_iter} evaluations; allow more, or "
+                "use fewer latent variables."
+            )
+        loadings = best.model.loadings * problem.unit
+        (shared, _), (salient, components) = (
+            _rotated(x, part) for part in np.split(loadings, [k], axis=1)
+        )
+        inside = x.coordinates_of(components)
+        along = x.along(inside), y.along(inside)
+        return self._set_fitted(
+            x.feature_names,
+            mean_=x.mean,
+            background_mean_=y.mean,
+            components_=components,
+            shared_loadings_=shared,
+            salient_loadings_=salient,
+            noise_variance_=best.model.noise * problem.unit**2,
+            log_likelihoods_=problem.log_likelihoods(best.log_likelihoods),
+            n_iter_=len(best.log_likelihoods) - 1,
+            converged_=best.converged,
+            foreground_variance_=along[0],
+            background_variance_=along[1],
+            contrast_index_=contrast_index(*along),
+            foreground_moments_=x,
+            background_moments_=y,
+        )
+
+    def _dimensions(self, n_varying: int) -> tuple[int, int]:
+        if n_varying < 2:
+            raise ValueError(
+                f"{n_varying} feature(s) vary in X or the background, but a latent variable and "
+                "noise need at least 2."
+            )
+        reason, most = f"with {n_varying} features that vary", n_varying - 1
+        k = check_count(self.n_shared, "n_shared", at_least=0, at_most=most, reason=reason)
+        reason = f"{reason} and n_shared={k}, and one direction left for the noise,"
+        least, most = int(not k), most - k
+        return k, check_count(
+            self.n_salient, "n_salient", at_least=least, at_most=most, reason=reason
+        )
+
+    @property
+    def projection_(self) -> FloatArray:
+        """Map from centred rows to posterior means, (n_features, t)."""
+        k = self.shared_loadings_.shape[1]
+        return posterior(self._model("foreground")[0]).gain[:, k:]
+
+    @property
+    def reconstruction_(self) -> FloatArray:
+        """Map from posterior means to centred rows, (t, n_features)."""
+        # A latent variable as weak as the noise is shrunk to zero, from which nothing leads back.
+        shrinkage = self.salient_loadings_.T @ self.projection_
+        return np.asarray(np.linalg.pinv(shrinkage) @ self.salient_loadings_.T)
+
+    @property
+    def latent_covariance_(self) -> FloatArray:
+        """Covariance of the salient latent variables given a row, (t, t)."""
+        k = self.shared_loadings_.shape[1]
+        return posterior(self._model("foreground")[0]).covariance[k:, k:]
+
+    @property
+    def _projector(self) -> LinearMap:
+        return self.linear_map_
+
+    def transform_shared(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
+        """Posterior means of the shared latent variables.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows from anywhere.
+        dataset : {"foreground", "background"}, default="foreground"
+            Which model the rows are of: that of the background, about its own mean, has no salient
+            part.
+
+        Returns
+        -------
+        ndarray of shape (n, n_shared)
+            For a dask array or a tensor, the same, as from `transform`.
+
+        Raises
+        ------
+        ValueError
+            If `dataset` is neither, the features are not those of the fit, or a value is NaN or
+            infinite.
+        """
+        model, mean = self._model(dataset)
+        gain = posterior(model).gain[:, : self.shared_loadings_.shape[1]]
+        return LinearMap(mean=mean, projection=gain).transform(self._rows(X))
+
+    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+        r"""Posterior means of the salient latent variables.
+
+        .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \mu_x), \qquad
+            M = (S S^\top + \sigma^2 I)^{-1}
+
+        What the shared latent variables or the noise explain counts for little.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere; sparse input stays sparse.
+        groups : array-like of shape (n,), optional
+            As in `CPCA.transform`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_salient)
+            Their posterior covariance is `latent_covariance_` for every row.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        return super().transform(X, groups=groups)
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        r"""Rows of the salient subspace whose posterior means are the ones given.
+
+        .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \mu_x
+
+        After `transform` this is what `denoise` gives. The model's mean of a row given t is
+        ``t @ salient_loadings_.T + mean_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_salient)
+            Salient latent variables.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of salient variables.
+        """
+        return super().inverse_transform(X)
+
+    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
+        r"""The salient part of rows: the shared part and the noise go.
+
+        .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
+
+        The least squares estimate of W t, with what shared variables and noise add as the errors:
+        a projection on the span of W along what the background would do, not an orthogonal one.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows to denoise.
+        offset : {"foreground", "difference", "none"}, default="foreground"
+            What is added back, as in `CPCA.denoise`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If `offset` is none of the three, the features are not those of the fit, or a value is
+            NaN or infinite.
+        """
+        return super().denoise(X, offset=offset)
+
+
+def _rotated(moments: Moments, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Loadings in feature space, turned to orthogonal columns, and their directions as rows."""
+    directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
+    components = fix_signs(moments.lift(directions.T))
+    return components.T * lengths, components

@@ -1,0 +1,241 @@
+"""Maximum likelihood of the linear contrastive latent variable model, from second moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import leading_eigenpairs
+from contrast_core.moments import Moments
+from contrast_core.probabilistic._ascent import Ascent, Evaluation, ascend
+
+_LEAST_NOISE = 1e-13  # of the mean variance; below it the noise is rounding
+_FIRST_NOISE = 0.1
+
+
+class Side(NamedTuple):
+    """What the likelihood needs of a dataset, in units in which features vary by 1 on average.
+
+    weight : float
+        Number of rows, as a share of those of both datasets.
+    total : float
+        Trace of the covariance.
+    apply : callable
+        Product of the covariance with columns.
+    """
+
+    weight: float
+    total: float
+    apply: Callable[[FloatArray], FloatArray]
+
+
+class Model(NamedTuple):
+    """Loadings of all latent variables, the shared ones first (size, k + t); noise variance."""
+
+    loadings: FloatArray
+    noise: float
+
+
+class Problem(NamedTuple):
+    """What is to be maximised.
+
+    x, y : Side
+        Foreground and background.
+    n_shared : int
+        Number of shared latent variables, k.
+    n_features : int
+        Number of features that vary.
+    n_rows : float
+        Of both datasets.
+    unit : float
+        In the units of the data: the standard deviation that counts as 1.
+    """
+
+    x: Side
+    y: Side
+    n_shared: int
+    n_features: int
+    n_rows: float
+    unit: float
+
+    def log_likelihoods(self, per_row: FloatArray) -> FloatArray:
+        """Of all rows in the units of the data, from those per row."""
+        return np.asarray(self.n_rows * (per_row - self.n_features * np.log(self.unit)))
+
+
+class Fit(NamedTuple):
+    """The model, its log-likelihood per row at each accepted step, and whether it converged."""
+
+    model: Model
+    log_likelihoods: FloatArray
+    converged: bool
+
+
+class _Expected(NamedTuple):
+    """Of one dataset, per row: log-density, its gradient, and the sums of the E-step.
+
+    With B the map from rows to posterior means and G the posterior covariance, ``cross`` is
+    ``C B^T`` and ``second`` is ``G + B C B^T``.
+    """
+
+    log_density: float
+    by_loadings: FloatArray
+    by_log_noise: float
+    cross: FloatArray
+    second: FloatArray
+
+
+class Posterior(NamedTuple):
+    """Of the latent variables given a row.
+
+    Map from centred rows to means (size, K), covariance (K, K), and minus the logarithm of the
+    covariance's determinant.
+    """
+
+    gain: FloatArray
+    covariance: FloatArray
+    log_precision: float
+
+
+def posterior(model: Model) -> Posterior:
+    """What a row tells of the latent variables."""
+    loadings, noise = model
+    values, vectors = np.linalg.eigh(loadings.T @ loadings)
+    precisions = 1 + np.maximum(values, 0.0) / noise
+    covariance = vectors / precisions @ vectors.T
+    gain = loadings @ covariance / noise
+    return Posterior(gain, covariance, float(np.log(precisions).sum()))
+
+
+def _expected(side: Side, model: Model, n_features: int) -> _Expected:
+    loadings, noise = model
+    gain, covariance, log_precision = posterior(model)
+    cross = side.apply(loadings) @ covariance / noise
+    inner = gain.T @ cross
+    explained = float((loadings * cross).sum())
+    log_determinant = n_features * np.log(noise) + log_precision
+    distance = (side.total - explained) / noise
+    left = side.total - 2 * explained + float((inner * (loadings.T @ loadings)).sum())
+    n_noise = n_features - loadings.shape[1] + np.trace(covariance)
+    return _Expected(
+        -0.5 * float(n_features * np.log(2 * np.pi) + log_determinant + distance),
+        (cross - loadings @ inner) / noise - gain,
+        -0.5 * float(n_noise - left / noise),
+        cross,
+        covariance + inner,
+    )
+
+
+def evaluate(model: Model, problem: Problem) -> tuple[float, Model, Model]:
+    """Log-likelihood per row, its gradient, and the step of EM.
+
+    The gradient is by the loadings and by the logarithm of the noise variance. The M-step is exact
+    for loadings that are not orthogonal, where Severson et al.'s eqs. 6 and 7 assume that they are.
+    """
+    x, y, k, n_features = problem[:4]
+    shared = Model(model.loadings[:, :k], model.noise)
+    of_x, of_y = _expected(x, model, n_features), _expected(y, shared, n_features)
+    value = x.weight * of_x.log_density + y.weight * of_y.log_density
+    slope = x.weight * of_x.by_loadings
+    slope[:, :k] += y.weight * of_y.by_loadings
+    by_log_noise = x.weight * of_x.by_log_noise + y.weight * of_y.by_log_noise
+
+    cross, second = x.weight * of_x.cross, x.weight * of_x.second
+    cross[:, :k] += y.weight * of_y.cross
+    second[:k, :k] += y.weight * of_y.second
+    loadings = np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
+    total = x.weight * x.total + y.weight * y.total
+    # At the solution of the M-step the other terms of the expected distance are these.
+    left = total - float((loadings * cross).sum())
+    return value, Model(slope, by_log_noise), Model(loadings, left / n_features)
+
+
+def fit_em(problem: Problem, start: Model, *, tol: float, max_iter: int) -> Fit:
+    """Maximise the likelihood by accelerated EM.
+
+    Parameters
+    ----------
+    problem, start
+        The data, and where to begin.
+    tol : float
+        Length of the gradient of the log-likelihood per row, by the loadings in units of the
+        noise's standard deviation and by the logarithm of its variance.
+    max_iter : int
+        Evaluations of the likelihood, at most.
+
+    Raises
+    ------
+    ValueError
+        If the likelihood is unbounded: the noise variance goes to zero.
+    """
+    shape, unit = start.loadings.shape, start.noise**0.5
+
+    def model_of(point: FloatArray) -> Model:
+        # Where an extrapolation went astray the likelihood is to be low, not out of range.
+        noise = np.exp(np.clip(point[-1], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE])))
+        return Model(unit * point[:-1].reshape(shape), float(noise))
+
+    def at(point: FloatArray) -> Evaluation:
+        value, slope, update = evaluate(model_of(point), problem)
+        if not update.noise > _LEAST_NOISE:
+            raise ValueError(
+                f"{problem.n_shared} shared and {shape[1] - problem.n_shared} salient latent "
+                "variables explain all that varies, to working precision: nothing is left to "
+                "estimate the noise from. Use fewer of them or more rows."
+            )
+        gradient = np.append(unit * slope.loadings.ravel(), slope.noise)
+        return Evaluation(
+            value, gradient, np.append(update.loadings.ravel() / unit, np.log(update.noise))
+        )
+
+    first = np.append(start.loadings.ravel() / unit, np.log(start.noise))
+    found: Ascent = ascend(at, first, tol=tol, max_iter=max_iter)
+    return Fit(model_of(found.point), found.values, found.converged)
+
+
+def likelihood_problem(x: Moments, y: Moments, n_shared: int) -> Problem:
+    """The likelihood of rows with these moments, over the features that vary in either dataset."""
+    n_rows = x.n_samples + y.n_samples
+    n_features = int((x.varies | y.varies).sum())
+    share = x.n_samples / n_rows
+    variance = (share * x.total_variance + (1 - share) * y.total_variance) / n_features
+
+    def side(part: Moments, weight: float) -> Side:
+        return Side(weight, part.total_variance / variance, partial(_apply, part, variance))
+
+    x_side, y_side = side(x, share), side(y, 1 - share)
+    return Problem(x_side, y_side, n_shared, n_features, n_rows, variance**0.5)
+
+
+def _apply(moments: Moments, unit: float, columns: FloatArray) -> FloatArray:
+    return moments.apply(columns) / unit
+
+
+def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Model:
+    """Where to begin: leading components of the background, and of what exceeds it.
+
+    Without salient variables the two datasets count as one.
+    """
+    k, noise = problem.n_shared, _FIRST_NOISE
+    parts = [(y, 1.0)] if n_salient else [(x, problem.x.weight), (y, problem.y.weight)]
+    loadings = np.zeros((x.size, k + n_salient))
+    for first, count, sums in ((0, k, parts), (k, n_salient, [(x, 1.0), (y, -1.0)])):
+        if not count:
+            continue
+        matrix = np.zeros((x.size, x.size))
+        for part, weight in sums:
+            part.add_to(matrix, weight / problem.unit**2)
+        # The upper triangle, as LAPACK's lower one.
+        values, vectors = leading_eigenpairs(matrix.T, min(count, x.size), overwrite=True)
+        lengths = np.sqrt(np.maximum(values - noise, noise))
+        loadings[:, first : first + len(values)] = vectors.T * lengths
+    return Model(loadings, noise)
+
+
+def random_model(size: int, n_latent: int, rng: np.random.Generator) -> Model:
+    """Another start: loadings in random directions, on average as long as the data are."""
+    return Model(rng.standard_normal((size, n_latent)), _FIRST_NOISE)

@@ -1,0 +1,331 @@
+"""CLVM: its limits in closed form, what rows become, data of all forms, the paper's effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA
+from sklearn.metrics import silhouette_score
+
+from contrast_core import (
+    CLVM,
+    CPCA,
+    ContrastWarning,
+    SecondMoments,
+    principal_angles,
+    subspace_error,
+)
+from contrast_core.datasets import load_mouse_protein
+from contrast_core.moments import SpanMoments
+from tests.core.test_contract import planted
+
+
+def fit(X: Any, Y: Any, k: int = 2, t: int = 2, **options: Any) -> CLVM:
+    return CLVM(n_shared=k, n_salient=t, **options).fit(X, background=Y)
+
+
+def covariances(model: CLVM) -> tuple[Any, Any]:
+    """Of foreground and background, written out."""
+    S, W = model.shared_loadings_, model.salient_loadings_
+    background = S @ S.T + model.noise_variance_ * np.eye(len(S))
+    return background + W @ W.T, background
+
+
+def log_likelihood(X: Any, Y: Any, S: Any, W: Any, noise: float) -> float:
+    """Severson et al. 2019, eq. 4, without the package's algebra."""
+    background = S @ S.T + noise * np.eye(len(S))
+    of_x, of_y = (
+        multivariate_normal(rows.mean(axis=0), covariance).logpdf(rows).sum()
+        for rows, covariance in ((X, background + W @ W.T), (Y, background))
+    )
+    return float(of_x + of_y)
+
+
+def generated(
+    n: int, m: int, d: int, seed: int = 0, noise: float = 1.0
+) -> tuple[Any, Any, Any, Any]:
+    """Rows from the model with two shared and two salient variables, and its loadings."""
+    rng = np.random.default_rng(seed)
+    S, W = 2 * rng.normal(size=(d, 2)), rng.normal(size=(d, 2)) * [1.5, 1.0]
+    X = rng.normal(size=(n, 2)) @ S.T + rng.normal(size=(n, 2)) @ W.T + rng.normal(size=d)
+    Y = rng.normal(size=(m, 2)) @ S.T + rng.normal(size=d)
+    X, Y = (rows + noise * rng.normal(size=rows.shape) for rows in (X, Y))
+    return X, Y, S, W
+
+
+# Limits in closed form
+
+
+def test_without_shared_variables_the_span_is_that_of_probabilistic_pca() -> None:
+    X, Y = planted()
+    (n, d), m = X.shape, len(Y)
+    values = np.linalg.eigvalsh(np.cov(X.T, bias=True))[::-1]
+    model = fit(X, Y, 0, 2, tol=1e-9)
+    assert subspace_error(model.components_, PCA(2).fit(X).components_) < 1e-8
+    noise = (n * values[2:].sum() + m * np.trace(np.cov(Y.T, bias=True))) / (n * (d - 2) + m * d)
+    assert model.noise_variance_ == pytest.approx(noise, rel=1e-8)
+    lengths = (model.salient_loadings_**2).sum(axis=0)
+    np.testing.assert_allclose(lengths, values[:2] - noise, rtol=1e-7)
+    assert model.shared_loadings_.shape == (12, 0)
+    assert model.transform_shared(X).shape == (160, 0)
+
+
+def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
+    X, Y = planted()
+    pooled = np.vstack([X - X.mean(axis=0), Y - Y.mean(axis=0)])
+    values = np.linalg.eigvalsh(pooled.T @ pooled / len(pooled))[::-1]
+    model = fit(X, Y, 3, 0, tol=1e-9)
+    assert model.noise_variance_ == pytest.approx(values[3:].mean(), rel=1e-8)
+    lengths = (model.shared_loadings_**2).sum(axis=0)
+    np.testing.assert_allclose(lengths, values[:3] - values[3:].mean(), rtol=1e-7)
+    assert subspace_error(model.shared_loadings_.T, PCA(3).fit(pooled).components_) < 1e-8
+    assert model.components_.shape == (0, 12)
+    assert model.transform(X).shape == (160, 0)
+    np.testing.assert_allclose(model.denoise(X), np.tile(model.mean_, (160, 1)))
+
+
+def test_a_foreground_like_the_background_has_hardly_a_salient_part() -> None:
+    rng = np.random.default_rng(0)
+    S = rng.normal(size=(10, 2))
+    X, Y = (rng.normal(size=(5000, 2)) @ S.T + rng.normal(size=(5000, 10)) for _ in range(2))
+    model = fit(X, Y, 2, 1)
+    shared, salient = ((a**2).sum() for a in (model.shared_loadings_, model.salient_loadings_))
+    assert salient < 0.05 * shared  # the spread of sample variances: 0.04 of the largest
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
+def test_a_constant_background_leaves_the_foreground() -> None:
+    X, _ = planted()
+    model = fit(X, np.zeros((5, 12)))
+    assert np.isfinite(model.transform(X)).all()
+    assert np.linalg.norm(model.shared_loadings_) < np.linalg.norm(model.salient_loadings_)
+
+
+def test_the_parameters_of_the_model_are_recovered() -> None:
+    X, Y, S, W = generated(40_000, 30_000, 15)
+    model = fit(X, Y)
+    assert model.noise_variance_ == pytest.approx(1, rel=0.01)
+    for found, planted_ in ((model.shared_loadings_, S), (model.salient_loadings_, W)):
+        np.testing.assert_allclose(found @ found.T, planted_ @ planted_.T, atol=0.25)
+        assert subspace_error(found.T, planted_.T) < 0.02
+
+
+def test_salient_directions_are_found_where_shared_ones_are_not_orthogonal() -> None:
+    """Principal components of the contrast give up what the two have in common."""
+    X, Y, _, W = generated(3000, 3000, 6, noise=0.3)
+    cpca = CPCA(alpha="auto").fit(X, background=Y)
+    assert subspace_error(fit(X, Y).components_, W.T) < 0.05
+    assert subspace_error(cpca.components_, W.T) > 0.3
+
+
+# What rows become
+
+
+def test_the_posterior_is_that_of_the_joint_normal() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    S, W = model.shared_loadings_, model.salient_loadings_
+    of_x, of_y = covariances(model)
+    gain = W.T @ np.linalg.inv(of_x)
+    np.testing.assert_allclose(model.transform(X), (X - model.mean_) @ gain.T, atol=1e-10)
+    np.testing.assert_allclose(model.latent_covariance_, np.eye(2) - gain @ W, atol=1e-10)
+    for rows, mean, covariance, name in (
+        (X, model.mean_, of_x, "foreground"),
+        (Y, model.background_mean_, of_y, "background"),
+    ):
+        found = model.transform_shared(rows, dataset=name)
+        expected = (rows - mean) @ np.linalg.inv(covariance) @ S
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_loadings_are_turned_to_their_principal_axes() -> None:
+    model = fit(*planted())
+    for loadings in (model.shared_loadings_, model.salient_loadings_):
+        products = loadings.T @ loadings
+        np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-10)
+        assert (np.diff(np.diag(products)) < 0).all()
+    lengths = np.linalg.norm(model.salient_loadings_, axis=0)
+    np.testing.assert_allclose(model.salient_loadings_, model.components_.T * lengths)
+
+
+def test_denoising_removes_the_shared_part() -> None:
+    rng = np.random.default_rng(0)
+    X, Y, S, W = generated(4000, 4000, 8, noise=0.05)
+    model = fit(X, Y)
+    z, t = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+    found = model.denoise(z @ S.T + t @ W.T + model.mean_, offset="none")
+    assert np.abs(found - t @ W.T).max() < 0.1 * np.abs(t @ W.T).max()
+    orthogonal = (z @ S.T + t @ W.T) @ model.components_.T @ model.components_
+    assert np.abs(orthogonal - t @ W.T).max() > 0.5 * np.abs(t @ W.T).max()
+
+
+def test_inverse_transform_undoes_transform_within_the_subspace() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    scores = model.transform(X)
+    np.testing.assert_allclose(model.inverse_transform(scores), model.denoise(X), atol=1e-9)
+    np.testing.assert_allclose(model.transform(model.inverse_transform(scores)), scores, atol=1e-9)
+
+
+def test_isotropic_data_have_no_latent_variables() -> None:
+    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction is as strong as the noise
+    model = fit(X, X)
+    assert np.abs(model.salient_loadings_).max() < 0.05
+    assert np.isfinite(model.inverse_transform(np.ones((1, 2)))).all()
+
+
+def test_the_densities_are_the_models_normal_densities() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    total = 0.0
+    for rows, mean, covariance, name in zip(
+        *((X, Y), (model.mean_, model.background_mean_), covariances(model)),
+        ("foreground", "background"),
+        strict=True,
+    ):
+        expected = multivariate_normal(mean, covariance).logpdf(rows)
+        found = model.score_samples(rows, dataset=name)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        sparse = model.score_samples(sp.csr_array(rows), dataset=name)
+        np.testing.assert_allclose(sparse, expected, rtol=1e-10)
+        assert model.score(rows, dataset=name) == pytest.approx(expected.mean())
+        total += expected.sum()
+    assert model.log_likelihoods_[-1] == pytest.approx(total, rel=1e-12)
+    # The difference tells which dataset a row is more like.
+    both = [
+        model.score(rows) - model.score(rows, dataset="background") for rows in (X, Y - Y.mean())
+    ]
+    assert both[0] > both[1]
+
+
+@pytest.mark.parametrize("dataset", ["foreground", "background"])
+def test_samples_have_the_models_mean_and_covariance(dataset: Any) -> None:
+    model = fit(*planted())
+    mean = model.mean_ if dataset == "foreground" else model.background_mean_
+    covariance = covariances(model)[dataset == "background"]
+    n = 40_000
+    rows = model.sample(n, dataset=dataset, noise=True, random_state=0)
+    scale = np.sqrt(np.diag(covariance).max())
+    np.testing.assert_allclose(rows.mean(axis=0), mean, atol=5 * scale / np.sqrt(n))
+    np.testing.assert_allclose(np.cov(rows.T), covariance, atol=8 * scale**2 / np.sqrt(n))
+    clean = model.sample(50, dataset=dataset, random_state=0) - mean
+    assert np.linalg.matrix_rank(clean) == (4 if dataset == "foreground" else 2)
+    np.testing.assert_array_equal(model.sample(3, random_state=1), model.sample(3, random_state=1))
+
+
+# Data of all forms
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_wide_data_need_no_matrix_of_features(sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    d = 1700
+    shared, salient = rng.normal(size=(2, 2, d))
+    X = rng.normal(size=(40, 2)) @ shared + rng.normal(size=(40, 2)) @ salient
+    Y = rng.normal(size=(35, 2)) @ shared
+    X, Y = (rows + 2 * rng.normal(size=rows.shape) for rows in (X, Y))
+    if sparse:
+        X, Y = (sp.csr_array(rows * (rng.random(rows.shape) < 0.4)) for rows in (X, Y))
+    wide = fit(X, Y)
+    assert isinstance(wide.foreground_moments_, SpanMoments)
+    dense = fit(SecondMoments.from_data(X), SecondMoments.from_data(Y))
+    assert subspace_error(wide.components_, dense.components_) < 1e-6
+    for name in ("salient_loadings_", "shared_loadings_", "noise_variance_"):
+        np.testing.assert_allclose(getattr(wide, name), getattr(dense, name), atol=1e-5)
+    np.testing.assert_allclose(wide.log_likelihoods_[-1], dense.log_likelihoods_[-1], rtol=1e-12)
+    np.testing.assert_allclose(wide.transform(X), dense.transform(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("d", [8, 1600])
+def test_groups_weights_and_several_backgrounds(d: int) -> None:
+    rng = np.random.default_rng(0)
+    X, Y, Z = (rng.normal(size=(n, d)) for n in (50, 40, 30))
+    X[:, :3] += 3 * rng.normal(size=(50, 1))
+    groups = np.arange(50) % 3
+    weights = rng.integers(0, 3, 50)
+    options: Any = {"n_shared": 1, "n_salient": 1, "tol": 1e-9}
+    repeated = CLVM(**options).fit(np.repeat(X, weights, axis=0), background=Y)
+    weighted = CLVM(**options).fit(X, background=Y, sample_weight=weights)
+    np.testing.assert_allclose(weighted.salient_loadings_, repeated.salient_loadings_, atol=1e-6)
+    assert weighted.log_likelihoods_[-1] == pytest.approx(repeated.log_likelihoods_[-1])
+
+    shifted = X + 50 * groups[:, None]
+    means = np.stack([shifted[groups == g].mean(axis=0) for g in range(3)])
+    within = CLVM(**options).fit(shifted, background=Y, groups=groups)
+    by_hand = CLVM(**options).fit(shifted - means[groups], background=Y)
+    np.testing.assert_allclose(within.salient_loadings_, by_hand.salient_loadings_, atol=1e-6)
+    scores = within.transform(shifted, groups=groups)
+    np.testing.assert_allclose(scores, by_hand.transform(shifted - means[groups]), atol=1e-5)
+
+    several = CLVM(**options).fit(X, background=[Y, Z], background_mix=[4, 3])
+    centred = np.vstack([Y - Y.mean(axis=0), Z - Z.mean(axis=0)])
+    pooled = CLVM(**options).fit(X, background=centred)
+    np.testing.assert_allclose(several.salient_loadings_, pooled.salient_loadings_, atol=1e-6)
+
+
+def test_constant_features_change_nothing_but_the_density() -> None:
+    X, Y = planted()
+    padded = fit(*(np.hstack([rows, np.full((len(rows), 3), 0.1)]) for rows in (X, Y)))
+    plain = fit(X, Y)
+    assert np.abs(padded.salient_loadings_[12:]).max() < 1e-12
+    assert padded.noise_variance_ == pytest.approx(plain.noise_variance_, rel=1e-10)
+    np.testing.assert_allclose(padded.log_likelihoods_, plain.log_likelihoods_, rtol=1e-10)
+
+
+# What is refused, and what is said
+
+
+@pytest.mark.parametrize(("n", "m", "k", "t"), [(4, 3, 2, 3), (3, 3, 4, 1), (5, 2, 1, 4)])
+def test_a_likelihood_without_maximum_is_refused(n: int, m: int, k: int, t: int) -> None:
+    X, Y = planted(n, m)
+    with pytest.raises(ValueError, match=rf"{k} shared and {t} salient .* explain all.*Use fewer"):
+        fit(X, Y, k, t)
+
+
+def test_numbers_of_latent_variables_out_of_range() -> None:
+    X, Y = planted()
+    for k, t, message in [
+        (12, 2, "n_shared=12 is out of range: with 12 features that vary it must be from 0 to 11"),
+        (2, 10, "n_salient=10 .* with 12 .* n_shared=2, .* noise, it must be from 0 to 9"),
+        (0, 0, "n_salient=0 .* n_shared=0, .* it must be from 1 to 11"),
+        (-1, 2, "n_shared=-1"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            fit(X, Y, k, t)
+    constant = np.ones((5, 4))
+    for rows in (constant, constant * [1, 1, 1, 2] * np.arange(5)[:, None] * [0, 0, 0, 1]):
+        with pytest.raises(ValueError, match=r"[01] feature\(s\) vary in X or the background"):
+            fit(rows, constant)
+    assert fit(X, Y, 2, 9).noise_variance_ > 0
+
+
+def test_a_fit_that_has_not_converged_says_so() -> None:
+    X, Y = planted()
+    with pytest.warns(ContrastWarning, match="still rises after max_iter=5 evaluations"):
+        model = fit(X, Y, max_iter=5)
+    assert not model.converged_
+    assert np.isfinite(model.transform(X)).all()
+
+
+def test_the_most_likely_of_several_starts_is_kept() -> None:
+    data = load_mouse_protein()
+    one = fit(data.foreground, data.background, 4, 2)
+    five = fit(data.foreground, data.background, 4, 2, n_init=5, random_state=0)
+    again = fit(data.foreground, data.background, 4, 2, n_init=5, random_state=0)
+    assert five.log_likelihoods_[-1] >= one.log_likelihoods_[-1]
+    np.testing.assert_array_equal(five.components_, again.components_)
+    assert principal_angles(five.components_, one.components_).max() < 0.01
+
+
+# The paper's data
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 8])
+def test_mouse_groups_separate(k: int) -> None:
+    data = load_mouse_protein()
+    scores = fit(data.foreground, data.background, k).transform(data.foreground)
+    assert silhouette_score(scores / scores.std(axis=0), data.labels) >= 0.40

@@ -1,0 +1,134 @@
+"""The likelihood of CLVM: its value and gradient, EM, its maximum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize
+
+from contrast_core import SecondMoments, subspace_error
+from contrast_core.datasets import load_mouse_protein
+from contrast_core.probabilistic import _clvm_em as em
+from contrast_core.probabilistic._ascent import Evaluation, ascend
+from tests.core.test_clvm import fit, log_likelihood
+from tests.core.test_contract import planted
+
+
+def problem_of(X: Any, Y: Any, k: int) -> em.Problem:
+    return em.likelihood_problem(SecondMoments.from_data(X), SecondMoments.from_data(Y), k)
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 2), (2, 0), (3, 1)])
+def test_likelihood_and_gradient_are_those_of_the_density(k: int, t: int) -> None:
+    X, Y = planted(40, 30, 6)
+    problem, rng = problem_of(X, Y, k), np.random.default_rng(1)
+    loadings, noise = rng.normal(size=(6, k + t)), 0.3
+
+    def direct(point: Any) -> float:
+        L, unit = problem.unit * point[:-1].reshape(6, k + t), problem.unit
+        return log_likelihood(X, Y, L[:, :k], L[:, k:], unit**2 * np.exp(point[-1]))
+
+    value, slope, _ = em.evaluate(em.Model(loadings, noise), problem)
+    point = np.append(loadings.ravel(), np.log(noise))
+    assert problem.log_likelihoods(np.array(value)) == pytest.approx(direct(point), rel=1e-12)
+    gradient = np.append(slope.loadings.ravel(), slope.noise) * problem.n_rows
+    np.testing.assert_allclose(gradient, approx_fprime(point, direct, 1e-6), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 3), (3, 0), (5, 4)])
+def test_no_step_of_em_lowers_the_likelihood(k: int, t: int) -> None:
+    X, Y = planted(40, 30, 12)
+    problem = problem_of(X, Y, k)
+    for seed in range(5):
+        model = em.random_model(12, k + t, np.random.default_rng(seed))
+        values = []
+        for _ in range(50):
+            value, _, model = em.evaluate(model, problem)
+            values.append(value)
+        assert np.diff(values).min() > -1e-13 * abs(values[-1])
+        assert values[-1] > values[0] + 1
+
+
+def test_the_em_step_maximises_the_expected_likelihood() -> None:
+    """Where the gradient vanishes EM stands still, and nowhere else."""
+    X, Y = planted()
+    problem = problem_of(X, Y, 2)
+    found = em.fit_em(
+        problem, em.random_model(12, 4, np.random.default_rng(0)), tol=1e-10, max_iter=3000
+    )
+    assert found.converged
+    _, slope, update = em.evaluate(found.model, problem)
+    assert np.abs(slope.loadings).max() < 1e-9
+    np.testing.assert_allclose(update.loadings, found.model.loadings, atol=1e-8)
+    assert update.noise == pytest.approx(found.model.noise, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_parameters_are_more_likely(seed: int) -> None:
+    X, Y = planted(60, 50, 6, seed)
+    model = fit(X, Y, 1, 2)
+    best = model.log_likelihoods_[-1]
+    assert best == pytest.approx(
+        log_likelihood(
+            X, Y, model.shared_loadings_, model.salient_loadings_, model.noise_variance_
+        ),
+        rel=1e-12,
+    )
+
+    def loss(point: Any) -> float:
+        S, W = np.split(point[:-1].reshape(6, 3), [1], axis=1)
+        return -log_likelihood(X, Y, S, W, np.exp(point[-1]))
+
+    loadings = np.hstack([model.shared_loadings_, model.salient_loadings_])
+    start = np.append(loadings.ravel(), np.log(model.noise_variance_))
+    rng = np.random.default_rng(0)
+    for scale in (0.01, 0.3):
+        found = minimize(loss, start + scale * rng.normal(size=start.shape), method="L-BFGS-B")
+        assert -found.fun <= best + 1e-6
+        assert -found.fun == pytest.approx(best, abs=0.05)
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (8, 2), (20, 2), (12, 12)])
+def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> None:
+    data = load_mouse_protein()
+    model = fit(data.foreground, data.background, k, t)
+    values = model.log_likelihoods_
+    assert model.converged_
+    assert len(values) == model.n_iter_ + 1
+    assert np.diff(values).min() > -1e-12 * abs(values[-1])
+    longer = fit(data.foreground, data.background, k, t, tol=1e-8)
+    assert subspace_error(model.components_, longer.components_) < 1e-3
+    assert longer.log_likelihoods_[-1] == pytest.approx(values[-1], abs=1e-4)
+
+
+def test_acceleration_saves_most_of_the_iterations() -> None:
+    data = load_mouse_protein()
+    problem = problem_of(data.foreground, data.background, 2)
+    model = fit(data.foreground, data.background)
+    x, y = model.foreground_moments_, model.background_moments_
+    plain = em.first_model(x, y, problem, 2)
+    for _ in range(300):
+        _, _, plain = em.evaluate(plain, problem)
+    assert model.n_iter_ < 90
+    subspace = np.linalg.qr(plain.loadings[:, 2:])[0].T
+    assert subspace_error(subspace, model.components_) > 1e-3  # still on its way
+
+
+def test_an_ascent_survives_flat_stretches() -> None:
+    """Rosenbrock's valley, with gradient descent as the map."""
+
+    def evaluate(point: Any) -> Evaluation:
+        a, b = point
+        value = -((1 - a) ** 2) - 100 * (b - a * a) ** 2
+        gradient = np.array([2 * (1 - a) + 400 * a * (b - a * a), -200 * (b - a * a)])
+        return Evaluation(value, gradient, point + 2e-4 * gradient)
+
+    found = ascend(evaluate, np.array([-1.2, 1.0]), tol=1e-6, max_iter=2000)
+    assert found.converged
+    np.testing.assert_allclose(found.point, 1, atol=1e-5)
+    assert np.diff(found.values).min() >= -1e-12
+    short = ascend(evaluate, np.array([-1.2, 1.0]), tol=1e-6, max_iter=7)
+    assert not short.converged
+    assert len(short.values) <= 7
