@@ -247,14 +247,17 @@ def read(
     return ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
 
 
-def known_labels(adata: AnnData, name: str, argument: str) -> Labels:
-    """The label of every cell in a column, as text."""
-    labels = np.asarray(column(adata, name, argument), dtype=object)
+def known_labels(
+    adata: AnnData, name: str, argument: str, used: BoolArray | slice = slice(None)
+) -> Labels:
+    """The label in a column of every cell, or of those in use, as text."""
+    labels = np.asarray(column(adata, name, argument), dtype=object)[used]
     missing = int(sum(label is None for label in labels))
     if missing:
+        which = "cells" if isinstance(used, slice) else "foreground or background cells"
         raise ValueError(
-            f"{argument}: {missing} cells have no value in adata.obs[{name!r}]. Drop these cells, "
-            "or name them."
+            f"{argument}: {missing} {which} have no value in adata.obs[{name!r}]. Drop these "
+            "cells, or name them."
         )
     return labels.astype(str)
 

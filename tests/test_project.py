@@ -37,6 +37,7 @@ PUBLIC_NAMES = {
         "SecondMoments",
         "SparseCPCA",
         "bootstrap_stability",
+        "condition_test",
         "contrast_dimension",
         "contrast_path",
         "cross_fitted_ratio",

@@ -18,6 +18,7 @@ from contrast_core.linalg._generalized import (
 )
 from contrast_core.linalg._iteration import eigenpairs_by_products
 from contrast_core.linalg._lapack import add_products, mirror_upper
+from contrast_core.linalg._nearby import Nearby, nearby_eigenpair, nearby_ratio
 from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import PathSolution, contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
@@ -45,6 +46,7 @@ __all__ = [
     "GeneralizedEigenpairs",
     "Iteration",
     "Multiply",
+    "Nearby",
     "NotConvergedError",
     "PathSolution",
     "PivotedFactor",
@@ -62,6 +64,8 @@ __all__ = [
     "leading_eigenpairs",
     "leading_ratio",
     "mirror_upper",
+    "nearby_eigenpair",
+    "nearby_ratio",
     "null_space_eigenpairs",
     "orthogonal_ratios",
     "orthonormal_rows",

@@ -1,6 +1,7 @@
 """Is there anything to find, and which components are real: what needs rows and their groups."""
 
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
+from contrast_core.significance._condition import condition_test
 from contrast_core.significance._cross_fit import CrossFittedRatio, cross_fitted_ratio
 from contrast_core.significance._dimension import ContrastDimension, contrast_dimension
 from contrast_core.significance._permutation import PermutationTest, permutation_test
@@ -11,6 +12,7 @@ __all__ = [
     "CrossFittedRatio",
     "PermutationTest",
     "bootstrap_stability",
+    "condition_test",
     "contrast_dimension",
     "cross_fitted_ratio",
     "permutation_test",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sklearn.base import clone
 
@@ -33,16 +34,25 @@ def fitted_on(
     TypeError
         If the estimator is not a linear one that contrasts by second moments.
     """
+    check_estimator(estimator)
+    if samples.basis is None:
+        return quietly_fitted(estimator, units[0].moments(), units[1].moments())
+    return quietly_fitted(estimator, X, background)
+
+
+def check_estimator(estimator: object) -> None:
+    """Raises TypeError unless it is a linear one that contrasts by second moments."""
     if not isinstance(estimator, MomentContrast):
         raise TypeError(
             f"estimator is {type(estimator).__name__}; expected a linear contrastive method such "
             "as CPCA(), CPCAStar() or PCPCA()."
         )
+
+
+def quietly_fitted(estimator: MomentContrast, X: Any, background: Any) -> MomentContrast:
+    """A clone, fitted; whether later components are worth anything is what the caller asks."""
     fitted: MomentContrast = clone(estimator)
-    # Whether later components are worth anything is what the caller asks.
     with muted("negative contrast"):
-        if samples.basis is None:
-            return fitted.fit(units[0].moments(), background=units[1].moments())
         return fitted.fit(X, background=background)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,12 +15,12 @@ from contrast_core._validation import FloatArray, MatrixLike, check_count, check
 from contrast_core.feedback import Progress, warn, with_progress
 from contrast_core.linalg import fix_signs
 from contrast_core.significance import _relabellings as relabellings
+from contrast_core.significance._deflation import Deflation
 from contrast_core.significance._estimators import fitted_on, resampling
 from contrast_core.significance._statistic import Leading, Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 
 _LEVEL = 0.05
-_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +58,42 @@ class PermutationTest:
     strengths: FloatArray
     components: FloatArray
     n_permutations: int
-    n_distinct: int
+    n_distinct: int = field(repr=False)  # may have thousands of digits
     exact: bool
     n_groups: int | None
     n_background_groups: int | None
+
+    @classmethod
+    def of(
+        cls,
+        samples: TwoSamples,
+        left: Deflation,
+        null_statistics: FloatArray,
+        n_distinct: int,
+        *,
+        exact: bool,
+        rounding: float = 1e-9,
+    ) -> Self:
+        """Of the components of the data and the statistics of the relabellings."""
+        observed = np.array([found.statistic for found in left.found])
+        # The given labels come up among the relabellings too, with other rounding.
+        reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)
+        total, components = len(null_statistics), left.components()
+        p_values = reached / n_distinct if exact else (1 + reached) / (1 + total)
+        return cls(
+            p_values=np.maximum.accumulate(p_values),
+            statistics=observed,
+            null_statistics=null_statistics,
+            strengths=left.strengths(),
+            components=fix_signs(
+                components if samples.basis is None else components @ samples.basis
+            ),
+            n_permutations=total,
+            n_distinct=n_distinct,
+            exact=exact,
+            n_groups=samples.n_groups()[0],
+            n_background_groups=samples.n_groups()[1],
+        )
 
     @property
     def smallest_p_value(self) -> float:
@@ -185,39 +217,23 @@ def permutation_test(
     n_distinct = relabellings.count(samples)
     exact = n_distinct <= n_permutations
     total = n_distinct if exact else n_permutations
-    _check_resolution(samples, n_distinct, total)
+    check_resolution(samples, n_distinct, total)
     units = samples.foreground.units(), samples.background.units()
     fitted = fitted_on(samples, units, estimator, X, background)
     statistic = Statistic.of(estimator, fitted)
     labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
         left = _Left.of(samples, units, statistic, len(fitted.components_))
-        observed = np.array([found.statistic for found in left.found])
         null = np.array(
             [
                 left.statistics(chosen, rng)
                 for chosen in with_progress(labels, total, "permute", progress)
             ]
         )
-    # The given labels come up among the relabellings too, with other rounding.
-    reached = (null >= observed - 1e-9 * np.abs(observed)).sum(axis=0)
-    p_values = reached / n_distinct if exact else (1 + reached) / (1 + n_permutations)
-    components = left.components()
-    return PermutationTest(
-        p_values=np.maximum.accumulate(p_values),
-        statistics=observed,
-        null_statistics=null,
-        strengths=left.strengths(),
-        components=fix_signs(components if samples.basis is None else components @ samples.basis),
-        n_permutations=total,
-        n_distinct=n_distinct,
-        exact=exact,
-        n_groups=samples.n_groups()[0],
-        n_background_groups=samples.n_groups()[1],
-    )
+    return PermutationTest.of(samples, left, null, n_distinct, exact=exact)
 
 
-def _check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
+def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
     grouped = samples.foreground.codes is not None
     what = "groups" if grouped else "rows"
     free = [len(samples.only(side)) for side in (0, 1)]
@@ -235,8 +251,9 @@ def _check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
             f"{what} against 3" + (", or 5 groups that occur in both datasets." if grouped else ".")
         )
     if total < n_distinct and 1 / (1 + total) > _LEVEL:
+        ways = str(n_distinct) if n_distinct < 10**15 else "very many"
         warn(
-            f"there are {n_distinct} ways to say which {what} are foreground and {total} are used: "
+            f"there are {ways} ways to say which {what} are foreground and {total} are used: "
             f"no p-value can be below {1 / (1 + total):.2g}. More permutations are needed.",
         )
 
@@ -261,16 +278,11 @@ class _Sums(NamedTuple):
 
 
 @dataclass
-class _Left:
-    """Units of both datasets; what is left for component j are the coordinates from j on."""
+class _Left(Deflation):
+    """Units of both datasets, in what is left of them."""
 
-    units: tuple[Units, Units]
-    shared: NDArray[np.intp]
-    statistic: Statistic
-    n_varying: int
-    found: list[Leading]
-    totals: list[tuple[float, float]]
-    mirrors: list[FloatArray]
+    units: tuple[Units, Units] = field(kw_only=True)
+    shared: NDArray[np.intp] = field(kw_only=True)
 
     @classmethod
     def of(
@@ -278,43 +290,28 @@ class _Left:
     ) -> _Left:
         """The components of the data as they are."""
         centred, shared = _centred(units, samples.shared), samples.shared
-        left = cls(centred, shared, statistic, samples.n_varying, [], [], [])
+        left = cls(statistic, samples.n_varying, units=centred, shared=shared)
         given = np.arange(samples.n_units) < samples.foreground.n_units
         for j in range(k):
             sums = left._sums(given), left._sums(~given)
-            totals = tuple(
-                float(np.trace(part.second[side][j:, j:])) / part.n
-                for side, part in enumerate(sums)
+            totals = (
+                float(np.trace(sums[0].second[0][j:, j:])) / sums[0].n,
+                float(np.trace(sums[1].second[1][j:, j:])) / sums[1].n,
             )
-            left._check(totals, j)
-            left.totals.append((totals[0], totals[1]))
-            left.found.append(left._leading(sums, j))
-            left._mirror(j)
+            left.check(totals, left.units[0])
+            found = left._leading(sums, j, totals)
+            mirror = left.add(found, totals, left.units[0].means.shape[1])
+            left.units = (left.units[0].mirrored(mirror), left.units[1].mirrored(mirror))
         return left
 
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
         """Of every component under other labels, with means drawn anew."""
         shifts = self._errors_of_means(rng)
         sums = self._sums(is_foreground, shifts), self._sums(~is_foreground, shifts)
-        return [self._leading(sums, j).statistic for j in range(len(self.totals))]
-
-    def strengths(self) -> FloatArray:
-        """Of the components of the data as they are."""
-        return np.array(
-            [
-                self.statistic.strength(found.statistic, totals, self.n_varying - j)
-                for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
-            ]
-        )
-
-    def components(self) -> FloatArray:
-        """Their directions, as rows in the coordinates of the units."""
-        rows = np.zeros((len(self.found), self.units[0].means.shape[1]))
-        for j, found in enumerate(self.found):
-            rows[j, j:] = found.direction
-            for mirror in reversed(self.mirrors[:j]):
-                rows[j] -= 2 * (rows[j] @ mirror) * mirror
-        return rows
+        return [
+            self._leading(sums, j, totals, found).statistic
+            for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
+        ]
 
     def _errors_of_means(self, rng: np.random.Generator) -> list[FloatArray]:
         """By how much each dataset's mean could be off: normal, with its units' covariance over n.
@@ -340,32 +337,15 @@ class _Left:
         (first_x, second_x), (first_y, second_y) = parts
         return _Sums(int(chosen.sum()), (first_x, first_y), (second_x, second_y))
 
-    def _leading(self, sums: tuple[_Sums, _Sums], j: int) -> Leading:
-        totals = self.totals[j]
+    def _leading(
+        self,
+        sums: tuple[_Sums, _Sums],
+        j: int,
+        totals: tuple[float, float],
+        given: Leading | None = None,
+    ) -> Leading:
         x, y = (part.covariance(j, totals) for part in sums)
-        return self.statistic.leading(x, y, totals, self.n_varying - j)
-
-    def _check(self, totals: tuple[float, ...], j: int) -> None:
-        rounding = 4 * self.units[0].means.shape[1] * _EPS
-        if self.units[0].covariances is None:
-            rounding **= 2
-        for total, name, whole in zip(
-            totals, ("X", "background"), self.totals[0] if j else (0.0, 0.0), strict=True
-        ):
-            if not total > rounding * whole or j >= self.n_varying:
-                raise ValueError(
-                    f"component {j + 1} cannot be tested: {name} does not vary in what the {j} "
-                    f"before it leave. Use n_components={j} or fewer."
-                )
-
-    def _mirror(self, j: int) -> None:
-        """Reflect the coordinates, so that the j-th is the direction which component j removes."""
-        mirror = np.zeros(self.units[0].means.shape[1])
-        mirror[j:] = self.found[j].removed / np.linalg.norm(self.found[j].removed)
-        mirror[j] += math.copysign(1.0, mirror[j])
-        mirror /= np.linalg.norm(mirror)
-        self.mirrors.append(mirror)
-        self.units = (self.units[0].mirrored(mirror), self.units[1].mirrored(mirror))
+        return self.statistic.leading(x, y, totals, self.n_varying - j, given)
 
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:

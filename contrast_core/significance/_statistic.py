@@ -10,7 +10,14 @@ import numpy as np
 
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import RidgeWeights, contrastive_eigenpairs, leading_ratio
+from contrast_core.linalg import (
+    Nearby,
+    RidgeWeights,
+    contrastive_eigenpairs,
+    leading_ratio,
+    nearby_eigenpair,
+    nearby_ratio,
+)
 from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
 from contrast_core.spectral import CPCA, CPCAStar
@@ -18,12 +25,19 @@ from contrast_core.spectral import CPCA, CPCAStar
 _RIDGE = 0.25  # of the mean variance of the background, as in `background_ridge`
 
 
+_PLAN = Plan("dense", None, 0, "given", LIMITS)
+
+
 class Leading(NamedTuple):
-    """The statistic; the direction (D,); and what has to go before the next one is sought (D,)."""
+    """The statistic; the direction (D,); and what has to go before the next one is sought (D,).
+
+    Also columns (D, b) near the direction, where others can be found from there.
+    """
 
     statistic: float
     direction: FloatArray
     removed: FloatArray
+    near: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -93,28 +107,55 @@ class Statistic:
         )
 
     def leading(
-        self, x: FloatArray, y: FloatArray, totals: tuple[float, float], n_varying: int
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        totals: tuple[float, float],
+        n_varying: int,
+        given: Leading | None = None,
     ) -> Leading:
         """Of covariances (D, D), given the total variances of the data themselves.
 
-        `n_varying` counts the features, or coordinates, that vary.
+        `n_varying` counts the features, or coordinates, that vary. Many features: with `given`, of
+        the data themselves, that of a relabelling is searched for from there.
         """
         free = self.alpha is None and self.beta is None
         p, q = (
-            part * _ratio(1.0 if free else total, float(np.trace(part)))
+            part * part.dtype.type(_ratio(1.0 if free else total, float(np.trace(part))))
             for part, total in zip((x, y), totals, strict=True)
         )
+        nearby = self._nearby(p, q, n_varying, given)
+        if nearby is not None and given is not None:
+            return Leading(nearby.value, nearby.vector, nearby.vector, nearby.block)
+        block = None if nearby is None else nearby.block
+        p, q = (part.astype(np.float64, copy=False) for part in (p, q))
         if self.alpha is not None:
-            iteration = Plan("dense", None, 0, "given", LIMITS).iteration(len(p), 1)
+            iteration = _PLAN.iteration(len(p), 1)
             values, [v] = contrastive_eigenpairs(p, q, self.alpha, 1, iteration=iteration)
-            return Leading(float(values[0]), v, v)
-        ridge = RidgeWeights(_RIDGE / n_varying, 1.0)
-        if self.beta is not None:
-            ridge = RidgeWeights(1 - self.beta, self.beta)
-        values, [v] = leading_ratio(p, q, ridge)
+            return Leading(float(values[0]), v, v, block)
+        values, [v] = leading_ratio(p, q, self._ridge(n_varying))
         v /= np.linalg.norm(v)
         removed = v if self.orthogonal and self.beta is not None else p @ v
-        return Leading(float(values[0]), v, removed)
+        return Leading(float(values[0]), v, removed, block)
+
+    def _nearby(
+        self, p: FloatArray, q: FloatArray, n_varying: int, given: Leading | None
+    ) -> Nearby | None:
+        """A search from what is known, None where there are few features or it fails."""
+        budget, start = _PLAN.nearby_budget(len(p)), None if given is None else given.near
+        if budget is None:
+            return None
+        if self.alpha is not None:
+            return nearby_eigenpair(p - p.dtype.type(self.alpha) * q, start, budget)
+        ridge = self._ridge(n_varying)
+        if ridge.background != 1.0:
+            q = q * q.dtype.type(ridge.background)
+        return nearby_ratio(p, q, ridge.identity, start, budget)
+
+    def _ridge(self, n_varying: int) -> RidgeWeights:
+        if self.beta is not None:
+            return RidgeWeights(1 - self.beta, self.beta)
+        return RidgeWeights(_RIDGE / n_varying, 1.0)
 
     def strength(self, statistic: float, totals: tuple[float, float], n_varying: int) -> float:
         """The contrast strength of a component whose statistic this is."""

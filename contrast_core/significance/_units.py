@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike, check_labels
@@ -27,7 +29,7 @@ class Units:
     means : ndarray of shape (U, D)
         Their means.
     covariances : ndarray of shape (U, D, D) or None
-        Their covariances; None where every unit is one row.
+        Their covariances, in double or single precision; None where every unit is one row.
     """
 
     counts: FloatArray
@@ -37,16 +39,45 @@ class Units:
     def __len__(self) -> int:
         return len(self.counts)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether the covariances are kept in single precision."""
+        return self.covariances is not None and self.covariances.dtype == np.float32
+
+    @property
+    def rounding(self) -> float:
+        """Share of the total variance that rounding may leave where there is none."""
+        size, kept = self.means.shape[1], self.covariances
+        if kept is None:
+            return float(4 * size * np.finfo(np.float64).eps) ** 2
+        # Errors of entries in single precision, which are independent, add up as their root.
+        digits = float(np.finfo(kept.dtype).eps)
+        return 4 * digits * (size if kept.dtype == np.float64 else math.sqrt(size))
+
     @classmethod
-    def of_groups(cls, rows: Any, codes: NDArray[np.intp], name: str) -> Self:
-        """Each group's moments, read once."""
+    def of_groups(
+        cls, rows: Any, codes: NDArray[np.intp], name: str, dtype: DTypeLike = np.float64
+    ) -> Self:
+        """Each group's moments, read once; covariances are kept in this precision."""
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-        moments = [SecondMoments.from_data(rows[part], name=name) for part in parts]
+        covariances = np.empty((len(parts), *2 * [rows.shape[1]]), dtype)
+        counts, means = [], []
+        for part, covariance in zip(parts, covariances, strict=True):
+            moments = SecondMoments.from_data(rows[part], name=name)
+            counts.append(float(moments.n_samples))
+            means.append(moments.mean)
+            covariance[:] = moments.covariance
+        return cls(np.array(counts), np.stack(means), covariances)
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """Those of several datasets, one after the other."""
+        covariances = [part.covariances for part in parts if part.covariances is not None]
         return cls(
-            np.array([float(part.n_samples) for part in moments]),
-            np.stack([part.mean for part in moments]),
-            np.stack([part.covariance for part in moments]),
+            np.concatenate([part.counts for part in parts]),
+            np.vstack([part.means for part in parts]),
+            np.concatenate(covariances) if covariances else None,
         )
 
     @classmethod
@@ -81,12 +112,35 @@ class Units:
             second += np.tensordot(chosen.astype(np.float64), self.covariances, axes=1)
         return means.sum(axis=0), second
 
+    def moments_alike(self, chosen: NDArray[np.bool_]) -> SecondMoments:
+        """Moments of some units together, all counting alike, of as many rows as they have."""
+        return SecondMoments._unchecked(
+            self.counts[chosen].sum(),
+            self.means[chosen].mean(axis=0),
+            self.alike(chosen).astype(np.float64, copy=False),
+        )
+
+    def alike(self, chosen: NDArray[np.bool_]) -> FloatArray:
+        """Covariance of some units together, all counting alike, in the precision of theirs."""
+        means = self.means[chosen]
+        away = (means - means.mean(axis=0)) / math.sqrt(len(means))
+        if self.covariances is None:
+            return np.asarray(away.T @ away)
+        first, *others = np.flatnonzero(chosen)
+        away = away.astype(self.covariances.dtype)
+        covariance = self.covariances[first].copy()
+        for i in others:
+            covariance += self.covariances[i]
+        covariance /= covariance.dtype.type(len(means))
+        covariance += away.T @ away
+        return np.asarray(covariance)
+
     def mirrored(self, normal: FloatArray) -> Self:
         """The same units, reflected at the plane of this unit normal (D,)."""
         means = self.means - 2 * np.outer(self.means @ normal, normal)
         if self.covariances is None:
             return replace(self, means=means)
-        covariances = self.covariances.copy()
+        covariances, normal = self.covariances.copy(), normal.astype(self.covariances.dtype)
         for matrix in covariances:
             product = matrix @ normal
             product -= (normal @ product) * normal
@@ -106,11 +160,29 @@ class Sample(NamedTuple):
         """Number of units."""
         return self.rows.shape[0] if self.codes is None else int(self.codes.max()) + 1
 
-    def units(self) -> Units:
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """Rows of each unit."""
+        if self.codes is None:
+            return np.ones(self.rows.shape[0], dtype=np.intp)
+        return np.bincount(self.codes)
+
+    def units(self, dtype: DTypeLike = np.float64) -> Units:
         """The units, read once."""
         if self.codes is None:
             return Units.of_rows(self.rows)
-        return Units.of_groups(self.rows, self.codes, self.name)
+        return Units.of_groups(self.rows, self.codes, self.name, dtype)
+
+    def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
+        """With at most so many rows of each unit (U,), drawn without replacement."""
+        if self.codes is None or (self.sizes <= most).all():
+            return self
+        shuffled = rng.permutation(len(self.codes))
+        order = shuffled[np.argsort(self.codes[shuffled], kind="stable")]
+        first = np.cumsum(self.sizes) - self.sizes
+        place = np.arange(len(order)) - first[self.codes[order]]  # within its unit
+        kept = np.sort(order[place < most[self.codes[order]]])
+        return self._replace(rows=self.rows[kept], codes=self.codes[kept])
 
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
         """Larger units, each made of those that have its number."""
@@ -154,8 +226,12 @@ def two_samples(
     background: MatrixLike,
     groups: ArrayLike | None,
     background_groups: ArrayLike | None,
+    *,
+    fewest: int = 2,
 ) -> TwoSamples:
     """Read both datasets.
+
+    Each has so many groups at least.
 
     Raises
     ------
@@ -177,8 +253,8 @@ def two_samples(
     shared = np.empty((0, 2), dtype=np.intp)
     codes: list[Any] = [None, None]
     if groups is not None and background_groups is not None:
-        names_x, codes[0] = _labels(groups, x.shape[0], "groups")
-        names_y, codes[1] = _labels(background_groups, y.shape[0], "background_groups")
+        names_x, codes[0] = _labels(groups, x.shape[0], "groups", fewest)
+        names_y, codes[1] = _labels(background_groups, y.shape[0], "background_groups", fewest)
         check_labels([*names_x, *names_y], len(names_x + names_y), "groups with background_groups")
         place = {name: i for i, name in enumerate(names_y)}
         pairs = [(i, place[name]) for i, name in enumerate(names_x) if name in place]
@@ -209,9 +285,11 @@ def _n_varying(x: Any, y: Any) -> int:
     return int((of_each[0] | of_each[1]).sum())
 
 
-def _labels(groups: ArrayLike, n: int, name: str) -> tuple[list[Any], NDArray[np.intp]]:
+def _labels(
+    groups: ArrayLike, n: int, name: str, fewest: int
+) -> tuple[list[Any], NDArray[np.intp]]:
     names, codes = np.unique(check_labels(groups, n, name), return_inverse=True)
-    if len(names) < 2:
+    if len(names) < fewest:
         raise ValueError(
             f"{name} names a single group ({names.tolist()[0]!r}); resampling by group needs at "
             "least two."

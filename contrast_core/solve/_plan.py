@@ -62,6 +62,11 @@ class Limits:
         component, from which on these are one iteration.
     lead_columns : int
         Features squared for each column that this may multiply.
+    relabelled_features : int
+        Features from which on relabelled contrasts are searched for near the given one, and where
+        groups are relabelled in single precision.
+    relabelled_columns : int
+        Features for each column that this may multiply.
     path_contrasts, path_features, path_features_each : int
         Contrasts, features and features for each component from which on a path is iterated.
     path_columns : int
@@ -93,6 +98,8 @@ class Limits:
     lead_features: int = 700
     lead_features_each: int = 200
     lead_columns: int = 5000
+    relabelled_features: int = 700
+    relabelled_columns: int = 4
     path_contrasts: int = 8
     path_features: int = 500
     path_features_each: int = 200
@@ -183,6 +190,11 @@ class Plan:
         """Columns that these may multiply; None where single precision is faster."""
         at = self.limits
         return size**2 / at.lead_columns if size >= at.lead_features_each * k else None
+
+    def nearby_budget(self, size: int) -> float | None:
+        """Columns for a contrast near one that is known; None where LAPACK is faster."""
+        at = self.limits
+        return size / at.relabelled_columns if size >= at.relabelled_features else None
 
     def path_budget(self, size: int, k: int, contrasts: int) -> float | None:
         """Columns for each of so many contrasts of matrices of this size; None: LAPACK only."""

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability, permutation_test
+from contrast_core import (
+    CPCA,
+    PCPCA,
+    CPCAStar,
+    bootstrap_stability,
+    condition_test,
+    permutation_test,
+)
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
@@ -36,10 +42,10 @@ def significance(
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not
     another donor would show it; this asks. A component's p-value compares how far it stands out
-    with how far the leading one does after donors change sides, each at its own contrast and after
-    the components before are taken out (`contrast_core.permutation_test`). Its stability says how
-    far it moves when donors are drawn with replacement. Plot both with `scanpy_ext.pl.scree`. The
-    cells themselves are not embedded.
+    with how far the leading one does after donors change sides: both sets are built anew, every
+    donor counting the same, and the contrast is chosen again, after the components before are taken
+    out (`contrast_core.condition_test`). Its stability says how far it moves when donors are drawn
+    with replacement. Plot both with `scanpy_ext.pl.scree`. The cells themselves are not embedded.
 
     Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
     instead: the p-values are then far too small, and called exploratory wherever they are shown.
@@ -90,7 +96,8 @@ def significance(
     `.uns['significance' | key_added]['n_permutations' | 'n_resamples']` : `int`
         Number of relabellings and of samples used.
     `.uns['significance' | key_added]['n_foreground_units' | 'n_background_units']` : `int`
-        Number of donors, or of cells.
+        Number of donors with treated cells (in the foreground, not in the background) and with
+        background cells; or of cells.
     `.uns['significance' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -106,11 +113,18 @@ def significance(
     Notes
     -----
     Every donor counts the same, however many cells it has. The two parts of a donor with cells in
-    both sets are compared with each other and change places. There must be 20 ways to say which
-    donors are foreground: 3 against 3, or 5 with cells in both; fewer are refused, and so are
-    donors with cells in one set only where all of the other's have cells in both (a treated donor
-    against controls with `include_reference=True`), for they could never change sides. Where the
-    foreground includes the background's cells the test is conservative.
+    both sets are compared with each other and change places; other donors change places among
+    themselves. There must be 20 ways to say who was treated, or no p-value reaches 0.05: 3 donors
+    against 3, 1 against 19, or 5 with cells in both. Fewer are refused, and so are donors with
+    cells in one set only where all of the other's have cells in both, for they could never change
+    sides. Treated and background donors with different numbers of cells would differ by that alone:
+    the parts of a donor are used with as many cells as the smaller has, other donors with no more
+    than the smaller median of the two sets, drawn at random.
+
+    The question is whether the condition does anything that donors do not. With the background's
+    cells in the foreground (`include_reference=True`) that is mostly the shift between the
+    conditions; without, what varies within the treated ones. By cell (`donor=None`) it is another
+    one, that of `contrast_core.permutation_test`, which leaves shifts aside.
 
     The cells of both sets and the genes in use are held in memory, sparse ones as such; each donor
     is then reduced to a covariance. Dense are single cells (`donor=None`), and all of them where
@@ -118,7 +132,7 @@ def significance(
 
     References
     ----------
-    See `contrast_core.permutation_test` and `contrast_core.bootstrap_stability`.
+    See `contrast_core.condition_test` and `contrast_core.bootstrap_stability`.
 
     Examples
     --------
@@ -134,25 +148,62 @@ def significance(
     ('p_value', 'donor')
     """
     key = _keys.checked("significance" if key_added is None else key_added)
-    if method not in _METHODS:
-        raise ValueError(f"method={method!r} is unknown; expected one of {list(_METHODS)}.")
+    if not _select.is_among(method, _METHODS):
+        raise ValueError(
+            f"method={_select.quoted(method)} is unknown; expected one of {list(_METHODS)}."
+        )
+    if donor is not None and donor == design.get("groupby"):
+        raise ValueError(
+            f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
+            "or people that the cells come from, groupby= that of their condition."
+        )
     data = _read.read(adata, n_comps=n_comps, **design)
+    model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
     inside, behind = data.loaded()
-    arguments: dict[str, Any] = {
-        "background": behind,
+    given: dict[str, Any] = {
         "random_state": random_state,
         "progress": design.get("progress", False),
     }
-    if donor is not None:
-        owners = _owners(adata, donor)
-        background = design.get("background")
-        others = _owners(background, donor) if _select.is_anndata(background) else owners
-        chosen = data.selection.background if data.other is None else np.ones(len(others), bool)
-        arguments["groups"] = _known(owners[data.selection.foreground], donor)
-        arguments["background_groups"] = _known(others[chosen], donor)
-    model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
-    test = permutation_test(model, inside, n_permutations=n_permutations, **arguments)
-    stability = bootstrap_stability(model, inside, n_resamples=n_resamples, **arguments)
+    groups: dict[str, Any] = {}
+    if donor is None:
+        test = permutation_test(
+            model, inside, background=behind, n_permutations=n_permutations, **given
+        )
+    else:
+        front, back = data.selection.foreground, data.selection.background
+        shared = front & back
+        if shared.any() and (back & ~front).any():
+            raise ValueError(
+                f"{int(shared.sum())} of the {int(back.sum())} background cells are in the "
+                "foreground too. Put all of them there, so that the difference between the sets "
+                "is asked about, or none."
+            )
+        other = design.get("background")
+        groups["groups"] = _read.known_labels(adata, donor, "donor", front)
+        groups["background_groups"] = (
+            _read.known_labels(other, donor, "donor")
+            if _select.is_anndata(other)
+            else _read.known_labels(adata, donor, "donor", back)
+        )
+        treated = ~shared[front]
+        if not treated.any():
+            raise ValueError(
+                "the foreground has no cells beside those of the background: nothing could "
+                "change sides."
+            )
+        test = condition_test(
+            model,
+            inside[treated],
+            background=behind,
+            groups=groups["groups"][treated],
+            background_groups=groups["background_groups"],
+            include_background=bool(shared.any()),
+            n_permutations=n_permutations,
+            **given,
+        )
+    stability = bootstrap_stability(
+        model, inside, background=behind, n_resamples=n_resamples, **groups, **given
+    )
     p_value = "p_value" if donor is not None else "exploratory_p_value"
     components = pd.DataFrame(
         {
@@ -185,18 +236,3 @@ def significance(
 
 _METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}
 _STRENGTHS = {"cpca": "alpha", "cpca_star": "beta", "pcpca": "gamma"}
-
-
-def _owners(adata: AnnData, donor: str) -> NDArray[Any]:
-    """The donor of every cell, as text; None where it is missing."""
-    return np.asarray(_select.column(adata, donor, "donor"), dtype=object)
-
-
-def _known(owners: NDArray[Any], donor: str) -> NDArray[np.str_]:
-    missing = int(pd.isna(owners).sum())
-    if missing:
-        raise ValueError(
-            f"donor: {missing} foreground or background cells have no value in "
-            f"adata.obs[{donor!r}]. Leave them out of both sets, or name their donor."
-        )
-    return owners.astype(str)

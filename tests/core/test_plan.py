@@ -107,7 +107,7 @@ def decisions(limits: Limits) -> list[Any]:
     for size, k, contrasts, *_ in SOLVERS:
         made.append((dense.iteration(size, k), dense.path_budget(size, k, contrasts)))
         made.append(dense.ratio_iteration(size, k, contrasts))
-        made.append((dense.leads_up(size), dense.lead_budget(size, k)))
+        made.append((dense.leads_up(size), dense.lead_budget(size, k), dense.nearby_budget(size)))
     return made
 
 
@@ -156,6 +156,12 @@ def test_cheap_steps_lead_up_to_the_automatic_contrast() -> None:
     assert plan.leads_up(700)
     assert plan.lead_budget(1000, 5) == 200
     assert plan.lead_budget(1000, 6) is None
+
+
+def test_relabelled_contrasts_are_searched_for_near_the_given_one() -> None:
+    plan = make_plan(Task(60, 90, 2))
+    assert plan.nearby_budget(699) is None
+    assert plan.nearby_budget(700) == 175
 
 
 def test_how_many_columns_may_be_multiplied() -> None:

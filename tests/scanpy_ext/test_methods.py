@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from sklearn.metrics import silhouette_score
 
 import scanpy_ext as cx
-from contrast_core import CPCA, PCPCA, CPCAStar, KernelCPCA, subspace_error
+from contrast_core import CPCA, PCPCA, CPCAStar, KernelCPCA, condition_test, subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
@@ -265,6 +265,59 @@ def test_significance_by_donor(donors, method):
     assert (
         (table[["stability", "retention"]] >= 0) & (table[["stability", "retention"]] <= 1 + 1e-9)
     ).all(axis=None)
+
+
+def test_treated_donors_change_places_with_controls(donors):
+    """With the controls in the foreground: a shift that all four treated donors share."""
+    cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, n_resamples=5)
+    result = donors.uns["significance"]
+    assert result["smallest_p_value"] == pytest.approx(1 / 70)
+    assert result["components"]["p_value"].iloc[0] <= 0.05
+    assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
+    donors.obs["condition"] = np.where(donors.obs["donor"] == "d7", "stim", "ctrl")
+    with pytest.raises(ValueError, match=r"only 8 ways .* no p-value can be below 0\.12"):
+        cx.tl.significance(donors, donor="donor", **REFERENCE)
+
+
+def test_significance_is_the_cores_condition_test(donors):
+    arguments = {"contrast": 1.0, "n_permutations": 30, "n_resamples": 5, "random_state": 4}
+    front, back = (donors.obs[name].to_numpy() for name in ("is_stim", "is_ctrl"))
+    owner = donors.obs["donor"].to_numpy(str)
+    for include in (True, False):
+        cx.tl.significance(
+            donors, donor="donor", **REFERENCE, include_reference=include, **arguments
+        )
+        core = condition_test(
+            CPCA(2, alpha=1.0),
+            donors.X[front],
+            background=donors.X[back],
+            groups=owner[front],
+            background_groups=owner[back],
+            include_background=include,
+            n_permutations=30,
+            random_state=4,
+        )
+        found = donors.uns["significance"]["components"]["statistic"]
+        np.testing.assert_allclose(found, core.statistics)
+    other, adata = donors[back].copy(), donors[front].copy()
+    cx.tl.significance(adata, donor="donor", background=other, **arguments)
+    pd.testing.assert_frame_equal(
+        adata.uns["significance"]["components"], donors.uns["significance"]["components"]
+    )
+
+
+def test_designs_that_donors_cannot_test_are_refused(donors, untouched):
+    donors.obs["half"] = donors.obs["is_ctrl"] & donors.obs["side"]
+    donors.obs["most"] = donors.obs["is_stim"] | donors.obs["half"]
+    with untouched(donors):
+        with pytest.raises(ValueError, match="50 of the 100 background cells are in the fore"):
+            cx.tl.significance(donors, donor="donor", foreground="most", background="is_ctrl")
+        with pytest.raises(ValueError, match="no cells beside those of the background"):
+            cx.tl.significance(donors, donor="donor", foreground="is_ctrl", background="is_ctrl")
+        with pytest.raises(ValueError, match="donor and groupby are both 'condition'"):
+            cx.tl.significance(donors, donor="condition", **REFERENCE)
+        with pytest.raises(ValueError, match=r"method=\['cpca'\] is unknown"):
+            cx.tl.significance(donors, donor="donor", **REFERENCE, method=["cpca"])
 
 
 def test_without_donors_p_values_are_called_exploratory(donors, tmp_path):

@@ -1,0 +1,253 @@
+"""Would other donors show it? Permutation of which donors, or parts of them, were treated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core._moment_contrast import MomentContrast
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_flag,
+    check_generator,
+)
+from contrast_core.feedback import Progress, with_progress
+from contrast_core.moments import FeatureMoments
+from contrast_core.significance import _relabellings as relabellings
+from contrast_core.significance._deflation import Deflation
+from contrast_core.significance._estimators import (
+    check_estimator,
+    quietly_fitted,
+    resampling,
+)
+from contrast_core.significance._permutation import PermutationTest, check_resolution
+from contrast_core.significance._statistic import Leading, Statistic
+from contrast_core.significance._units import TwoSamples, Units, two_samples
+from contrast_core.solve import LIMITS
+
+_SINGLE = 1e-15, 1e15  # total variances of which single precision holds every share that matters
+_ROUNDING = 1e-5  # of statistics in single precision
+
+
+def condition_test(
+    estimator: MomentContrast,
+    X: MatrixLike,
+    *,
+    background: MatrixLike,
+    groups: ArrayLike,
+    background_groups: ArrayLike,
+    include_background: bool = True,
+    n_permutations: int = 999,
+    random_state: int | np.random.Generator | None = None,
+    progress: Progress = False,
+) -> PermutationTest:
+    r"""Is a component made by the condition? Permute which donors, or parts of them, were treated.
+
+    `permutation_test` asks whether two datasets have the same covariance and leaves their means
+    aside. Here the difference of the conditions is part of what is tested: rows of treated donors
+    (animals, cultures) are X, those of controls the background, and both together the foreground,
+    unless `include_background` is False. Under the null hypothesis a donor's rows do not depend on
+    its condition. So donors change places, both sets are built anew from them, each donor counting
+    the same however many rows it has, and everything is done again, the contrast included:
+
+    .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
+        p_j = \frac{\#\{\text{relabellings}: T_j^{(b)} \ge T_j\}}{\#\{\text{relabellings}\}} ,
+
+    with the given one among them. Components are taken one after the other as in
+    `permutation_test`, the j-th at the automatic contrast of one component in what is left.
+
+    A donor with rows in both sets has two parts. They are compared with each other, each less the
+    mean of both, and change places; other donors are never centred.
+
+    Parameters
+    ----------
+    estimator : CPCA, CPCAStar or PCPCA
+        The method and number of components, as in `permutation_test`.
+    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+        Rows of the treated and of the controls, not moments. No row is in both.
+    groups, background_groups : array-like of shape (n,) and (m,)
+        The donor of every row. A label that occurs in both is one and the same donor.
+    include_background : bool, default=True
+        Whether the foreground is all rows, so that the difference of the means is in it, or those
+        of X alone.
+    n_permutations : int, default=999
+        Number of random relabellings. If there are no more than that many, all are used.
+    random_state : int, Generator or None, default=None
+        Seed of the relabellings, and of the rows that are left out (see the notes).
+    progress : bool or callable, default=False
+        Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+
+    Returns
+    -------
+    PermutationTest
+        Its statistics and strengths are those of foreground and background with donors counting
+        the same.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 20 relabellings, so that no p-value reaches 0.05: the least are 3
+        donors against 3, 1 against 19, or 5 with rows in both. Also where donors of one set alone
+        have nothing to change places with, and for what `permutation_test` refuses.
+    TypeError
+        As in `permutation_test`.
+
+    Warns
+    -----
+    ContrastWarning
+        If `n_permutations` is so small that no p-value can reach 0.05.
+
+    Notes
+    -----
+    Where donors' rows are drawn alike whatever the condition, the first component's p-value at an
+    automatic contrast is exact. At a given one both sets keep the total variances of the data, so
+    that it is approximate, and so are later components, for those before are of the data.
+
+    A donor with few rows is less exactly known, and if the treated have more rows than the
+    controls, that alone tells them apart. So the parts of a donor are used with as many rows as the
+    smaller has, and other donors with no more than the smaller of the two sets' median numbers;
+    what is left out is drawn at random.
+
+    Donors are reduced to their moments once: (number of units) D^2 numbers, from 700 features on in
+    single precision, and a relabelling is one small eigenproblem.
+
+    References
+    ----------
+    Permutation of units: Lehmann and Romano, "Testing Statistical Hypotheses", 2005, Sec. 15.2.
+    Contrast: see `CPCA` and `contrast_core.contrast.trace_ratio_alpha`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import CPCA, condition_test
+    >>> rng = np.random.default_rng(0)
+    >>> donors, others = np.repeat(np.arange(4), 30), np.repeat(np.arange(4, 8), 30)
+    >>> X, Y = rng.normal(size=(120, 10)), rng.normal(size=(120, 10))
+    >>> X[:, 0] += 6
+    >>> test = condition_test(
+    ...     CPCA(1), X, background=Y, groups=donors, background_groups=others, random_state=0
+    ... )
+    >>> test.n_distinct, test.n_significant()
+    (70, 1)
+    """
+    n_permutations = check_count(n_permutations, "n_permutations")
+    check_flag(include_background, "include_background")
+    rng = check_generator(random_state)
+    check_estimator(estimator)
+    samples = two_samples(X, background, groups, background_groups, fewest=1)
+    n_distinct = relabellings.count(samples)
+    exact = n_distinct <= n_permutations
+    total = n_distinct if exact else n_permutations
+    check_resolution(samples, n_distinct, total)
+    units = _units(_balanced(samples, rng))
+    is_treated = np.arange(samples.n_units) < samples.foreground.n_units
+    inside = is_treated | include_background
+    fitted = quietly_fitted(
+        estimator, units.moments_alike(inside), units.moments_alike(~is_treated)
+    )
+    labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
+    with resampling(samples):
+        left = _Relabelled.of(
+            units,
+            is_treated,
+            Statistic.of(estimator, fitted),
+            samples.n_varying,
+            len(fitted.components_),
+            pooled=include_background,
+        )
+        null = np.array(
+            [
+                left.statistics(chosen)
+                for chosen in with_progress(labels, total, "permute", progress)
+            ]
+        )
+    rounding = _ROUNDING if left.units.is_single else 1e-9
+    return PermutationTest.of(samples, left, null, n_distinct, exact=exact, rounding=rounding)
+
+
+def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
+    """With as many rows in both parts of a donor, and in donors of either set."""
+    sizes = samples.foreground.sizes, samples.background.sizes
+    most = [size.copy() for size in sizes]
+    alone = [samples.only(side) for side in (0, 1)]
+    if all(map(len, alone)):
+        median = min(int(np.median(size[a])) for size, a in zip(sizes, alone, strict=True))
+        for limit, a in zip(most, alone, strict=True):
+            limit[a] = np.minimum(limit[a], median)
+    one, other = samples.shared.T
+    most[0][one] = most[1][other] = np.minimum(sizes[0][one], sizes[1][other])
+    return samples._replace(
+        foreground=samples.foreground.thinned(most[0], rng),
+        background=samples.background.thinned(most[1], rng),
+    )
+
+
+def _units(samples: TwoSamples) -> Units:
+    """Those of foreground and background in turn; the two parts of a donor less their mean."""
+    both = samples.foreground, samples.background
+    single = both[0].rows.shape[1] >= LIMITS.relabelled_features and all(
+        _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
+        for sample in both
+    )
+    parts = [sample.units(np.float32 if single else np.float64) for sample in both]
+    units = Units.together(parts)
+    pairs = samples.shared + np.array([0, samples.foreground.n_units])
+    means = units.means.copy()
+    free = np.setdiff1d(np.arange(len(units)), pairs)
+    middle = means[pairs].mean(axis=1, keepdims=True)
+    common = means[free].mean(axis=0) if len(free) else 0.0
+    means[pairs] += common - middle
+    return replace(units, means=means)
+
+
+@dataclass
+class _Relabelled(Deflation):
+    """All units, in what is left of them; with `pooled` all are the foreground."""
+
+    units: Units = field(kw_only=True)
+    pooled: bool = field(kw_only=True)
+    every: FloatArray | None = field(kw_only=True, default=None)
+
+    @classmethod
+    def of(
+        cls,
+        units: Units,
+        is_treated: NDArray[np.bool_],
+        statistic: Statistic,
+        n_varying: int,
+        k: int,
+        *,
+        pooled: bool,
+    ) -> Self:
+        """The components of the data as they are."""
+        left = cls(statistic, n_varying, units=units, pooled=pooled)
+        for j in range(k):
+            x, y = (part[j:, j:] for part in left._sets(is_treated))
+            totals = float(np.trace(x)), float(np.trace(y))
+            left.check(totals, left.units)
+            found = statistic.leading(x, y, totals, n_varying - j)
+            mirror = left.add(found, totals, units.means.shape[1])
+            left.units = left.units.mirrored(mirror)
+        if pooled:
+            left.every, _ = left._sets(is_treated)
+        return left
+
+    def statistics(self, is_treated: NDArray[np.bool_]) -> list[float]:
+        """Of every component under other labels."""
+        x, y = self._sets(is_treated)
+        return [self._of(x[j:, j:], y[j:, j:], j).statistic for j in range(len(self.found))]
+
+    def _of(self, x: FloatArray, y: FloatArray, j: int) -> Leading:
+        return self.statistic.leading(x, y, self.totals[j], self.n_varying - j, self.found[j])
+
+    def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """Covariances of foreground and background."""
+        x = self.every
+        if x is None:
+            x = self.units.alike(np.ones_like(is_treated) if self.pooled else is_treated)
+        return x, self.units.alike(~is_treated)

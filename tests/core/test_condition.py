@@ -1,0 +1,310 @@
+"""Permutation of treated donors: exact by hand, few of them fake nothing, a real shift is found."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from contrast_core import CPCA, PCPCA, CPCAStar, condition_test, permutation_test
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import nearby_eigenpair, nearby_ratio
+from contrast_core.significance._units import two_samples
+from tests.core.samples import quiet, rejections
+
+D = 6
+
+
+def donors(
+    n: int,
+    m: int,
+    rng: np.random.Generator,
+    *,
+    cells: tuple[int, int] = (12, 12),
+    sd: float = 1.0,
+    shift: float = 0.0,
+    paired: bool = False,
+    size: int = D,
+) -> dict[str, Any]:
+    """Cells of n treated donors and m controls, the same ones if paired."""
+    means = sd * rng.normal(size=(2, max(n, m), size))
+    if paired:
+        means[1] = means[0]
+    means[0, :, 0] += shift
+    X, Y = (
+        np.vstack([mean + rng.normal(size=(each, size)) for mean in means[side, :count]])
+        for side, (count, each) in enumerate(zip((n, m), cells, strict=True))
+    )
+    groups, others = np.repeat(np.arange(n), cells[0]), np.repeat(np.arange(m), cells[1])
+    return {
+        "X": X,
+        "background": Y,
+        "groups": groups,
+        "background_groups": others if paired else others + 100,
+    }
+
+
+def by_hand(
+    parts: list[FloatArray],
+    labels: list[NDArray[np.bool_]],
+    k: int,
+    *,
+    pooled: bool = True,
+    alpha: float | None = None,
+    beta: float | None = None,
+) -> FloatArray:
+    """Statistics of k components under each labelling of the parts, the first one the given."""
+    table = []
+    for _ in range(k):
+        size, column = parts[0].shape[1], []
+        totals: tuple[float, float] | None = None
+        for treated in labels:
+            front = [p for p, t in zip(parts, treated, strict=True) if pooled or t]
+            back = [p for p, t in zip(parts, treated, strict=True) if not t]
+            P, Q = (alike(some) for some in (front, back))
+            totals = totals or (np.trace(P), np.trace(Q))
+            if alpha is None and beta is None:
+                values, vectors = scipy.linalg.eigh(P, Q + np.trace(Q) / (4 * size) * np.eye(size))
+                column.append(values[-1] * np.trace(Q) / np.trace(P))
+            else:
+                A, B = P * totals[0] / np.trace(P), Q * totals[1] / np.trace(Q)
+                if alpha is not None:
+                    values, vectors = scipy.linalg.eigh(A - alpha * B)
+                else:
+                    values, vectors = scipy.linalg.eigh(A, (1 - beta) * np.eye(size) + beta * B)
+                column.append(values[-1])
+            if treated is labels[0]:
+                gone = vectors[:, -1] if alpha is not None else P @ vectors[:, -1]
+        table.append(column)
+        rest = scipy.linalg.null_space(gone[None])
+        parts = [part @ rest for part in parts]
+    return np.array(table).T
+
+
+def alike(parts: list[FloatArray]) -> FloatArray:
+    """Covariance of all rows, weighted so that each part counts the same."""
+    weights = np.concatenate([np.full(len(part), 1 / len(part) / len(parts)) for part in parts])
+    rows = np.vstack(parts)
+    rows = rows - weights @ rows
+    return rows.T @ (weights[:, None] * rows)
+
+
+def parts_of(data: dict[str, Any]) -> list[FloatArray]:
+    sides = (data["X"], data["groups"]), (data["background"], data["background_groups"])
+    return [rows[names == name] for rows, names in sides for name in np.unique(names)]
+
+
+@quiet
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize(
+    ("estimator", "given"),
+    [
+        (CPCA(2), {}),
+        (CPCA(2, alpha=1.5), {"alpha": 1.5}),
+        (CPCAStar(2, beta=0.4), {"beta": 0.4}),
+        (PCPCA(2, gamma=0.2), {"alpha": 0.2}),
+    ],
+)
+def test_the_statistics_are_those_of_a_few_lines_of_numpy(
+    estimator: Any, given: Any, pooled: bool
+) -> None:
+    data = donors(3, 4, np.random.default_rng(0), shift=3.0)
+    labels = [np.isin(np.arange(7), chosen) for chosen in combinations(range(7), 3)]
+    expected = by_hand(parts_of(data), labels, 2, pooled=pooled, **given)
+    test = condition_test(estimator, **data, include_background=pooled)
+    assert test.exact
+    assert (test.n_groups, test.n_background_groups, test.n_distinct) == (3, 4, 35)
+    np.testing.assert_allclose(test.null_statistics, expected, rtol=1e-9)
+    np.testing.assert_allclose(test.statistics, expected[0], rtol=1e-9)
+    p = (expected >= expected[0] - 1e-9 * np.abs(expected[0])).mean(axis=0)
+    np.testing.assert_allclose(test.p_values, np.maximum.accumulate(p))
+
+
+def test_the_two_parts_of_a_donor_are_compared_with_each_other() -> None:
+    data = donors(5, 5, np.random.default_rng(1), shift=1.0, paired=True)
+    parts = parts_of(data)
+    for i in range(5):
+        middle = (parts[i].mean(axis=0) + parts[i + 5].mean(axis=0)) / 2
+        parts[i], parts[i + 5] = parts[i] - middle, parts[i + 5] - middle
+    labels = [
+        np.concatenate([~np.array(swaps), np.array(swaps)])
+        for swaps in product([False, True], repeat=5)
+    ]
+    test = condition_test(CPCA(1), **data)
+    np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
+    assert test.n_distinct == 32
+    far = dict(data)
+    for rows, names in (("X", "groups"), ("background", "background_groups")):
+        far[rows] = data[rows] + 1e4 * data[names][:, None]
+    np.testing.assert_allclose(
+        condition_test(CPCA(1), **far).null_statistics, test.null_statistics, rtol=1e-6
+    )
+
+
+def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
+    rng = np.random.default_rng(2)
+    alone, both = donors(3, 3, rng), donors(2, 2, rng, paired=True, shift=1.0)
+    data = {
+        name: np.concatenate([alone[name], both[name] + (50 if "groups" in name else 0)])
+        for name in alone
+    }
+    assert condition_test(CPCA(1), **data, random_state=0).n_distinct == 20 * 4
+    moved = dict(data)
+    for rows, names in (("X", "groups"), ("background", "background_groups")):
+        moved[rows] = data[rows] + 30.0 * np.isin(data[names], [50, 51])[:, None]
+    np.testing.assert_allclose(
+        condition_test(CPCA(1), **moved).null_statistics,
+        condition_test(CPCA(1), **data).null_statistics,
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "cells", "paired"),
+    [
+        (4, 4, (20, 20), False),
+        (3, 9, (20, 20), False),
+        (6, 6, (20, 20), True),
+        (4, 4, (80, 20), False),
+        (6, 6, (20, 80), True),
+    ],
+)
+@pytest.mark.parametrize("alpha", ["auto", 2.0])
+def test_donors_that_differ_anyway_are_no_finding(
+    n: int, m: int, cells: tuple[int, int], paired: bool, alpha: Any
+) -> None:
+    """Also where the treated have other numbers of cells, by which alone they would stand out."""
+    rng = np.random.default_rng(3)
+    for sd in (0.0, 1.0):
+        p = [
+            condition_test(
+                CPCA(1, alpha=alpha),
+                **donors(n, m, rng, cells=cells, sd=sd, paired=paired),
+                n_permutations=39,
+                random_state=rng,
+            ).p_values[0]
+            for _ in range(40)
+        ]
+        assert rejections(p, 0.05) <= binom.ppf(0.999, 40, 0.05)
+
+
+@pytest.mark.parametrize(("n", "m", "shift", "paired"), [(4, 4, 6, False), (6, 6, 2, True)])
+def test_a_shift_is_found(n: int, m: int, shift: float, paired: bool) -> None:
+    rng = np.random.default_rng(4)
+    p = [
+        condition_test(
+            CPCA(1), **donors(n, m, rng, shift=shift, paired=paired), random_state=rng
+        ).p_values[0]
+        for _ in range(40)
+    ]
+    assert rejections(p, 0.05) >= 0.8 * 40
+
+
+def test_too_few_donors_are_refused_with_the_smallest_p_value() -> None:
+    rng = np.random.default_rng(5)
+    with pytest.raises(ValueError, match=r"only 9 ways .* no p-value can be below 0\.11"):
+        condition_test(CPCA(1), **donors(1, 8, rng))
+    with pytest.raises(ValueError, match=r"only 16 ways .* below 0\.062\..* 5 groups that occur"):
+        condition_test(CPCA(1), **donors(4, 4, rng, paired=True))
+    lone = donors(5, 6, rng, paired=True)
+    with pytest.raises(ValueError, match="1 groups occur in background alone"):
+        condition_test(CPCA(1), **lone)
+    assert condition_test(CPCA(1), **donors(1, 19, rng)).smallest_p_value == 1 / 20
+
+
+@quiet
+def test_what_is_no_test_of_donors_is_refused() -> None:
+    data = donors(3, 4, np.random.default_rng(6))
+    with pytest.raises(TypeError, match="estimator is str; expected a linear contrastive"):
+        condition_test("cpca", **data)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="include_background must be True or False"):
+        condition_test(CPCA(1), **data, include_background="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="alpha=inf keeps only directions"):
+        condition_test(CPCA(1, alpha=np.inf), **data)
+    with pytest.raises(ValueError, match="n_components=7 is out of range"):
+        condition_test(CPCA(7), **data)
+    flat = {name: data[name] * [2, 1, 0, 0, 0, 0] for name in ("X", "background")}
+    with pytest.raises(ValueError, match="component 3 cannot be tested: X does not vary in what"):
+        condition_test(CPCA(3), **(data | flat))
+
+
+def test_more_features_than_cells_change_nothing() -> None:
+    """By the span of the rows: as with the features rotated into it."""
+    data = donors(3, 4, np.random.default_rng(7), cells=(4, 4), size=60, shift=9.0)
+    test = condition_test(CPCA(2), **data, include_background=False)
+    assert test.components.shape == (2, 60)
+    np.testing.assert_allclose(np.linalg.norm(test.components, axis=1), 1.0)
+    padded = {name: np.pad(data[name], ((0, 0), (0, 9))) for name in ("X", "background")}
+    again = condition_test(CPCA(2), **(data | padded), include_background=False)
+    np.testing.assert_allclose(again.null_statistics, test.null_statistics, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e60])
+@pytest.mark.parametrize(("alpha", "given"), [("auto", {}), (1.5, {"alpha": 1.5})])
+def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float) -> None:
+    """Found near the given components; in double precision at scales that single cannot hold."""
+    rng = np.random.default_rng(8)
+    data = donors(3, 3, rng, cells=(150, 150), sd=0.3, size=710)
+    for name in ("X", "background"):
+        data[name] = data[name] * np.linspace(3, 0.2, 710) + 40.0
+    data["X"][:, 5] += 4.0
+    labels = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 3)]
+    expected = by_hand(parts_of(data), labels[:6], 2, **given) * (1 if given == {} else scale**2)
+    scaled = {name: scale * data[name] for name in ("X", "background")}
+    test = condition_test(CPCA(2, alpha=alpha), **(data | scaled))
+    np.testing.assert_allclose(test.null_statistics[:6], expected, rtol=3e-6)
+    if scale == 1.0:
+        assert not np.allclose(test.null_statistics[:6], expected, rtol=1e-12)
+
+
+def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() -> None:
+    rng = np.random.default_rng(9)
+    x, y = (np.cov(rng.normal(size=(900, 400)).T) * 2.0 for _ in range(2))
+    found = nearby_eigenpair(x - y, None, 1e4)
+    values, vectors = np.linalg.eigh(x - y)
+    assert found is not None
+    assert found.value == pytest.approx(values[-1], rel=1e-12)
+    assert abs(found.vector @ vectors[:, -1]) == pytest.approx(1.0)
+    again = nearby_eigenpair(x - 1.01 * y, found.block, 1e4)
+    assert again is not None
+    assert again.value == pytest.approx(np.linalg.eigvalsh(x - 1.01 * y)[-1], rel=1e-12)
+    ratio = nearby_ratio(x, y, 0.3, None, 1e4)
+    assert ratio is not None
+    exact = scipy.linalg.eigh(x, y + 0.3 * np.eye(400), eigvals_only=True)[-1]
+    assert ratio.value == pytest.approx(exact, rel=1e-12)
+    assert nearby_eigenpair(x - y, None, 10) is None
+    assert nearby_eigenpair(np.eye(5), None, 1e4) is None
+
+
+def test_rows_are_drawn_evenly_and_only_where_there_are_more() -> None:
+    data = donors(3, 2, np.random.default_rng(10), cells=(30, 9))
+    samples = two_samples(data["X"], data["background"], data["groups"], data["background_groups"])
+    sample = samples.foreground
+    thin = sample.thinned(np.array([30, 4, 40]), np.random.default_rng(0))
+    assert thin.codes is not None
+    np.testing.assert_array_equal(np.bincount(thin.codes), [30, 4, 30])
+    for code in range(3):
+        owned = sample.rows[sample.codes == code]
+        assert all((owned == row).all(axis=1).any() for row in thin.rows[thin.codes == code])
+    assert len(np.unique(thin.rows, axis=0)) == 64
+    drawn = np.zeros(30)
+    for seed in range(200):
+        some = sample.thinned(np.array([3, 30, 30]), np.random.default_rng(seed))
+        drawn += np.isin(sample.rows[:30, 0], some.rows[some.codes == 0][:, 0])
+    assert drawn.sum() == 600
+    assert drawn.min() > 5
+    assert sample.thinned(np.array([30, 30, 31]), np.random.default_rng(0)) is sample
+
+
+def test_more_relabellings_than_can_be_printed() -> None:
+    rng = np.random.default_rng(11)
+    X, Y = rng.normal(size=(8000, 2)), rng.normal(size=(8000, 2))
+    with pytest.warns(match="there are very many ways to say which rows are foreground"):
+        test = permutation_test(CPCA(1), X, background=Y, n_permutations=5, random_state=0)
+    assert test.smallest_p_value == 1 / 6
+    assert "smallest" not in repr(test)
