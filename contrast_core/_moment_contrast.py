@@ -120,16 +120,25 @@ class MomentContrast(LinearContrast):
             missing.
         """
         scores = super().transform(X)
-        if groups is None:
-            return scores
+        return scores if groups is None else self._by_group(scores, groups, self.projection_)
+
+    def _by_group(
+        self,
+        scores: FloatArray,
+        groups: ArrayLike,
+        projection: FloatArray,
+        *,
+        foreground: bool = True,
+    ) -> FloatArray:
+        """Scores centred by those of the means of the foreground's groups, or by their own."""
         labels = check_labels(groups, len(scores), "groups")
-        known = np.asarray(getattr(self, "groups_", ())).tolist()
+        known = np.asarray(getattr(self, "groups_", ())).tolist() if foreground else []
         shift = np.zeros(scores.shape)
         for group in np.unique(labels).tolist():
             rows = labels == group
             if group in known:
                 mean = self.group_means_[known.index(group)]
-                shift[rows] = (mean - self.mean_) @ self.projection_
+                shift[rows] = (mean - self.mean_) @ projection
             else:
                 shift[rows] = np.asarray(scores[rows].mean(axis=0))
         return scores - shift

@@ -53,7 +53,7 @@ class Fitted:
         return LinearMap(mean=self.means["mean"][used], projection=self.filters[used]), used
 
     def projector(self) -> LinearMap:
-        """The projector on the components.
+        """The projector on the span of the loadings, along what the filters do not see.
 
         Raises
         ------
@@ -63,15 +63,15 @@ class Fitted:
         if self.genes is None or "background_mean" not in self.means:
             raise ValueError(
                 f"adata.uns[{self.keys.uns!r}] cannot be used for denoising: that needs components "
-                "of genes, from scanpy_ext.tl.cpca, cpca_star or pcpca without obsm=."
+                "of genes, from scanpy_ext.tl.cpca, cpca_star, pcpca or clvm without obsm=."
             )
         mean, other = self.means["mean"], self.means["background_mean"]
-        lengths = np.linalg.norm(self.loadings, axis=0)  # not 1 in PCPCA
-        components = self.loadings / np.where(lengths > 0, lengths, 1.0)
+        # Of scores that are shrunk, as posterior means are; those shrunk to zero are lost.
+        back = np.linalg.pinv(self.loadings.T @ self.filters) @ self.loadings.T
         return LinearMap(
             mean=mean,
-            projection=components,
-            reconstruction=components.T,
+            projection=self.filters,
+            reconstruction=back,
             offsets={"foreground": mean, "difference": mean - other, "none": np.zeros_like(mean)},
         )
 
@@ -106,8 +106,8 @@ def restore(adata: AnnData, key: str) -> Fitted:
     if keys.varm not in adata.varm or "obsm" in params:
         raise ValueError(
             f"adata.uns[{key!r}] holds no linear method with its components: expected a result of "
-            "scanpy_ext.tl.cpca, cpca_star, pcpca, pca_plus or pca_pp. A kernel has none: run "
-            "scanpy_ext.tl.kernel_cpca on old and new cells together, which embeds all."
+            "scanpy_ext.tl.cpca, cpca_star, pcpca, clvm, pca_plus or pca_pp. A kernel has none: "
+            "run scanpy_ext.tl.kernel_cpca on old and new cells together, which embeds all."
         )
     marks = _keys.vector(keys, _keys.IN_USE)
     if marks not in adata.var:

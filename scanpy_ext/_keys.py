@@ -22,6 +22,10 @@ class Keys:
         checked(key_added)
         return Keys(key_added, key_added, key_added)
 
+    def shared(self) -> Keys:
+        """The slots of what foreground and background have in common, beside these."""
+        return Keys(f"{self.obsm}_shared", f"{self.varm}_shared", self.uns)
+
     def numbered(self, index: int) -> Keys:
         """The slots of one of several results; `.uns` has one entry for all of them."""
         return Keys(f"{self.obsm}_{index}", f"{self.varm}_{index}", self.uns)
@@ -34,13 +38,14 @@ class Keys:
 
 CPCA = Keys(obsm="X_cpca", varm="cPCs", uns="cpca")
 PCPCA = Keys(obsm="X_pcpca", varm="PCs_pcpca", uns="pcpca")
+CLVM = Keys(obsm="X_clvm", varm="PCs_clvm", uns="clvm")
 CPCA_STAR = Keys(obsm="X_cpca_star", varm="PCs_cpca_star", uns="cpca_star")
 KERNEL_CPCA = Keys(obsm="X_kernel_cpca", varm="PCs_kernel_cpca", uns="kernel_cpca")
 CPCA_PATH = Keys(obsm="X_cpca_path", varm="cPCs_path", uns="cpca_path")
 PCA_PP = Keys(obsm="X_pca_pp", varm="PCs_pca_pp", uns="pca_pp")
 PCA_PLUS = Keys(obsm="X_pca_plus", varm="PCs_pca_plus", uns="pca_plus")
 
-LINEAR = (CPCA, PCPCA, CPCA_STAR, PCA_PP, PCA_PLUS)
+LINEAR = (CPCA, PCPCA, CLVM, CPCA_STAR, PCA_PP, PCA_PLUS)
 
 
 def linear(key: str) -> Keys:

@@ -94,6 +94,7 @@ PUBLIC_NAMES = {
     "scanpy_ext.get": {"mixing_report", "top_genes"},
     "scanpy_ext.pp": {"contrast_check", "match_pairs"},
     "scanpy_ext.tl": {
+        "clvm",
         "cpca",
         "cpca_path",
         "cpca_star",

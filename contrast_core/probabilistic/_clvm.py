@@ -258,7 +258,13 @@ class CLVM(TwoDensities):
     def _projector(self) -> LinearMap:
         return self.linear_map_
 
-    def transform_shared(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
+    def transform_shared(
+        self,
+        X: MatrixLike,
+        *,
+        dataset: Dataset = "foreground",
+        groups: ArrayLike | None = None,
+    ) -> FloatArray:
         """Posterior means of the shared latent variables.
 
         Parameters
@@ -268,6 +274,8 @@ class CLVM(TwoDensities):
         dataset : {"foreground", "background"}, default="foreground"
             Which model the rows are of: that of the background, about its own mean, has no salient
             part.
+        groups : array-like of shape (n,), optional
+            As for `transform`; of background rows each group is centred by its own mean here.
 
         Returns
         -------
@@ -277,12 +285,15 @@ class CLVM(TwoDensities):
         Raises
         ------
         ValueError
-            If `dataset` is neither, the features are not those of the fit, or a value is NaN or
-            infinite.
+            If `dataset` is neither, the features are not those of the fit, a value is NaN or
+            infinite, or a label is missing.
         """
         model, mean = self._model(dataset)
         gain = posterior(model).gain[:, : self.shared_loadings_.shape[1]]
-        return LinearMap(mean=mean, projection=gain).transform(self._rows(X))
+        scores = LinearMap(mean=mean, projection=gain).transform(self._rows(X))
+        if groups is None:
+            return scores
+        return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
 
     def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
         r"""Posterior means of the salient latent variables.

@@ -1,5 +1,6 @@
 """Tools: compute a contrast and write it into the AnnData."""
 
+from ._clvm import clvm
 from ._cpca import cpca
 from ._cpca_path import cpca_path
 from ._cpca_star import cpca_star
@@ -11,6 +12,7 @@ from ._project import project
 from ._significance import significance
 
 __all__ = [
+    "clvm",
     "cpca",
     "cpca_path",
     "cpca_star",

@@ -25,15 +25,16 @@ def denoise(
 ) -> AnnData | None:
     """Write a corrected layer: expression as the components of a contrast explain it.
 
-    Denoising keeps the difference between conditions that cPCA, cPCA* or PCPCA found, and takes
-    away what the background has as well: `offset + V V' (x - mean)` with the components as the
-    columns of V [1]_ (Sec. 3.3). With few components that is a strong simplification: for
-    pictures of the effect, not for tests.
+    Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found, and
+    takes away what the background has as well: `offset + V V' (x - mean)` with the components as
+    the columns of V [1]_ (Sec. 3.3); of cLVM the salient part, as `contrast_core.CLVM.denoise`.
+    With few components that is a strong simplification: for pictures of the effect, not for tests.
 
     Parameters
     ----------
     adata
-        Annotated data matrix on which `scanpy_ext.tl.cpca`, `cpca_star` or `pcpca` was run.
+        Annotated data matrix on which `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca` or `clvm` was
+        run.
     key
         Name of the result in `.uns`.
     offset

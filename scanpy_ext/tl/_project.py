@@ -32,7 +32,7 @@ def project(
 ) -> AnnData | None:
     """Embed new cells with the components that were fitted to other cells.
 
-    What the method did to the effect it does to new cells too: cPCA, cPCA* and PCPCA show the
+    What the method did to the effect it does to new cells too: cPCA, cPCA*, PCPCA and cLVM show the
     difference between conditions, PCA+ and PCA++ leave it out. The new cells take no part in the
     fit; each is centred by the mean of the fit. Genes are matched by name, in any order. After a
     fit within donors each is centred by its donor's mean: that of the fit, or of the new cells of
@@ -44,8 +44,8 @@ def project(
         Annotated data matrix of the new cells, normalised as those of the fit were. It must have
         all genes with a part in the components.
     adata_fitted
-        What `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `pca_plus` or `pca_pp` was run on. Only
-        `.var`, `.varm` and `.uns` are used: `adata_fitted[:0]` does as well.
+        What `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `clvm`, `pca_plus` or `pca_pp` was run
+        on. Only `.var`, `.varm` and `.uns` are used: `adata_fitted[:0]` does as well.
     key
         Name of the result in `adata_fitted.uns`.
     layer

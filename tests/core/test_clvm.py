@@ -260,6 +260,11 @@ def test_groups_weights_and_several_backgrounds(d: int) -> None:
     np.testing.assert_allclose(within.salient_loadings_, by_hand.salient_loadings_, atol=1e-6)
     scores = within.transform(shifted, groups=groups)
     np.testing.assert_allclose(scores, by_hand.transform(shifted - means[groups]), atol=1e-5)
+    for dataset in ("foreground", "background"):
+        shared = within.transform_shared(shifted, dataset=dataset, groups=groups)
+        expected = by_hand.transform_shared(shifted - means[groups], dataset=dataset)
+        expected -= expected.mean(axis=0)
+        np.testing.assert_allclose(shared, expected, atol=1e-5)
 
     several = CLVM(**options).fit(X, background=[Y, Z], background_mix=[4, 3])
     centred = np.vstack([Y - Y.mean(axis=0), Z - Z.mean(axis=0)])

@@ -9,7 +9,12 @@ import pytest
 import scanpy_ext as cx
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-LINEAR = {"cpca": cx.tl.cpca, "cpca_star": cx.tl.cpca_star, "pcpca": cx.tl.pcpca}
+LINEAR = {
+    "cpca": cx.tl.cpca,
+    "cpca_star": cx.tl.cpca_star,
+    "pcpca": cx.tl.pcpca,
+    "clvm": cx.tl.clvm,
+}
 PAIRED = {"condition": "condition", "reference": "ctrl", "n_comps": 1}
 USED = np.arange(12) > 2
 

@@ -12,11 +12,16 @@ from matplotlib import pyplot as plt
 from sklearn.metrics import silhouette_score
 
 import scanpy_ext as cx
-from contrast_core import CPCA, PCPCA, CPCAStar, KernelCPCA, condition_test, subspace_error
+from contrast_core import CLVM, CPCA, PCPCA, CPCAStar, KernelCPCA, condition_test, subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
-LINEAR = {"cpca": cx.tl.cpca, "cpca_star": cx.tl.cpca_star, "pcpca": cx.tl.pcpca}
+LINEAR = {
+    "cpca": cx.tl.cpca,
+    "cpca_star": cx.tl.cpca_star,
+    "pcpca": cx.tl.pcpca,
+    "clvm": cx.tl.clvm,
+}
 
 
 def halves(cells):
@@ -34,6 +39,27 @@ def test_pcpca_holds_what_the_core_computed(cells):
         assert result[name] == pytest.approx(getattr(model, f"{name}_"))
     scores = (X - cells.var["pcpca_mean"].to_numpy()) @ cells.varm["PCs_pcpca_filters"]
     np.testing.assert_allclose(scores, cells.obsm["X_pcpca"], atol=1e-6)
+
+
+def test_clvm_holds_what_the_core_computed(cells):
+    cx.tl.clvm(cells, **REFERENCE, n_comps=1, n_shared=3)
+    X, Y = halves(cells)
+    model = CLVM(n_shared=3, n_salient=1).fit(X, background=Y)
+    np.testing.assert_allclose(cells.obsm["X_clvm"], model.transform(X), atol=1e-6)
+    np.testing.assert_allclose(cells.obsm["X_clvm_shared"], model.transform_shared(X), atol=1e-6)
+    np.testing.assert_allclose(cells.varm["PCs_clvm"], model.salient_loadings_, atol=1e-6)
+    np.testing.assert_allclose(cells.varm["PCs_clvm_shared"], model.shared_loadings_, atol=1e-6)
+    result = cells.uns["clvm"]
+    assert result["noise_variance"] == pytest.approx(model.noise_variance_)
+    assert result["converged"]
+    np.testing.assert_allclose(result["log_likelihoods"], model.log_likelihoods_)
+    cells.obsm["X_same"] = cells.X
+    cx.tl.clvm(cells, **REFERENCE, n_comps=1, n_shared=3, obsm="X_same", key_added="on_top")
+    assert cells.uns["on_top"]["shared_loadings"].shape == (12, 3)
+    assert cells.obsm["on_top_shared"].shape == (200, 3)
+    assert "on_top_shared" not in cells.varm
+    cx.tl.clvm(cells, **REFERENCE, n_shared=0, key_added="alone")
+    assert cells.obsm["alone_shared"].shape == (200, 0)
 
 
 def test_cpca_star_holds_what_the_core_computed(cells):
@@ -117,7 +143,8 @@ def test_denoising_is_the_cores(cells, name, offset):
     LINEAR[name](cells, **REFERENCE)
     cx.tl.denoise(cells, key=name, offset=offset)
     X, Y = halves(cells)
-    model = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}[name](2).fit(X, background=Y)
+    models = {"cpca": CPCA(), "cpca_star": CPCAStar(), "pcpca": PCPCA(), "clvm": CLVM()}
+    model = models[name].fit(X, background=Y)
     expected = model.denoise(X, offset=offset)
     np.testing.assert_allclose(cells.layers["denoised"], expected, atol=1e-4)
     assert cells.layers["denoised"].dtype == np.float32
@@ -235,7 +262,7 @@ def donors(cells):
     return cells
 
 
-@pytest.mark.parametrize("method", LINEAR)
+@pytest.mark.parametrize("method", ["cpca", "cpca_star", "pcpca"])
 def test_significance_by_donor(donors, method):
     cx.tl.significance(
         donors,

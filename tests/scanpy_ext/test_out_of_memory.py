@@ -18,7 +18,7 @@ from scanpy_ext import _read
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRING = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
-FUNCTIONS = [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca]
+FUNCTIONS = [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.clvm]
 # Those that need rows.
 NEED_ROWS = {
     "match_pairs": partial(cx.pp.match_pairs, **PAIRING, n_comps=3, cell_type="type"),

@@ -15,6 +15,7 @@ from scanpy_ext import _read, _select
 
 ROOT = Path(__file__).parents[2]
 TOOLS = [
+    cx.tl.clvm,
     cx.tl.cpca,
     cx.tl.cpca_path,
     cx.tl.cpca_star,
@@ -70,7 +71,7 @@ def test_the_shared_parameters_are_those_that_are_read():
 
 
 def test_methods_on_moments_take_a_column_of_donors():
-    within = {"cpca", "cpca_star", "pcpca", "cpca_path"}
+    within = {"clvm", "cpca", "cpca_star", "pcpca", "cpca_path"}
     assert within == {
         tool.__name__ for tool in TOOLS if "within" in inspect.signature(tool).parameters
     }

@@ -16,7 +16,14 @@ import scanpy_ext as cx
 from contrast_core import CPCA, ContrastWarning, subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-FUNCTIONS = [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca]
+FUNCTIONS = [
+    cx.tl.cpca,
+    cx.tl.cpca_path,
+    cx.tl.cpca_star,
+    cx.tl.pcpca,
+    cx.tl.clvm,
+    cx.tl.kernel_cpca,
+]
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
 
 

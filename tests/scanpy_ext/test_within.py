@@ -20,6 +20,7 @@ TOOLS = {
     "cpca": cx.tl.cpca,
     "cpca_star": cx.tl.cpca_star,
     "pcpca": cx.tl.pcpca,
+    "clvm": cx.tl.clvm,
     "cpca_path": cx.tl.cpca_path,
 }
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}

@@ -1,0 +1,126 @@
+"""Contrastive latent variable models of the cells of an AnnData."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+import numpy as np
+
+from contrast_core import CLVM
+
+from .. import _keys, _read, _write
+from .._docs import documented
+from .._read import WithinDesign
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+@documented
+def clvm(
+    adata: AnnData,
+    *,
+    n_comps: int = 2,
+    n_shared: int = 2,
+    key_added: str | None = None,
+    random_state: int | None = 0,
+    **design: Unpack[WithinDesign],
+) -> AnnData | None:
+    """Contrastive latent variable model: what cells of both sets share, and what is salient.
+
+    Foreground cells are `x = S z + W t + mean + noise`, background cells have no t: the shared
+    latent variables z explain what varies in both sets; the salient ones t, what only the
+    foreground has, keep and sharpen the difference between conditions. S, W and the noise variance
+    maximise the likelihood of all these cells [1]_; there is no contrast strength to choose. All
+    cells of `adata` are embedded, as posterior means of t and of z, also those in neither set.
+    Cells in both sets, as the reference cells are by default, count in both.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {CELLS}
+    {WITHIN}
+    n_comps
+        Number of salient latent dimensions.
+    n_shared
+        Number of shared latent dimensions. What the background has beyond them counts as noise.
+    {DATA}
+    {OBSM}
+    key_added
+        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_clvm`, `PCs_clvm` and
+        `clvm`.
+    {COPY}
+    random_state
+        Here for the calling style that all functions share. Nothing is random.
+    {PROGRESS}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obsm['X_clvm' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding: posterior means of the salient latent variables.
+    `.obsm['X_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
+        Posterior means of the shared latent variables, of every cell as of one of the foreground.
+    `.varm['PCs_clvm' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
+        The salient loadings W: orthogonal columns, zero for genes outside `mask_var`.
+    `.varm['PCs_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_vars, n_shared)`)
+        The shared loadings S, likewise. With `obsm` in `.uns[...]['shared_loadings']`.
+    `.varm['PCs_clvm_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
+        What gives the salient scores of any cell: `(x - mean) @ filters`.
+    `.uns['clvm' | key_added]['noise_variance']` : `float`
+        Variance of the noise.
+    `.uns['clvm' | key_added]['log_likelihoods']` : `ndarray`
+        Log-likelihood at the start and after each step of the fit.
+    `.uns['clvm' | key_added]['converged']` : `bool`
+        Whether it has settled.
+    {KEPT}
+    {MEANS}
+
+    Raises
+    ------
+    {RAISES}
+
+    Notes
+    -----
+    {EXPECTS}
+
+    References
+    ----------
+    .. [1] Severson, Ghosh, Ng (2019). Unsupervised learning with contrastive latent variable
+       models. AAAI. arXiv:1811.06094.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
+    >>> adata = anndata.AnnData(np.log1p(counts))
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
+    >>> cx.tl.clvm(adata, groupby="condition", reference="ctrl", n_shared=1)
+    >>> adata.obsm["X_clvm"].shape, adata.obsm["X_clvm_shared"].shape
+    ((60, 2), (60, 1))
+    """
+    keys = _keys.CLVM.added(key_added)
+    shared = keys.shared()
+    data = _read.read(adata, n_comps=n_comps, **design)
+    model = CLVM(n_shared=n_shared, n_salient=n_comps)
+    model.fit(data.foreground, background=data.background, **data.groups)
+    result = {
+        "params": data.params | _write.storable(n_shared=n_shared, random_state=random_state),
+        "noise_variance": float(model.noise_variance_),
+        "log_likelihoods": model.log_likelihoods_,
+        "converged": model.converged_,
+        "foreground_variance": model.foreground_variance_,
+        "background_variance": model.background_variance_,
+    }
+    if data.features is None:
+        result["shared_loadings"] = model.shared_loadings_
+    loadings, filters = model.salient_loadings_, model.projection_
+    slots = data.slots(keys, model, result, loadings=loadings, filters=filters)
+    latent = model.transform_shared(data.matrix, groups=data.within)
+    slots["obsm"][shared.obsm] = np.asarray(latent)
+    if data.features is not None:
+        whole = _read.of_all_genes(model.shared_loadings_, data.features)
+        slots["varm"][shared.varm] = whole
+    return _write.write(adata, **slots, copy=data.copy)
