@@ -41,11 +41,11 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             setattr(self, name, value)
         return self
 
-    def _rows(self, X: MatrixLike | Rows) -> Rows:
+    def _rows(self, X: MatrixLike | Rows, *, missing: bool = False) -> Rows:
         """Rows with the features of the fit; nothing is read yet."""
         check_is_fitted(self)
-        rows = rows_of(X, min_rows=1)
-        if rows is not X:  # scikit-learn's checks know DataFrames
+        rows = rows_of(X, min_rows=1, missing=missing)
+        if not isinstance(X, Rows):  # scikit-learn's checks know DataFrames
             validate_data(self, X, reset=False, skip_check_array=True)
             return rows
         names = getattr(self, "feature_names_in_", None)

@@ -283,10 +283,20 @@ def check_unmasked(values: object, name: str) -> None:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = int(np.ma.getmaskarray(values).sum())
         raise TypeError(
-            f"{name} is a masked array with {n_masked} masked entries, "
-            "which no method here leaves out: drop those rows or features, or fill the entries in "
-            f"({name}.filled(...), imputation)."
+            f"{name} is a masked array with {n_masked} masked entries, which are not left out "
+            "here: drop those rows or features, or fill the entries in "
+            f"({name}.filled(...), imputation). PCPCA takes them for missing."
         )
+
+
+def without_mask(values: Any) -> Any:
+    """A masked array as an ndarray with NaN where it is masked; anything else as it is."""
+    if not (isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values)):
+        return values
+    if values.dtype.kind not in "biuf":
+        return values
+    kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+    return np.where(np.ma.getmaskarray(values), np.nan, values.data).astype(kind)
 
 
 def numbers_of(values: object, name: str) -> list[object]:

@@ -73,6 +73,7 @@ def filters(keys: Keys) -> str:
     return f"{keys.varm}_filters"
 
 
+IMPUTED = "impute"  # in .uns: the layers that tl.impute wrote
 IN_USE = "in_use"
 VECTORS = ("mean", "background_mean", "cap")  # that a linear method may have, a value per gene
 

@@ -13,6 +13,7 @@ from contrast_core.pairing import ScaledFeatures, scaled_features
 from contrast_core.rows import held
 
 from . import _keys, _pairs, _read, _select, _write
+from ._counts import warn_of_counts
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -100,7 +101,7 @@ def paired_input(
             )
         pairs = _pairs.stored(adata, key)
         matrix = held(matrix)
-        _read.warn_of_counts(matrix)
+        warn_of_counts(matrix)
     else:
         if reference is None:
             raise ValueError(f"reference is missing: which level of {condition!r} is the control?")

@@ -19,7 +19,8 @@ from contrast_core.pairing import (
 )
 from contrast_core.rows import Rows, held
 
-from . import _keys, _read, _select, _write
+from . import _keys, _select, _write
+from ._counts import warn_of_counts
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -96,7 +97,7 @@ def find(
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
     rows = held(matrix.take(used))
-    _read.warn_of_counts(rows)
+    warn_of_counts(rows)
 
     basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)
     labels = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core.feedback import Progress, warn
+from contrast_core.feedback import Progress
 from contrast_core.rows import Rows, held, rows_of
 
 from . import _keys
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 Labels: TypeAlias = NDArray[np.str_]
 
-_FIRST_CELLS = 1000  # that are looked at for counts
 _REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
 
 
@@ -229,19 +228,29 @@ def read(
     mask_var: Mask | Default | None = DEFAULT,
     copy: bool = False,
     progress: Progress = False,
+    missing: bool = False,
 ) -> ContrastInput:
-    """Select cells and genes, and check them; what is in memory is looked through for NaN."""
+    """Select cells and genes, and check them; what is in memory is looked through for NaN.
+
+    Where values may be `missing`, NaN passes in what can hold it.
+    """
     check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, include_reference, foreground, background)
     matrix, features, params = read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, progress=progress
+        adata,
+        layer=layer,
+        mask_var=mask_var,
+        n_comps=n_comps,
+        obsm=obsm,
+        progress=progress,
+        missing=missing,
     )
     params = selection.params | params | storable(within=within)
     other = of_cells = of_others = None
     if within is not None:
         of_cells = known_labels(adata, within, "within")
     if is_anndata(background):
-        other = _read_other(adata, background, layer, obsm, features, matrix)
+        other = _read_other(adata, background, layer, obsm, features, matrix, missing)
         if within is not None:
             of_others = known_labels(background, within, "within")
     return ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
@@ -270,6 +279,7 @@ def read_matrix(
     n_comps: int,
     obsm: str | None = None,
     progress: Progress = False,
+    missing: bool = False,
 ) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
     """All cells and the genes in use; the mask of the genes; and how they were asked for.
 
@@ -280,7 +290,7 @@ def read_matrix(
             given = "layer" if layer is not None else "mask_var"
             raise ValueError(f"got obsm= together with {given}=, which is about genes. Drop one.")
         features, mask_name = None, None
-        matrix = embedding(adata, obsm)
+        matrix = embedding(adata, obsm, missing=missing)
         n_features = matrix.shape[1]
     else:
         features, mask_name = genes(adata, mask_var)
@@ -294,7 +304,7 @@ def read_matrix(
         )
 
     if features is not None:
-        matrix = whole_matrix(adata, layer, progress).columns(features)
+        matrix = whole_matrix(adata, layer, progress, missing=missing).columns(features)
     if matrix.in_memory:
         matrix.check()
     params = storable(
@@ -303,26 +313,13 @@ def read_matrix(
     return matrix, features, params
 
 
-def looks_like_counts(rows: Rows) -> float:
-    """The largest of the first values if all are whole numbers, as counts are; else 0."""
-    values = rows.take(slice(_FIRST_CELLS)).load()
-    values = values.data if rows.is_sparse else values
-    if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
-        return float(values.max())
-    return 0.0
-
-
-def warn_of_counts(rows: Rows) -> None:
-    """Warn if the values are whole numbers, as counts are and their logarithms are not."""
-    if largest := looks_like_counts(rows):
-        warn(
-            f"the values look like raw counts (whole numbers, up to {largest:g}). Give log-"
-            "normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata).",
-        )
-
-
 def whole_matrix(
-    adata: AnnData, layer: str | None, progress: Progress = False, *, owner: str = "adata"
+    adata: AnnData,
+    layer: str | None,
+    progress: Progress = False,
+    *,
+    owner: str = "adata",
+    missing: bool = False,
 ) -> Rows:
     """All cells and genes of `.X` or a layer, wherever they are; `owner` is what errors say."""
     if layer is not None and not is_among(layer, adata.layers):
@@ -334,14 +331,14 @@ def whole_matrix(
     if matrix is None:
         raise ValueError("adata.X is None: name the layer to use, layer=...")
     name = f"{owner}.X" if layer is None else f"{owner}.layers[{layer!r}]"
-    return rows_of(matrix, name, progress=progress, remedy=_REMEDY)
+    return rows_of(matrix, name, progress=progress, remedy=_REMEDY, missing=missing)
 
 
-def embedding(adata: AnnData, obsm: str, *, owner: str = "adata") -> Rows:
+def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool = False) -> Rows:
     """An entry of `adata.obsm`."""
     if not is_among(obsm, adata.obsm):
         raise ValueError(f"adata.obsm has no {quoted(obsm)}; it has {listed(list(adata.obsm))}.")
-    rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]")
+    rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]", missing=missing)
     if not rows.in_memory:
         raise TypeError(
             f"adata.obsm[{obsm!r}] is {type(adata.obsm[obsm]).__name__} of shape {rows.shape}; "
@@ -357,16 +354,18 @@ def _read_other(
     obsm: str | None,
     features: BoolArray | None,
     matrix: Rows,
+    missing: bool,
 ) -> Rows:
     """The cells of another AnnData that are the background."""
     if other.n_obs < 2:
         raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
     try:
         if features is None:
-            found = embedding(other, str(obsm), owner="background")
+            found = embedding(other, str(obsm), owner="background", missing=missing)
         else:
             _check_same_genes(adata, other)
-            found = whole_matrix(other, layer, owner="background").columns(features)
+            found = whole_matrix(other, layer, owner="background", missing=missing)
+            found = found.columns(features)
     except (TypeError, ValueError) as error:
         raise type(error)(f"background, another AnnData: {error}") from None
     if found.shape[1] != matrix.shape[1]:

@@ -99,6 +99,7 @@ PUBLIC_NAMES = {
         "cpca_path",
         "cpca_star",
         "denoise",
+        "impute",
         "kernel_cpca",
         "pca_plus",
         "pca_pp",

@@ -10,7 +10,7 @@ from contrast_core.moments._covariance import (
 )
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._grouped import GroupedMoments
-from contrast_core.moments._mixed import MixedMoments, mixed, parts_along
+from contrast_core.moments._mixed import MixedMoments, check_mix, mixed, parts_along
 from contrast_core.moments._pair_moments import PairMoments, check_pairs
 from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
 from contrast_core.moments._products import ProductMoments, product_moments
@@ -32,6 +32,7 @@ __all__ = [
     "ProductMoments",
     "SecondMoments",
     "SpanMoments",
+    "check_mix",
     "check_pairs",
     "dense_cross",
     "is_moments",

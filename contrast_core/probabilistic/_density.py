@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,13 @@ from contrast_core.rows import Rows
 
 
 def log_densities(
-    rows: Rows, mean: FloatArray, components: FloatArray, variances: FloatArray, noise: float
+    rows: Rows,
+    mean: FloatArray,
+    components: FloatArray,
+    variances: FloatArray,
+    noise: float,
+    *,
+    incomplete: Callable[[Any], FloatArray] | None = None,
 ) -> FloatArray:
     r"""Log-density of each row where all directions but a few have the same variance.
 
@@ -31,6 +38,8 @@ def log_densities(
         Along these.
     noise : float
         Variance along all others.
+    incomplete : callable, optional
+        The same, a column, of dense rows with missing values, where these are let through.
 
     Returns
     -------
@@ -49,8 +58,22 @@ def log_densities(
         noise=np.array(noise),
         constant=np.array(constant),
     )
-    column: FloatArray = rows.map(function, 1, dense=True)
+    either = complete_or_not(function, incomplete) if incomplete and rows.can_miss else function
+    column: FloatArray = rows.map(either, 1, dense=True)
     return column[:, 0]
+
+
+def complete_or_not(
+    complete: Callable[[Any], FloatArray], incomplete: Callable[[Any], FloatArray]
+) -> Callable[[Any], FloatArray]:
+    """A function of dense blocks of rows: one of those without missing values, one of the rest."""
+    return partial(_either, complete=complete, incomplete=incomplete)
+
+
+def _either(
+    rows: Any, complete: Callable[[Any], FloatArray], incomplete: Callable[[Any], FloatArray]
+) -> FloatArray:
+    return incomplete(rows) if np.isnan(rows).any() else complete(rows)
 
 
 def _log_densities(

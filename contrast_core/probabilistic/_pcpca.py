@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath, ascending
-from contrast_core._validation import (
-    FloatArray,
-    MatrixLike,
-    check_count,
-    check_flag,
-    check_generator,
-)
-from contrast_core.moments import Moments
-from contrast_core.probabilistic._density import log_densities
+from contrast_core._validation import FloatArray, MatrixLike, check_count
+from contrast_core.moments import Moments, is_moments
+from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
+from contrast_core.probabilistic._latent_variables import LatentVariableModel
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
     check_gamma,
     check_latent_dimension,
     largest_gamma,
 )
-from contrast_core.solve import OneContrast, Plan, contrast_index, plan_for, solve_contrasts
+from contrast_core.rows import Rows
+from contrast_core.solve import (
+    Design,
+    OneContrast,
+    Plan,
+    contrast_index,
+    design_rows,
+    plan_for,
+    solve_contrasts,
+)
+
+_REMEDY = (
+    "PCPCA takes missing values (NaN) of arrays, masked arrays and DataFrames in memory, not of "
+    "sparse matrices, tensors, stored or dask data. Convert these, or fill the entries in, for "
+    "example with sklearn.impute.SimpleImputer."
+)
 
 
-class PCPCA(StrengthPath, MomentContrast):
+class PCPCA(StrengthPath, LatentVariableModel):
     r"""Probabilistic contrastive PCA: a density for the foreground that the background lacks.
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
@@ -49,6 +58,9 @@ class PCPCA(StrengthPath, MomentContrast):
     The paper's gamma, which multiplies sums, is ``gamma * n / m``. The components are those of
     `CPCA` at ``alpha = gamma``; ``gamma = 0`` is probabilistic PCA of the foreground.
 
+    Values may be missing, as NaN, in foreground and background. The densities are then those of
+    what is observed of each row, and their maximum is found by L-BFGS.
+
     Parameters
     ----------
     n_components : int, default=2
@@ -56,7 +68,10 @@ class PCPCA(StrengthPath, MomentContrast):
         left for the noise.
     gamma : "auto" or float from 0 to below `gamma_max_`, default="auto"
         Contrast strength. "auto" takes 0.9 of `gamma_max_`, at which there is a model
-        whenever there is one at any strength.
+        whenever there is one at any strength; of incomplete data that times the share of values
+        observed, the mean of foreground's and background's.
+    max_iter : int, default=1000
+        Most iterations of L-BFGS from each start, of incomplete data.
 
     Attributes
     ----------
@@ -75,20 +90,32 @@ class PCPCA(StrengthPath, MomentContrast):
         The contrast strength used.
     gamma_max_ : float
         The model exists for ``0 <= gamma < gamma_max_``; at most 1. There sigma^2 is zero, unless
-        gamma_max_ is 1, where the weights of foreground and background cancel.
+        gamma_max_ is 1, where the weights of foreground and background cancel. Of incomplete data
+        this is necessary, not sufficient: see the notes.
     contrastive_eigenvalues_ : ndarray of shape (d,)
         Leading eigenvalues of C(gamma), descending and positive; divided by ``1 - gamma_`` they are
         the model's variances along the components.
     foreground_variance_, background_variance_ : ndarray of shape (d,)
-        Variance of foreground and background along each component.
+        Variance of foreground and background along each component; of incomplete data expected,
+        given what is observed, under the model.
     contrast_index_ : ndarray of shape (k,)
         :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
         only), whatever the data's scale; NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of foreground and background.
+        Means of foreground and background; of incomplete data of what is observed, which takes it
+        to be missing completely at random.
+    objective_ : float
+        The maximum: mean log-density of the foreground's rows minus gamma times the background's.
+    n_iter_, converged_ : int, bool
+        Iterations of L-BFGS from the best start, and whether they ended at a maximum; 0 and True
+        for complete data.
+    start_objectives_ : ndarray of shape (4,) or (3,)
+        Of incomplete data only, the maximum reached from each start; those below `objective_` are
+        local.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        What the data were reduced to; `at` and `path` work from them. The latter, for more features
-        than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
+        Of complete data only, what they were reduced to; `at` and `path` work from them. The
+        latter, for more features than rows, hold the rows: leave those unchanged as long as `at` or
+        `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
         From centred rows to scores, the posterior means of z, and back, as `inverse_transform`
         says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
@@ -100,7 +127,7 @@ class PCPCA(StrengthPath, MomentContrast):
     Warns
     -----
     ContrastWarning
-        If the two datasets' scales differ by orders of magnitude.
+        If the two datasets' scales differ by orders of magnitude, or L-BFGS has not converged.
 
     Notes
     -----
@@ -114,14 +141,24 @@ class PCPCA(StrengthPath, MomentContrast):
     twelve choices of the pictures that hid them; the closer to `gamma_max_`, the less likely they
     become.
 
+    *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
+    Woodbury's identity, so time and memory grow linearly with the rows. Iterations start from the
+    closed form of the data filled in with means, at ``gamma`` and at 0, and from two fixed random
+    loadings. A row with nothing observed changes nothing. The objective is unbounded where a
+    feature f has :math:`\gamma\, m_f / m \ge n_f / n`, with the numbers of rows that have it
+    observed, or where some W leaves less of the foreground's observed values than gamma times what
+    it leaves of the background's; `gamma_max_` is where either begins, the second as far as a
+    search from as many starts finds. Groups must be centred before; `at` and `path` need complete
+    data.
+
     At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n:
     second moments divide by n here, as in the paper.
 
     References
     ----------
     Li, Jones and Engelhardt, "Probabilistic contrastive principal component analysis",
-    arXiv:2012.07977, 2020: eq. 10, Theorem 3 and Remark 1. Posterior of z: Tipping and Bishop,
-    "Probabilistic principal component analysis", JRSS B 61(3), 1999.
+    arXiv:2012.07977, 2020: eq. 10, Theorem 3, Remark 1 and Sec. 7. Posterior of z: Tipping
+    and Bishop, "Probabilistic principal component analysis", JRSS B 61(3), 1999.
 
     Examples
     --------
@@ -140,21 +177,78 @@ class PCPCA(StrengthPath, MomentContrast):
 
     _strength = "gamma"
 
-    loadings_: FloatArray
-    noise_variance_: float
     latent_covariance_: FloatArray
-    gamma_: float
     gamma_max_: float
-    contrastive_eigenvalues_: FloatArray
     foreground_variance_: FloatArray
     background_variance_: FloatArray
     contrast_index_: FloatArray
+    objective_: float
+    n_iter_: int
+    converged_: bool
+    start_objectives_: FloatArray
     foreground_moments_: Moments
     background_moments_: Moments
 
-    def __init__(self, n_components: int = 2, *, gamma: float | Literal["auto"] = "auto") -> None:
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        gamma: float | Literal["auto"] = "auto",
+        max_iter: int = 1000,
+    ) -> None:
         self.n_components = n_components
         self.gamma = gamma
+        self.max_iter = max_iter
+
+    def fit(
+        self,
+        X: MatrixLike | Moments,
+        y: object = None,
+        *,
+        background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
+        groups: ArrayLike | None = None,
+        background_groups: ArrayLike | Sequence[ArrayLike | None] | None = None,
+        sample_weight: ArrayLike | None = None,
+        background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+        background_mix: ArrayLike | None = None,
+    ) -> Self:
+        """Fit from foreground and background data, with or without missing values, or moments.
+
+        Parameters
+        ----------
+        X, background
+            As in `CPCA.fit`, of shape (n, n_features) and (m, n_features). In arrays, masked arrays
+            and DataFrames in memory NaN, or a mask, marks a missing value; sparse matrices cannot
+            hold any, for what they do not store is zero.
+        y : ignored
+        groups, background_groups
+            As in `CPCA.fit`, of complete data. With missing values subtract the mean of each
+            group's observed values instead, in both datasets.
+        sample_weight, background_weight, background_mix
+            As in `CPCA.fit`.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            As `CPCA.fit`; if a feature is never observed in one of the datasets, or fewer than two
+            rows have a value; if `gamma` is out of range, or the density of the observed values has
+            no maximum there; if incomplete data have groups, or are not in memory.
+        TypeError
+            As `CPCA.fit`.
+        """
+        check_count(self.max_iter, "max_iter")
+        design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
+        if not (background is None or is_moments(X) or _any_moments(background)):
+            parts = [_in_place(p) for p in design_rows(X, background, design, missing=True)]
+            if any(part.any_missing() for part in parts):
+                return self._fit_incomplete(parts, design)
+            X, *others = parts
+            background = others if len(others) > 1 else others[0]
+        return super().fit(X, y, background=background, **vars(design))
 
     def _default_strengths(self) -> FloatArray:
         return np.linspace(0.0, 0.95, 20) * self.gamma_max_
@@ -177,6 +271,42 @@ class PCPCA(StrengthPath, MomentContrast):
         [solution] = solve_contrasts(foreground, background, [gamma], d, plan).each()
         return self._set_model(foreground, background, gamma, valid, solution)
 
+    def _fit_incomplete(self, parts: Sequence[Rows], design: Design) -> Self:
+        d = check_latent_dimension(self.n_components, parts[0].shape[1])
+        data = incomplete_rows(parts, design.background_mix, d)
+        found = fit_incomplete(data, self.gamma, d, self.max_iter)
+        return self._set_fitted(
+            data.names,
+            mean_=data.mean,
+            background_mean_=data.background_mean,
+            objective_=found.objective,
+            n_iter_=found.n_iter,
+            converged_=found.converged,
+            start_objectives_=found.start_objectives,
+            **_described(
+                found.gamma,
+                found.valid.end,
+                found.components,
+                found.lengths**2 + found.noise_variance,
+                found.noise_variance,
+                (found.foreground_variance, found.background_variance),
+            ),
+        )
+
+    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
+        for name in ("start_objectives_", "groups_", "group_means_", *self._of_moments):
+            if name not in attributes:  # of a fit before
+                self.__dict__.pop(name, None)
+        return super()._set_fitted(feature_names, **attributes)
+
+    def _check_moments(self) -> None:
+        if hasattr(self, "start_objectives_"):
+            raise ValueError(
+                "this PCPCA was fitted to incomplete data, for which every gamma needs the rows: "
+                "fit another one, PCPCA(gamma=...).fit(X, background=...)."
+            )
+        super()._check_moments()
+
     def _set_model(
         self,
         foreground: Moments,
@@ -193,186 +323,60 @@ class PCPCA(StrengthPath, MomentContrast):
         if not noise_variance > 0:  # gamma is so close to the end that rounding decides
             raise valid.error(gamma)
         model_variances = values / (1 - gamma)
-        lengths = np.sqrt(np.maximum(model_variances - noise_variance, 0.0))
+        n_features = foreground.n_features
+        log_determinant = np.log(model_variances).sum() + n_noise * np.log(noise_variance)
         return self._set_fitted(
             foreground.feature_names,
             mean_=foreground.mean,
             background_mean_=background.mean,
-            components_=components,
-            loadings_=components.T * lengths,
-            noise_variance_=noise_variance,
-            latent_covariance_=np.diag(noise_variance / model_variances),
-            gamma_=gamma,
-            gamma_max_=valid.end,
-            contrastive_eigenvalues_=values,
-            foreground_variance_=solution.foreground_variance,
-            background_variance_=solution.background_variance,
-            contrast_index_=contrast_index(
-                solution.foreground_variance, solution.background_variance
-            ),
+            objective_=-0.5
+            * (1 - gamma)
+            * float(n_features * (1 + np.log(2 * np.pi)) + log_determinant),
+            n_iter_=0,
+            converged_=True,
             foreground_moments_=foreground,
             background_moments_=background,
+            **_described(
+                gamma,
+                valid.end,
+                components,
+                model_variances,
+                noise_variance,
+                (solution.foreground_variance, solution.background_variance),
+            ),
         )
 
-    @property
-    def _model_variances(self) -> FloatArray:
-        """Variances of the model along the components, (d,)."""
-        return self.contrastive_eigenvalues_ / (1 - self.gamma_)
 
-    @property
-    def projection_(self) -> FloatArray:
-        """Map from centred rows to posterior means, (n_features, d)."""
-        return self.loadings_ / self._model_variances
+def _described(
+    gamma: float,
+    gamma_max: float,
+    components: FloatArray,
+    model_variances: FloatArray,
+    noise_variance: float,
+    variances: tuple[FloatArray, FloatArray],
+) -> dict[str, Any]:
+    """Fitted attributes of a model with these axes, variances along them, and noise."""
+    lengths = np.sqrt(np.maximum(model_variances - noise_variance, 0.0))
+    return {
+        "components_": components,
+        "loadings_": components.T * lengths,
+        "noise_variance_": noise_variance,
+        "latent_covariance_": np.diag(noise_variance / model_variances),
+        "gamma_": gamma,
+        "gamma_max_": gamma_max,
+        "contrastive_eigenvalues_": (1 - gamma) * model_variances,
+        "foreground_variance_": variances[0],
+        "background_variance_": variances[1],
+        "contrast_index_": contrast_index(*variances),
+    }
 
-    @property
-    def reconstruction_(self) -> FloatArray:
-        """Map from posterior means to centred rows, (d, n_features)."""
-        # The lengths of W's columns; one is zero where a component is as weak as the noise.
-        lengths = np.linalg.norm(self.loadings_, axis=0)
-        scale = np.divide(
-            self._model_variances, lengths, out=np.zeros_like(lengths), where=lengths > 0
-        )
-        return np.asarray(self.components_ * scale[:, None])
 
-    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
-        r"""Posterior means of the latent variables.
+def _any_moments(background: Any) -> bool:
+    """Whether a background, or one of several, is moments already."""
+    several = background if type(background) in (list, tuple) else [background]
+    return any(is_moments(one) for one in several)
 
-        .. math:: E[z \mid x] = (W^\top W + \sigma^2 I)^{-1} W^\top (x - \bar x)
 
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse.
-        groups : array-like of shape (n,), optional
-            As in `CPCA.transform`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_components)
-            Their posterior covariance is `latent_covariance_` for every row.
-
-        Raises
-        ------
-        ValueError
-            If the features are not those of the fit, or a value is NaN or infinite.
-        """
-        return super().transform(X, groups=groups)
-
-    def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        r"""Rows of the components' subspace whose posterior means are the ones given.
-
-        .. math:: \hat x = W (W^\top W)^{-1} (W^\top W + \sigma^2 I)\, z + \bar x
-
-        After `transform` this is the orthogonal projection that `denoise` gives, the closest that d
-        dimensions allow. The model's mean of a row given z is ``z @ loadings_.T + mean_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_components)
-            Latent variables.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-
-        Raises
-        ------
-        ValueError
-            If the number of columns is not the number of components.
-
-        References
-        ----------
-        Tipping and Bishop 1999, Sec. 3.3.
-        """
-        return super().inverse_transform(X)
-
-    def score_samples(self, X: MatrixLike) -> FloatArray:
-        r"""Log-density of each row under the model.
-
-        .. math:: \log N(x;\, \bar x,\, W W^\top + \sigma^2 I)
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere, in the units and about the mean of the foreground.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Natural logarithms.
-
-        Raises
-        ------
-        ValueError
-            If the features are not those of the fit, or a value is NaN or infinite.
-        """
-        check_is_fitted(self)
-        variances, noise = self._model_variances, self.noise_variance_
-        return log_densities(self._rows(X), self.mean_, self.components_, variances, noise)
-
-    def score(self, X: MatrixLike, y: object = None) -> float:
-        """Mean log-density of rows under the model.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere. The background does not enter: on rows like the foreground's this
-            score falls as `gamma` rises, so it cannot choose `gamma`.
-        y : ignored
-
-        Returns
-        -------
-        float
-            Mean of `score_samples`.
-
-        Raises
-        ------
-        ValueError
-            If the features are not those of the fit, or a value is NaN or infinite.
-        """
-        return float(self.score_samples(X).mean())
-
-    def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        noise: bool = False,
-        random_state: int | np.random.Generator | None = None,
-    ) -> FloatArray:
-        r"""Draw rows from the model: new data like what only the foreground has.
-
-        .. math:: x = W z + \bar x \;(+\, \varepsilon), \qquad
-            z \sim N(0, I),\; \varepsilon \sim N(0, \sigma^2 I)
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows.
-        noise : bool, default=False
-            Whether to add the noise. Without it, as in the paper, the rows lie in the model's
-            subspace; with it they are draws from the density of `score_samples`.
-        random_state : int, Generator or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-
-        Raises
-        ------
-        ValueError, TypeError
-            If `n_samples` is not an integer of at least 1.
-
-        References
-        ----------
-        Li, Jones and Engelhardt 2020, Sec. 6.4.
-        """
-        check_is_fitted(self)
-        shape = check_count(n_samples, "n_samples"), self.loadings_.shape[1]
-        with_noise = check_flag(noise, "noise")
-        rng = check_generator(random_state)
-        latent = rng.standard_normal(shape)
-        rows = latent @ self.loadings_.T + self.mean_
-        if with_noise:
-            rows += np.sqrt(self.noise_variance_) * rng.standard_normal(rows.shape)
-        return np.asarray(rows)
+def _in_place(part: Rows) -> Rows:
+    """Rows that may miss values in memory, where they are read again and again, and not else."""
+    return part.replace(missing=part.missing and part.in_memory, remedy=part.remedy or _REMEDY)

@@ -15,18 +15,28 @@ _MAX_ITERATIONS = 100  # Newton's on a concave function: under ten in practice
 
 
 class ValidRange(NamedTuple):
-    """The contrasts from 0 to below `end` at which a model with `n_components` exists."""
+    """The contrasts from 0 to below `end` at which a model with `n_components` exists.
+
+    `observed` is the share of values that are not missing, and `reason` what ends the range.
+    """
 
     end: float
     n_components: int
+    observed: float = 1.0
+    reason: str = "where the noise variance is positive"
+
+    @property
+    def automatic(self) -> float:
+        """The contrast that gamma="auto" takes: what is missing is left to the density."""
+        return _AUTO_FRACTION * self.observed * self.end
 
     def error(self, gamma: float) -> ValueError:
         return ValueError(
             f"gamma={gamma:.9g} is out of range: for these data and "
             f"n_components={self.n_components} it must be from 0 to below {self.end:.9g} "
-            "(gamma_max_), where the noise variance is positive. It is the contrast adjusted for "
-            "the sample sizes (CPCA's alpha; the paper's gamma times m / n). Use a smaller one, or "
-            f"gamma='auto' for {_AUTO_FRACTION} of that limit."
+            f"(gamma_max_), {self.reason}. It is the contrast adjusted for the sample sizes "
+            "(CPCA's alpha; the paper's gamma times m / n). Use a smaller one, or gamma='auto' for "
+            f"{_AUTO_FRACTION * self.observed:.3g} of that limit."
         )
 
 
@@ -34,7 +44,7 @@ def check_gamma(gamma: object, valid: ValidRange) -> float:
     """A contrast strength within the valid range."""
     if isinstance(gamma, str):
         check_choice(gamma, "gamma", ["auto"], "a number")
-        return _AUTO_FRACTION * valid.end
+        return valid.automatic
     number = as_number(gamma, "gamma", "'auto' or a number")
     if not 0 <= number < valid.end:
         raise valid.error(number)

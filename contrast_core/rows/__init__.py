@@ -13,12 +13,14 @@ What all have:
 `is_sparse`            whether blocks are CSR rather than ndarrays
 `place`, `in_memory`   "memory", "stored", "dask" or "device" (a tensor that is not on the host)
 `device`               of a tensor, else None
+`missing`, `can_miss`  whether NaN is let through as a missing value, and whether it could be
 `weights`, `codes`     of each row, and which of `groups` it is of; None without any
 `reads_rows`,          whether blocks of rows, or of columns, cost no more than their share of the
 `reads_columns`        data; else a first block of rows loads what is selected, and every block of
                        columns is a pass over the rows
 `blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype; of whole
                        storage chunks
+`any_missing()`        whether a value is missing, by a pass over the rows
 `column_blocks()`      where they are and finite blocks of columns, ndarray or CSC
 `edges()`, `read()`    the same blocks of rows one by one, and any others
 `take(rows)`           some rows; in any order and repeated in memory, else in ascending order

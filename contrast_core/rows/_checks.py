@@ -9,18 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from contrast_core._validation import check_unmasked, shown
+from contrast_core._validation import check_unmasked, shown, without_mask
 
 _LARGEST_WHOLE = 2**53  # up to which float64 holds all
 
 
-def as_matrix(X: Any, name: str) -> Any:
+def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
     """`X` as a two-dimensional numeric ndarray or a CSR or CSC matrix without duplicate entries.
 
-    Without copying where possible. Finiteness is checked while the rows are read.
+    Without copying where possible. Finiteness is checked while the rows are read. Where values may
+    be missing, masked entries are NaN.
     """
     from sklearn.utils.validation import check_array
 
+    if missing:
+        X = without_mask(X)
     check_unmasked(X, name)
     try:
         matrix = check_array(
@@ -65,10 +68,12 @@ def check_finite(
     first_feature: int = 0,
     features: NDArray[np.intp] | None = None,
     remedy: str | None = None,
+    missing: bool = False,
 ) -> None:
     """Raise if a block, dense or sparse, holds NaN or infinity, with the way out.
 
-    Its columns begin with `first_feature`, or are these `features`.
+    Its columns begin with `first_feature`, or are these `features`. Where values may be `missing`,
+    NaN passes.
     """
     sparse = issparse(chunk)
     values = chunk.data if sparse else chunk
@@ -78,19 +83,24 @@ def check_finite(
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # as scikit-learn: most data are, and it needs no memory
             return
-    bad = ~np.isfinite(values)
-    if not bad.any():  # the sum overflows
+    bad = np.isinf(values) if missing else ~np.isfinite(values)
+    if not bad.any():  # the sum overflows, or nothing is worse than missing
         return
-    kind = "NaN" if np.isnan(values).any() else "inf"
+    kind = "NaN" if not missing and np.isnan(values).any() else "inf"
     column = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
     feature = first_feature + column if features is None else features[column]
     remedy = remedy or (
         "Drop those rows or features, or fill the entries in, for example with "
         "sklearn.impute.SimpleImputer."
     )
+    expected = (
+        "finite values, or NaN where one is missing, are"
+        if missing
+        else ("complete, finite data is")
+    )
     raise ValueError(
-        f"{name} contains NaN or inf ({kind} first met in feature {feature}); complete, finite "
-        f"data is expected. {remedy}"
+        f"{name} contains NaN or inf ({kind} first met in feature {feature}); {expected} "
+        f"expected. {remedy}"
     )
 
 

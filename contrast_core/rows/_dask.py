@@ -70,7 +70,12 @@ class DaskRows(Rows):
     @property
     def options(self) -> dict[str, Any]:
         """What the rows of a chunk share with all."""
-        return {"elements": self.elements, "remedy": self.remedy, "features": self._columns}
+        return {
+            "elements": self.elements,
+            "remedy": self.remedy,
+            "missing": self.missing,
+            "features": self._columns,
+        }
 
     @property
     def runs_in_threads(self) -> bool:

@@ -61,7 +61,7 @@ def held(rows: Rows) -> Rows:
 
 def in_memory(matrix: Any, like: Rows) -> MemoryRows:
     """Rows of a matrix, called what others are."""
-    options = ("name", "names", "elements", "progress", "remedy")
+    options = ("name", "names", "elements", "progress", "remedy", "missing")
     rows = MemoryRows(
         matrix, like._columns, **{option: getattr(like, option) for option in options}
     )

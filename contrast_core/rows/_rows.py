@@ -49,6 +49,8 @@ class Rows(ABC):
         Whether reading shows a progress bar: tqdm's, or one that is called as tqdm is.
     remedy : str or None
         What errors about NaN advise.
+    missing : bool
+        Whether NaN stands for a value that is missing, and is let through.
     """
 
     place: Place = "memory"
@@ -69,11 +71,12 @@ class Rows(ABC):
         elements: int,
         progress: Progress = False,
         remedy: str | None = None,
+        missing: bool = False,
     ) -> None:
         self._source = source
         self.shape, self.dtype = shape, dtype
         self.name, self.names, self.elements = name, names, elements
-        self.progress, self.remedy = progress, remedy
+        self.progress, self.remedy, self.missing = progress, remedy, missing
         self._n_source = shape[0]
         self._rows: Index | None = None
         self._columns: Index | None = None
@@ -160,7 +163,7 @@ class Rows(ABC):
         return picked
 
     def replace(self, **changes: Any) -> Self:
-        """The same rows with other `names`, `elements`, `progress` or `remedy`."""
+        """The same rows with other `names`, `elements`, `progress`, `remedy` or `missing`."""
         if not changes:
             return self
         other = copy.copy(self)
@@ -238,6 +241,20 @@ class Rows(ABC):
         for _ in self.blocks():
             pass
 
+    @property
+    def can_miss(self) -> bool:
+        """Whether rows of this kind can hold missing values: dense ones that NumPy computes with.
+
+        What is not stored in a sparse matrix is zero, and gradients flow through tensors.
+        """
+        return not self.is_sparse and self.device is None
+
+    def any_missing(self) -> bool:
+        """Whether a value is missing: NaN, where that is let through."""
+        return self.missing and any(
+            block.dtype.kind == "f" and np.isnan(block).any() for block in self.blocks()
+        )
+
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
         """`function` of the rows, block by block.
 
@@ -310,7 +327,7 @@ class Rows(ABC):
     def _check(self, block: Any, label: str, first_column: int = 0) -> None:
         """ValueError on NaN or infinity."""
         features = None if self._columns is None else self._columns[first_column:]
-        check_finite(block, label, first_column, features, self.remedy)
+        check_finite(block, label, first_column, features, self.remedy, self.missing)
 
     def _shown(self, items: Sequence[T]) -> Iterable[T]:
         return with_progress(items, len(items), self.name, self.progress)

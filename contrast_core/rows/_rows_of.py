@@ -43,6 +43,7 @@ def rows_of(
     elements: int | None = None,
     progress: Progress = False,
     remedy: str | None = None,
+    missing: bool = False,
 ) -> Rows:
     """Rows of data of any kind, in memory or not; nothing is read yet.
 
@@ -72,6 +73,9 @@ def rows_of(
         Not where a dask scheduler reads, which has a progress bar of its own.
     remedy : str, optional
         What errors about NaN and infinity advise.
+    missing : bool, default=False
+        Let NaN through, as a value that is missing, where the data are of a kind that can hold it
+        (`Rows.can_miss`); masked entries become NaN.
 
     Returns
     -------
@@ -83,7 +87,9 @@ def rows_of(
         If `X` is not two-dimensional, holds no real numbers, has fewer than `min_rows` rows, or is
         a tensor that is sparse or on a device that is not there; if `names` are too few or many.
     """
-    found = X if isinstance(X, Rows) else _of_kind(X, name)
+    found = X if isinstance(X, Rows) else _of_kind(X, name, missing)
+    if found.missing != (missing and found.can_miss):
+        found = found.replace(missing=missing and found.can_miss)
     changes: dict[str, Any] = {"elements": elements, "remedy": remedy}
     changes = {key: value for key, value in changes.items() if value is not None}
     if names is not None:
@@ -174,7 +180,7 @@ def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:
     )
 
 
-def _of_kind(X: Any, name: str) -> Rows:
+def _of_kind(X: Any, name: str, missing: bool = False) -> Rows:
     check_two_dimensional(X, name)
     names = feature_names_of(X, name)
     options: dict[str, Any] = {"name": name, "names": names, "elements": ELEMENTS}
@@ -185,7 +191,7 @@ def _of_kind(X: Any, name: str) -> Rows:
         return kind(X, **options)
     if _is_tensor(X):
         return TensorRows(X, **options)
-    return MemoryRows(as_matrix(X, name), **options)
+    return MemoryRows(as_matrix(X, name, missing), **options)
 
 
 def _is_tensor(X: Any) -> bool:

@@ -44,11 +44,13 @@ class Design:
         )
         return any(option is not None for option in options)
 
-    def foreground(self, X: Any) -> Rows:
+    def foreground(self, X: Any, missing: bool = False) -> Rows:
         """Rows with their groups and weights."""
-        return rows_of(X, "X", groups=self.groups, weights=self.sample_weight)
+        return rows_of(X, "X", groups=self.groups, weights=self.sample_weight, missing=missing)
 
-    def backgrounds(self, backgrounds: Sequence[Any], several: bool) -> list[Rows]:
+    def backgrounds(
+        self, backgrounds: Sequence[Any], several: bool, missing: bool = False
+    ) -> list[Rows]:
         """Rows of each background with their groups and weights."""
         names = background_names(len(backgrounds), several)
         groups, weights = (
@@ -59,7 +61,7 @@ class Design:
             )
         )
         return [
-            rows_of(data, name, groups=own, weights=weight)
+            rows_of(data, name, groups=own, weights=weight, missing=missing)
             for data, name, own, weight in zip(backgrounds, names, groups, weights, strict=True)
         ]
 

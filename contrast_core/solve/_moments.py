@@ -106,7 +106,7 @@ def contrast_moments(
         if simple:
             parts = in_form(parts[0], parts[1], plan.form)
     else:
-        parts = _matching(design.foreground(X), design.backgrounds(backgrounds, several))
+        parts = design_rows(X, background, design)
         if not simple and SOLVERS[solver] == "products":
             raise ValueError(
                 f"solver={solver!r} takes neither groups nor weights nor several backgrounds; use "
@@ -155,6 +155,20 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
             )
     x, y = _matching(rows_of(X, "X"), [rows_of(background, "background")])
     return x, y
+
+
+def design_rows(
+    X: MatrixLike | Rows, background: Any, design: Design, *, missing: bool = False
+) -> tuple[Rows, ...]:
+    """Rows of foreground and backgrounds with groups and weights, checked to belong together.
+
+    Nothing is read yet; where values may be `missing`, NaN will be let through.
+    """
+    check_background_is_given(background)
+    backgrounds, several = listed_backgrounds(background)
+    return _matching(
+        design.foreground(X, missing), design.backgrounds(backgrounds, several, missing)
+    )
 
 
 def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:

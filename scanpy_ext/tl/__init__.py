@@ -5,6 +5,7 @@ from ._cpca import cpca
 from ._cpca_path import cpca_path
 from ._cpca_star import cpca_star
 from ._denoise import denoise
+from ._impute import impute
 from ._kernel_cpca import kernel_cpca
 from ._pca_pp import pca_plus, pca_pp
 from ._pcpca import pcpca
@@ -17,6 +18,7 @@ __all__ = [
     "cpca_path",
     "cpca_star",
     "denoise",
+    "impute",
     "kernel_cpca",
     "pca_plus",
     "pca_pp",

@@ -31,6 +31,9 @@ def pcpca(
     and the background cells unlikely [1]_ (eq. 10, Thm 3). All cells of `adata` are embedded, as
     posterior means of z, also those in neither set.
 
+    Values may be missing, as NaN in a dense layer: the densities are then those of what each cell
+    has observed [1]_ (Sec. 7), and `scanpy_ext.tl.impute` fills them in.
+
     Parameters
     ----------
     adata
@@ -41,7 +44,8 @@ def pcpca(
         Number of latent dimensions, smaller than the number of genes.
     gamma
         Contrast strength: a number from 0 (probabilistic PCA of the foreground) to below
-        `gamma_max`, or `"auto"` (0.9 of `gamma_max`); see `contrast_core.PCPCA`.
+        `gamma_max`, or `"auto"` (0.9 of `gamma_max`, times the share of values observed); see
+        `contrast_core.PCPCA`.
     {DATA}
     {OBSM}
     key_added
@@ -68,6 +72,8 @@ def pcpca(
         The model exists below this strength.
     `.uns['pcpca' | key_added]['noise_variance']` : `float`
         Variance of the noise.
+    `.uns['pcpca' | key_added]['objective' | 'converged']` : `float`, `bool`
+        The maximum, and whether the iteration that incomplete data need has reached it.
     `.uns['pcpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus gamma times background variance, per component.
     {KEPT}
@@ -76,6 +82,8 @@ def pcpca(
     Raises
     ------
     {RAISES}
+        Here NaN is a missing value, but in sparse matrices and in backed or dask-backed data; with
+        `within` nothing may be missing.
 
     Notes
     -----
@@ -97,7 +105,7 @@ def pcpca(
     ((60, 2), (8, 2))
     """
     keys = _keys.PCPCA.added(key_added)
-    data = _read.read(adata, n_comps=n_comps, **design)
+    data = _read.read(adata, n_comps=n_comps, missing=True, **design)
     model = PCPCA(n_comps, gamma=gamma)
     inside, behind = data.foreground, data.background
     model.fit(inside, background=behind, **data.groups)
@@ -106,6 +114,8 @@ def pcpca(
         "gamma": float(model.gamma_),
         "gamma_max": float(model.gamma_max_),
         "noise_variance": float(model.noise_variance_),
+        "objective": float(model.objective_),
+        "converged": bool(model.converged_),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,

@@ -190,6 +190,12 @@ TAKEN = [
         "tensor, transposed": lambda v: _tensor(v.T.copy()).T,
     }.items()
 ]
+# What PCPCA takes for missing values (test_incomplete_pcpca.py), in fit and of rows.
+MISSING = (
+    *("NaN", "NaN of float16", "NaN of longdouble"),
+    *("masked", "NA in a frame", "None among objects"),
+)
+MISSING_ROWS = (*MISSING, "None in a list", "NaN in dask", "all NaN")
 REFUSED = [
     Kind(name, _plain(make), words, everywhere="tensor" in name)
     for name, (make, words) in {

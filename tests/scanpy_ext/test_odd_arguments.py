@@ -102,6 +102,11 @@ def denoised(adata: AnnData, **options: Any) -> Any:
     return adata.layers
 
 
+def imputed(adata: AnnData, **options: Any) -> Any:
+    cx.tl.impute(adata, **options)
+    return adata.layers
+
+
 CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (paired, "condition", [*NO_NAMES, None], "condition"),
     (paired, "reference", [*NO_NAMES, None], "reference"),
@@ -130,6 +135,11 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (denoised, "layer", NO_NAMES, "layer"),
     (denoised, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
     (denoised, "copy", NO_FLAGS, "copy"),
+    (imputed, "key", [*NO_NAMES, None, "cpca"], "no result|cannot fill values in"),
+    (imputed, "layer", NO_NAMES, "layer"),
+    (imputed, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
+    (imputed, "return_std", NO_FLAGS, "return_std"),
+    (imputed, "copy", NO_FLAGS, "copy"),
 ]
 
 
@@ -151,6 +161,7 @@ def test_odd_arguments_are_refused_by_name(
 ) -> None:
     adata = cells()
     contrasted(adata)
+    cx.tl.pcpca(adata, groupby="condition", reference="ctrl", gamma=0.0)
     for value in values:
         with untouched(adata), pytest.raises((TypeError, ValueError)) as caught:
             call(adata, **{name: value})

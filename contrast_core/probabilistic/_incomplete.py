@@ -1,0 +1,298 @@
+"""PCPCA of rows with missing values: no closed form, but a likelihood of what is observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import OptimizeResult, minimize
+
+from contrast_core._validation import FloatArray
+from contrast_core.feedback import warn
+from contrast_core.linalg import fix_signs
+from contrast_core.moments import Moments, check_mix
+from contrast_core.probabilistic._observed_likelihood import ObservedRows
+from contrast_core.probabilistic._valid_range import ValidRange, check_gamma, largest_gamma
+from contrast_core.rows import Rows
+from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
+
+_SMALLEST_NOISE = 1e-8  # of the mean variance: below it, rounding decides the likelihood
+_LARGEST_LOADING = 1e3  # times the root of the total variance: a likelihood that grows for ever
+_LEAST_START_NOISE = 0.01  # of the mean variance
+_RANDOM_STARTS = 2
+_RIDGE = 1e-7  # of W's squared length, in the search for gamma_max
+_SEARCH_STEPS = 300  # of that search, whose gain after so many is below what matters
+_GRADIENT = 1e-8  # per feature, at which the iteration ends
+_CONVERGED = 1e-5  # per feature, up to which rounding may end it earlier
+
+
+class IncompleteRows(NamedTuple):
+    """Foreground and background, of which some values are missing, divided by `scale`.
+
+    `filled` are the moments of both with means for what is missing, and how they are solved.
+    """
+
+    rows: ObservedRows
+    mean: FloatArray
+    background_mean: FloatArray
+    scale: float
+    filled: tuple[Moments, Moments, Plan]
+    names: tuple[str, ...] | None
+
+    @property
+    def shares(self) -> tuple[FloatArray, FloatArray]:
+        """The share of foreground and of background rows that have each feature observed."""
+        masks, starts = self.rows.masks, self.rows.starts
+        sides = self.rows.foreground, self.rows.background
+        x, y = (np.add.reduceat(weights, starts) @ masks for weights in sides)
+        return x, y
+
+
+class IncompleteFit(NamedTuple):
+    """The model of rows with missing values, in the units of the data."""
+
+    components: FloatArray
+    lengths: FloatArray
+    noise_variance: float
+    gamma: float
+    valid: ValidRange
+    foreground_variance: FloatArray
+    background_variance: FloatArray
+    objective: float
+    start_objectives: FloatArray
+    n_iter: int
+    converged: bool
+
+
+def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> IncompleteRows:
+    """Foreground and backgrounds, read and centred by the means of what is observed.
+
+    Rows with nothing observed, or of no weight, are left out.
+
+    Raises
+    ------
+    ValueError
+        If rows have groups, fewer than two have a value, or a feature is never observed.
+    """
+    shares = check_mix(np.ones(len(parts) - 1) if mix is None else mix, len(parts) - 1)
+    means, values, observed, weights = [], [], [], []
+    for part, share in zip(parts, (1.0, *shares), strict=True):
+        rows, seen, weight = _observed_part(part)
+        mean = _mean(rows, seen, weight)
+        mean += _mean(rows - mean, seen, weight)  # what rounding left, far from zero
+        means.append(share * mean)
+        values.append(np.where(seen, rows - mean, 0.0))
+        observed.append(seen)
+        weights.append(share * weight)
+    n = len(values[0])
+    stacked, seen = np.concatenate(values), np.concatenate(observed)
+    foreground, background = np.zeros((2, len(stacked)))
+    foreground[:n], background[n:] = weights[0], np.concatenate(weights[1:])
+    both = Design(sample_weight=foreground[:n], background_weight=background[n:])
+    # Its checks of the range of float64 and of the scales of both are those of complete data.
+    moments = contrast_moments(
+        stacked[:n], background=stacked[n:], n_components=d, products=False, design=both
+    )
+    scale = float(np.sqrt(moments[0].total_variance / max(1.0, foreground @ seen.sum(axis=1))))
+    return IncompleteRows(
+        ObservedRows.sorted(stacked / (scale or 1.0), seen, foreground, background, d),
+        means[0],
+        np.asarray(np.sum(means[1:], axis=0)),
+        scale,
+        moments,
+        next((part.names for part in parts if part.names), None),
+    )
+
+
+def _observed_part(part: Rows) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
+    """Rows with something observed, (n, n_features), what is, and weights that sum to one."""
+    if part.codes is not None:
+        raise ValueError(
+            f"{part.name} has missing values, with which groups are not supported. Subtract the "
+            "mean of each group's observed values first, in both datasets, and leave groups out: "
+            "that is what the contrast within groups is."
+        )
+    values = part.load(dense=True).astype(np.float64, copy=False)
+    seen = ~np.isnan(values)
+    used = seen.any(axis=1)
+    weights = np.ones(len(values)) if part.weights is None else part.weights
+    used &= weights > 0
+    if used.sum() < 2:
+        raise ValueError(
+            f"{part.name} has {used.sum()} row(s) with a value that is not missing (NaN); a "
+            "variance needs at least 2."
+        )
+    values, seen, weights = values[used], seen[used], weights[used]
+    never = np.flatnonzero(~seen.any(axis=0))
+    if len(never):
+        named = [repr(part.names[i]) if part.names else str(i) for i in never[:5]]
+        raise ValueError(
+            f"{part.name} never observes {len(never)} of its features ({', '.join(named)}"
+            f"{', …' if len(never) > 5 else ''}): every value is missing (NaN). Drop these "
+            "features from both datasets."
+        )
+    return values, seen, weights / weights.sum()
+
+
+def _mean(values: FloatArray, seen: NDArray[np.bool_], weights: FloatArray) -> FloatArray:
+    return np.asarray(weights @ np.where(seen, values, 0.0) / (weights @ seen))
+
+
+def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -> IncompleteFit:
+    """The maximum of the likelihood of what is observed, from several starts.
+
+    Raises
+    ------
+    ValueError
+        If `gamma` is out of range, or the likelihood has no maximum there.
+    """
+    valid = _valid_range(data, d)
+    strength = check_gamma(gamma, valid)
+    found = [_maximum(data.rows, start, strength, max_iter) for start in _starts(data, strength, d)]
+    best = min(found, key=lambda each: float(each.fun))
+    loadings, log_noise = _unpacked(best.x, d)
+    noise = float(np.exp(log_noise))
+    _check_bounded(loadings, noise, strength, valid)
+    axes, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
+    components = fix_signs(axes.T)
+    inside, behind = data.rows.expected_variances(components, lengths, noise)
+    converged = bool(np.abs(best.jac).max() <= _CONVERGED * len(loadings))
+    if not converged:
+        warn(
+            f"PCPCA of incomplete data did not converge in {best.nit} iterations: the objective's "
+            f"largest derivative is {np.abs(best.jac).max():.2g}. Raise max_iter={max_iter}, or "
+            "take a smaller gamma."
+        )
+    # The density of x is that of x / scale over scale for each value observed.
+    shares = data.shares
+    shift = float((shares[0] - strength * shares[1]).sum() * np.log(data.scale))
+    squared = data.scale**2
+    return IncompleteFit(
+        components,
+        lengths * data.scale,
+        noise * squared,
+        strength,
+        valid,
+        inside * squared,
+        behind * squared,
+        -float(best.fun) - shift,
+        np.array([-float(each.fun) - shift for each in found]),
+        int(best.nit),
+        converged,
+    )
+
+
+def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
+    r"""The contrasts at which the likelihood has a maximum, as far as can be found.
+
+    Two things end them. A feature f whose observed values weigh more in the background than in
+    the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, is best described by an infinite variance.
+    And where :math:`\gamma` times what some W leaves of the background exceeds what it leaves of
+    the foreground, sigma^2 goes to zero; the least ratio of the two is searched for from several
+    starts, so it is an upper bound, and the exact end where nothing is missing.
+    """
+    x, y = data.shares
+    ratios = x / y
+    feature = int(ratios.argmin())
+    name = repr(data.names[feature]) if data.names else str(feature)
+    share = float((x + y).mean() / 2)
+    by_feature = ValidRange(
+        min(1.0, float(ratios[feature])),
+        d,
+        share,
+        f"for feature {name} is observed in {x[feature]:.3g} of the foreground's rows and in "
+        f"{y[feature]:.3g} of the background's, and beyond their ratio its variance is unbounded",
+    )
+    foreground, background, plan = data.filled
+    closed = largest_gamma(foreground, background, d, plan)
+    if not background.total_variance > _RIDGE * foreground.total_variance:
+        return by_feature
+    starts = _directions(data, [closed, 0.0], d)
+    end = min(_least_ratio(data.rows, start, d) for start in starts)
+    if end <= _RIDGE * 10:
+        raise ValueError(
+            f"n_components={d} describe every value that is observed in the foreground (to working "
+            "precision), so nothing is left to estimate the noise from and no gamma is valid; use "
+            "fewer components or more rows."
+        )
+    if end < by_feature.end:
+        return ValidRange(end, d, share)
+    return by_feature
+
+
+def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
+    def ratio(flat: FloatArray) -> tuple[float, FloatArray]:
+        found = rows.residual_ratio(flat.reshape(-1, d), _RIDGE)
+        return found.value, found.by_loadings.ravel()
+
+    options = {"maxiter": _SEARCH_STEPS, "ftol": 1e-11, "gtol": 1e-7, "maxcor": 20}
+    found = minimize(ratio, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return float(np.exp(found.fun))
+
+
+def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int) -> OptimizeResult:
+    n_features = rows.values.shape[1]
+    d = (len(start) - 1) // n_features
+
+    def loss(flat: FloatArray) -> tuple[float, FloatArray]:
+        found = rows.likelihood(*_unpacked(flat, d), gamma)
+        return -found.value, -np.append(found.by_loadings, found.by_log_noise)
+
+    most = _LARGEST_LOADING * np.sqrt(n_features)
+    bounds = [(-most, most)] * (len(start) - 1) + [(np.log(_SMALLEST_NOISE), None)]
+    options = {
+        **{"maxiter": max_iter, "maxfun": 2 * max_iter + 20, "maxcor": 20},
+        **{"ftol": 0.0, "gtol": _GRADIENT * n_features},
+    }
+    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+
+
+def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
+    """W and log sigma^2."""
+    return flat[:-1].reshape(-1, d), float(flat[-1])
+
+
+def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[FloatArray]:
+    """Where the searches start: the components of filled rows, and random ones; (n_features, d)."""
+    x, y, plan = data.filled
+    closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
+    rng = np.random.default_rng(0)
+    random = rng.standard_normal((_RANDOM_STARTS, *closed[0].shape))
+    return [*closed, *random]
+
+
+def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
+    """W and log sigma^2: the closed form of filled rows at this contrast and at none, and others.
+
+    Where there is no closed form at this contrast, the noise is a small part of the variance.
+    """
+    x, y, plan = data.filled
+    starts = []
+    for strength in dict.fromkeys((gamma, 0.0)):
+        [found] = solve_contrasts(x, y, [strength], d, plan).each()
+        left = x.total_variance - strength * y.total_variance - found.values.sum()
+        noise = left / data.scale**2 / ((1 - strength) * (x.n_features - d))
+        noise = max(noise, _LEAST_START_NOISE)
+        variances = found.values / data.scale**2 / (1 - strength)
+        lengths = np.sqrt(np.maximum(variances - noise, 0.1 * noise))
+        starts.append(np.append(found.components.T * lengths, np.log(noise)))
+    random = _directions(data, [0.0], d)[1:]
+    return [*starts, *(np.append(start, 0.0) for start in random)]
+
+
+def _check_bounded(loadings: FloatArray, noise: float, gamma: float, valid: ValidRange) -> None:
+    """Refuse what is no maximum: a fit that runs to no noise, or to no end of the signal."""
+    largest = float(np.abs(loadings).max()) / np.sqrt(len(loadings))
+    if noise > 2 * _SMALLEST_NOISE and largest < _LARGEST_LOADING / 2:
+        return
+    endless = largest >= _LARGEST_LOADING / 2
+    where = "loadings grow for ever" if endless else "noise variance runs to zero"
+    raise ValueError(
+        f"gamma={gamma:.9g} is too strong for these incomplete data and "
+        f"n_components={valid.n_components}: the likelihood has no maximum, for the {where} "
+        f"(noise variance {noise:.2g} of the mean variance, largest loading {largest:.2g} of the "
+        f"root of the total). gamma below {valid.end:.9g} (gamma_max_) is necessary, not "
+        "sufficient; use a smaller one, or fewer components."
+    )

@@ -1,0 +1,149 @@
+"""Missing values of a layer, filled in by a probabilistic contrast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contrast_core.probabilistic import LatentGaussian
+
+from .. import _fitted, _keys, _read, _select, _write
+from .._docs import documented
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+@documented
+def impute(
+    adata: AnnData,
+    *,
+    key: str = "pcpca",
+    layer: str | _select.Default | None = _select.DEFAULT,
+    layer_added: str = "imputed",
+    return_std: bool = False,
+    copy: bool = False,
+) -> AnnData | None:
+    """Write a layer in which missing values (NaN) are filled in by `scanpy_ext.tl.pcpca`'s model.
+
+    Each missing value becomes its conditional mean, given what is observed of the same cell [1]_
+    (Sec. 7.2), which keeps the difference between conditions as far as that tells it. The model is
+    that of the foreground: in a cell with little observed, values are near the foreground's mean.
+    Filled-in values are no measurements: for pictures and for methods
+    that need a complete matrix, not for tests of single genes.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.pcpca` was run.
+    key
+        Name of the result in `.uns`.
+    layer
+        The layer to fill in, `None` for `.X`; dense, NaN where a value is missing. By default the
+        one of the fit.
+    layer_added
+        Name of the filled-in layer. A layer of this name that another function wrote is never
+        replaced.
+    return_std
+        Write conditional standard deviations too.
+    {COPY}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.layers['imputed' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
+        All cells, in the precision of the input; what is observed is as it was, and so are genes
+        outside the `mask_var` of the fit.
+    `.layers['imputed_std' | layer_added + '_std']` : `ndarray` (shape `(n_obs, n_vars)`)
+        With `return_std`, standard deviations of the values filled in, 0 elsewhere.
+    `.uns['impute'][layer]` : `dict`
+        Of each layer written: `key`, the result it comes from, and `values`, `"mean"` or `"std"`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result, or it is not PCPCA's of genes, a layer of the name is there that
+        this function did not write, or a value is infinite.
+    TypeError
+        If the matrix is sparse, where what is not stored is zero, or a flag is not a truth value.
+
+    References
+    ----------
+    .. [1] Li, Jones, Engelhardt (2020). Probabilistic contrastive principal component analysis.
+       arXiv:2012.07977.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> levels = np.random.default_rng(0).normal(size=(60, 8))
+    >>> levels[::7, 2] = np.nan
+    >>> adata = anndata.AnnData(levels)
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
+    >>> cx.tl.pcpca(adata, groupby="condition", reference="ctrl")
+    >>> cx.tl.impute(adata)
+    >>> bool(np.isnan(adata.layers["imputed"]).any())
+    False
+    """
+    _write.check_writable(adata, copy)
+    _keys.checked(layer_added, "layer_added")
+    if not isinstance(return_std, bool | np.bool_):
+        raise TypeError(f"return_std must be True or False, got {_select.quoted(return_std)}.")
+    names = [layer_added, f"{layer_added}_std"][: 1 + bool(return_std)]
+    written = adata.uns.get(_keys.IMPUTED)
+    written = dict(written) if isinstance(written, Mapping) else {}
+    for name in names:
+        if name in adata.layers and name not in written:
+            raise ValueError(
+                f"adata.layers[{name!r}] is there already, and scanpy_ext.tl.impute did not write "
+                "it. Give another layer_added=, or delete that layer."
+            )
+    fitted = _fitted.restore(adata, key)
+    model = _model(fitted, adata.uns[fitted.keys.uns])
+    chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
+    rows = _read.whole_matrix(adata, chosen, missing=True)
+    if chosen in names:
+        raise ValueError(
+            f"layer={chosen!r} would be replaced by what is made of it. Give another layer_added=."
+        )
+    if not rows.can_miss:
+        raise TypeError(
+            f"{rows.name} is sparse, and what it does not store is zero, not missing. Give a dense "
+            "layer with NaN where a value is missing."
+        )
+    layers = _filled(rows, model, fitted.places, len(names))
+    entries = {
+        name: {"key": str(key), "values": values}
+        for name, values in zip(names, ("mean", "std"), strict=False)
+    }
+    return _write.write(
+        adata,
+        layers=dict(zip(names, layers, strict=True)),
+        uns={_keys.IMPUTED: written | entries},
+        copy=copy,
+    )
+
+
+def _model(fitted: _fitted.Fitted, result: Mapping[str, Any]) -> LatentGaussian:
+    if fitted.genes is None or "gamma" not in result:  # whose loadings are all of the signal
+        raise ValueError(
+            f"adata.uns[{fitted.keys.uns!r}] cannot fill values in: that needs a model of genes, "
+            "from scanpy_ext.tl.pcpca without obsm=."
+        )
+    return LatentGaussian(fitted.means["mean"], fitted.loadings, float(result["noise_variance"]))
+
+
+def _filled(rows: Any, model: LatentGaussian, places: Any, n_layers: int) -> list[Any]:
+    """All cells with missing values of the genes in use filled in, and their deviations."""
+    kind = np.float32 if rows.dtype == np.float32 else np.float64
+    layers = [np.zeros(rows.shape, kind) for _ in range(n_layers)]
+    start = 0
+    for block in rows.blocks():
+        some, start = slice(start, start + len(block)), start + len(block)
+        layers[0][some] = block
+        layers[0][some, places] = model.imputed(block[:, places])
+        if n_layers > 1:
+            layers[1][some, places] = model.deviations(block[:, places])
+    return layers
