@@ -110,8 +110,9 @@ def embed(fitted: AnnData, new: AnnData) -> None:
             cx.tl.pca_pp(fitted, **form, key_added=name)
         cx.tl.pca_pp(fitted, pairs="random", key_added="PCA++ random pairs")
     for name in ("PCA+", *PCA_PP_FORMS, "PCA++ random pairs"):
-        cut = np.minimum(new.X.toarray(), fitted.uns[name]["cap"])
-        new.obsm[name] = (cut - fitted.uns[name]["mean"]) @ fitted.varm[f"{name}_filters"]
+        cap, mean = (fitted.var[f"{name}_{part}"].to_numpy() for part in ("cap", "mean"))
+        cut = np.minimum(new.X.toarray(), cap)
+        new.obsm[name] = (cut - mean) @ fitted.varm[f"{name}_filters"]
 
 
 def scores(adata: AnnData, lisi: Callable[..., np.ndarray]) -> pd.DataFrame:
