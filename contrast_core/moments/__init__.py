@@ -13,7 +13,7 @@ from contrast_core.moments._grouped import GroupedMoments
 from contrast_core.moments._mixed import MixedMoments, check_mix, mixed, parts_along
 from contrast_core.moments._pair_moments import PairMoments, check_pairs
 from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
-from contrast_core.moments._products import ProductMoments, product_moments
+from contrast_core.moments._products import ProductMoments, joint_products, product_moments
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
 
@@ -36,6 +36,7 @@ __all__ = [
     "check_pairs",
     "dense_cross",
     "is_moments",
+    "joint_products",
     "mixed",
     "parts_along",
     "product_moments",

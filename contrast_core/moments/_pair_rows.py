@@ -64,7 +64,7 @@ class PairRows:
                     span_of_rows(views, common_mean=True), self.feature_names
                 )
             case "products":
-                return product_moments(views, self.feature_names)
+                return product_moments([views], self.feature_names)[0]
         # The cross-moment, as of `moments`, would cost as much again and is not needed.
         return reduce(SecondMoments.merge, map(SecondMoments.from_data, views))
 
@@ -77,7 +77,7 @@ class PairRows:
                 rows = pooled_span_moments(space, self.feature_names)
                 return Cross(SpanCross(space, self.feature_names), rows, space.means[0])
             case "products":
-                both = product_moments(views, self.feature_names)
+                [both] = product_moments([views], self.feature_names)
                 means = (both.mean, both.mean)
                 if not exchangeable:
                     means = feature_moments(self.X).mean, feature_moments(self.positive).mean

@@ -14,7 +14,7 @@ from contrast_core.moments._covariance import ALONE, Covariance, Form, Moments, 
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import as_float64
 from contrast_core.moments._sparse_products import gram_products, sharing_pays
-from contrast_core.rows import Rows
+from contrast_core.rows import Rows, pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,8 @@ class ProductMoments(Moments):
         that are not in memory are read for every product.
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
+    pieces : tuple of CSR matrices
+        The same rows where they are sparse and in memory, in pieces that other moments may share.
     """
 
     n_samples: float
@@ -46,39 +48,26 @@ class ProductMoments(Moments):
     variances: FloatArray
     parts: tuple[Rows, ...]
     feature_names: tuple[str, ...] | None = None
+    pieces: tuple[Any, ...] = ()
 
     form: ClassVar[Form] = "products"
 
     @property
     def shares_out(self) -> bool:
         """Whether threads are of use: all rows are sparse and in memory, and many."""
-        return all(part.in_memory and part.is_sparse for part in self.parts) and sharing_pays(
-            sum(part.nnz for part in self._sparse)
-        )
-
-    @cached_property
-    def _sparse(self) -> list[Any]:
-        """Sparse parts in memory, of float64: scipy would convert the values at every product."""
-        return [
-            as_float64(part.load(check=False))
-            for part in self.parts
-            if part.in_memory and part.is_sparse
-        ]
+        return all(map(_is_piece, self.parts)) and sharing_pays(sum(p.nnz for p in self.pieces))
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
         """Product with columns (D, b); of sparse rows on threads of the pool."""
         product = np.zeros(columns.shape)
-        for rows in self._sparse:
+        for rows in self.pieces:
             product += gram_products(rows, self.mean, columns, *threads)
         for part in self.parts:
-            if not (part.in_memory and part.is_sparse):
+            if not _is_piece(part):
                 for centred in _centred(part, self.mean):  # in one pass
                     product += centred.T @ (centred @ columns)
         product /= self.n_samples
         return product
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_sparse"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,16 +122,75 @@ class CrossProducts(Covariance):
 
 
 def product_moments(
-    parts: Sequence[Rows], feature_names: tuple[str, ...] | None = None
-) -> ProductMoments:
-    """Moments of the rows of one dataset, or of several about their common mean.
+    datasets: Sequence[Sequence[Rows]], feature_names: tuple[str, ...] | None = None
+) -> list[ProductMoments]:
+    """Moments of datasets, each the rows of one selection or of several about their common mean.
+
+    What datasets have in common, as a foreground has its background, they share.
 
     Raises ValueError on NaN or infinity.
     """
-    each = [feature_moments(part) for part in parts]
-    n_rows, mean, squares = reduce(FeatureMoments.merge, each)
-    names = feature_names or parts[0].names
-    return ProductMoments(n_rows, mean, squares / n_rows, tuple(parts), names)
+    selections = [part for parts in datasets for part in parts]
+    found = pieces(selections) if len(datasets) > 1 and all(map(_is_piece, selections)) else None
+    distinct, made_of = found or (selections, [[i] for i in range(len(selections))])
+    held = [_held(part) for part in distinct]
+    made = iter(made_of)
+    moments = []
+    for parts in datasets:
+        which = [i for _ in parts for i in next(made)]
+        n_rows, mean, squares = reduce(FeatureMoments.merge, [held[i][0] for i in which])
+        sparse = tuple(held[i][1] for i in which if held[i][1] is not None)
+        names = feature_names or parts[0].names
+        moments.append(ProductMoments(n_rows, mean, squares / n_rows, tuple(parts), names, sparse))
+    return moments
+
+
+def joint_products(
+    moments: Sequence[Covariance], columns: FloatArray, threads: Threads = ALONE
+) -> list[FloatArray]:
+    """Products of several covariances with columns (D, b), each piece of rows taken once."""
+    sparse = [
+        part
+        for part in moments
+        if isinstance(part, ProductMoments) and all(map(_is_piece, part.parts))
+    ]
+    if len(sparse) < len(moments) or len(moments) == 1 or not _are_near(sparse):
+        return [part.apply(columns, threads) for part in moments]
+    first = sparse[0]
+    shared: dict[int, FloatArray] = {}
+    products = []
+    for part in sparse:
+        total = np.zeros(columns.shape)
+        for piece in part.pieces:
+            if id(piece) not in shared:
+                shared[id(piece)] = gram_products(piece, first.mean, columns, *threads)
+            total += shared[id(piece)]
+        # About the first dataset's mean they were taken.
+        shift = part.mean - first.mean
+        products.append(total / part.n_samples - np.outer(shift, shift @ columns))
+    return products
+
+
+def _are_near(moments: Sequence[Moments]) -> bool:
+    """Whether second moments about the first one's mean would lose no digits."""
+    shifts = [part.mean - moments[0].mean for part in moments]
+    least = min(part.total_variance for part in moments)
+    return all(shift @ shift <= 100 * least for shift in shifts)
+
+
+def _is_piece(part: Rows) -> bool:
+    return part.in_memory and part.is_sparse
+
+
+def _held(part: Rows) -> tuple[FeatureMoments, Any]:
+    """Moments of each feature, and sparse rows in memory as float64.
+
+    scipy would convert their values at every product.
+    """
+    if not _is_piece(part):
+        return feature_moments(part), None
+    rows = part.load()
+    return FeatureMoments.from_data(rows), as_float64(rows)
 
 
 def feature_moments(rows: Rows) -> FeatureMoments:

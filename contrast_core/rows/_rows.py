@@ -285,6 +285,8 @@ class Rows(ABC):
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix."""
+        if self.is_sparse and self.in_memory and not dense:  # in one piece, which is copied once
+            return self.read(0, self.shape[0], check=check)
         blocks = self.blocks(dense=dense, check=check)
         if self.is_sparse and not dense:
             parts = list(blocks)

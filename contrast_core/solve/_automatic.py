@@ -86,12 +86,9 @@ def _by_products(
     diagonals = x.variances[varies], y.variances[varies]
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):
         return 0.0, None
-    with products_of(varies, x, y) as parts:
+    with products_of(varies, x, y) as multiply:
         alpha, pairs = trace_ratio_by_products(
-            lambda columns: [multiply(columns) for multiply in parts],
-            diagonals,
-            k,
-            ridge,
+            *(multiply, diagonals, k, ridge),
             random_state=random_state,
             max_products=plan.max_products,
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import (
-    Multiply,
     NotConvergedError,
     contrastive_path,
     eigenpairs_by_products,
@@ -24,7 +23,7 @@ from contrast_core.linalg import (
     null_space_eigenpairs,
     worker_threads,
 )
-from contrast_core.moments import Covariance, Moments
+from contrast_core.moments import Covariance, Moments, joint_products
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
@@ -271,13 +270,13 @@ def _by_products(
 ) -> Solution:
     """Of the features that vary; ties among directions without contrast are left to a matrix."""
     found = []
-    with products_of(varies, x, y) as (of_x, of_y):
+    with products_of(varies, x, y) as products:
         for alpha in alphas:
 
             def multiply(columns: FloatArray, alpha: float = alpha) -> FloatArray:
-                product = of_x(columns)
-                if alpha:
-                    product -= alpha * of_y(columns)
+                product, *background = products(columns, 2 if alpha else 1)
+                for part in background:
+                    product -= alpha * part
                 return product
 
             _check_products(alpha, k, int(varies.sum()))
@@ -295,20 +294,26 @@ def _by_products(
     return of_features(x, y, found)
 
 
+class Products(Protocol):
+    """Products with the first `count` matrices."""
+
+    def __call__(self, columns: FloatArray, count: int = ...) -> list[FloatArray]: ...
+
+
 @contextmanager
-def products_of(varies: NDArray[np.bool_], *parts: Covariance) -> Iterator[list[Multiply]]:
-    """Products with each matrix, of the features that vary."""
+def products_of(varies: NDArray[np.bool_], *parts: Covariance) -> Iterator[Products]:
+    """Products with all of the matrices or the first few, of the features that vary."""
     kept = np.flatnonzero(varies)
     shares_out = any(part.shares_out for part in parts)
     # BLAS's own threads, which go on running for a while after each product, would be in the way.
     with worker_threads() if shares_out else nullcontext((None, 1)) as threads:
 
-        def multiply(part: Covariance, columns: FloatArray) -> FloatArray:
-            whole = np.zeros((part.size, columns.shape[1]))
+        def multiply(columns: FloatArray, count: int = len(parts)) -> list[FloatArray]:
+            whole = np.zeros((len(varies), columns.shape[1]))
             whole[kept] = columns
-            return part.apply(whole, threads)[kept]
+            return [product[kept] for product in joint_products(parts[:count], whole, threads)]
 
-        yield [partial(multiply, part) for part in parts]
+        yield multiply
 
 
 def found_by_products(

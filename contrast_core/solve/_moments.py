@@ -225,7 +225,7 @@ def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
             # Where each dataset begins must be known, as of a dask array it may not be.
             found = span_moments([part if part.shape[0] >= 0 else held(part) for part in rows])
         case "products":
-            found = [product_moments([part]) for part in rows]
+            found = product_moments([[part] for part in rows])
         case _:
             found = SecondMoments.from_parts(rows)
             found = [

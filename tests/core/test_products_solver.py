@@ -10,6 +10,9 @@ import scipy.sparse as sp
 
 from contrast_core import CPCA, PCPCA, CPCAStar, subspace_error
 from contrast_core.linalg import NotConvergedError, eigenpairs_by_products
+from contrast_core.moments import joint_products, product_moments
+from contrast_core.moments._sparse_products import gram_products
+from contrast_core.rows import rows_of
 from tests.core.planned import moments_in
 
 
@@ -94,3 +97,37 @@ def test_no_direction_without_variance_is_accepted() -> None:
     x[:, 1], y[:, 1] = x[:, 0], y[:, 0]
     with pytest.raises(NotConvergedError, match="no contrast, and products do not show whether"):
         CPCA(1, alpha=50.0, solver="lanczos").fit(x, background=y)
+
+
+def shared_rows(offset: float) -> tuple[Any, Any]:
+    """Sparse rows, of which a selection is the background; those lie further from zero."""
+    rng = np.random.default_rng(1)
+    rows = sp.random(400, 30, density=0.3, format="csr", rng=rng)
+    is_background = rng.random(400) < 0.5
+    rows = sp.csr_matrix(rows.toarray() + offset * is_background[:, None])
+    whole = rows_of(rows)
+    return whole, whole.take(is_background)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
+def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
+    offset: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = product_moments([[part] for part in shared_rows(offset)])
+    n_multiplied: list[int] = []
+
+    def counted(rows: Any, *args: Any) -> Any:
+        n_multiplied.append(rows.shape[0])
+        return gram_products(rows, *args)
+
+    monkeypatch.setattr("contrast_core.moments._products.gram_products", counted)
+    columns = np.random.default_rng(2).normal(size=(30, 3))
+    products = joint_products((x, y), columns)
+    for part, moments, product in zip(shared_rows(offset), (x, y), products, strict=True):
+        covariance = np.cov(part.load(dense=True).T, bias=True)
+        wanted = covariance @ columns
+        np.testing.assert_allclose(product, wanted, atol=1e-12 * np.abs(covariance).max())
+        np.testing.assert_allclose(moments.variances, covariance.diagonal(), rtol=1e-6)
+    n_background = shared_rows(offset)[1].shape[0]
+    # Means a million spreads apart would cost digits, so that the rows are multiplied by turns.
+    assert sum(n_multiplied) == (400 if offset < 1e6 else 400 + n_background)
