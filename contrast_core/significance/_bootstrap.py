@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,9 +70,12 @@ def bootstrap_stability(
     estimator: MomentContrast,
     X: MatrixLike,
     *,
-    background: MatrixLike,
+    background: MatrixLike | Sequence[MatrixLike],
     groups: ArrayLike | None = None,
     background_groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    background_mix: ArrayLike | None = None,
     n_resamples: int = 200,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
@@ -88,12 +93,18 @@ def bootstrap_stability(
         for the data as they are, and held. PCPCA is resampled as cPCA at ``alpha = gamma'``, which
         has its components.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments.
+        Foreground and background rows, not moments; without groups the background may be a list of
+        several, which are mixed as by `CPCA.fit`, each about its own mean.
     groups, background_groups : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to; groups are drawn as a whole. A
         label that occurs in both datasets is one and the same donor, drawn for both at once.
         Without groups every row is taken as independent: with rows that repeat, components look
         far more stable than they are.
+    sample_weight, background_weight : array-like of shape (n,) and (m,), optional
+        A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
+        independent row whatever its weight.
+    background_mix : array-like of shape (number of backgrounds,), optional
+        As for `CPCA.fit`.
     n_resamples : int, default=200
         Number of bootstrap samples, B.
     random_state : int, Generator or None, default=None
@@ -137,9 +148,14 @@ def bootstrap_stability(
     """
     n_resamples = check_count(n_resamples, "n_resamples")
     rng = check_generator(random_state)
-    samples = two_samples(X, background, groups, background_groups)
+    weights: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "background_weight": background_weight,
+        "background_mix": background_mix,
+    }
+    samples = two_samples(X, background, groups, background_groups, **weights)
     units = samples.foreground.units(), samples.background.units()
-    fitted = fitted_on(samples, units, estimator, X, background)
+    fitted = fitted_on(samples, units, estimator, X, background, **weights)
     ours = components_of(fitted, samples)
     again = held(fitted, len(ours))
     matched, retained, angles = [], [], []
@@ -168,7 +184,10 @@ def _draw(
         drawn = np.empty(sample.n_units, dtype=np.intp)
         drawn[samples.shared[:, side]] = shared_times
         alone = samples.only(side)
-        drawn[alone] = _times(len(alone), rng)
+        strata = np.zeros(sample.n_units, np.intp) if sample.strata is None else sample.strata
+        for stratum in np.unique(strata[alone]):  # of each of several backgrounds as many as it has
+            some = alone[strata[alone] == stratum]
+            drawn[some] = _times(len(some), rng)
         times.append(drawn)
     return times[0], times[1]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +72,13 @@ class CrossFittedRatio:
 def cross_fitted_ratio(
     X: MatrixLike,
     *,
-    background: MatrixLike,
+    background: MatrixLike | Sequence[MatrixLike],
     n_components: int = 2,
     groups: ArrayLike | None = None,
     background_groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    background_mix: ArrayLike | None = None,
     n_splits: int = 10,
     random_state: int | np.random.Generator | None = None,
 ) -> CrossFittedRatio:
@@ -91,7 +96,8 @@ def cross_fitted_ratio(
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments.
+        Foreground and background rows, not moments; without groups the background may be a list of
+        several, which are mixed as by `CPCA.fit`, each about its own mean.
     n_components : int, default=2
         k, the number of components the contrast is for.
     groups, background_groups : array-like of shape (n,) and (m,), optional
@@ -100,6 +106,11 @@ def cross_fitted_ratio(
         held dense: rows that repeat then fake a finding. Neighbouring frames of a film repeat as
         well: give stretches of it as groups, longer than what happens in it lasts, such as
         ``np.arange(n_frames) // 500``, in the background with other labels (``-1 -`` the same).
+    sample_weight, background_weight : array-like of shape (n,) and (m,), optional
+        A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
+        independent row whatever its weight.
+    background_mix : array-like of shape (number of backgrounds,), optional
+        As for `CPCA.fit`.
     n_splits : int, default=10
         Number of random splits; each is used both ways.
     random_state : int, Generator or None, default=None
@@ -145,7 +156,12 @@ def cross_fitted_ratio(
     """
     n_splits = check_count(n_splits, "n_splits")
     rng = check_generator(random_state)
-    samples = two_samples(X, background, groups, background_groups)
+    weights: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "background_weight": background_weight,
+        "background_mix": background_mix,
+    }
+    samples = two_samples(X, background, groups, background_groups, **weights)
     k = check_n_components(n_components, samples.n_varying)
     sizes = samples.foreground.n_units, samples.background.n_units
     if samples.foreground.codes is None and min(sizes) < 4:

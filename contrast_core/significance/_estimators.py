@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,8 @@ def fitted_on(
     units: tuple[Units, Units],
     estimator: MomentContrast,
     X: MatrixLike,
-    background: MatrixLike,
+    background: MatrixLike | Sequence[MatrixLike],
+    **weights: Any,
 ) -> MomentContrast:
     """A clone of the estimator, fitted to all of the data: their units, or the data themselves.
 
@@ -37,7 +38,7 @@ def fitted_on(
     check_estimator(estimator)
     if samples.basis is None:
         return quietly_fitted(estimator, units[0].moments(), units[1].moments())
-    return quietly_fitted(estimator, X, background)
+    return quietly_fitted(estimator, X, background, **weights)
 
 
 def check_estimator(estimator: object) -> None:
@@ -49,11 +50,13 @@ def check_estimator(estimator: object) -> None:
         )
 
 
-def quietly_fitted(estimator: MomentContrast, X: Any, background: Any) -> MomentContrast:
+def quietly_fitted(
+    estimator: MomentContrast, X: Any, background: Any, **weights: Any
+) -> MomentContrast:
     """A clone, fitted; whether later components are worth anything is what the caller asks."""
     fitted: MomentContrast = clone(estimator)
     with muted("negative contrast"):
-        return fitted.fit(X, background=background)
+        return fitted.fit(X, background=background, **weights)
 
 
 def held(fitted: MomentContrast, n_components: int) -> MomentContrast:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,9 +109,12 @@ def permutation_test(
     estimator: MomentContrast,
     X: MatrixLike,
     *,
-    background: MatrixLike,
+    background: MatrixLike | Sequence[MatrixLike],
     groups: ArrayLike | None = None,
     background_groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    background_mix: ArrayLike | None = None,
     n_permutations: int = 999,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
@@ -149,13 +152,20 @@ def permutation_test(
         PCPCA is tested as cPCA at ``alpha = gamma'``, which has its components; an automatic one is
         held.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments.
+        Foreground and background rows, not moments; without groups the background may be a list of
+        several, which are mixed as by `CPCA.fit`, each about its own mean.
     groups, background_groups : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to; groups are relabelled as a
         whole, and each counts the same, however many rows it has. A label that occurs in both
         datasets is one and the same donor: its two parts are compared with each other, less the
         mean of both, and swapped, never mixed with other donors'. Without groups every row is
         taken as independent: with rows that repeat, the p-values are far too small.
+    sample_weight, background_weight : array-like of shape (n,) and (m,), optional
+        A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
+        independent row whatever its weight, which it keeps when its label changes; groups count the
+        same, and the weights of their rows enter their moments.
+    background_mix : array-like of shape (number of backgrounds,), optional
+        As for `CPCA.fit`.
     n_permutations : int, default=999
         Number of random relabellings, B. If there are no more than that many, all are used, the
         given one among them, and p is the share that reaches the statistic.
@@ -213,13 +223,18 @@ def permutation_test(
     """
     n_permutations = check_count(n_permutations, "n_permutations")
     rng = check_generator(random_state)
-    samples = two_samples(X, background, groups, background_groups)
+    weights: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "background_weight": background_weight,
+        "background_mix": background_mix,
+    }
+    samples = two_samples(X, background, groups, background_groups, **weights)
     n_distinct = relabellings.count(samples)
     exact = n_distinct <= n_permutations
     total = n_distinct if exact else n_permutations
     check_resolution(samples, n_distinct, total)
     units = samples.foreground.units(), samples.background.units()
-    fitted = fitted_on(samples, units, estimator, X, background)
+    fitted = fitted_on(samples, units, estimator, X, background, **weights)
     statistic = Statistic.of(estimator, fitted)
     labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
@@ -259,16 +274,16 @@ def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
 
 
 class _Sums(NamedTuple):
-    """Of units chosen from both datasets: their number, and sums of first and second moments."""
+    """Of units chosen from both datasets: their weight, and sums of first and second moments."""
 
-    n: int
+    weight: float
     first: tuple[FloatArray, FloatArray]
     second: tuple[FloatArray, FloatArray]
 
     def covariance(self, j: int, totals: tuple[float, float]) -> FloatArray:
         """In the coordinates from j on, each dataset divided by its total variance."""
         mean, covariance = (
-            (a[j:] / scale_x + b[j:] / scale_y) / self.n
+            (a[j:] / scale_x + b[j:] / scale_y) / self.weight
             for (a, b), (scale_x, scale_y) in (
                 (self.first, (math.sqrt(totals[0]), math.sqrt(totals[1]))),
                 ((self.second[0][:, j:], self.second[1][:, j:]), totals),
@@ -295,8 +310,8 @@ class _Left(Deflation):
         for j in range(k):
             sums = left._sums(given), left._sums(~given)
             totals = (
-                float(np.trace(sums[0].second[0][j:, j:])) / sums[0].n,
-                float(np.trace(sums[1].second[1][j:, j:])) / sums[1].n,
+                float(np.trace(sums[0].second[0][j:, j:])) / sums[0].weight,
+                float(np.trace(sums[1].second[1][j:, j:])) / sums[1].weight,
             )
             left.check(totals, left.units[0])
             found = left._leading(sums, j, totals)
@@ -319,11 +334,13 @@ class _Left(Deflation):
         Units that were centred add up to zero. Relabelled as they are, what some of them have in
         the foreground the others would have in the background, and the statistic come out too low.
         """
-        weights = [rng.normal(size=len(units)) for units in self.units]
-        weights[1][self.shared[:, 1]] = weights[0][self.shared[:, 0]]  # whose means are opposite
+        draws = [rng.normal(size=len(units)) for units in self.units]
+        draws[1][self.shared[:, 1]] = draws[0][self.shared[:, 0]]  # whose means are opposite
         return [
-            weight @ units.means / math.sqrt(len(units) * (len(units) - 1))
-            for weight, units in zip(weights, self.units, strict=True)
+            (draw * units.weights / units.weights.sum())
+            @ units.means
+            * math.sqrt(len(units) / (len(units) - 1))
+            for draw, units in zip(draws, self.units, strict=True)
         ]
 
     def _sums(
@@ -335,7 +352,10 @@ class _Left(Deflation):
             for units, mask, shift in zip(self.units, masks, shifts, strict=True)
         ]
         (first_x, second_x), (first_y, second_y) = parts
-        return _Sums(int(chosen.sum()), (first_x, first_y), (second_x, second_y))
+        weight = sum(
+            float(units.weights[mask].sum()) for units, mask in zip(self.units, masks, strict=True)
+        )
+        return _Sums(weight, (first_x, first_y), (second_x, second_y))
 
     def _leading(
         self,
@@ -354,5 +374,5 @@ def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Unit
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):
         means[side][shared[:, side]] -= middle
-        means[side] -= means[side].mean(axis=0)
+        means[side] -= np.average(means[side], axis=0, weights=units[side].weights)
     return replace(units[0], means=means[0]), replace(units[1], means=means[1])

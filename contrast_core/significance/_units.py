@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike, check_labels
 from contrast_core.moments import FeatureMoments, SecondMoments
-from contrast_core.solve import check_variances, loaded_rows
+from contrast_core.solve import Design, check_variances, loaded_rows
 
 _SMALLEST, _LARGEST = 1e-150, 1e150  # of variances, so that their ratios are numbers too
 
@@ -25,7 +25,7 @@ class Units:
     Parameters
     ----------
     counts : ndarray of shape (U,)
-        Rows in each unit.
+        Rows in each unit, or their total weight.
     means : ndarray of shape (U, D)
         Their means.
     covariances : ndarray of shape (U, D, D) or None
@@ -38,6 +38,11 @@ class Units:
 
     def __len__(self) -> int:
         return len(self.counts)
+
+    @property
+    def weights(self) -> FloatArray:
+        """What each counts: groups all alike, however many rows they have, (U,)."""
+        return self.counts if self.covariances is None else np.ones(len(self))
 
     @property
     def is_single(self) -> bool:
@@ -56,7 +61,12 @@ class Units:
 
     @classmethod
     def of_groups(
-        cls, rows: Any, codes: NDArray[np.intp], name: str, dtype: DTypeLike = np.float64
+        cls,
+        rows: Any,
+        codes: NDArray[np.intp],
+        name: str,
+        dtype: DTypeLike = np.float64,
+        weights: FloatArray | None = None,
     ) -> Self:
         """Each group's moments, read once; covariances are kept in this precision."""
         order = np.argsort(codes, kind="stable")
@@ -64,7 +74,8 @@ class Units:
         covariances = np.empty((len(parts), *2 * [rows.shape[1]]), dtype)
         counts, means = [], []
         for part, covariance in zip(parts, covariances, strict=True):
-            moments = SecondMoments.from_data(rows[part], name=name)
+            own = None if weights is None else weights[part]
+            moments = SecondMoments.from_data(rows[part], name=name, sample_weight=own)
             counts.append(float(moments.n_samples))
             means.append(moments.mean)
             covariance[:] = moments.covariance
@@ -81,10 +92,11 @@ class Units:
         )
 
     @classmethod
-    def of_rows(cls, rows: Any) -> Self:
+    def of_rows(cls, rows: Any, weights: FloatArray | None = None) -> Self:
         """Every row a unit, held dense."""
         dense = rows.toarray() if issparse(rows) else rows
-        return cls(np.ones(rows.shape[0]), np.asarray(dense, dtype=np.float64), None)
+        counts = np.ones(rows.shape[0]) if weights is None else weights
+        return cls(counts, np.asarray(dense, dtype=np.float64), None)
 
     def moments(self, weights: ArrayLike | None = None) -> SecondMoments:
         """Moments of all units together, each as often as its weight says (once by default)."""
@@ -102,15 +114,18 @@ class Units:
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Sums of the means and of the second moments about 0 of some units, all counting alike.
+        """Sums of the means and of the second moments about 0 of some units, by their `weights`.
 
         All rows are moved by `shift` (D,) first.
         """
+        weights = self.weights[chosen]
         means = self.means[chosen] + shift
+        first = weights @ means
+        means *= np.sqrt(weights)[:, None]
         second = means.T @ means
         if self.covariances is not None:
             second += np.tensordot(chosen.astype(np.float64), self.covariances, axes=1)
-        return means.sum(axis=0), second
+        return first, second
 
     def moments_alike(self, chosen: NDArray[np.bool_]) -> SecondMoments:
         """Moments of some units together, all counting alike, of as many rows as they have."""
@@ -149,11 +164,16 @@ class Units:
 
 
 class Sample(NamedTuple):
-    """Rows in memory, and the unit that each belongs to: None where it is one by itself."""
+    """Rows in memory, and the unit that each belongs to: None where it is one by itself.
+
+    Weights of rows are 1 in the mean. `strata` says of which of several datasets each row is.
+    """
 
     rows: Any
     name: str
     codes: NDArray[np.intp] | None
+    weights: FloatArray | None = None
+    strata: NDArray[np.intp] | None = None
 
     @property
     def n_units(self) -> int:
@@ -170,8 +190,8 @@ class Sample(NamedTuple):
     def units(self, dtype: DTypeLike = np.float64) -> Units:
         """The units, read once."""
         if self.codes is None:
-            return Units.of_rows(self.rows)
-        return Units.of_groups(self.rows, self.codes, self.name, dtype)
+            return Units.of_rows(self.rows, self.weights)
+        return Units.of_groups(self.rows, self.codes, self.name, dtype, self.weights)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
         """With at most so many rows of each unit (U,), drawn without replacement."""
@@ -187,7 +207,7 @@ class Sample(NamedTuple):
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
         """Larger units, each made of those that have its number."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
-        return Units.of_groups(self.rows, codes, self.name)
+        return Units.of_groups(self.rows, codes, self.name, weights=self.weights)
 
 
 class TwoSamples(NamedTuple):
@@ -223,38 +243,47 @@ class TwoSamples(NamedTuple):
 
 def two_samples(
     X: MatrixLike,
-    background: MatrixLike,
+    background: MatrixLike | Sequence[MatrixLike],
     groups: ArrayLike | None,
     background_groups: ArrayLike | None,
     *,
     fewest: int = 2,
+    **weights: Any,
 ) -> TwoSamples:
-    """Read both datasets.
+    """Read both datasets, less rows without weight; `weights` are those of `Design`.
 
     Each has so many groups at least.
 
     Raises
     ------
     ValueError
-        If the datasets do not fit together, only one of them has groups, labels are missing or of
+        If the datasets do not fit together, only one of them has groups or there are several
+        backgrounds with groups, weights are negative, labels are missing or of
         the wrong number, a dataset has fewer than two units, is constant, or has variances that
         leave the range of float64.
     TypeError
         If labels are of different types.
     """
-    x, y = loaded_rows(X, background)
+    x, y, *of_rows, which = loaded_rows(X, background, Design(**weights))
+    if which is not None and (groups is not None or background_groups is not None):
+        raise ValueError(
+            f"groups and {which[-1] + 1} backgrounds were given; by groups there is one background "
+            "only. Give all of its rows together, or no groups."
+        )
     if (groups is None) != (background_groups is None):
         given, missing = ("groups", "background_groups")[:: 1 if background_groups is None else -1]
         raise ValueError(
             f"{given} was given without {missing}; give the group (donor, animal) of every row of "
             "both datasets, or of neither."
         )
+    (x, weights_x, used_x), (y, weights_y, used_y) = map(_weighted, (x, y), of_rows)
+    strata = None if which is None else which[used_y]
     n_varying = _n_varying(x, y)
     shared = np.empty((0, 2), dtype=np.intp)
     codes: list[Any] = [None, None]
     if groups is not None and background_groups is not None:
-        names_x, codes[0] = _labels(groups, x.shape[0], "groups", fewest)
-        names_y, codes[1] = _labels(background_groups, y.shape[0], "background_groups", fewest)
+        names_x, codes[0] = _labels(groups, used_x, "groups", fewest)
+        names_y, codes[1] = _labels(background_groups, used_y, "background_groups", fewest)
         check_labels([*names_x, *names_y], len(names_x + names_y), "groups with background_groups")
         place = {name: i for i, name in enumerate(names_y)}
         pairs = [(i, place[name]) for i, name in enumerate(names_x) if name in place]
@@ -266,8 +295,20 @@ def two_samples(
         directions, coordinates = np.linalg.qr(np.vstack([x, y]).astype(np.float64).T)
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])
-    samples = Sample(x, "X", codes[0]), Sample(y, "background", codes[1])
-    return TwoSamples(*samples, shared, n_varying, basis)
+    foreground = Sample(x, "X", codes[0], weights_x)
+    behind = Sample(y, "background", codes[1], weights_y, strata)
+    return TwoSamples(foreground, behind, shared, n_varying, basis)
+
+
+def _weighted(
+    rows: Any, weights: FloatArray | None
+) -> tuple[Any, FloatArray | None, NDArray[np.bool_]]:
+    """Rows that have weight, weights that are 1 in the mean, and which rows these are."""
+    if weights is None:
+        return rows, None, np.ones(rows.shape[0], dtype=bool)
+    used = weights > 0
+    kept = weights[used] / weights.max()
+    return rows[used], kept / kept.mean(), used
 
 
 def _n_varying(x: Any, y: Any) -> int:
@@ -286,9 +327,11 @@ def _n_varying(x: Any, y: Any) -> int:
 
 
 def _labels(
-    groups: ArrayLike, n: int, name: str, fewest: int
+    groups: ArrayLike, used: NDArray[np.bool_], name: str, fewest: int
 ) -> tuple[list[Any], NDArray[np.intp]]:
-    names, codes = np.unique(check_labels(groups, n, name), return_inverse=True)
+    """Names of the groups, and that of each row that is used."""
+    labels = check_labels(groups, len(used), name)[used]
+    names, codes = np.unique(labels, return_inverse=True)
     if len(names) < fewest:
         raise ValueError(
             f"{name} names a single group ({names.tolist()[0]!r}); resampling by group needs at "

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from contrast_core._validation import MatrixLike, check_same_features
+from contrast_core._validation import FloatArray, MatrixLike, check_same_features
 from contrast_core.feedback import warn
 from contrast_core.moments import (
     Form,
     Moments,
     SecondMoments,
+    check_mix,
     is_moments,
     mixed,
     product_moments,
@@ -25,6 +27,7 @@ from contrast_core.solve._contrast import check_range
 from contrast_core.solve._design import Design, background_names, listed_backgrounds
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
+_PLAIN = Design()  # neither groups nor weights
 _SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
 
 
@@ -37,7 +40,7 @@ def contrast_moments(
     contrasts: int = 1,
     automatic: bool = False,
     products: bool = True,
-    design: Design = Design(),  # noqa: B008  # frozen
+    design: Design = _PLAIN,
     one_scale: bool = False,
 ) -> tuple[Moments, Moments, Plan]:
     """Moments of foreground and background, checked to belong together, and how to solve them.
@@ -148,12 +151,9 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
         If features differ, or a dataset has fewer than two rows.
     """
     check_background_is_given(background)
-    for data, name in ((X, "X"), (background, "background")):
-        if is_moments(data):
-            raise TypeError(
-                f"{name} is {type(data).__name__}, but rows are needed here; give the data."
-            )
-    x, y = _matching(rows_of(X, "X"), [rows_of(background, "background")])
+    parts = (_no_moments(data, name) for data, name in ((X, "X"), (background, "background")))
+    x, y = (rows_of(data, name) for data, name in zip(parts, ("X", "background"), strict=True))
+    x, y = _matching(x, [y])
     return x, y
 
 
@@ -286,7 +286,44 @@ def _warn_of_scales(x: Moments, y: Moments) -> None:
         )
 
 
-def loaded_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[Any, Any]:
-    """`contrast_rows` in memory, ndarrays or CSR matrices of finite values, for what needs them."""
-    x, y = contrast_rows(X, background)
-    return x.load(), y.load()
+class LoadedRows(NamedTuple):
+    """Rows in memory, ndarrays or CSR matrices of finite values, and their weights or None.
+
+    Several backgrounds are one, each about its own mean and with its share of the weight;
+    `backgrounds` then says which of them each row is from.
+    """
+
+    foreground: Any
+    background: Any
+    weights: FloatArray | None
+    background_weights: FloatArray | None
+    backgrounds: NDArray[np.intp] | None
+
+
+def loaded_rows(X: MatrixLike | Rows, background: Any, design: Design = _PLAIN) -> LoadedRows:
+    """`contrast_rows` in memory, with weights, for what needs the rows themselves."""
+    listed, several = listed_backgrounds(background)
+    for data, name in ((X, "X"), *((each, "background") for each in listed)):
+        _no_moments(data, name)
+    x, *others = design_rows(X, background, design)
+    shares = np.ones(len(others))
+    if design.background_mix is not None:
+        shares = check_mix(design.background_mix, len(others))
+    if not several:
+        return LoadedRows(x.load(), others[0].load(), x.weights, others[0].weights, None)
+    parts, weights = [], []
+    for share, rows in zip(shares, others, strict=True):
+        dense = np.array(rows.load(dense=True), dtype=np.float64)
+        own = np.ones(len(dense)) if rows.weights is None else rows.weights / rows.weights.max()
+        weights.append(share * own / own.sum())
+        parts.append(dense - own @ dense / own.sum())
+    which = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return LoadedRows(x.load(), np.vstack(parts), x.weights, np.concatenate(weights), which)
+
+
+def _no_moments(data: Any, name: str) -> Any:
+    if is_moments(data):
+        raise TypeError(
+            f"{name} is {type(data).__name__}, but rows are needed here; give the data."
+        )
+    return data

@@ -1,0 +1,147 @@
+"""Weights of rows, and several backgrounds, in what resampling tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contrast_core import (
+    CPCA,
+    CPCAStar,
+    bootstrap_stability,
+    cross_fitted_ratio,
+    permutation_test,
+)
+
+CALLS = {
+    "permutation": lambda X, Y, **more: permutation_test(
+        CPCA(2), X, background=Y, n_permutations=19, random_state=0, **more
+    ),
+    "bootstrap": lambda X, Y, **more: bootstrap_stability(
+        CPCA(2), X, background=Y, n_resamples=5, random_state=0, **more
+    ),
+    "cross fit": lambda X, Y, **more: cross_fitted_ratio(X, background=Y, random_state=0, **more),
+}
+EACH = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+def planted(n: int = 60, m: int = 50, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+    X[:, 0] *= 5
+    X[:, 1] *= 3
+    return X, Y
+
+
+def numbers(result: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(result).items() if value is not None}
+
+
+def assert_same(first: Any, second: Any) -> None:
+    one, other = numbers(first), numbers(second)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        if isinstance(value, int):  # of thousands of digits
+            assert value == other[name], name
+            continue
+        np.testing.assert_allclose(value, other[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@EACH
+@pytest.mark.parametrize("d", [8, 150])
+def test_equal_weights_of_any_size_change_nothing(call: Any, d: int) -> None:
+    X, Y = planted(d=d)
+    weights = {"sample_weight": np.full(60, 7.0), "background_weight": np.full(50, 1e-3)}
+    assert_same(call(X, Y), call(X, Y, **weights))
+
+
+@EACH
+@pytest.mark.parametrize("d", [8, 150])
+def test_rows_without_weight_are_not_there(call: Any, d: int) -> None:
+    X, Y = planted(d=d)
+    weights_x, weights_y = np.ones(60), np.ones(50)
+    weights_x[::7], weights_y[3] = 0, 0
+    found = call(X, Y, sample_weight=weights_x, background_weight=weights_y)
+    assert_same(found, call(X[weights_x > 0], Y[weights_y > 0]))
+
+
+@EACH
+def test_groups_without_weight_are_not_there(call: Any) -> None:
+    X, Y = planted()
+    groups, others = np.arange(60) // 6, 100 + np.arange(50) // 5
+    weights = (groups != 3).astype(float)
+    found = call(X, Y, groups=groups, background_groups=others, sample_weight=weights)
+    kept = weights > 0
+    assert_same(found, call(X[kept], Y, groups=groups[kept], background_groups=others))
+
+
+@EACH
+def test_one_background_in_a_list_with_itself_has_its_covariance(call: Any) -> None:
+    """Two halves with the same mean are the whole; which rows are drawn may differ."""
+    X, Y = planted()
+    Y = np.vstack([Y, -Y])
+    one, two = call(X, Y), call(X, [Y, Y], background_mix=[1, 3])
+    for name in ("statistics", "baseline", "strengths"):
+        if hasattr(one, name):
+            np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9)
+
+
+def test_the_data_are_fitted_with_their_weights_and_mix() -> None:
+    X, Y = planted()
+    rng = np.random.default_rng(3)
+    design: dict[str, Any] = {
+        "sample_weight": rng.uniform(0.2, 3, 60),
+        "background_weight": [None, rng.uniform(0.2, 3, 30)],
+        "background_mix": [2, 1],
+    }
+    backgrounds = [Y[:20], Y[20:] + 50]
+    star = CPCAStar(3, beta=0.7).fit(X, background=backgrounds, **design)
+    found = permutation_test(
+        star, X, background=backgrounds, n_permutations=19, random_state=0, **design
+    )
+    np.testing.assert_allclose(found.statistics, star.generalized_eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.abs((found.components[:1] * star.components_[:1]).sum()), 1, atol=1e-9
+    )
+
+
+def levels(weights: Any, n_sets: int) -> NDArray[Any]:
+    rng = np.random.default_rng(11)
+    p = []
+    for _ in range(n_sets):
+        X, Y = rng.normal(size=(40, 6)), rng.normal(size=(30, 6))
+        shared = {"random_state": rng, "n_permutations": 39}
+        wx, wy = weights(rng, 40), weights(rng, 30)
+        test = permutation_test(
+            CPCA(1), X, background=Y, sample_weight=wx, background_weight=wy, **shared
+        )
+        p.append(test.p_values[0])
+    return np.array(p)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0])
+def test_uneven_weights_keep_the_level(sigma: float) -> None:
+    p = levels(lambda rng, n: rng.lognormal(sigma=sigma, size=n), 150)
+    # 5% of 150 is 7.5; more than 15 come up in less than 1% of runs.
+    assert (p <= 0.05).sum() <= 15
+    assert 0.35 < p.mean() < 0.68
+
+
+@EACH
+def test_what_cannot_be_is_refused(call: Any) -> None:
+    X, Y = planted()
+    with pytest.raises(ValueError, match="by groups there is one background only"):
+        call(X, [Y, Y], groups=np.arange(60) // 6, background_groups=[np.arange(50) // 5] * 2)
+    with pytest.raises(ValueError, match="weights of X have shape"):
+        call(X, Y, sample_weight=np.ones(59))
+    with pytest.raises(ValueError, match="weights of background go from -1"):
+        call(X, Y, background_weight=-np.ones(50))
+    with pytest.raises(ValueError, match="background_mix"):
+        call(X, [Y, Y], background_mix=[1, 2, 3])
+    with pytest.raises(ValueError, match="background_mix"):
+        call(X, Y, background_mix=[1, 2])
+    with pytest.raises(ValueError, match=r"at least 2 rows|n_samples=1"):
+        call(X, Y, sample_weight=np.arange(60) == 4)
