@@ -59,6 +59,7 @@ PUBLIC_NAMES = {
         "digits_on_photos",
         "load_mouse_protein",
         "make_four_groups",
+        "make_motion_sensors",
         "make_sparse_groups",
         "make_toy",
     },

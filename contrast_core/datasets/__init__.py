@@ -1,4 +1,4 @@
-"""Data with known answers: three generators and two real sets that are bundled with the package.
+"""Data with known answers: four generators and two real sets that are bundled with the package.
 
 Nothing is downloaded, and nothing beyond numpy is needed to load them. Sources and licences are in
 ``contrast_core/datasets/data/README.md`` and the licence files beside it.
@@ -7,13 +7,14 @@ Nothing is downloaded, and nothing beyond numpy is needed to load them. Sources 
 from ._contrast_data import ContrastData
 from ._digits import digits_on_photos
 from ._mouse_protein import load_mouse_protein
-from ._simulated import make_four_groups, make_sparse_groups, make_toy
+from ._simulated import make_four_groups, make_motion_sensors, make_sparse_groups, make_toy
 
 __all__ = [
     "ContrastData",
     "digits_on_photos",
     "load_mouse_protein",
     "make_four_groups",
+    "make_motion_sensors",
     "make_sparse_groups",
     "make_toy",
 ]

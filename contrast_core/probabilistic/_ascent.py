@@ -39,7 +39,12 @@ class Ascent(NamedTuple):
 
 
 def ascend(
-    evaluate: Callable[[FloatArray], Evaluation], start: FloatArray, *, tol: float, max_iter: int
+    evaluate: Callable[[FloatArray], Evaluation],
+    start: FloatArray,
+    *,
+    tol: float,
+    max_iter: int,
+    smooth: bool = True,
 ) -> Ascent:
     """Maximise by Anderson mixing of the map, then by L-BFGS where that has not been enough.
 
@@ -57,12 +62,17 @@ def ascend(
         Length of the gradient to end at. (The objective stops changing long before the point does.)
     max_iter : int
         Evaluations, at most.
+    smooth : bool, default=True
+        Whether the objective has a gradient; else, in its place, is what the map adds to the point,
+        and the map alone is mixed.
 
     References
     ----------
     Henderson and Varadhan, "Damped Anderson acceleration with restarts and monotonicity control for
     accelerating EM and EM-like algorithms", JCGS 28(4), 2019.
     """
+    if not smooth:
+        return _mixing(evaluate, start, tol, max_iter)[0]
     best, left = Ascent(start, np.empty(0), False), max_iter
     # L-BFGS compares values, so it stops where these differ by rounding; mixing can go on.
     for climb in (_mixing, _quasi_newton, _mixing):

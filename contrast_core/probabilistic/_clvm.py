@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._base import Offset
 from contrast_core._linear_map import LinearMap
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
+    check_choice,
     check_count,
+    check_flag,
     check_generator,
     check_number,
+    shown,
 )
 from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._clvm_em import (
+    Fit,
+    Problem,
     first_model,
     fit_em,
     likelihood_problem,
     posterior,
     random_model,
 )
-from contrast_core.probabilistic._two_densities import Dataset, TwoDensities
+from contrast_core.probabilistic._clvm_selection import fit_sparse, relevant_shared
+from contrast_core.probabilistic._two_densities import TwoDensities
 from contrast_core.solve import Design, Plan, contrast_index, contrast_moments
 
 
@@ -52,6 +58,18 @@ class CLVM(TwoDensities):
     n_salient : int, default=2
         Salient latent dimensions, t, from 0; k + t from 1 to one below the number of features that
         vary: at least one direction must be left for the noise.
+    sparsity : "auto" or float above 0, optional
+        Salient loadings of few features: those that the penalty
+        :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W leaves, with the most likely
+        rows as weights. The likelihood is then maximised with the other rows at zero. A number is
+        rho, in units of the log-likelihood: a feature goes whose salient loadings add less than
+        about half of it. "auto" takes the features of least Bayesian information criterion, for
+        rho from 1 to 720,000. By default no penalty.
+    ard : bool, default=False
+        Automatic relevance determination of shared dimensions: with a vague prior on the length of
+        each column of S those that add too little vanish, and the likelihood is maximised with as
+        many as are left; `n_shared` is then the most there may be. Where the noise does not have
+        the same variance in every direction, as in the mouse data, it keeps all.
     n_init : int, default=1
         Starts; the most likely solution is kept. The first is from the leading components of the
         background and of the contrast, the others are random.
@@ -72,8 +90,11 @@ class CLVM(TwoDensities):
     salient_loadings_ : ndarray of shape (n_features, t)
         W, rotated by its singular vectors: orthogonal columns in descending order of length. (The
         model leaves the rotation open.)
+    selected_ : ndarray of bool of shape (n_features,)
+        Features with a salient loading.
     shared_loadings_ : ndarray of shape (n_features, k)
-        S, rotated likewise. Its columns need not be orthogonal to those of W.
+        S, rotated likewise; with `ard`, of as many columns as it keeps. They need not be
+        orthogonal to those of W.
     noise_variance_ : float
         sigma^2.
     latent_covariance_ : ndarray of shape (t, t)
@@ -135,7 +156,7 @@ class CLVM(TwoDensities):
     References
     ----------
     Severson, Ghosh and Ng, "Unsupervised learning with contrastive latent variable models", AAAI
-    2019, arXiv:1811.06094: eqs. 2 to 5.
+    2019, arXiv:1811.06094: eqs. 2 to 5; Sec. 2.3 for sparsity and relevance determination.
 
     Examples
     --------
@@ -149,6 +170,7 @@ class CLVM(TwoDensities):
     (True, 0.43)
     """
 
+    selected_: NDArray[np.bool_]
     log_likelihoods_: FloatArray
     n_iter_: int
     converged_: bool
@@ -163,6 +185,8 @@ class CLVM(TwoDensities):
         *,
         n_shared: int = 2,
         n_salient: int = 2,
+        sparsity: float | Literal["auto"] | None = None,
+        ard: bool = False,
         n_init: int = 1,
         tol: float = 1e-6,
         max_iter: int = 3000,
@@ -170,6 +194,8 @@ class CLVM(TwoDensities):
     ) -> None:
         self.n_shared = n_shared
         self.n_salient = n_salient
+        self.sparsity = sparsity
+        self.ard = ard
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
@@ -178,20 +204,34 @@ class CLVM(TwoDensities):
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design
     ) -> tuple[Moments, Moments, Plan]:
-        return contrast_moments(X, background, products=False, design=design)
+        # Rows of the loadings are features only where the coordinates are.
+        solver = "auto" if self.sparsity is None else "eigh"
+        return contrast_moments(X, background, solver=solver, products=False, design=design)
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
         k, t = self._dimensions(int((x.varies | y.varies).sum()))
+        penalty, ard = self._penalty(t), check_flag(self.ard, "ard")
         n_init = check_count(self.n_init, "n_init")
         tol = check_number(self.tol, "tol", above=0)
         max_iter = check_count(self.max_iter, "max_iter")
         rng = check_generator(self.random_state)
+
+        def most_likely(problem: Problem) -> Fit:
+            starts = [first_model(x, y, problem, t)]
+            n_latent = problem.n_shared + t
+            starts += [random_model(x.size, n_latent, rng) for _ in range(n_init - 1)]
+            fits = [fit_em(problem, start, tol=tol, max_iter=max_iter) for start in starts]
+            return max(fits, key=lambda fit: fit.log_likelihoods[-1])
+
         problem = likelihood_problem(x, y, k)
-        starts = [first_model(x, y, problem, t)]
-        starts += [random_model(x.size, k + t, rng) for _ in range(n_init - 1)]
-        fits = [fit_em(problem, start, tol=tol, max_iter=max_iter) for start in starts]
-        best = max(fits, key=lambda fit: fit.log_likelihoods[-1])
+        best = most_likely(problem)
+        if ard and k:
+            k = max(relevant_shared(problem, best.model), int(not t))
+            problem = likelihood_problem(x, y, k)
+            best = most_likely(problem)
+        if penalty is not None:
+            best = fit_sparse(problem, best, penalty, tol=tol, max_iter=max_iter)
         if not best.converged:
             warn(
                 f"the likelihood still rises after max_iter={max_iter} evaluations; allow more, or "
@@ -210,6 +250,7 @@ class CLVM(TwoDensities):
             components_=components,
             shared_loadings_=shared,
             salient_loadings_=salient,
+            selected_=salient.any(axis=1),
             noise_variance_=best.model.noise * problem.unit**2,
             log_likelihoods_=problem.log_likelihoods(best.log_likelihoods),
             n_iter_=len(best.log_likelihoods) - 1,
@@ -235,6 +276,19 @@ class CLVM(TwoDensities):
             self.n_salient, "n_salient", at_least=least, at_most=most, reason=reason
         )
 
+    def _penalty(self, n_salient: int) -> float | Literal["auto"] | None:
+        if self.sparsity is None:
+            return None
+        if not n_salient:
+            raise ValueError(
+                f"sparsity={shown(self.sparsity)} is about salient loadings, of which n_salient=0 "
+                "has none; leave it out."
+            )
+        if isinstance(self.sparsity, str):
+            check_choice(self.sparsity, "sparsity", ["auto"], "a number")
+            return "auto"
+        return check_number(self.sparsity, "sparsity", above=0, expected="'auto' or a number")
+
     @property
     def projection_(self) -> FloatArray:
         """Map from centred rows to posterior means, (n_features, t)."""
@@ -249,51 +303,8 @@ class CLVM(TwoDensities):
         return np.asarray(np.linalg.pinv(shrinkage) @ self.salient_loadings_.T)
 
     @property
-    def latent_covariance_(self) -> FloatArray:
-        """Covariance of the salient latent variables given a row, (t, t)."""
-        k = self.shared_loadings_.shape[1]
-        return posterior(self._model("foreground")[0]).covariance[k:, k:]
-
-    @property
     def _projector(self) -> LinearMap:
         return self.linear_map_
-
-    def transform_shared(
-        self,
-        X: MatrixLike,
-        *,
-        dataset: Dataset = "foreground",
-        groups: ArrayLike | None = None,
-    ) -> FloatArray:
-        """Posterior means of the shared latent variables.
-
-        Parameters
-        ----------
-        X : as for `transform`
-            Rows from anywhere.
-        dataset : {"foreground", "background"}, default="foreground"
-            Which model the rows are of: that of the background, about its own mean, has no salient
-            part.
-        groups : array-like of shape (n,), optional
-            As for `transform`; of background rows each group is centred by its own mean here.
-
-        Returns
-        -------
-        ndarray of shape (n, n_shared)
-            For a dask array or a tensor, the same, as from `transform`.
-
-        Raises
-        ------
-        ValueError
-            If `dataset` is neither, the features are not those of the fit, a value is NaN or
-            infinite, or a label is missing.
-        """
-        model, mean = self._model(dataset)
-        gain = posterior(model).gain[:, : self.shared_loadings_.shape[1]]
-        scores = LinearMap(mean=mean, projection=gain).transform(self._rows(X))
-        if groups is None:
-            return scores
-        return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
 
     def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
         r"""Posterior means of the salient latent variables.
@@ -377,5 +388,6 @@ class CLVM(TwoDensities):
 def _rotated(moments: Moments, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Loadings in feature space, turned to orthogonal columns, and their directions as rows."""
     directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
+    directions[~loadings.any(axis=1)] = 0.0
     components = fix_signs(moments.lift(directions.T))
     return components.T * lengths, components

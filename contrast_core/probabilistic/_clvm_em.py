@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import leading_eigenpairs
@@ -53,6 +54,8 @@ class Problem(NamedTuple):
         Of both datasets.
     unit : float
         In the units of the data: the standard deviation that counts as 1.
+    support : ndarray of bool of shape (size,), optional
+        Which rows of the salient loadings need not be zero; by default none must be.
     """
 
     x: Side
@@ -61,6 +64,7 @@ class Problem(NamedTuple):
     n_features: int
     n_rows: float
     unit: float
+    support: NDArray[np.bool_] | None = None
 
     def log_likelihoods(self, per_row: FloatArray) -> FloatArray:
         """Of all rows in the units of the data, from those per row."""
@@ -130,12 +134,22 @@ def _expected(side: Side, model: Model, n_features: int) -> _Expected:
     )
 
 
-def evaluate(model: Model, problem: Problem) -> tuple[float, Model, Model]:
-    """Log-likelihood per row, its gradient, and the step of EM.
+class Expectation(NamedTuple):
+    """Of both datasets, per row: log-likelihood, its gradient, and the sums of the E-step.
 
-    The gradient is by the loadings and by the logarithm of the noise variance. The M-step is exact
-    for loadings that are not orthogonal, where Severson et al.'s eqs. 6 and 7 assume that they are.
+    The gradient is by the loadings and by the logarithm of the noise variance. Up to a constant the
+    expected log-likelihood of other loadings L is, with the noise variance s,
+    ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s``.
     """
+
+    log_likelihood: float
+    slope: Model
+    cross: FloatArray
+    second: FloatArray
+
+
+def expect(model: Model, problem: Problem) -> Expectation:
+    """The E-step, with the likelihood."""
     x, y, k, n_features = problem[:4]
     shared = Model(model.loadings[:, :k], model.noise)
     of_x, of_y = _expected(x, model, n_features), _expected(y, shared, n_features)
@@ -147,11 +161,37 @@ def evaluate(model: Model, problem: Problem) -> tuple[float, Model, Model]:
     cross, second = x.weight * of_x.cross, x.weight * of_x.second
     cross[:, :k] += y.weight * of_y.cross
     second[:k, :k] += y.weight * of_y.second
-    loadings = np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
-    total = x.weight * x.total + y.weight * y.total
-    # At the solution of the M-step the other terms of the expected distance are these.
-    left = total - float((loadings * cross).sum())
-    return value, Model(slope, by_log_noise), Model(loadings, left / n_features)
+    return Expectation(value, Model(slope, by_log_noise), cross, second)
+
+
+def evaluate(model: Model, problem: Problem) -> tuple[float, Model, Model]:
+    """Log-likelihood per row, its gradient, and the step of EM.
+
+    The M-step is exact for loadings that are not orthogonal, where Severson et al.'s eqs. 6 and 7
+    assume that they are.
+    """
+    value, slope, cross, second = expect(model, problem)
+    loadings = solved(second, cross)
+    if problem.support is not None:
+        k, without = problem.n_shared, ~problem.support
+        loadings[without, k:] = 0.0
+        loadings[without, :k] = solved(second[:k, :k], cross[without, :k])
+        slope.loadings[without, k:] = 0.0
+    return value, slope, Model(loadings, expected_noise(loadings, cross, second, problem))
+
+
+def expected_noise(
+    loadings: FloatArray, cross: FloatArray, second: FloatArray, problem: Problem
+) -> float:
+    """The M-step's noise variance, given its loadings."""
+    total = problem.x.weight * problem.x.total + problem.y.weight * problem.y.total
+    left = total - 2 * (loadings * cross).sum() + (loadings @ second * loadings).sum()
+    return float(left / problem.n_features)
+
+
+def solved(second: FloatArray, cross: FloatArray) -> FloatArray:
+    """``cross @ inv(second)``."""
+    return np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
 
 
 def fit_em(problem: Problem, start: Model, *, tol: float, max_iter: int) -> Fit:
@@ -172,29 +212,42 @@ def fit_em(problem: Problem, start: Model, *, tol: float, max_iter: int) -> Fit:
     ValueError
         If the likelihood is unbounded: the noise variance goes to zero.
     """
-    shape, unit = start.loadings.shape, start.noise**0.5
-
-    def model_of(point: FloatArray) -> Model:
-        # Where an extrapolation went astray the likelihood is to be low, not out of range.
-        noise = np.exp(np.clip(point[-1], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE])))
-        return Model(unit * point[:-1].reshape(shape), float(noise))
+    scale = Scale(start.loadings.shape, start.noise**0.5)
 
     def at(point: FloatArray) -> Evaluation:
-        value, slope, update = evaluate(model_of(point), problem)
-        if not update.noise > _LEAST_NOISE:
-            raise ValueError(
-                f"{problem.n_shared} shared and {shape[1] - problem.n_shared} salient latent "
-                "variables explain all that varies, to working precision: nothing is left to "
-                "estimate the noise from. Use fewer of them or more rows."
-            )
-        gradient = np.append(unit * slope.loadings.ravel(), slope.noise)
-        return Evaluation(
-            value, gradient, np.append(update.loadings.ravel() / unit, np.log(update.noise))
-        )
+        value, slope, update = evaluate(scale.model(point), problem)
+        return Evaluation(value, scale.gradient(slope), scale.point(update, problem))
 
-    first = np.append(start.loadings.ravel() / unit, np.log(start.noise))
-    found: Ascent = ascend(at, first, tol=tol, max_iter=max_iter)
-    return Fit(model_of(found.point), found.values, found.converged)
+    found: Ascent = ascend(at, scale.point(start, problem), tol=tol, max_iter=int(max_iter))
+    return Fit(scale.model(found.point), found.values, found.converged)
+
+
+class Scale(NamedTuple):
+    """Models as points: loadings in units of a first noise, then the logarithm of the variance."""
+
+    shape: tuple[int, ...]
+    unit: float
+
+    def model(self, point: FloatArray) -> Model:
+        """The model at a point."""
+        # Where an extrapolation went astray the likelihood is to be low, not out of range.
+        noise = np.exp(np.clip(point[-1], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE])))
+        return Model(self.unit * point[:-1].reshape(self.shape), float(noise))
+
+    def gradient(self, slope: Model) -> FloatArray:
+        """By the point, from that by the loadings and by the logarithm of the variance."""
+        return np.append(self.unit * slope.loadings.ravel(), slope.noise)
+
+    def point(self, model: Model, problem: Problem) -> FloatArray:
+        """Where a model is."""
+        if not model.noise > _LEAST_NOISE:
+            n_salient = self.shape[1] - problem.n_shared
+            raise ValueError(
+                f"{problem.n_shared} shared and {n_salient} salient latent variables explain all "
+                "that varies, to working precision: nothing is left to estimate the noise from. "
+                "Use fewer of them or more rows."
+            )
+        return np.append(model.loadings.ravel() / self.unit, np.log(model.noise))
 
 
 def likelihood_problem(x: Moments, y: Moments, n_shared: int) -> Problem:

@@ -1,12 +1,14 @@
-"""What the densities of a foreground and a background give: likelihoods of rows, and new rows."""
+"""What two densities give: shared latent variables, likelihoods of rows, and new rows."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from contrast_core._linear_map import LinearMap
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import (
     FloatArray,
@@ -16,7 +18,7 @@ from contrast_core._validation import (
     check_flag,
     check_generator,
 )
-from contrast_core.probabilistic._clvm_em import Model
+from contrast_core.probabilistic._clvm_em import Model, posterior
 from contrast_core.probabilistic._density import log_densities
 
 Dataset: TypeAlias = Literal["foreground", "background"]
@@ -39,6 +41,49 @@ class TwoDensities(MomentContrast):
             return Model(self.shared_loadings_, self.noise_variance_), self.background_mean_
         loadings = np.hstack([self.shared_loadings_, self.salient_loadings_])
         return Model(loadings, self.noise_variance_), self.mean_
+
+    @property
+    def latent_covariance_(self) -> FloatArray:
+        """Covariance of the salient latent variables given a row, (t, t)."""
+        k = self.shared_loadings_.shape[1]
+        return posterior(self._model("foreground")[0]).covariance[k:, k:]
+
+    def transform_shared(
+        self,
+        X: MatrixLike,
+        *,
+        dataset: Dataset = "foreground",
+        groups: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Posterior means of the shared latent variables.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows from anywhere.
+        dataset : {"foreground", "background"}, default="foreground"
+            Which model the rows are of: that of the background, about its own mean, has no salient
+            part.
+        groups : array-like of shape (n,), optional
+            As for `transform`; of background rows each group is centred by its own mean here.
+
+        Returns
+        -------
+        ndarray of shape (n, n_shared)
+            For a dask array or a tensor, the same, as from `transform`.
+
+        Raises
+        ------
+        ValueError
+            If `dataset` is neither, the features are not those of the fit, a value is NaN or
+            infinite, or a label is missing.
+        """
+        model, mean = self._model(dataset)
+        gain = posterior(model).gain[:, : self.shared_loadings_.shape[1]]
+        scores = LinearMap(mean=mean, projection=gain).transform(self._rows(X))
+        if groups is None:
+            return scores
+        return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
 
     def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
         r"""Log-density of each row under the model.

@@ -12,12 +12,14 @@ from contrast_core.datasets import (
     digits_on_photos,
     load_mouse_protein,
     make_four_groups,
+    make_motion_sensors,
     make_sparse_groups,
     make_toy,
 )
 
-LOADERS = [make_four_groups, make_sparse_groups, make_toy, load_mouse_protein, digits_on_photos]
-SEEDED = [*LOADERS[:3], lambda **seed: digits_on_photos(200, **seed)]
+SIMULATED = [make_four_groups, make_motion_sensors, make_sparse_groups, make_toy]
+LOADERS = [*SIMULATED, load_mouse_protein, digits_on_photos]
+SEEDED = [*SIMULATED, lambda **seed: digits_on_photos(200, **seed)]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,19 @@ def plain_scores(data: ContrastData, alpha: float) -> np.ndarray:
 
 def test_public_names() -> None:
     assert set(datasets.__all__) == {"ContrastData", *(loader.__name__ for loader in LOADERS)}
+
+
+def test_magnetometers_carry_nothing_of_the_activities() -> None:
+    data = make_motion_sensors(20_000, 20_000)
+    assert data.feature_names is not None
+    idle = np.array(["magnetometer" in name for name in data.feature_names])
+    np.testing.assert_array_equal(np.flatnonzero(idle), np.arange(17, 23))
+    first, second = (data.foreground[data.labels == i].mean(axis=0) for i in (0, 1))
+    assert np.abs(second - first)[idle].max() < 0.15
+    assert np.abs(second - first)[~idle].max() > 1
+    spread = np.cov(data.foreground.T) - np.cov(data.background.T)
+    assert np.abs(spread[np.ix_(idle, idle)]).max() < 0.25
+    assert (np.diag(spread)[:9] > 0.3).all()
 
 
 @pytest.mark.parametrize("load", LOADERS)

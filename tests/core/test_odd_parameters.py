@@ -181,6 +181,9 @@ TABLE = [
         lambda v: cc.CLVM(n_init=v, random_state=0).fit(X, background=Y).transform(X),
     ),
     fitted(cc.CLVM, "tol", ABOVE_ZERO),
+    fitted(cc.CLVM, "sparsity", optional(ABOVE_ZERO)),
+    fitted(cc.CLVM, "sparsity", optional(WORD)._replace(refused=["no such word", b"auto", {}])),
+    fitted(cc.CLVM, "ard", FLAG),
     fitted(cc.CLVM, "max_iter", COUNT),
     fitted(cc.CLVM, "random_state", optional(SEED)),
     function(LATENT.transform_shared, "dataset", WORD, X),
@@ -351,6 +354,11 @@ TABLE = [
         datasets.make_sparse_groups, "n_background", COUNT._replace(refused=[*COUNT.refused, 1])
     ),
     function(datasets.make_sparse_groups, "random_state", optional(SEED)),
+    *(
+        function(datasets.make_motion_sensors, name, COUNT._replace(refused=[*COUNT.refused, 1]))
+        for name in ("n_foreground", "n_background")
+    ),
+    function(datasets.make_motion_sensors, "random_state", optional(SEED)),
     function(datasets.digits_on_photos, "n_samples", Kind(COUNT.same, [*COUNT.refused, 5001])),
     Parameter(
         "digits_on_photos",

@@ -1,0 +1,218 @@
+"""CLVM with few features in the salient loadings, and with as many shared columns as are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize
+
+from contrast_core import CLVM, SecondMoments, subspace_error
+from contrast_core.datasets import load_mouse_protein, make_motion_sensors
+from contrast_core.probabilistic import _clvm_em as em
+from contrast_core.probabilistic import _clvm_selection as selection
+from tests.core.test_clvm import fit, generated, log_likelihood
+from tests.core.test_contract import planted
+
+INFORMATIVE = np.arange(23) < 17
+
+
+def sensors(seed: int = 0, **options: Any) -> CLVM:
+    data = make_motion_sensors(random_state=seed)
+    return fit(data.foreground, data.background, 5, 2, **options)
+
+
+def dense_fit(X: Any, Y: Any, k: int, t: int) -> tuple[em.Problem, em.Fit]:
+    x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    problem = em.likelihood_problem(x, y, k)
+    return problem, em.fit_em(problem, em.first_model(x, y, problem, t), tol=1e-8, max_iter=3000)
+
+
+# Rows of the salient loadings
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+@pytest.mark.parametrize("k", [0, 2])
+def test_the_proximal_step_is_the_minimum(k: int, t: int) -> None:
+    rng = np.random.default_rng(k + t)
+    factor = rng.normal(size=(k + t, k + t))
+    second, cross = factor @ factor.T + 0.1 * np.eye(k + t), rng.normal(size=(8, k + t))
+    thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
+    found = selection.proximal(cross, second, k, thresholds)
+
+    def loss(row: Any, i: int) -> float:
+        length = np.linalg.norm(row[k:])
+        penalty = thresholds[i] * length if length else 0.0
+        return float(row @ second @ row / 2 - row @ cross[i] + penalty)
+
+    for i in range(8):
+        best = loss(found[i], i)
+        starts = [found[i], np.append(found[i, :k], np.zeros(t)), rng.normal(size=k + t)]
+        if np.isinf(thresholds[i]):
+            assert not found[i, k:].any()
+            continue
+        for start in starts:
+            other = minimize(loss, start, args=(i,), method="Nelder-Mead", options={"xatol": 1e-9})
+            assert best <= other.fun + 1e-12
+    assert found[0, k:].any()
+    assert not found[6, k:].any()
+
+
+def test_the_penalised_likelihood_never_falls() -> None:
+    data = make_motion_sensors(400, 300)
+    problem, dense = dense_fit(data.foreground, data.background, 5, 2)
+    k = 5
+    rates = 30 / problem.n_rows / np.linalg.norm(dense.model.loadings[:, k:], axis=1)
+    model, values = dense.model, []
+    for _ in range(40):
+        found = em.expect(model, problem)
+        rows = np.linalg.norm(model.loadings[:, k:], axis=1)
+        values.append(found.log_likelihood - (rates * rows).sum())
+        loadings = selection.proximal(found.cross, found.second, k, model.noise * rates)
+        noise = em.expected_noise(loadings, found.cross, found.second, problem)
+        model = em.Model(loadings, noise)
+    assert np.diff(values).min() > -1e-13 * abs(values[-1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sparsity", ["auto", 32])
+def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsity: Any) -> None:
+    model = sensors(seed, sparsity=sparsity)
+    np.testing.assert_array_equal(model.selected_, INFORMATIVE)
+    assert not model.salient_loadings_[~INFORMATIVE].any()
+    assert not model.components_[:, ~INFORMATIVE].any()
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
+    assert model.shared_loadings_.all()
+    assert model.converged_
+    assert np.diff(model.log_likelihoods_).min() > -1e-12 * abs(model.log_likelihoods_[-1])
+    assert sensors(seed).selected_.all()
+
+
+def test_without_the_penalty_the_channels_are_not_told_apart() -> None:
+    lengths = np.linalg.norm(sensors().salient_loadings_, axis=1)
+    assert (lengths[~INFORMATIVE] > 0.005).all()
+
+
+def test_the_rows_that_are_left_maximise_the_likelihood() -> None:
+    X, Y, _, _ = generated(60, 50, 6)
+    X[:, 4:] = np.random.default_rng(1).normal(size=(60, 2))
+    model = fit(X, Y, 1, 1, sparsity=20.0)
+    kept = model.selected_
+    assert 0 < kept.sum() < 6
+
+    def loss(point: Any) -> float:
+        W = np.zeros((6, 1))
+        W[kept, 0] = point[6:-1]
+        return -log_likelihood(X, Y, point[:6, None], W, np.exp(point[-1]))
+
+    loadings = np.append(model.shared_loadings_.ravel(), model.salient_loadings_[kept].ravel())
+    start = np.append(loadings, np.log(model.noise_variance_))
+    assert -loss(start) == pytest.approx(model.log_likelihoods_[-1], rel=1e-12)
+    found = minimize(loss, start + 0.01 * np.sin(np.arange(len(start))), method="L-BFGS-B")
+    assert -found.fun == pytest.approx(model.log_likelihoods_[-1], abs=1e-4)
+
+
+def test_a_penalty_has_the_units_of_the_likelihood() -> None:
+    data = make_motion_sensors(500, 400)
+    X, Y = data.foreground, data.background
+    plain, scaled = (fit(c * X, c * Y, 5, 2, sparsity=20.0) for c in (1.0, 1e6))
+    np.testing.assert_array_equal(plain.selected_, scaled.selected_)
+    numbers = [fit(X, Y, 5, 2, sparsity=rho).selected_.sum() for rho in (0.1, 10, 40, 120)]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[0] == 23
+    assert numbers[-1] < 17
+
+
+def test_what_sparsity_cannot_do() -> None:
+    X, Y = planted()
+    with pytest.raises(ValueError, match=r"sparsity=1e\+09 leaves no feature .* use a smaller"):
+        fit(X, Y, sparsity=1e9)
+    with pytest.raises(ValueError, match=r"sparsity='auto' is about .*n_salient=0 has none"):
+        fit(X, Y, 2, 0, sparsity="auto")
+    for sparsity in (0, -1, np.nan, "aut", True):
+        with pytest.raises((TypeError, ValueError), match="sparsity"):
+            fit(X, Y, sparsity=sparsity)
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_wide_data_are_selected_from_by_feature() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 1600)), rng.normal(size=(50, 1600))
+    X[:, :6] += 4 * rng.normal(size=(60, 1))
+    model = fit(X, Y, 1, 1, sparsity=40.0)
+    np.testing.assert_array_equal(np.flatnonzero(model.selected_), np.arange(6))
+    wide = fit(X, Y, 1, 1)
+    with pytest.raises(ValueError, match="SpanMoments"):
+        fit(wide.foreground_moments_, wide.background_moments_, 1, 1, sparsity="auto")
+
+
+# Columns of the shared loadings
+
+
+def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
+    """Rows of the model with five shared and two salient dimensions."""
+    rng = np.random.default_rng(seed)
+    S, W = size * rng.normal(size=(5, d)), rng.normal(size=(2, d))
+    X = rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, d))
+    return X, rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, d))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n", "d", "size"), [(1000, 50, 1.0), (200, 100, 1.0), (1000, 30, 0.5)])
+def test_five_of_twenty_shared_dimensions_are_found(n: int, d: int, size: float, seed: int) -> None:
+    X, Y = many(seed, n, d, size)
+    model = fit(X, Y, 20, ard=True)
+    assert model.shared_loadings_.shape == (d, 5)
+    five = fit(X, Y, 5)
+    np.testing.assert_allclose(model.salient_loadings_, five.salient_loadings_, atol=1e-12)
+    assert model.log_likelihoods_[-1] == five.log_likelihoods_[-1]
+
+
+def test_a_column_more_that_is_a_local_maximum_goes() -> None:
+    assert fit(*many(19, 1000, 30, 0.5), 20, ard=True).shared_loadings_.shape[1] == 5
+
+
+def test_relevance_needs_noise_of_one_variance() -> None:
+    data = load_mouse_protein()
+    model = fit(data.foreground, data.background, 20, ard=True)
+    assert model.shared_loadings_.shape[1] == 20
+
+
+def test_nothing_shared_is_found_where_nothing_is() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(300, 12)), rng.normal(size=(300, 12))
+    X += rng.normal(size=(300, 2)) @ rng.normal(size=(2, 12))
+    model = fit(X, Y, 4, ard=True)
+    assert model.shared_loadings_.shape == (12, 0)
+    assert subspace_error(model.components_, fit(X, Y, 0).components_) < 1e-10
+    assert fit(Y, Y, 4, 0, ard=True).shared_loadings_.shape == (12, 1)
+
+
+def test_the_prior_has_its_gradient_and_its_map_does_not_descend() -> None:
+    X, Y = planted(60, 50, 6)
+    problem, dense = dense_fit(X, Y, 3, 1)
+    rate = 1e-3 * dense.model.noise
+
+    def value(point: Any) -> float:
+        model = em.Model(point[:-1].reshape(6, 4), float(np.exp(point[-1])))
+        return selection.evaluate_with_prior(model, problem, rate)[0]
+
+    rng = np.random.default_rng(0)
+    model = em.Model(dense.model.loadings + 0.1 * rng.normal(size=(6, 4)), 0.2)
+    _, slope, _ = selection.evaluate_with_prior(model, problem, rate)
+    point = np.append(model.loadings.ravel(), np.log(model.noise))
+    gradient = np.append(slope.loadings.ravel(), slope.noise)
+    np.testing.assert_allclose(gradient, approx_fprime(point, value, 1e-7), rtol=1e-4, atol=1e-5)
+    values = []
+    for _ in range(60):
+        found, _, model = selection.evaluate_with_prior(model, problem, rate)
+        values.append(found)
+    assert np.diff(values).min() > -1e-13 * abs(values[-1])
+
+
+def test_selections_combine() -> None:
+    data = make_motion_sensors(random_state=0)
+    model = fit(data.foreground, data.background, 12, 2, ard=True, sparsity="auto")
+    assert model.shared_loadings_.shape == (23, 5)
+    np.testing.assert_array_equal(model.selected_, INFORMATIVE)
