@@ -147,7 +147,7 @@ class SecondMoments(Moments):
             HDF5 dataset, a zarr array, the sparse dataset of a backed AnnData or a memory map is
             read in blocks of whole storage chunks, a few of them in memory at a time. A dask array
             is reduced by the active scheduler: threads, processes or a cluster. A dense tensor is
-            read on its own device; only the covariance leaves it.
+            read on its own device, with groups or weights on the processor.
         groups : array-like of shape (n_samples,), optional
             A label for each row, such as its donor: the moments then are `GroupedMoments`, which
             give what varies within groups and between them.
@@ -168,7 +168,7 @@ class SecondMoments(Moments):
         device : torch.device or str, optional
             Take the products there with torch: ``device="cuda"`` copies blocks of rows to the GPU
             while the ones before are multiplied. By default, where the data are. Not for dask
-            arrays.
+            arrays, groups or weights.
         progress : bool or callable, default=False
             Show a progress bar of the blocks read: tqdm's, or one that is called as tqdm is. Not
             for dask arrays, which have a progress bar of their own.
@@ -343,7 +343,7 @@ def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[S
     Where the data are, or on the device that is asked for.
     """
     first = parts[0]
-    if first.place == "device" and device is None:
+    if first.place == "device" and device is None and first.is_plain:
         device = first.device
     if device is not None:
         return [_device_sums(first, precision, device)]
@@ -368,10 +368,10 @@ def _device_sums(rows: Rows, precision: Precision, device: object) -> Sums:
             f"device={device!r} was given for a dask array, whose scheduler decides where it is "
             "computed; leave device out."
         )
-    if rows.weights is not None or rows.codes is not None:
+    if not rows.is_plain:
         raise ValueError(
-            f"{rows.name} lies on a device, where rows with weights or groups are not summed up; "
-            "give it as an array, for example X.cpu(), without device."
+            f"device={device!r} was given for rows with weights or groups, which are summed up on "
+            "the processor; leave device out."
         )
     again = rows.in_memory or rows.place == "device"
     with ExitStack() as stack:

@@ -85,6 +85,11 @@ class Rows(ABC):
         self.groups: NDArray[Any] | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether rows have neither weights nor groups."""
+        return self._weights is None and self._codes is None
+
+    @property
     def weights(self) -> FloatArray | None:
         """Weight of each row selected."""
         return None if self._weights is None else self._weights[self._which]

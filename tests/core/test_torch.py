@@ -231,6 +231,28 @@ def test_wide_tensors_need_no_covariance_of_features() -> None:
     assert subspace_error(fitted.components_, plain.components_) < 1e-9
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_designs_of_tensors_are_those_of_arrays(pair: Any, device: str, dtype: str) -> None:
+    X, Y = (rows.astype(dtype) for rows in pair)
+    rng = np.random.default_rng(0)
+    design: dict[str, Any] = {
+        "groups": rng.integers(3, size=len(X)),
+        "sample_weight": rng.uniform(size=len(X)),
+        "background_weight": [None, rng.uniform(size=len(Y))],
+    }
+    on_device = CPCA(2).fit(
+        torch.tensor(X, device=device),
+        background=[torch.tensor(Y, device=device)] * 2,
+        **design,
+    )
+    wanted = CPCA(2).fit(X, background=[Y, Y], **design)
+    np.testing.assert_allclose(on_device.components_, wanted.components_, atol=1e-12)
+    np.testing.assert_array_equal(on_device.groups_, wanted.groups_)
+    with pytest.raises(ValueError, match="device='cpu' was given for rows with weights or groups"):
+        SecondMoments.from_data(X, groups=design["groups"], device="cpu")
+
+
 def test_gradients_flow_through_transform(pair: Any) -> None:
     model = CPCA(2).fit(pair[0], background=pair[1])
     rows = torch.as_tensor(pair[0][:4]).requires_grad_()
