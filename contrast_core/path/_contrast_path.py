@@ -55,6 +55,9 @@ class ContrastPath:
         Cluster of each contrast.
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
+    solvers : tuple of str
+        What solved each contrast: "eigh" (LAPACK), "davidson" (an iteration, proved) or "lanczos"
+        (from products).
     foreground, background : SecondMoments
         What the data were reduced to.
     """
@@ -67,6 +70,7 @@ class ContrastPath:
     affinity: FloatArray
     labels: NDArray[np.intp]
     representatives: NDArray[np.intp]
+    solvers: tuple[str, ...]
     foreground: Moments
     background: Moments
 
@@ -178,6 +182,7 @@ def contrast_path(
         affinity=affinity,
         labels=labels,
         representatives=medoids,
+        solvers=solution.solvers,
         foreground=foreground,
         background=contrast_with,
     )

@@ -123,3 +123,15 @@ def test_bad_grids_are_refused(arguments: dict[str, Any], message: str) -> None:
     X, Y = planted()
     with pytest.raises(ValueError, match=message):
         contrast_path(X, background=Y, **arguments)
+
+
+def test_the_path_says_what_solved_each_contrast() -> None:
+    rng = np.random.default_rng(0)
+    small = contrast_path(rng.normal(size=(50, 6)), background=rng.normal(size=(40, 6)))
+    assert small.solvers == ("eigh",) * 41
+    scales = 30.0 / (1 + np.arange(600))
+    large = contrast_path(
+        rng.normal(size=(900, 600)) * scales, background=rng.normal(size=(900, 600)) * scales[::-1]
+    )
+    assert len(large.solvers) == 41
+    assert "davidson" in large.solvers
