@@ -101,7 +101,8 @@ class CLVM(TwoDensities):
         Covariance of t given a row, the same for every row.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
         Log-likelihood of all rows of both datasets at the start and after each step, natural
-        logarithms, over the features that vary. It does not fall, but for rounding.
+        logarithms, over the features that vary. It does not fall, but for rounding (which grows
+        with the ratio of the largest variance to the noise's).
     n_iter_ : int
         Steps taken.
     converged_ : bool

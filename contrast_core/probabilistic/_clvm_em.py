@@ -94,43 +94,48 @@ class _Expected(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Of the latent variables given a row.
-
-    Map from centred rows to means (size, K), covariance (K, K), and minus the logarithm of the
-    covariance's determinant.
-    """
+    """Of the latent variables given a row: map from centred rows to means (size, K), covariance."""
 
     gain: FloatArray
     covariance: FloatArray
-    log_precision: float
 
 
 def posterior(model: Model) -> Posterior:
     """What a row tells of the latent variables."""
-    loadings, noise = model
-    values, vectors = np.linalg.eigh(loadings.T @ loadings)
-    precisions = 1 + np.maximum(values, 0.0) / noise
-    covariance = vectors / precisions @ vectors.T
-    gain = loadings @ covariance / noise
-    return Posterior(gain, covariance, float(np.log(precisions).sum()))
+    axes, _, precisions = _principal(model)
+    covariance = axes / precisions @ axes.T
+    return Posterior(model.loadings @ covariance / model.noise, covariance)
+
+
+def _principal(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Axes (K, K) on which the columns of the loadings are orthogonal.
+
+    With their squared lengths there (K,), and how much more precise the posterior is than the prior
+    (K,).
+    """
+    squares, axes = np.linalg.eigh(model.loadings.T @ model.loadings)
+    return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
 
 
 def _expected(side: Side, model: Model, n_features: int) -> _Expected:
-    loadings, noise = model
-    gain, covariance, log_precision = posterior(model)
-    cross = side.apply(loadings) @ covariance / noise
+    axes, squares, precisions = _principal(model)
+    # On these axes nothing cancels: columns may be nearly parallel and far longer than the noise.
+    loadings, noise = model.loadings @ axes, model.noise
+    gain = loadings / (precisions * noise)
+    cross = side.apply(loadings) / (precisions * noise)
     inner = gain.T @ cross
     explained = float((loadings * cross).sum())
-    log_determinant = n_features * np.log(noise) + log_precision
+    log_determinant = n_features * np.log(noise) + np.log(precisions).sum()
     distance = (side.total - explained) / noise
-    left = side.total - 2 * explained + float((inner * (loadings.T @ loadings)).sum())
-    n_noise = n_features - loadings.shape[1] + np.trace(covariance)
+    left = side.total - 2 * explained + float(inner.diagonal() @ squares)
+    n_noise = n_features - len(axes) + (1 / precisions).sum()
+    slope = (cross - loadings @ inner) / noise - gain
     return _Expected(
         -0.5 * float(n_features * np.log(2 * np.pi) + log_determinant + distance),
-        (cross - loadings @ inner) / noise - gain,
+        slope @ axes.T,
         -0.5 * float(n_noise - left / noise),
-        cross,
-        covariance + inner,
+        cross @ axes.T,
+        axes @ (np.diag(1 / precisions) + inner) @ axes.T,
     )
 
 

@@ -103,6 +103,26 @@ def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> N
     assert longer.log_likelihoods_[-1] == pytest.approx(values[-1], abs=1e-4)
 
 
+def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
+    """Features of very different scales: variances up to 10**5 times that of the noise."""
+    rng = np.random.default_rng(0)
+    scales = 10.0 ** np.linspace(-6, 3, 10)
+    problem = problem_of(rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales, 2)
+    loadings, noise = np.zeros((10, 4)), 5e-5
+    loadings[9], loadings[8, 2:] = [1.5, 2.0, 1.0, 0.7], [0.01, 0.02]
+    model = em.Model(loadings, noise)
+    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    turned = np.hstack([loadings[:, :2] @ turn, loadings[:, 2:] @ turn])
+    first, second = (em.evaluate(m, problem) for m in (model, em.Model(turned, noise)))
+    assert first[0] == pytest.approx(second[0], rel=1e-11)
+    assert first[2].noise == pytest.approx(second[2].noise, rel=1e-9)
+    values = []
+    for _ in range(100):
+        value, _, model = em.evaluate(model, problem)
+        values.append(value)
+    assert np.diff(values).min() > -1e-10 * np.abs(values).max()
+
+
 def test_acceleration_saves_most_of_the_iterations() -> None:
     data = load_mouse_protein()
     problem = problem_of(data.foreground, data.background, 2)
