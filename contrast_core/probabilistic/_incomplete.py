@@ -23,7 +23,7 @@ _LARGEST_LOADING = 1e3  # times the root of the total variance: a likelihood tha
 _LEAST_START_NOISE = 0.01  # of the mean variance
 _RANDOM_STARTS = 2
 _RIDGE = 1e-7  # of W's squared length, in the search for gamma_max
-_SEARCH_STEPS = 300  # of that search, whose gain after so many is below what matters
+_SEARCH_STEPS = 200  # of that search, whose gain after so many is below what matters
 _GRADIENT = 1e-8  # per feature, at which the iteration ends
 _CONVERGED = 1e-5  # per feature, up to which rounding may end it earlier
 
@@ -227,7 +227,7 @@ def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
         found = rows.residual_ratio(flat.reshape(-1, d), _RIDGE)
         return found.value, found.by_loadings.ravel()
 
-    options = {"maxiter": _SEARCH_STEPS, "ftol": 1e-11, "gtol": 1e-7, "maxcor": 20}
+    options = {"maxiter": _SEARCH_STEPS, "ftol": 1e-9, "gtol": 1e-6, "maxcor": 20}
     found = minimize(ratio, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     return float(np.exp(found.fun))
 

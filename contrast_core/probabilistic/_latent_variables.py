@@ -32,6 +32,11 @@ class LatentVariableModel(MomentContrast):
     contrastive_eigenvalues_: FloatArray
     gamma_: float
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     @property
     def _model_variances(self) -> FloatArray:
         """Variances of the model along the components, (d,)."""

@@ -27,14 +27,19 @@ class Patterns(NamedTuple):
 class Systems(NamedTuple):
     r"""Of each pattern, with the rows :math:`W_o` of W that are observed.
 
+    stacked : ndarray of shape (P, d, d)
+        :math:`W_o^\top W_o + \sigma^2 I_d`.
     inverse : ndarray of shape (P, d, d)
-        :math:`(W_o^\top W_o + \sigma^2 I_d)^{-1}`; times sigma^2 the covariance of z.
-    log_determinant : ndarray of shape (P,)
-        Of the same matrix before it is inverted.
+        Of these; times sigma^2 the covariance of z.
     """
 
+    stacked: FloatArray
     inverse: FloatArray
-    log_determinant: FloatArray
+
+    @property
+    def log_determinant(self) -> FloatArray:
+        """Of each of `stacked`, (P,)."""
+        return np.asarray(np.linalg.slogdet(self.stacked)[1])
 
 
 def patterns_of(observed: NDArray[np.bool_]) -> Patterns:
@@ -49,7 +54,7 @@ def systems_of(masks: FloatArray, loadings: FloatArray, noise: float) -> Systems
     d = loadings.shape[1]
     stacked = (masks @ outer_products(loadings)).reshape(-1, d, d) + noise * np.eye(d)
     # The inverses themselves are what the gradient and the posterior consist of.
-    return Systems(np.asarray(np.linalg.inv(stacked)), np.asarray(np.linalg.slogdet(stacked)[1]))
+    return Systems(stacked, np.asarray(np.linalg.inv(stacked)))
 
 
 def outer_products(vectors: FloatArray) -> FloatArray:

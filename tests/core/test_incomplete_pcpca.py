@@ -349,6 +349,18 @@ def test_where_missing_values_cannot_be_it_is_said() -> None:
         model.impute(X)
 
 
+def test_stored_rows_with_gaps_are_read_in_blocks_but_not_fitted(tmp_path: Any) -> None:
+    h5py = pytest.importorskip("h5py")
+    X, Y = gappy()
+    model = fit(X, Y)
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        stored = file.create_dataset("X", data=X)
+        for method in (model.transform, model.score_samples, model.impute):
+            np.testing.assert_array_equal(method(stored), method(X))
+        with pytest.raises(ValueError, match=r"NaN .* PCPCA takes missing values .* in memory"):
+            fit(stored, Y)
+
+
 def test_tensors_hold_no_missing_values() -> None:
     torch = pytest.importorskip("torch")
     X, Y = gappy()
