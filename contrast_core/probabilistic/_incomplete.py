@@ -187,24 +187,26 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
 def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
     r"""The contrasts at which the likelihood has a maximum, as far as can be found.
 
-    Two things end them. A feature f whose observed values weigh more in the background than in
-    the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, is best described by an infinite variance.
-    And where :math:`\gamma` times what some W leaves of the background exceeds what it leaves of
-    the foreground, sigma^2 goes to zero; the least ratio of the two is searched for from several
-    starts, so it is an upper bound, and the exact end where nothing is missing.
+    Three things end them. At 1 the weights of both datasets cancel. A feature f that is observed
+    too rarely in the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, is best described by an
+    infinite variance. And where :math:`\gamma` times what some W leaves of the background exceeds
+    what it leaves of the foreground, sigma^2 goes to zero; the least ratio of the two is searched
+    for from several starts, so it is an upper bound, and the exact end where nothing is missing.
     """
     x, y = data.shares
     ratios = x / y
     feature = int(ratios.argmin())
     name = repr(data.names[feature]) if data.names else str(feature)
     share = float((x + y).mean() / 2)
-    by_feature = ValidRange(
-        min(1.0, float(ratios[feature])),
-        d,
-        share,
-        f"for feature {name} is observed in {x[feature]:.3g} of the foreground's rows and in "
-        f"{y[feature]:.3g} of the background's, and beyond their ratio its variance is unbounded",
-    )
+    by_feature = ValidRange(1.0, d, share, "where the weights of both datasets cancel")
+    if ratios[feature] < 1:
+        by_feature = ValidRange(
+            float(ratios[feature]),
+            d,
+            share,
+            f"for feature {name} is observed in {x[feature]:.3g} of the foreground's rows and in "
+            f"{y[feature]:.3g} of the background's: beyond their ratio its variance is unbounded",
+        )
     foreground, background, plan = data.filled
     closed = largest_gamma(foreground, background, d, plan)
     if not background.total_variance > _RIDGE * foreground.total_variance:

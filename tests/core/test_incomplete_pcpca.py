@@ -412,6 +412,10 @@ def test_a_feature_observed_less_in_the_foreground_ends_the_range() -> None:
     with pytest.raises(ValueError, match=r"below 0\.1 .*feature 5 is observed in 0\.1 of the fore"):
         fit(X, Y, gamma=0.11)
     assert fit(X, Y, gamma=0.09).converged_
+    X, Y = planted()
+    Y[16:, 5] = np.nan  # the other way round it ends nothing
+    with pytest.raises(ValueError, match=r"below 1 \(gamma_max_\), where the weights .* cancel"):
+        fit(10 * X, Y, gamma=1.1)
 
 
 def test_a_likelihood_without_a_maximum_is_refused() -> None:
