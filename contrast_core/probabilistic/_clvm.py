@@ -64,7 +64,7 @@ class CLVM(TwoDensities):
         rows as weights. The likelihood is then maximised with the other rows at zero. A number is
         rho, in units of the log-likelihood: a feature goes whose salient loadings add less than
         about half of it. "auto" takes the features of least Bayesian information criterion, for
-        rho from 1 to 720,000. By default no penalty.
+        rho from 1 to 740,000. By default no penalty.
     ard : bool, default=False
         Automatic relevance determination of shared dimensions: with a vague prior on the length of
         each column of S those that add too little vanish, and the likelihood is maximised with as
