@@ -24,7 +24,16 @@ __all__ = ["get", "pl", "pp", "tl"]
 
 def __getattr__(name: str) -> ModuleType:
     if name in __all__:
-        return import_module(f"{__name__}.{name}")
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == __name__:
+                raise
+            raise ModuleNotFoundError(
+                f"{__name__}.{name} needs {error.name}, which is not installed: "
+                "pip install 'contrast-suite[scanpy]'.",
+                name=error.name,
+            ) from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, cross_fitted_ratio
-from contrast_core.feedback import Progress, warn
+from contrast_core.feedback import Progress, muted, warn
 from contrast_core.rows import Rows, held
 
 from . import _findings, _keys, _read, _select, _write
@@ -138,20 +138,23 @@ def contrast_check(
     ['values', 'genes', 'donor', 'ratio']
     """
     key = _keys.checked("contrast_check" if key_added is None else key_added)
-    data = _read.read(
-        adata,
-        groupby=groupby,
-        reference=reference,
-        groups=groups,
-        include_reference=include_reference,
-        foreground=foreground,
-        background=background,
-        n_comps=n_comps,
-        layer=layer,
-        mask_var=mask_var,
-        copy=copy,
-        progress=progress,
-    )
+    with muted():  # what is wrong with the values is said among the findings
+        data = _read.read(
+            adata,
+            groupby=groupby,
+            reference=reference,
+            groups=groups,
+            include_reference=include_reference,
+            foreground=foreground,
+            background=background,
+            n_comps=n_comps,
+            layer=layer,
+            mask_var=mask_var,
+            copy=copy,
+            progress=progress,
+        )
+    if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
+        raise ValueError(f"donor and groupby are both {donor!r}: name the column of the donors.")
     if data.other is not None:
         raise TypeError(
             "background is another AnnData; the check needs one: anndata.concat the two, and "

@@ -84,6 +84,20 @@ MEANS = """\
 `.uns['<NAME>' | key_added]['loadings']` : `ndarray` (shape `(n_dimensions, n_comps)`)
     With `obsm` only, instead of those in `.varm`: loadings on the dimensions of the embedding."""
 
+FIGURE = """\
+ax
+    Axes to draw into, as many as there are panels, instead of a figure of their own.
+figsize
+    Width and height of the figure in inches. By default by the panels and the size of fonts.
+show
+    Whether to show the figure. By default as scanpy is set, and not if it is saved or with `ax`.
+save
+    File to save the figure to; the figure is closed then, unless it is shown or returned. A name
+    without a folder goes to `sc.settings.figdir`; `True` or an ending such as `".png"` names it
+    after the function.
+return_fig
+    Return the figure."""
+
 COPY = """\
 copy
     Return an updated copy and leave `adata` as it is."""
@@ -128,6 +142,7 @@ def documented(function: F) -> F:
             "KEPT": KEPT,
             "MEANS": MEANS,
             "COPY": COPY,
+            "FIGURE": FIGURE,
             "LOADED": LOADED,
             "EXPECTS": EXPECTS,
             "RAISES": RAISES,

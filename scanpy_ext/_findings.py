@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from . import _read, _select
-from ._counts import looks_like_counts
+from . import _read, _select, _values
 from ._gene_summary import GeneSummary
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class Finding(NamedTuple):
 def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray) -> Finding:
     """Whether the values are logarithms, not counts."""
     used = data.selection.foreground | data.selection.background
-    if largest := looks_like_counts(data.matrix.take(used)):
+    if largest := _values.looks_like_counts(data.matrix.take(used)):
         return Finding(
             "values",
             False,

@@ -74,6 +74,8 @@ def filters(keys: Keys) -> str:
 
 
 IMPUTED = "impute"  # in .uns: the layers that tl.impute wrote
+DENOISED = "denoised_layers"  # in `.uns`: the layers that `tl.denoise` wrote, and from what
+
 IN_USE = "in_use"
 VECTORS = ("mean", "background_mean", "cap")  # that a linear method may have, a value per gene
 

@@ -12,8 +12,7 @@ from contrast_core import PCAPlus, PCAPlusPlus
 from contrast_core.pairing import ScaledFeatures, scaled_features
 from contrast_core.rows import held
 
-from . import _keys, _pairs, _read, _select, _write
-from ._counts import warn_of_counts
+from . import _keys, _pairs, _read, _select, _values, _write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -101,7 +100,7 @@ def paired_input(
             )
         pairs = _pairs.stored(adata, key)
         matrix = held(matrix)
-        warn_of_counts(matrix)
+        _values.warn_of_counts(matrix)
     else:
         if reference is None:
             raise ValueError(f"reference is missing: which level of {condition!r} is the control?")

@@ -19,8 +19,7 @@ from contrast_core.pairing import (
 )
 from contrast_core.rows import Rows, held
 
-from . import _keys, _select, _write
-from ._counts import warn_of_counts
+from . import _keys, _select, _values, _write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -87,6 +86,11 @@ def find(
         raise ValueError(f"method={_select.quoted(method)}: expected 'neighbors' or 'clusters'.")
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
+    if isinstance(donor, str) and isinstance(condition, str) and donor == condition:
+        raise ValueError(
+            f"donor and condition are both {donor!r}: a donor has both conditions, so that its "
+            "cells can be paired. Name the column of the donors, or leave donor out."
+        )
     design = _design(adata, condition, reference, donor)
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
     if types is not None and not types.iloc[design.cells].notna().any():
@@ -97,7 +101,7 @@ def find(
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
     rows = held(matrix.take(used))
-    warn_of_counts(rows)
+    _values.warn_of_counts(rows)
 
     basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)
     labels = None
@@ -167,6 +171,12 @@ def stored(adata: AnnData, key: str | None) -> Pairs:
             "condition= and reference= (and donor=) to find pairs now."
         )
     matrix = sp.coo_matrix(adata.obsp[keys.pairs])
+    if matrix.nnz and (matrix != matrix.T).nnz == 0:
+        raise ValueError(
+            f"adata.obsp[{keys.pairs!r}] is symmetric, as a neighbour graph is: expected pairs, "
+            "stimulated cells in the rows and their controls in the columns, as of "
+            "scanpy_ext.pp.match_pairs."
+        )
     is_pair = matrix.data != 0
     if is_pair.sum() < 2:
         raise ValueError(

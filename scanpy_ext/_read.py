@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from contrast_core.feedback import Progress
 from contrast_core.rows import Rows, held, rows_of
 
-from . import _keys
+from . import _keys, _values
 from ._select import (
     DEFAULT,
     BoolArray,
@@ -233,6 +233,7 @@ def read(
     """Select cells and genes, and check them; what is in memory is looked through for NaN.
 
     Where values may be `missing`, NaN passes in what can hold it.
+    Warns where the values of genes are no logarithms of counts.
     """
     check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, include_reference, foreground, background)
@@ -253,6 +254,8 @@ def read(
         other = _read_other(adata, background, layer, obsm, features, matrix, missing)
         if within is not None:
             of_others = known_labels(background, within, "within")
+    if features is not None:
+        _values.warn_of_values(matrix, other)
     return ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
 
 

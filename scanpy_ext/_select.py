@@ -31,6 +31,7 @@ class Default(Enum):
 
 
 DEFAULT = Default.value_
+_NAN_TEXTS = ("nan", "NaN", "<NA>")
 
 
 class Selection(NamedTuple):
@@ -125,9 +126,23 @@ def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
             f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
         )
     column = adata.obs[name]
+    check_no_nan_text(column, argument)
     texts = np.array([text(level) for level in column.array], dtype=object)
     texts[column.isna().to_numpy()] = None
     return pd.Series(texts, dtype=object)
+
+
+def check_no_nan_text(column: pd.Series[Any], argument: str) -> None:
+    """Raises ValueError where missing values were turned to text, which would be a level."""
+    turned = column.isin(_NAN_TEXTS).to_numpy(dtype=bool)
+    if turned.any():
+        word = str(column[turned].iloc[0])
+        raise ValueError(
+            f"{argument}: {int(turned.sum())} cells of adata.obs[{column.name!r}] have the text "
+            f"{word!r}, as missing values become by astype(str). Make them missing again: "
+            f"adata.obs[{column.name!r}] = adata.obs[{column.name!r}].astype(object)"
+            f".replace({word!r}, None)."
+        )
 
 
 def is_among(name: object, names: Container[Any]) -> bool:
@@ -170,6 +185,7 @@ def _by_mask(
     }
     for name, mask in masks.items():
         _check_two(mask, name)
+    _check_differ(**masks)
     params = {name: mask for name, mask in given.items() if isinstance(mask, str)}
     return Selection(**masks, params=params)
 
@@ -192,6 +208,8 @@ def _by_level(
             f"Its columns are {listed([str(name) for name in adata.obs.columns])}."
         )
     column = adata.obs[groupby]
+    if groups is None:
+        check_no_nan_text(column, "groupby")
     try:
         levels = list(column.dropna().unique())
     except TypeError as error:
@@ -231,6 +249,7 @@ def _by_level(
         inside = inside | behind
     _check_two(inside, f"the foreground (adata.obs[{groupby!r}] in groups)")
     _check_two(behind, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
+    _check_differ(inside, behind)
     texts = np.array([text(level) for level in references], dtype=object)
     params = {
         "groupby": groupby,
@@ -239,6 +258,14 @@ def _by_level(
         "include_reference": bool(include_reference),
     }
     return Selection(inside, behind, params)
+
+
+def _check_differ(foreground: BoolArray, background: BoolArray) -> None:
+    if (foreground == background).all():
+        raise ValueError(
+            "foreground and background are the same cells: there is nothing to contrast. The "
+            "background is what is to be left out: controls, another condition."
+        )
 
 
 def _find_levels(
@@ -287,6 +314,41 @@ def _iterable(value: object) -> bool:
 def _check_two(mask: BoolArray, what: str) -> None:
     if mask.sum() < 2:
         raise ValueError(f"{what} has {mask.sum()} cell; a covariance needs at least 2.")
+
+
+def check_anndata(adata: object, name: str = "adata") -> None:
+    """Raises TypeError if it is something else."""
+    if not is_anndata(adata):
+        raise TypeError(
+            f"{name} is {type(adata).__name__}; expected an AnnData. Make one with "
+            "anndata.AnnData(table), a row for each cell."
+        )
+
+
+def check_component(component: object, n_components: int, name: str = "component") -> int:
+    """A component, counted from 1.
+
+    Raises TypeError or ValueError if there is none of that number.
+    """
+    if isinstance(component, bool) or not isinstance(component, (int, np.integer)):
+        raise TypeError(
+            f"{name}={quoted(component)}: expected a whole number from 1 to {n_components}."
+        )
+    if not 1 <= component <= n_components:
+        raise ValueError(f"{name}={component}: expected a number from 1 to {n_components}.")
+    return int(component)
+
+
+def check_count(value: object, name: str) -> int:
+    """A whole number of 1 or more.
+
+    Raises TypeError or ValueError if it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}={quoted(value)}: expected a whole number of 1 or more.")
+    if value < 1:
+        raise ValueError(f"{name}={quoted(value)}: expected 1 or more.")
+    return int(value)
 
 
 def is_anndata(value: object) -> TypeGuard[AnnData]:

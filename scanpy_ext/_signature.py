@@ -27,6 +27,8 @@ def written_out(function: F) -> F:
     if len(own) + 1 == len(signature.parameters):
         return function
     *_, rest = signature.parameters.values()
+    if "Design" not in str(rest.annotation):
+        return function
     extends = "WithinDesign" in str(rest.annotation)
     taken = (_read.WithinDesign if extends else _read.Design).__annotations__
     names = [name for name in inspect.signature(_read.read).parameters if name in taken]

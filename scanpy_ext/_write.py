@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ._select import check_anndata
+
 if TYPE_CHECKING:
     from anndata import AnnData
 
@@ -76,6 +78,16 @@ def storable(**arguments: Any) -> dict[str, Any]:
 
 
 def check_writable(adata: AnnData, copy: bool) -> None:
+    """That results can be written into it, in place or into a copy.
+
+    Raises
+    ------
+    TypeError
+        If it is no AnnData, or copy no truth value.
+    ValueError
+        If it is backed and a copy was asked for, or a view of a backed one.
+    """
+    check_anndata(adata)
     if not isinstance(copy, bool | np.bool_):
         raise TypeError(f"copy must be True or False, got {reprlib.repr(copy)}.")
     if not adata.isbacked:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from . import _keys
-from ._select import listed
+from ._select import check_anndata, check_component, check_count, is_among, listed, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -64,16 +64,16 @@ def top_genes(
     >>> cx.get.top_genes(adata)["loading"].to_dict()
     {'c': -0.8, 'a': 0.6}
     """
-    if key not in adata.varm:
+    check_anndata(adata)
+    if not is_among(key, adata.varm):
         raise ValueError(
-            f"adata.varm has no loadings {key!r}; it has {listed(list(adata.varm))}. "
+            f"adata.varm has no loadings {quoted(key)}; it has {listed(list(adata.varm))}. "
             "Run scanpy_ext.tl.cpca first, or name them with key=."
         )
     table = np.asarray(adata.varm[key])
-    if not 1 <= component <= table.shape[1]:
-        raise ValueError(f"component={component}: expected a number from 1 to {table.shape[1]}.")
-    if n is not None and n < 1:
-        raise ValueError(f"n={n}: expected 1 or more, or None for all genes.")
+    component = check_component(component, table.shape[1])
+    if n is not None:
+        n = check_count(n, "n")
     loading = table[:, component - 1]
     order = np.argsort(-np.abs(loading), kind="stable")
     order = order[loading[order] != 0]
@@ -156,10 +156,11 @@ def mixing_report(
     """
     from sklearn.metrics import silhouette_score
 
+    check_anndata(adata)
     for argument, name in {"condition": condition, "cell_type": cell_type}.items():
-        if name not in adata.obs.columns:
+        if not is_among(name, adata.obs.columns):
             raise ValueError(
-                f"{argument}: adata.obs has no column {name!r}. "
+                f"{argument}: adata.obs has no column {quoted(name)}. "
                 f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
             )
     if isinstance(reps, str):
@@ -171,8 +172,7 @@ def mixing_report(
         raise ValueError(f"adata.obsm has no {listed(missing)}; it has {listed(list(adata.obsm))}.")
     if not reps:
         raise ValueError("adata.obsm has no embedding to report on: name some with reps=.")
-    if n_seeds < 1:
-        raise ValueError(f"n_seeds={n_seeds}: expected 1 or more.")
+    n_seeds = check_count(n_seeds, "n_seeds")
     labels = adata.obs[[condition, cell_type]]
     known = labels.notna().all(axis=1).to_numpy()
     conditions, types = (labels[name].to_numpy()[known].astype(str) for name in labels)

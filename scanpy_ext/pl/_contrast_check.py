@@ -6,23 +6,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._figure import finish, panels
+from .._docs import documented
+from ._figure import finish, legend_below, panels
 from ._result import stored_result
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from anndata import AnnData
-    from matplotlib.axes import Axes
+
+    from ._figure import AxesGiven, Drawn, Save
 
 
+_MANY = 40  # rows of donors and cell types, from which on they are drawn closer
+
+
+@documented
 def contrast_check(
     adata: AnnData,
     *,
     key: str = "contrast_check",
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
     show: bool | None = None,
-    save: str | PathLike[str] | None = None,
-) -> list[Axes] | None:
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
     """What a contrast stands on: its cells, and its ratio beside that of donors alone.
 
     From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
@@ -35,14 +42,12 @@ def contrast_check(
         Annotated data matrix on which `scanpy_ext.pp.contrast_check` was run.
     key
         Name of its result in `.uns`.
-    show
-        Whether to show the figure. By default as scanpy is set, and not if it is saved.
-    save
-        File to save the figure to; the figure is closed then, unless it is shown or returned.
+    {FIGURE}
 
     Returns
     -------
-    The two axes, if `show=False`; else `None`.
+    The two axes if `show=False` or with `ax`, the figure if
+    `return_fig=True`, else `None`.
 
     Raises
     ------
@@ -56,20 +61,27 @@ def contrast_check(
     sides = ["foreground", "background"]
     shares = counts[sides] / counts[sides].sum()
     spot = np.arange(len(counts))
-    height = max(2.6, 0.8 + 0.28 * max(len(counts), len(ratios)))
-    with panels(1, 2, size=(4.6, height)) as (figure, axes):
-        cells, ratio = axes[0]
+    n_bars = max(len(counts), len(ratios))
+    small = n_bars > _MANY
+    font = 4 if small else "x-small"
+    height = max(2.6, 0.8 + (0.14 if small else 0.28) * n_bars)
+    with panels(1, 2, size=(4.6, height), figsize=figsize, ax=ax) as (figure, axes):
+        cells, ratio = axes.flat
         for side, shift, color in zip(sides, (-0.2, 0.2), ("tab:red", "0.6"), strict=True):
             cells.barh(spot + shift, shares[side], height=0.4, color=color, label=side)
             for y, share, n in zip(spot + shift, shares[side], counts[side], strict=True):
                 cells.annotate(
-                    f" {int(n)}", (share, y), va="center", fontsize="x-small", color="0.3"
+                    f" {int(n)}",
+                    (share, y),
+                    va="center",
+                    fontsize=font,
+                    color="0.3",
                 )
-        cells.set_yticks(spot, names)
+        cells.set_yticks(spot, names, fontsize="xx-small" if small else None)
         cells.invert_yaxis()
         cells.set(xlabel="share of the cells (number)", title="foreground and background")
         cells.margins(x=0.15)
-        figure.legend(handles=cells.containers, loc="outside lower left", ncols=2)
+        legend_below(cells, ax)
         place = np.arange(len(ratios))
         null = ratios["null"].astype(bool).to_numpy() if len(ratios) else place.astype(bool)
         relative = ratios["relative"].to_numpy(dtype=float)
@@ -82,7 +94,15 @@ def contrast_check(
         ratio.set_yticks(place, labels)
         ratio.invert_yaxis()
         ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
-        for ax in (cells, ratio):
-            ax.grid(visible=False)
-            ax.spines[["top", "right"]].set_visible(False)
-        return finish(figure, [cells, ratio], show=show, save=save)
+        for panel in (cells, ratio):
+            panel.grid(visible=False)
+            panel.spines[["top", "right"]].set_visible(False)
+        return finish(
+            figure,
+            [cells, ratio],
+            "contrast_check",
+            show=show,
+            save=save,
+            return_fig=return_fig,
+            ax=ax,
+        )

@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _keys
+from .._docs import documented
+from .._select import check_component
 from ._figure import FLOOR, finish, panels
 from ._result import stored_result
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from anndata import AnnData
-    from matplotlib.axes import Axes
+
+    from ._figure import AxesGiven, Drawn, Save
 
 
+@documented
 def contrast_curve(
     adata: AnnData,
     *,
     component: int | None = None,
     key: str | None = None,
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
     show: bool | None = None,
-    save: str | PathLike[str] | None = None,
-) -> list[Axes] | None:
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
     """What each contrast strength gains and costs: variance kept against variance avoided.
 
     A dot per strength of `scanpy_ext.tl.cpca_path`; the representatives are named. From PCA of
@@ -40,14 +45,12 @@ def contrast_curve(
         A component, counted from 1. By default the sum over all.
     key
         The `key_added` of `scanpy_ext.tl.cpca_path`, if one was given.
-    show
-        Whether to show the figure. By default as scanpy is set, and not if it is saved.
-    save
-        File to save the figure to; the figure is closed then, unless it is shown or returned.
+    {FIGURE}
 
     Returns
     -------
-    A list of the one axes, if `show=False`; else `None`.
+    A list of the one axes if `show=False` or with `ax`, the figure if
+    `return_fig=True`, else `None`.
 
     Raises
     ------
@@ -57,8 +60,8 @@ def contrast_curve(
     keys = _keys.CPCA_PATH.added(key)
     result = stored_result(adata, keys.uns, "alphas", "scanpy_ext.tl.cpca_path", key)
     n_components = np.shape(result["foreground_variance"])[1]
-    if component is not None and not 1 <= component <= n_components:
-        raise ValueError(f"component={component}: expected a number from 1 to {n_components}.")
+    if component is not None:
+        component = check_component(component, n_components)
     columns = slice(None) if component is None else slice(component - 1, component)
     foreground, background = (
         np.asarray(result[f"{side}_variance"])[:, columns].sum(axis=1)
@@ -66,12 +69,12 @@ def contrast_curve(
     )
     # The same floor as an axis has: rounding has a logarithm too, but it says nothing.
     background = np.maximum(background, FLOOR**2 * background.max())
-    with panels(1, 1, size=(4.2, 3.4)) as (figure, axes):
-        ax = axes[0, 0]
-        ax.plot(background, foreground, ".-", color="0.6", zorder=1)
+    with panels(1, 1, size=(4.2, 3.4), figsize=figsize, ax=ax) as (figure, axes):
+        panel = axes[0, 0]
+        panel.plot(background, foreground, ".-", color="0.6", zorder=1)
         for i in np.asarray(result["representatives"]):
-            ax.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
-            ax.annotate(
+            panel.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
+            panel.annotate(
                 f"alpha = {np.asarray(result['alphas'])[i]:.3g}",
                 (background[i], foreground[i]),
                 xytext=(6, -3),
@@ -80,13 +83,15 @@ def contrast_curve(
                 fontsize="small",
             )
         what = "all components" if component is None else f"component {component}"
-        ax.set(
+        panel.set(
             xscale="log",
             xlabel="variance of the background",
             ylabel="variance of the foreground",
             title=what,
         )
-        ax.margins(x=0.2, y=0.1)
-        ax.grid(visible=False)
-        ax.spines[["top", "right"]].set_visible(False)
-        return finish(figure, [ax], show=show, save=save)
+        panel.margins(x=0.2, y=0.1)
+        panel.grid(visible=False)
+        panel.spines[["top", "right"]].set_visible(False)
+        return finish(
+            figure, [panel], "contrast_curve", show=show, save=save, return_fig=return_fig, ax=ax
+        )

@@ -4,28 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from os import PathLike
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    AxesGiven: TypeAlias = Axes | Sequence[Axes] | None
+    Save: TypeAlias = str | PathLike[str] | bool | None
+    Drawn: TypeAlias = list[Axes] | Figure | None
+
 FLOOR = 1e-3  # of the widest axis: what varies less is drawn as not varying
+_FONT_SIZE = 10.0  # that panels are made for
+_DPI = 150
 
 
 @contextmanager
 def panels(
-    n_rows: int, n_columns: int, *, size: tuple[float, float]
+    n_rows: int,
+    n_columns: int,
+    *,
+    size: tuple[float, float],
+    figsize: tuple[float, float] | None = None,
+    ax: AxesGiven = None,
 ) -> Iterator[tuple[Figure, Any]]:
-    """A figure with panels of `size` inches, closed again if drawing or saving fails."""
+    """Axes (n_rows, n_columns): those given, or panels of `size` inches in a figure of their own.
+
+    The panels grow with the size of fonts; the figure is closed again if drawing or saving fails.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many axes as panels.
+    """
     from matplotlib import pyplot as plt
 
+    if ax is not None:
+        axes = np.array(ax, dtype=object).ravel()
+        if axes.size != n_rows * n_columns or not all(hasattr(one, "get_xlim") for one in axes):
+            raise ValueError(
+                f"ax holds {axes.size} object(s), but {n_rows * n_columns} panel(s) are drawn: "
+                "give as many axes, such as those of plt.subplots."
+            )
+        yield axes[0].figure, axes.reshape(n_rows, n_columns)
+        return
+    font = max(1.0, float(plt.rcParams["font.size"]) / _FONT_SIZE)
+    whole = font * (size[0] * n_columns + 0.8), font * size[1] * n_rows
     figure, axes = plt.subplots(
         n_rows,
         n_columns,
-        figsize=(size[0] * n_columns + 0.8, size[1] * n_rows),
+        figsize=whole if figsize is None else figsize,
         layout="constrained",
         squeeze=False,
     )
@@ -36,19 +70,61 @@ def panels(
         raise
 
 
+def legend_below(ax: Axes, given: AxesGiven) -> None:
+    """A legend below all panels, or within one of those that were given."""
+    if given is not None:
+        ax.legend(handles=ax.containers, fontsize="small")
+    else:
+        figure: Any = ax.figure
+        figure.legend(handles=ax.containers, loc="outside lower center", ncols=2)
+
+
 def finish(
-    figure: Figure, axes: list[Axes], *, show: bool | None, save: str | PathLike[str] | None
-) -> list[Axes] | None:
-    """Save and show; hand the axes to the caller if `show=False`, as scanpy does."""
+    figure: Figure,
+    axes: Iterable[Axes],
+    name: str,
+    *,
+    show: bool | None,
+    save: Save,
+    return_fig: bool = False,
+    ax: AxesGiven = None,
+) -> Drawn:
+    """Save and show; hand axes or figure to the caller, as scanpy does.
+
+    `name` is that of the file, if none is given. Axes that were given are not shown unless asked.
+    """
     import scanpy as sc
     from matplotlib import pyplot as plt
 
-    if save is not None:
-        figure.savefig(save, dpi=150)
-    if show is False:
-        return axes
-    if show or (show is None and save is None and sc.settings.autoshow):
+    path = _path(name, save)
+    if path is not None:
+        dpi = plt.rcParams["savefig.dpi"]  # that of sc.set_figure_params(dpi_save=)
+        figure.savefig(path, dpi=_DPI if dpi == "figure" else dpi)
+    if return_fig:
+        return figure
+    if show is False or (show is None and ax is not None):
+        return list(axes)
+    if show or (show is None and path is None and sc.settings.autoshow):
         plt.show()
-    elif save is not None:
+    elif path is not None:
         plt.close(figure)
     return None
+
+
+def _path(name: str, save: Save) -> Path | None:
+    """Where a figure is saved: a name without a folder goes to `sc.settings.figdir`."""
+    import scanpy as sc
+
+    default = Path(f"{name}.{sc.settings.file_format_figs}")
+    if save is None or isinstance(save, bool):
+        if not (save or sc.settings.autosave):
+            return None
+        path = default
+    else:
+        path = Path(save)
+    if path.parent != Path() or path.is_absolute():
+        return path
+    folder = Path(sc.settings.figdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    # As in scanpy an ending alone is one: save=".png".
+    return folder / (f"{name}{path}" if str(path).startswith(".") else path)

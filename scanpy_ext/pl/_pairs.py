@@ -8,23 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _keys
+from .._docs import documented
 from .._select import text
-from ._figure import finish, panels
+from ._figure import finish, legend_below, panels
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from anndata import AnnData
-    from matplotlib.axes import Axes
+
+    from ._figure import AxesGiven, Drawn, Save
 
 
+@documented
 def pairs(
     adata: AnnData,
     *,
     key: str | None = None,
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
     show: bool | None = None,
-    save: str | PathLike[str] | None = None,
-) -> list[Axes] | None:
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
     """What positive pairs were found: how many per donor, which cells they cover, how near.
 
     Three panels: pairs per donor; the fraction of each donor's stimulated and control cells
@@ -36,14 +40,12 @@ def pairs(
         Annotated data matrix on which `scanpy_ext.pp.match_pairs` was run.
     key
         The `key_added` of `scanpy_ext.pp.match_pairs`, if one was given.
-    show
-        Whether to show the figure. By default as scanpy is set, and not if it is saved.
-    save
-        File to save the figure to; the figure is closed then, unless it is shown or returned.
+    {FIGURE}
 
     Returns
     -------
-    The three axes if `show=False`; else `None`.
+    The three axes if `show=False` or with `ax`, the figure if `return_fig=True`,
+    else `None`.
 
     Raises
     ------
@@ -60,7 +62,8 @@ def pairs(
     table = result["donors"]
     names = [str(name) for name in table.index]
     spot = np.arange(len(names))
-    with panels(1, 3, size=(3.2, 0.9 + 0.28 * max(len(names), 6))) as (figure, axes):
+    size = (3.2, 0.9 + 0.28 * max(len(names), 6))
+    with panels(1, 3, size=size, figsize=figsize, ax=ax) as (figure, axes):
         counts, coverage, distances = axes[0]
         counts.barh(spot, table["n_pairs"], color="tab:grey")
         counts.set(title=f"{result['n_pairs']} pairs", xlabel="pairs")
@@ -71,10 +74,10 @@ def pairs(
             label = f"{side} ({total:.0%})"
             coverage.barh(spot + offset, values, height=0.4, color=color, label=label)
         coverage.set(xlim=(0, 1), xlabel="fraction of cells in a pair", title="coverage")
-        figure.legend(handles=coverage.containers, loc="outside lower center", ncols=2)
-        for ax in (counts, coverage):
-            ax.set_yticks(spot, names)
-            ax.invert_yaxis()
+        legend_below(coverage, ax)
+        for panel in (counts, coverage):
+            panel.set_yticks(spot, names)
+            panel.invert_yaxis()
 
         stored = adata.obsp[keys.distances].tocsr()
         owner = _owners(adata, result["params"].get("donor"))
@@ -86,10 +89,12 @@ def pairs(
         distances.set(xlabel="distance of a pair", ylabel="density")
         if 1 < len(names) <= 10:
             distances.legend(fontsize="small")
-        for ax in axes.flat:
-            ax.grid(visible=False)
-            ax.spines[["top", "right"]].set_visible(False)
-        return finish(figure, list(axes.flat), show=show, save=save)
+        for panel in axes.flat:
+            panel.grid(visible=False)
+            panel.spines[["top", "right"]].set_visible(False)
+        return finish(
+            figure, list(axes.flat), "pairs", show=show, save=save, return_fig=return_fig, ax=ax
+        )
 
 
 def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:

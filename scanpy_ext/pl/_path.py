@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import _keys
-from .._select import listed
+from .._docs import documented
+from .._select import check_anndata, listed, quoted
 from ._figure import FLOOR, finish, panels
+from ._result import chosen_components
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from anndata import AnnData
     from matplotlib.axes import Axes
 
+    from ._figure import AxesGiven, Drawn, Save
 
+
+@documented
 def path(
     adata: AnnData,
     color: str | Sequence[str] | None = None,
     *,
+    components: Sequence[int] | str = (1, 2),
     key: str | None = None,
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
     show: bool | None = None,
-    save: str | PathLike[str] | None = None,
+    save: Save = None,
+    return_fig: bool = False,
     **kwargs: Any,
-) -> list[Axes] | None:
+) -> Drawn:
     """The embedding at each representative contrast strength, side by side.
 
-    One panel per representative of `scanpy_ext.tl.cpca_path`, titled with its alpha; alpha = 0
-    is PCA of the foreground. cPCA keeps and sharpens the difference between conditions: look for
-    the strength at which the groups that PCA mixes come apart. Panels have scales of their own,
-    but an axis is not stretched to show what hardly varies at all.
+    First PCA, if `adata.obsm` has `X_pca`; then one panel per representative of
+    `scanpy_ext.tl.cpca_path`, titled with its alpha; alpha = 0 is PCA of the foreground. cPCA keeps
+    and sharpens the difference between conditions: look for the strength at which the groups that
+    PCA mixes come apart. Panels have scales of their own,
+    but an axis is not stretched to show what hardly varies at all, and a representative whose
+    components do not vary has no panel.
 
     Parameters
     ----------
@@ -41,18 +50,18 @@ def path(
     color
         Column of `adata.obs`, or gene, that colours the cells. With several names there is a
         row of panels for each.
+    components
+        The two components to draw, counted from 1: `(3, 4)` or `"3,4"`.
     key
         The `key_added` of `scanpy_ext.tl.cpca_path`, if one was given.
-    show
-        Whether to show the figure. By default as scanpy is set, and not if it is saved.
-    save
-        File to save the figure to; the figure is closed then, unless it is shown or returned.
+    {FIGURE}
     **kwargs
         Passed on to `scanpy.pl.embedding`, such as `size`, `palette`, `cmap`, `legend_loc`.
 
     Returns
     -------
-    The axes, row by row, if `show=False`; else `None`.
+    The axes, row by row if `show=False` or with `ax`, the figure if
+    `return_fig=True`, else `None`.
 
     Raises
     ------
@@ -62,6 +71,7 @@ def path(
     import scanpy as sc
 
     keys = _keys.CPCA_PATH.added(key)
+    check_anndata(adata)
     if keys.uns not in adata.uns or keys.numbered(0).obsm not in adata.obsm:
         raise ValueError(
             f"adata.uns has no path {keys.uns!r}: run scanpy_ext.tl.cpca_path first"
@@ -79,29 +89,50 @@ def path(
                 f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
             )
 
-    spans = [np.ptp(adata.obsm[keys.numbered(i).obsm], axis=0).max() for i in range(len(alphas))]
+    tables = [np.asarray(adata.obsm[keys.numbered(i).obsm]) for i in range(len(alphas))]
+    chosen = chosen_components(components, tables[0].shape[1])
+    if len(chosen) != 2:
+        raise ValueError(f"components={quoted(components)}: expected two, one for each axis.")
+    columns = np.array(chosen) - 1
+    spans = [np.ptp(table[:, columns], axis=0).max() for table in tables]
     floor = FLOOR * float(max(spans))
-    with panels(len(colors), len(alphas), size=(3.4, 3.2)) as (figure, axes):
+    bases = [
+        _Panel(keys.numbered(i).obsm, f"alpha = {alpha:.3g}", "cPC", floor)
+        for i, (alpha, span) in enumerate(zip(alphas, spans, strict=True))
+        if span >= floor
+    ]
+    pca = adata.obsm.get("X_pca")
+    if pca is not None and pca.shape[1] >= max(chosen):
+        bases.insert(0, _Panel("X_pca", "PCA", "PC", 0.0))
+    firsts = {panel.axis: panel for panel in reversed(bases)}.values()  # which have a label
+    with panels(len(colors), len(bases), size=(3.4, 3.2), figsize=figsize, ax=ax) as (figure, axes):
         for row, name in zip(axes, colors, strict=True):
-            for i, (ax, alpha) in enumerate(zip(row, alphas, strict=True)):
-                is_last = i == len(alphas) - 1
+            for panel, drawn in zip(row, bases, strict=True):
                 # One legend or colour bar per row is enough: the panels share their colours.
-                keep = {} if is_last else {"legend_loc": "none", "colorbar_loc": None}
-                title = (
-                    f"alpha = {alpha:.3g}" if len(colors) == 1 else f"{name}, alpha = {alpha:.3g}"
-                )
+                keep: dict[str, Any] = {"show": False, "return_fig": False}
+                if drawn is not bases[-1]:
+                    keep |= {"legend_loc": "none", "colorbar_loc": None}
                 sc.pl.embedding(
                     adata,
-                    basis=keys.numbered(i).obsm,
+                    basis=drawn.basis,
                     color=name,
-                    ax=ax,
-                    title=title,
-                    show=False,
-                    **(kwargs | keep),
+                    ax=panel,
+                    title=drawn.title if len(colors) == 1 else f"{name}, {drawn.title}",
+                    **(kwargs | keep | {"components": f"{chosen[0]},{chosen[1]}"}),
                 )
-                ax.set(xlabel="cPC1", ylabel="cPC2" if i == 0 else "")
-                _widen(ax, floor)
-        return finish(figure, list(axes.flat), show=show, save=save)
+                x, y = (f"{drawn.axis}{component}" for component in chosen)
+                panel.set(xlabel=x, ylabel=y if drawn in firsts else "")
+                _widen(panel, drawn.floor)
+        return finish(figure, axes.flat, "path", show=show, save=save, return_fig=return_fig, ax=ax)
+
+
+class _Panel(NamedTuple):
+    """An embedding, its title, what its axes are called, and how short one may be."""
+
+    basis: str
+    title: str
+    axis: str
+    floor: float
 
 
 def _widen(ax: Axes, floor: float) -> None:

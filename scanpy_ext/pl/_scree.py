@@ -6,23 +6,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._docs import documented
 from ._figure import finish, panels
 from ._result import stored_result
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from anndata import AnnData
-    from matplotlib.axes import Axes
+
+    from ._figure import AxesGiven, Drawn, Save
 
 
+_FEW = 6  # components whose p-values fit beside them
+
+
+@documented
 def scree(
     adata: AnnData,
     *,
     key: str = "significance",
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
     show: bool | None = None,
-    save: str | PathLike[str] | None = None,
-) -> list[Axes] | None:
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
     """How far each component stands out, against chance, and how stable it is.
 
     From `scanpy_ext.tl.significance`. Left: the statistics, and what 95% of the relabelled data
@@ -35,14 +42,12 @@ def scree(
         Annotated data matrix on which `scanpy_ext.tl.significance` was run.
     key
         Name of its result in `.uns`.
-    show
-        Whether to show the figure. By default as scanpy is set, and not if it is saved.
-    save
-        File to save the figure to; the figure is closed then, unless it is shown or returned.
+    {FIGURE}
 
     Returns
     -------
-    The two axes, if `show=False`; else `None`.
+    The two axes if `show=False` or with `ax`, the figure if
+    `return_fig=True`, else `None`.
 
     Raises
     ------
@@ -54,7 +59,11 @@ def scree(
     exploratory = bool(result["exploratory"])
     p_values = table["exploratory_p_value" if exploratory else "p_value"]
     spot = np.arange(1, len(table) + 1)
-    with panels(1, 2, size=(3.6, 3.2)) as (figure, axes):
+    many = len(table) > _FEW
+    with panels(1, 2, size=(max(3.6, 0.35 * len(table)), 3.2), figsize=figsize, ax=ax) as (
+        figure,
+        axes,
+    ):
         left, right = axes[0]
         left.plot(spot, table["null_95"], "_", color="0.5", markersize=22, label="95% of chance")
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
@@ -62,9 +71,11 @@ def scree(
             left.annotate(
                 f"p = {p:.2g}",
                 (x, y),
-                xytext=(7, 0),
+                xytext=(0, 7) if many else (7, 0),
                 textcoords="offset points",
-                va="center",
+                rotation=90 if many else 0,
+                ha="center" if many else "left",
+                va="bottom" if many else "center",
                 fontsize="small",
             )
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
@@ -75,10 +86,12 @@ def scree(
         right.set(ylim=(0, 1.3), title=f"stability, {by}", ylabel="mean squared cosine")
         right.set_yticks(np.linspace(0, 1, 6))
         right.legend(fontsize="small", loc="upper left", ncols=2)
-        for ax in (left, right):
-            ax.set(xticks=spot, xlabel="component")
-            ax.set_xlim(0.4, len(table) + 0.9)
-            ax.grid(visible=False)
-            ax.spines[["top", "right"]].set_visible(False)
-        left.margins(y=0.15)
-        return finish(figure, [left, right], show=show, save=save)
+        for panel in (left, right):
+            panel.set(xticks=spot, xlabel="component")
+            panel.set_xlim(0.4, len(table) + 0.9)
+            panel.grid(visible=False)
+            panel.spines[["top", "right"]].set_visible(False)
+        left.margins(y=0.35 if many else 0.15)
+        return finish(
+            figure, [left, right], "scree", show=show, save=save, return_fig=return_fig, ax=ax
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -44,7 +45,8 @@ def denoise(
     layer
         The layer to correct, `None` for `.X`. By default the one of the fit.
     layer_added
-        Name of the corrected layer.
+        Name of the corrected layer. A layer of that name is replaced only if this function wrote
+        it.
     {COPY}
 
     Returns
@@ -54,12 +56,15 @@ def denoise(
     `.layers['denoised' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
         All cells, dense, in the precision of the input. Genes outside the `mask_var` of the fit
         are 0.
+    `.uns['denoised_layers']['denoised' | layer_added]` : `dict`
+        The arguments that were given.
 
     Raises
     ------
     ValueError
         If there is no such result, it has no components of genes (a kernel, `obsm`, PCA++), or
-        `offset` is unknown, or `layer_added` is no name that a file can hold.
+        `offset` is unknown, or `layer_added` is no name that a file can hold or that of a layer
+        which this function did not write.
     TypeError
         If the matrix is of an unknown kind, or `copy` is not a truth value.
 
@@ -81,6 +86,13 @@ def denoise(
     """
     _write.check_writable(adata, copy)
     _keys.checked(layer_added, "layer_added")
+    own = adata.uns.get(_keys.DENOISED)
+    own = dict(own) if isinstance(own, Mapping) else {}
+    if layer_added in adata.layers and layer_added not in own:
+        raise ValueError(
+            f"layer_added={layer_added!r}: adata.layers has that layer, and tl.denoise did not "
+            "write it. Choose another name, or delete the layer first."
+        )
     fitted = _fitted.restore(adata, key)
     linear = fitted.projector()
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
@@ -91,4 +103,5 @@ def denoise(
         stop = start + block.shape[0]
         denoised[start:stop, fitted.places] = linear.denoise(block, offset=offset)
         start = stop
-    return _write.write(adata, layers={layer_added: denoised}, uns={}, copy=copy)
+    own[layer_added] = _write.storable(key=key, offset=offset, layer=chosen)
+    return _write.write(adata, layers={layer_added: denoised}, uns={_keys.DENOISED: own}, copy=copy)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrast_core import LinearMap
 
-from .. import _fitted, _read, _select, _write
+from .. import _fitted, _read, _select, _values, _write
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def project(
     >>> new.obsm["X_cpca"].shape
     (20, 2)
     """
+    _write.check_writable(adata_new, copy)
+    _select.check_anndata(adata_fitted, "adata_fitted")
     fitted = _fitted.restore(adata_fitted, key)
     linear, used = fitted.scores()
     if fitted.genes is None:
@@ -96,6 +98,12 @@ def project(
         chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
         whole = _read.whole_matrix(adata_new, chosen, owner="adata_new")
         rows = whole.columns(_places(adata_new, fitted.genes[used]))
+        _values.warn_of_values(rows)
+        if (linear.mean >= 0).all() and "cap" not in fitted.means:
+            mean = float(linear.mean.mean())
+            _values.warn_of_other_scale(
+                _values.mean_of_first(rows), mean, "adata_new", "the cells of the fit"
+            )
     if "cap" in fitted.means:
         function = partial(_of_capped, linear=linear, cap=fitted.means["cap"][used])
         scores = rows.map(function, linear.projection.shape[1])

@@ -152,7 +152,7 @@ def significance(
         raise ValueError(
             f"method={_select.quoted(method)} is unknown; expected one of {list(_METHODS)}."
         )
-    if donor is not None and donor == design.get("groupby"):
+    if isinstance(donor, str) and donor in (design.get("groupby"),):
         raise ValueError(
             f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
             "or people that the cells come from, groupby= that of their condition."
@@ -186,11 +186,6 @@ def significance(
             else _read.known_labels(adata, donor, "donor", back)
         )
         treated = ~shared[front]
-        if not treated.any():
-            raise ValueError(
-                "the foreground has no cells beside those of the background: nothing could "
-                "change sides."
-            )
         test = condition_test(
             model,
             inside[treated],

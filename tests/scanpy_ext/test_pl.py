@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 import scanpy as sc
 from matplotlib import pyplot as plt
@@ -130,7 +133,7 @@ def test_scanpy_plots_the_embedding(done):
         (lambda a: cx.pl.path(a, color="nope"), "'nope' is neither a gene nor a column"),
         (lambda a: cx.pl.path(a, color=[]), "color is an empty list"),
         (lambda a: cx.pl.loadings(a, key="PCs"), "no loadings 'PCs'; it has 'cPCs'"),
-        (lambda a: cx.pl.loadings(a, components=[3]), r"components=\[3\].*from 1 to 2"),
+        (lambda a: cx.pl.loadings(a, components=[3]), "components=3: .*from 1 to 2"),
         (lambda a: cx.pl.loadings(a, components=[0]), "from 1 to 2"),
         (lambda a: cx.pl.loadings(a, components=[]), "from 1 to 2"),
         (lambda a: cx.pl.loadings(a, n_points=0), "n_points=0"),
@@ -188,3 +191,135 @@ def test_scree_shows_p_values_by_donor(done):
     close([left])
     with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.tl\.significance"):
         cx.pl.scree(done, key="x")
+
+
+CALLS = {
+    "path": lambda a, **k: cx.pl.path(a, "condition", **k),
+    "loadings": cx.pl.loadings,
+    "contrast_curve": cx.pl.contrast_curve,
+    "scree": cx.pl.scree,
+    "contrast_check": cx.pl.contrast_check,
+    "pairs": cx.pl.pairs,
+}
+N_PANELS = {
+    "path": 3,
+    "loadings": 2,
+    "contrast_curve": 1,
+    "scree": 2,
+    "contrast_check": 2,
+    "pairs": 3,
+}
+
+
+@pytest.fixture
+def every(done):
+    """Cells with all that is plotted."""
+    done.obs["donor"] = [f"d{i % 8}" for i in range(200)]
+    cx.tl.significance(
+        done, donor="donor", **REFERENCE, n_resamples=3, n_permutations=20, random_state=0
+    )
+    cx.pp.contrast_check(done, **REFERENCE, donor="donor", n_splits=1)
+    cx.pp.match_pairs(done, "condition", "ctrl", n_comps=3)
+    return done
+
+
+@pytest.fixture
+def figdir(tmp_path):
+    before = sc.settings.figdir, sc.settings.autosave, sc.settings.file_format_figs
+    sc.settings.figdir = tmp_path / "figures"
+    yield tmp_path / "figures"
+    sc.settings.figdir, sc.settings.autosave, sc.settings.file_format_figs = before
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_every_plot_goes_into_axes_that_are_given_or_returns_its_figure(every):
+    for name, call in CALLS.items():
+        figure, axes = plt.subplots(1, N_PANELS[name], squeeze=False)
+        assert call(every, ax=axes.ravel() if axes.size > 1 else axes[0, 0]) == list(axes.flat)
+        assert all(ax.has_data() for ax in axes.flat), name
+        with pytest.raises(ValueError, match=r"ax holds 4 object\(s\), but"):
+            call(every, ax=[axes[0, 0]] * 4)
+        figure.canvas.draw()
+        plt.close(figure)
+        figure = call(every, figsize=(7, 5), return_fig=True)
+        np.testing.assert_allclose(figure.get_size_inches(), (7, 5))
+        plt.close(figure)
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_every_plot_is_saved_as_scanpy_is_set(every, figdir):
+    sc.settings.file_format_figs = "svg"
+    for name, call in CALLS.items():
+        assert call(every, save=True) is None
+        assert (figdir / f"{name}.svg").exists()
+    cx.pl.loadings(every, save=".png")
+    cx.pl.loadings(every, save="mine.png")
+    assert (figdir / "loadings.png").exists()
+    assert (figdir / "mine.png").exists()
+    sc.settings.autosave = True
+    cx.pl.path(every)
+    assert (figdir / "path.svg").exists()
+
+
+def test_resolution_and_size_follow_scanpys_settings(done, figdir):
+    from matplotlib.image import imread
+
+    small = cx.pl.loadings(done, return_fig=True)
+    with mpl.rc_context({"font.size": 20, "savefig.dpi": 40}):
+        large = cx.pl.loadings(done, return_fig=True)
+        cx.pl.contrast_curve(done, save="curve.png", figsize=(5, 4))
+    np.testing.assert_allclose(large.get_size_inches(), 2 * small.get_size_inches())
+    assert imread(figdir / "curve.png").shape[:2] == (160, 200)
+    plt.close("all")
+
+
+def test_path_begins_with_pca_and_names_its_components(cells):
+    cells.obsm["X_pca"] = cells.X[:, :4]
+    cx.tl.cpca_path(cells, **REFERENCE, n_comps=4, n_representatives=2)
+    axes = cx.pl.path(cells, "condition", components="3,4", show=False)
+    assert axes[0].get_title() == "PCA"
+    assert [ax.get_xlabel() for ax in axes] == ["PC3", "cPC3", "cPC3"]
+    assert [ax.get_ylabel() for ax in axes] == ["PC4", "cPC4", ""]
+    close(axes)
+    cells.obsm["X_cpca_path_1"][:, :2] = 5.0  # a representative whose components do not vary
+    axes = cx.pl.path(cells, "condition", show=False)
+    assert [ax.get_xlabel() for ax in axes] == ["PC1", "cPC1"]
+    close(axes)
+    axes = cx.pl.loadings(cells, components="2", key="cPCs_path_0", show=False)
+    assert [ax.get_title() for ax in axes] == ["component 2"]
+    close(axes)
+
+
+@pytest.mark.parametrize(
+    ("components", "error", "message"),
+    [
+        ("1,5", ValueError, "components=5: expected a number from 1 to 2"),
+        ("1;2", TypeError, "components='1;2': expected a whole number from 1 to 2"),
+        ([1], ValueError, "expected two, one for each axis"),
+        (2.0, TypeError, "components=2.0: expected a whole number"),
+        (None, TypeError, "components=None"),
+    ],
+)
+def test_components_of_a_path_are_two_that_are_there(done, components, error, message):
+    with pytest.raises(error, match=message):
+        cx.pl.path(done, components=components)
+
+
+def test_a_path_of_one_component_is_refused_in_words(cells):
+    cx.tl.cpca_path(cells, **REFERENCE, n_comps=1)
+    with pytest.raises(ValueError, match="components=2: expected a number from 1 to 1"):
+        cx.pl.path(cells, "condition")
+
+
+def test_twenty_components_have_readable_p_values(done):
+    table = done.uns["significance"] = {"exploratory": True, "unit": "cell"}
+    values = {name: np.linspace(1, 0.1, 20) for name in ("statistic", "null_95", "stability")}
+    table["components"] = pd.DataFrame(
+        values | {"retention": 1.0, "exploratory_p_value": np.linspace(0.01, 1, 20)}
+    )
+    left, _ = cx.pl.scree(done, show=False)
+    figure = left.figure
+    figure.canvas.draw()
+    boxes = [note.get_window_extent() for note in left.texts]
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+    plt.close(figure)

@@ -86,6 +86,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the values look like raw counts")
 @pytest.mark.parametrize("mask_var", [None, np.arange(12) > 0], ids=["all genes", "masked"])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_formats_agree_and_the_matrix_stays_as_it_is(cells, kind, mask_var):

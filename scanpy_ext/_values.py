@@ -1,0 +1,109 @@
+"""Values that are probably not what a contrast should be taken of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core.feedback import warn
+from contrast_core.rows import Rows
+
+_FIRST_CELLS = 1000  # that are looked at
+_FIRST_GENES = 50
+_APART = 3.0  # times, from which on mean values are not of one normalisation
+_ADVICE = (
+    "Give log-normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)."
+)
+
+
+def first_values(rows: Rows) -> NDArray[Any]:
+    """Those of the first cells, of sparse ones the stored values."""
+    values = rows.take(slice(_FIRST_CELLS)).load(check=False)
+    return np.asarray(values.data if rows.is_sparse else values)
+
+
+def looks_like_counts(rows: Rows) -> float:
+    """The largest of the first values if all are whole numbers, as counts are; else 0."""
+    return _largest_count(first_values(rows))
+
+
+def warn_of_counts(rows: Rows) -> None:
+    """Warn if the values are whole numbers, as counts are and their logarithms are not."""
+    if largest := looks_like_counts(rows):
+        _warn_of_counts(largest)
+
+
+def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
+    """Warn of counts, of genes scaled to unit variance, and of sets normalised in different ways.
+
+    Parameters
+    ----------
+    rows
+        All cells, and the genes in use. What is not in memory is not read for this.
+    other
+        The cells of another AnnData that they are contrasted with.
+    """
+    if not rows.in_memory:
+        return
+    values = first_values(rows)
+    largest = _largest_count(values)
+    if largest:
+        _warn_of_counts(largest)
+    elif not rows.is_sparse and _is_standardised(rows, values):
+        warn(
+            "every gene has mean 0 and variance 1, as after sc.pp.scale: genes that hardly vary "
+            "count as much as those that answer. Leave scaling out, or name the layer with the "
+            "log-normalised counts: layer=..."
+        )
+    if other is not None and other.in_memory:
+        warn_of_other_scale(_mean(rows), _mean(other), "adata", "the background")
+
+
+def warn_of_other_scale(one: float, other: float, name: str, other_name: str) -> None:
+    """Warn if two mean values, where neither set has negative ones, are far apart."""
+    if one > 0 and other > 0 and not 1 / _APART < one / other < _APART:
+        warn(
+            f"values of {name} are {one:.3g} on average and those of {other_name} {other:.3g}: "
+            f"both must be normalised in the same way. {_ADVICE}"
+        )
+
+
+def mean_of_first(rows: Rows) -> float:
+    """Mean of the first cells' values; 0 where some are negative or they are not in memory."""
+    return _mean(rows) if rows.in_memory else 0.0
+
+
+def _mean(rows: Rows) -> float:
+    values = first_values(rows)
+    size = min(rows.shape[0], _FIRST_CELLS) * rows.shape[1]
+    if not values.size or not values.min() >= 0:
+        return 0.0
+    return float(values.sum(dtype=np.float64)) / size
+
+
+def _largest_count(values: NDArray[Any]) -> float:
+    if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
+        return float(values.max())
+    return 0.0
+
+
+def _warn_of_counts(largest: float) -> None:
+    warn(f"the values look like raw counts (whole numbers, up to {largest:g}). {_ADVICE}")
+
+
+def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
+    """Whether most genes have mean 0 and variance 1 over all cells; some values may be cut."""
+    if not values.size or values.min() >= 0:
+        return False
+    table = rows.columns(slice(_FIRST_GENES)).load(check=False).astype(np.float64)
+    if not np.isfinite(table).all():
+        return False
+    mean, variance = table.mean(axis=0), table.var(axis=0)
+    varies = variance > 0
+    if not varies.any():
+        return False
+    return bool(
+        np.median(np.abs(mean[varies])) < 2e-3 and np.median(np.abs(variance[varies] - 1)) < 1e-2
+    )
