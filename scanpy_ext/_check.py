@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from itertools import permutations
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -99,8 +100,11 @@ def contrast_check(
         the 300 genes in use of largest variance, its
         `baseline` (the total variances' ratio), `relative` (one by the other), whether the row is a
         `null`, and the `unit` that was split: `donor`, or `cell`, which is exploratory.
-    `.uns['contrast_check' | key_added]['sound']` : `bool`
-        Whether all checks are.
+    `.uns['contrast_check' | key_added]['sound']` : `str`
+        `"no"` if a check failed; `"unknown"` if none did, but what is in `not_checked` was not
+        looked at; else `"yes"`.
+    `.uns['contrast_check' | key_added]['not_checked']` : `ndarray`
+        The arguments without which nothing is known: `cell_type`, `donor`.
     `.uns['contrast_check' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -116,7 +120,9 @@ def contrast_check(
     Notes
     -----
     A ratio of 1 is not what no effect looks like: control cells of one donor against those of
-    another give about twice the baseline. A finding should exceed all of these nulls.
+    another give about twice the baseline. A finding should exceed all of these nulls, which are at
+    most 12, every donor in each place as often as the others, with the controls of both donors in
+    the foreground where that of the contrast has its background.
 
     Genes: those of largest plain variance over all cells in both sets keep a difference between
     conditions; scanpy's highly variable genes (variance corrected for the mean) often drop it.
@@ -135,7 +141,7 @@ def contrast_check(
     >>> adata.X[1::2, 0] += 5
     >>> cx.pp.contrast_check(adata, groupby="condition", reference="ctrl", donor="donor")
     >>> list(adata.uns["contrast_check"]["checks"].index)
-    ['values', 'genes', 'donor', 'ratio']
+    ['values', 'genes', 'depth', 'donor', 'ratio']
     """
     key = _keys.checked("contrast_check" if key_added is None else key_added)
     with muted():  # what is wrong with the values is said among the findings
@@ -176,6 +182,7 @@ def contrast_check(
     varying = _varying(whole, data.selection, features)
     findings = [_findings.values(data, varying["all"], features)]
     findings += _findings.genes(adata, features, varying)
+    findings.append(_findings.depth(_n_detected(whole), inside & ~behind, behind))
     if cell_type is not None:
         findings.append(_findings.composition(labels["cell_type"], inside, behind))
     findings += [
@@ -198,11 +205,14 @@ def contrast_check(
     findings.append(_findings.ratio(ratios, donor))
     checks = pd.DataFrame(findings).set_index("check")
     checks.index.name = None
+    missing = [name for name in ("cell_type", "donor") if name not in labels]
+    verdict = "no" if not checks["sound"].all() else "unknown" if missing else "yes"
     result = {
         "checks": checks,
         "counts": counts,
         "ratios": ratios,
-        "sound": bool(checks["sound"].all()),
+        "sound": verdict,
+        "not_checked": np.array(list(missing), dtype=object),
         "params": data.params
         | _write.storable(
             donor=donor,
@@ -213,7 +223,7 @@ def contrast_check(
         ),
     }
     written = _write.write(adata, uns={key: result}, copy=copy)
-    if not result["sound"]:
+    if verdict == "no":
         told = "; ".join(f"{f.check}: {f.message}" for f in findings if not f.sound)
         warn(f"the contrast may not be sound. {told}")
     return written
@@ -277,7 +287,8 @@ def _ratios(
 
     def ratio(front: NDArray[np.bool_], back: NDArray[np.bool_], null: bool) -> dict[str, Any]:
         groups = [] if donors is None else [donors[front], donors[back]]
-        by_donor = bool(groups) and all(g.notna().all() and g.nunique() > 1 for g in groups)
+        by_donor = not null and bool(groups)
+        by_donor = by_donor and all(g.notna().all() and g.nunique() > 1 for g in groups)
         named = [g.to_numpy(dtype=str) for g in groups] if by_donor else [None, None]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContrastWarning)  # said below, against the nulls
@@ -304,7 +315,29 @@ def _ratios(
     if donors is not None:
         sizes = donors[still].value_counts()
         large = list(sizes.index[sizes >= _LEAST_CELLS])
-        for a, b in list(permutations(large, 2))[:_MAX_NULLS]:
+        pooled = bool((inside & behind).any())  # as in the contrast, the controls are in both
+        for a, b in islice(_each_with_another(large), _MAX_NULLS):
             front, back = (still & (donors == name).to_numpy() for name in (a, b))
-            rows[f"{a} / {b}"] = ratio(front, back, null=True)
+            rows[f"{a} / {b}"] = ratio(front | back if pooled else front, back, null=True)
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _each_with_another(names: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """All ordered pairs, every name as often as the others in each place as far as one goes."""
+    n = len(names)
+    for step in range(1, n):
+        for i in range(n):
+            yield names[i], names[(i + step) % n]
+
+
+def _n_detected(matrix: Rows) -> NDArray[np.floating]:
+    """How many genes each cell has a value of, (n_obs,)."""
+
+    def count(block: Any) -> NDArray[np.floating]:
+        found = block.astype(bool).sum(axis=1)
+        return np.asarray(found, dtype=np.float64).ravel()
+
+    if matrix.reads_rows:
+        return np.concatenate([count(block) for block in matrix.blocks(check=False)])
+    blocks = matrix.column_blocks(dense=False, check=False)
+    return np.asarray(sum(count(block) for _, block in blocks))

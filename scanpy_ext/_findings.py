@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from . import _read, _select, _values
 from ._gene_summary import GeneSummary
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 _COMMON = 0.01  # share of the foreground from which on a cell type counts
+_FINE = 0.03  # share of the foreground in rare types missing in the background, beyond chance
+_DEPTH = 0.75  # of two cells, how often the one of the deeper side has more genes
 _RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
 _FEW_CELLS = 10
 _LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
@@ -93,6 +96,31 @@ def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
     return np.argsort(-summary.moments.variance, kind="stable")[:n]
 
 
+def depth(
+    n_detected: NDArray[np.floating], front: NDArray[np.bool_], back: NDArray[np.bool_]
+) -> Finding:
+    """Whether cells of both sides were sequenced alike: normalising does not make that good."""
+    if not front.any():
+        return Finding("depth", True, "the background has all of the foreground's cells")
+    ranks = rankdata(n_detected[front | back])
+    n, m = int(front.sum()), int(back.sum())
+    more = (ranks[front[front | back]].sum() - n * (n + 1) / 2) / (n * m)
+    medians = [float(np.median(n_detected[side])) for side in (front, back)]
+    said = (
+        f"cells outside the background have {medians[0]:g} genes detected (median), those of the "
+        f"background {medians[1]:g}"
+    )
+    if max(more, 1 - more) < _DEPTH:
+        return Finding("depth", True, said)
+    return Finding(
+        "depth",
+        False,
+        f"{said}: of two cells, the one of the {'first' if more > 0.5 else 'second'} has more in "
+        f"{max(more, 1 - more):.0%}. How deeply cells are sequenced will look like the effect. "
+        "Downsample the counts to one depth (sc.pp.downsample_counts) and normalise again",
+    )
+
+
 def composition(
     types: pd.Series[Any], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
 ) -> Finding:
@@ -100,8 +128,22 @@ def composition(
     front, back = (types[cells].value_counts() for cells in (inside, behind))
     back = back.reindex(front.index, fill_value=0)
     common = front >= _COMMON * front.sum()
-    share = (back / max(back.sum(), 1)) / (front / front.sum())
+    shares = front / front.sum()
+    share = (back / max(back.sum(), 1)) / shares
     missing = front.index[common & (back == 0)]
+    # Of fine labels, each of few cells, some are missing by chance: together they must not be many.
+    fine = ~common & (back == 0)
+    excess = float(shares[fine].sum() - (shares * np.exp(-shares * back.sum()))[~common].sum())
+    if excess > _FINE:
+        return Finding(
+            "composition",
+            False,
+            f"{int(fine.sum())} rare cell types, {shares[fine].sum():.0%} of the foreground "
+            f"together, are missing in the background: "
+            f"{_select.listed(list(front.index[fine]), most=5)}. By chance "
+            f"{shares[fine].sum() - excess:.0%} would be. Leave them out, or give "
+            "coarser types",
+        )
     rare = front.index[common & (back > 0) & ((share < _RARE) | (back < _FEW_CELLS))]
     if not len(missing) and not len(rare):
         return Finding(

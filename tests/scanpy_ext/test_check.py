@@ -11,7 +11,7 @@ from anndata import AnnData
 from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
-from contrast_core import ContrastWarning
+from contrast_core import ContrastWarning, cross_fitted_ratio
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
@@ -41,8 +41,16 @@ def check(adata, **arguments):
 
 def test_a_sound_design_passes(design):
     result = check(design)
-    assert result["sound"]
-    assert list(result["checks"].index) == ["values", "genes", "composition", "donor", "ratio"]
+    assert result["sound"] == "yes"
+    assert list(result["not_checked"]) == []
+    assert list(result["checks"].index) == [
+        "values",
+        "genes",
+        "depth",
+        "composition",
+        "donor",
+        "ratio",
+    ]
     assert result["checks"]["sound"].all()
     counts = result["counts"]
     assert list(counts.columns) == ["donor", "cell_type", "foreground", "background"]
@@ -65,7 +73,7 @@ def test_a_cell_type_that_the_background_lacks(design, keep, message):
     design = design[~lacking].copy()
     with pytest.warns(ContrastWarning, match=f"not be sound.*composition: .*{message}"):
         result = check(design, include_reference=False)
-    assert not result["sound"]
+    assert result["sound"] == "no"
 
 
 def test_a_condition_that_coincides_with_donors_or_plates(design):
@@ -111,7 +119,7 @@ def test_genes_chosen_on_one_side_of_real_cells(kang):
         return variance >= np.sort(variance)[-200]
 
     arguments = {"cell_type": "cell_type", "include_reference": False, "n_splits": 2}
-    assert check(kang, **arguments, mask_var=largest(slice(None)))["sound"]
+    assert check(kang, **arguments, mask_var=largest(slice(None)))["sound"] == "yes"
     with pytest.warns(ContrastWarning, match="gene choice: 100% of the foreground's"):
         check(kang, **arguments, mask_var=largest(kang.obs["stim"]))
     with pytest.warns(ContrastWarning, match="gene choice: 100% of the background's"):
@@ -161,3 +169,69 @@ def test_results_survive_files_and_are_plotted(design, tmp_path, untouched):
         plt.close(cells.figure)
     with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.pp\.contrast_check"):
         cx.pl.contrast_check(design, key="x")
+
+
+def test_what_was_not_checked_is_unknown(design):
+    cx.pp.contrast_check(design, **REFERENCE)
+    result = design.uns["contrast_check"]
+    assert result["sound"] == "unknown"
+    assert list(result["not_checked"]) == ["cell_type", "donor"]
+    monocytes = (design.obs["type"] == "mono") & (design.obs["condition"] == "ctrl")
+    lacking = design[~monocytes.to_numpy()].copy()
+    cx.pp.contrast_check(lacking, **REFERENCE, donor="donor", n_splits=1)
+    assert lacking.uns["contrast_check"]["sound"] == "unknown"
+    assert list(lacking.uns["contrast_check"]["not_checked"]) == ["cell_type"]
+
+
+def test_many_fine_types_missing_together_are_told(design):
+    """240 types, each of less than 1% of the cells; the monocytes' are not in the background."""
+    rng = np.random.default_rng(1)
+    drawn = rng.integers(400, size=1600)
+    table = design.obs.iloc[drawn].set_axis([f"cell {i}" for i in range(1600)])
+    table["fine"] = table["type"].astype(str) + rng.integers(120, size=1600).astype(str)
+    many = AnnData(design.X[drawn], obs=table)
+    assert (table["fine"].value_counts(normalize=True) < 0.01).all()
+    assert check(many, cell_type="fine", n_splits=1)["checks"].loc["composition", "sound"]
+    lost = (many.obs["type"] == "mono") & (many.obs["condition"] == "ctrl")
+    lacking = many[~lost.to_numpy()].copy()
+    with pytest.warns(ContrastWarning, match="composition: .* rare cell types, 5.%"):
+        check(lacking, cell_type="fine", n_splits=1, include_reference=False)
+
+
+def test_cells_that_are_sequenced_less_deeply_are_told(kang):
+    """Control cells of one donor against half of them, thinned to three tenths."""
+    counts = kang[(kang.obs["donor"] == "101") & (kang.obs["condition"] == "ctrl")].copy()
+    rng = np.random.default_rng(0)
+    thin = rng.random(counts.n_obs) < 0.5
+    counts.X = np.expm1(counts.X.toarray())
+    kept = np.rint(counts.X / counts.X.max() * 60)
+    kept[thin] = rng.binomial(kept[thin].astype(int), 0.3)
+    counts.X = kept.astype("float32")
+    sc.pp.normalize_total(counts, target_sum=1e4)
+    sc.pp.log1p(counts)
+    counts.obs["half"] = np.where(thin, "thin", "deep")
+    with pytest.warns(ContrastWarning, match="depth: cells outside .* the second has more in"):
+        cx.pp.contrast_check(counts, groupby="half", reference="deep", mask_var=None, n_splits=1)
+    assert counts.uns["contrast_check"]["sound"] == "no"
+
+
+@pytest.mark.filterwarnings("ignore:.*ratio")  # within the stimulated cells there is nothing
+def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
+    design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]
+    result = check(design, n_splits=1)
+    nulls = [name.split(" / ") for name in result["ratios"].index[1:]]
+    assert len(nulls) == 12
+    for place in (0, 1):
+        names, times = np.unique([pair[place] for pair in nulls], return_counts=True)
+        assert len(names) == 5
+        assert times.max() - times.min() <= 1
+    # Controls of both donors in the foreground, as those of all are in that of the contrast.
+    apart = check(design, n_splits=1, include_reference=False)["ratios"]
+    together = result["ratios"]["relative"].iloc[1:]
+    assert together.median() < apart["relative"].iloc[1:].median()
+    rows = (design.obs["condition"] == "ctrl").to_numpy()
+    a, b = (rows & (design.obs["donor"] == name).to_numpy() for name in nulls[0])
+    found = cross_fitted_ratio(
+        design.X[a | b], background=design.X[b], n_components=2, n_splits=1, random_state=0
+    )
+    assert result["ratios"]["ratio"].iloc[1] == pytest.approx(found.ratio, rel=1e-4)

@@ -214,7 +214,7 @@ def test_numeric_labels_and_several_levels(design):
         (("nope", "ctrl"), "condition: adata.obs has no column 'nope'"),
         (("condition", "nope"), r"reference='nope'.*'ctrl', 'stim'"),
         (("condition", "ctrl", "nope"), "donor: adata.obs has no column 'nope'"),
-        (("condition", "ctrl", "condition"), "no pairs were found"),
+        (("condition", "ctrl", "condition"), "donor and condition are both .condition."),
     ],
 )
 def test_wrong_designs_are_explained_and_leave_adata_untouched(
