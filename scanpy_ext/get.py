@@ -73,7 +73,7 @@ def top_genes(
     table = np.asarray(adata.varm[key])
     component = check_component(component, table.shape[1])
     if n is not None:
-        n = check_count(n, "n")
+        n = min(check_count(n, "n"), adata.n_vars)
     loading = table[:, component - 1]
     order = np.argsort(-np.abs(loading), kind="stable")
     order = order[loading[order] != 0]

@@ -74,7 +74,7 @@ def loadings(
     if components is None:
         components = range(1, min(n_components, 3) + 1)
     components = chosen_components(components, n_components)
-    n_points = check_count(n_points, "n_points")
+    n_points = min(check_count(n_points, "n_points"), adata.n_vars)
 
     names = adata.var_names.to_numpy()
     size = (2.8, 0.6 + 0.19 * n_points)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
+from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
 from tests.core.test_odd_inputs import complaint
@@ -94,6 +95,7 @@ COLUMNS: dict[str, tuple[Any, str]] = {
 NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
 NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
 NO_COUNTS = ["3", None, 2.5, 0, -1, True, [3], 10**400, np.nan]
+NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]  # of lists of genes, which may be longer than all
 NO_WORDS = ["no", None, 3, ["none"], {}, np.array(["none", "foreground"]), len]
 
 
@@ -105,6 +107,36 @@ def denoised(adata: AnnData, **options: Any) -> Any:
 def imputed(adata: AnnData, **options: Any) -> Any:
     cx.tl.impute(adata, **options)
     return adata.layers
+
+
+def projected(adata: AnnData, **options: Any) -> Any:
+    cx.tl.project(adata, adata, **options)
+    return adata.obsm
+
+
+def path(adata: AnnData, **options: Any) -> Any:
+    cx.tl.cpca_path(adata, **{"groupby": "condition", "reference": "ctrl"} | options)
+    return adata.obsm
+
+
+def plus_plus(adata: AnnData, **options: Any) -> Any:
+    given = {"condition": "condition", "reference": "ctrl", "n_comps": 2}
+    cx.tl.pca_pp(adata, **given | options)
+    return adata.obsm
+
+
+def significant(adata: AnnData, **options: Any) -> Any:
+    given = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
+    cx.tl.significance(adata, **given | options)
+    return adata.uns
+
+
+def listed_genes(adata: AnnData, **options: Any) -> Any:
+    return cx.get.top_genes(adata, **options)
+
+
+def drawn_genes(adata: AnnData, **options: Any) -> Any:
+    return cx.pl.loadings(adata, **options)
 
 
 CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
@@ -135,6 +167,30 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (denoised, "layer", NO_NAMES, "layer"),
     (denoised, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
     (denoised, "copy", NO_FLAGS, "copy"),
+    (projected, "key", [*NO_NAMES, None], "no result"),
+    (projected, "layer", NO_NAMES, "layer"),
+    (projected, "copy", NO_FLAGS, "copy"),
+    (projected, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
+    (path, "groupby", NO_NAMES, "groupby"),
+    (path, "n_comps", [*NO_COUNTS, 9], "n_comps"),
+    (path, "layer", NO_NAMES, "layer"),
+    (path, "copy", NO_FLAGS, "copy"),
+    (path, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
+    (plus_plus, "condition", NO_NAMES, "condition"),
+    (plus_plus, "n_comps", [*NO_COUNTS, 9], "n_comps"),
+    (plus_plus, "copy", NO_FLAGS, "copy"),
+    (plus_plus, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
+    (significant, "donor", NO_NAMES, "donor"),
+    (significant, "method", NO_WORDS, "method"),
+    (significant, "n_comps", [*NO_COUNTS, 9], "n_comps"),
+    (significant, "copy", NO_FLAGS, "copy"),
+    (significant, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
+    (listed_genes, "component", [*NO_COUNTS, 9], "component"),
+    (listed_genes, "n", NO_SIZES, "n="),
+    (listed_genes, "key", [*NO_NAMES, None], "no loadings"),
+    (drawn_genes, "components", [*NO_SIZES, 9, 10**400, "1;2", []], "components"),
+    (drawn_genes, "n_points", [*NO_SIZES, None], "n_points"),
+    (drawn_genes, "key", [*NO_NAMES, None], "no loadings"),
     (imputed, "key", [*NO_NAMES, None, "cpca"], "no result|cannot fill values in"),
     (imputed, "layer", NO_NAMES, "layer"),
     (imputed, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
@@ -166,3 +222,16 @@ def test_odd_arguments_are_refused_by_name(
         with untouched(adata), pytest.raises((TypeError, ValueError)) as caught:
             call(adata, **{name: value})
         assert not complaint(caught.value, words), type(value)
+
+
+def test_more_genes_than_there_are_is_all_of_them() -> None:
+    adata = cells()
+    contrasted(adata)
+    assert len(cx.get.top_genes(adata, n=10**400)) == 8
+    [ax] = cx.pl.loadings(adata, n_points=10**400, components=1, show=False)
+    assert len(ax.patches) == 8
+    plt.close(ax.figure)
+
+
+def test_the_table_has_two_hundred_cases() -> None:
+    assert sum(len(values) for _, _, values, _ in CALLS) > 200
