@@ -71,7 +71,7 @@ def solve_ratios(
     """
     frame = Frame.of(x, y, x.varies | y.varies)
     if orthogonal or condition_limit is not None:
-        return _one_by_one(x, y, weights, k, frame, orthogonal, condition_limit)
+        return _orthogonal_or_limited(x, y, weights, k, frame, orthogonal, condition_limit)
     found = _in_frame(frame, weights, k, plan)
     # No eigenvalue is negative: beyond the foreground's rank all tie with the null directions.
     if k > frame.size or any(
@@ -86,7 +86,7 @@ def solve_ratios(
     return _lifted(x, y, frame, found, weights, frame.null_directions(n_null))
 
 
-def _one_by_one(
+def _orthogonal_or_limited(
     x: Moments,
     y: Moments,
     weights: Sequence[RidgeWeights],
