@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-OUTPUT = Path(__file__).parents[1] / "demo-output"
+ROOT = Path(__file__).parents[1]
+OUTPUT = ROOT / "demo-output"
+CELLS = ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad"
 
 
 def core() -> None:
@@ -30,37 +32,46 @@ def core() -> None:
 
 
 def scanpy() -> None:
-    """The same mice as an AnnData: cPCA, and the path over alpha as a picture."""
-    import anndata as ad
+    """Tumour cells with and without a drug: two components of PCA and of cPCA, as a picture."""
+    import warnings
+
     import matplotlib as mpl
-    import pandas as pd
+    import scanpy as sc
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     import scanpy_ext as cx
-    from contrast_core.datasets import load_mouse_protein
+    from contrast_core import ContrastWarning
 
     mpl.use("Agg")
-    data = load_mouse_protein()
-    assert data.feature_names is not None
-    adata = ad.AnnData(
-        np.vstack([data.foreground, data.background]),
-        obs=pd.DataFrame(
-            {
-                "genotype": [*data.labels, *["Control"] * len(data.background)],
-                "learning": ["shock-context"] * len(data.foreground)
-                + ["context-shock"] * len(data.background),
-            },
-            index=[f"sample {i}" for i in range(len(data.foreground) + len(data.background))],
-        ),
-        var=pd.DataFrame(index=list(data.feature_names)),
-    )
-    design = {"groupby": "learning", "reference": "context-shock", "include_reference": False}
-    cx.tl.cpca(adata, **design)
-    print(f"   adata.obsm['X_cpca'] {adata.obsm['X_cpca'].shape}, ", end="")
-    print(f"adata.uns['cpca']['alpha'] = {adata.uns['cpca']['alpha']:.3g}")
-    cx.tl.cpca_path(adata, **design)
-    picture = OUTPUT / "scanpy-path.png"
-    foreground = adata[adata.obs["learning"] == "shock-context"].copy()
-    cx.pl.path(foreground, color="genotype", show=False, save=picture)
+    from matplotlib import pyplot as plt
+
+    warnings.simplefilter("ignore", ContrastWarning)
+    adata = sc.read_h5ad(CELLS)
+    sc.pp.normalize_total(adata, target_sum=1e4)
+    sc.pp.log1p(adata)
+    design = {"groupby": "condition", "reference": "ctrl", "within": "patient"}
+    forms = {"PCA": {"alpha": 0}, "cPCA": {}}
+
+    print("   cells told right in a patient left out of embedding and discriminant, mean of five:")
+    for name, form in forms.items():
+        accuracies = []
+        for patient in adata.obs["patient"].unique():
+            is_new = adata.obs["patient"] == patient
+            rest, new = adata[~is_new].copy(), adata[is_new].copy()
+            cx.tl.cpca(rest, **design, **form)
+            cx.tl.project(new, rest)
+            rule = LinearDiscriminantAnalysis().fit(rest.obsm["X_cpca"], rest.obs["condition"])
+            accuracies.append(rule.score(new.obsm["X_cpca"], new.obs["condition"]))
+        print(f"   {name:22} {np.mean(accuracies):.2f} (guessing: 0.50)")
+
+    figure, axes = plt.subplots(2, 2, figsize=(9, 7), layout="constrained")
+    for row, (name, form) in zip(axes, forms.items(), strict=True):
+        cx.tl.cpca(adata, **design, **form, key_added=name)
+        for ax, color in zip(row, ["condition", "patient"], strict=True):
+            title = f"{name}, within patients: {color}"
+            sc.pl.embedding(adata, name, color=color, ax=ax, title=title, size=12, show=False)
+    picture = OUTPUT / "cells.png"
+    figure.savefig(picture, dpi=150)
     print(f"   wrote {picture}")
 
 
