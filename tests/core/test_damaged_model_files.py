@@ -45,7 +45,7 @@ def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
             r"holds 'os\.system', which this version",
             lambda h: h["model"].update({"class": "os.system"}),
         ),
-        (r"holds 'CPCA2', .* reads 'CLVM', 'CPCA', ", lambda h: h["model"].update({"class": "CPCA2"})),
+        (r"holds 'CPCA2', .* 'CLVM', 'CPCA', ", lambda h: h["model"].update({"class": "CPCA2"})),
         (r"holds 'principal_angles'", lambda h: h["model"].update({"class": "principal_angles"})),
         (r"parameter\(s\) 'speed'", lambda h: h["model"]["parameters"].update(speed=3)),
         (r"'fit' of CPCA is not a fitted", lambda h: h["model"]["fitted"].update(fit=3)),
