@@ -1,0 +1,121 @@
+"""The weighted EM of CLVM: missing values, and noise with heavy tails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal, multivariate_t
+
+from contrast_core import CLVM, subspace_error
+from contrast_core.datasets import load_mouse_protein
+from contrast_core.probabilistic._clvm_em import Model
+from contrast_core.probabilistic._clvm_rows import Means, RowFit, fit_rows
+from tests.core.test_clvm import generated
+
+TAILS: Any = ["normal", "entries", "rows"]
+
+
+def start_of(x: Any, y: Any, k: int = 2, t: int = 2) -> tuple[Model, Means]:
+    """The fit to clipped rows with medians for what is missing."""
+    means = Means(np.nanmedian(x, axis=0), np.nanmedian(y, axis=0))
+    filled = []
+    for rows, mean in zip((x, y), means, strict=True):
+        spread = 1.5 * np.nanmedian(np.abs(rows - mean), axis=0)
+        part = np.clip(np.where(np.isnan(rows), 0.0, rows - mean), -3 * spread, 3 * spread)
+        lengths = np.sqrt((part**2).mean(axis=1))
+        filled.append(part / np.maximum(1.0, lengths / np.median(lengths))[:, None])
+    model = CLVM(n_shared=k, n_salient=t, tol=1e-3).fit(filled[0], background=filled[1])
+    loadings = np.hstack([model.shared_loadings_, model.salient_loadings_])
+    return Model(loadings, model.noise_variance_), means
+
+
+def fit(x: Any, y: Any, tails: Any = "normal", **options: Any) -> RowFit:
+    return fit_rows(x, y, *start_of(x, y), 2, tails=tails, **options)
+
+
+def salient(found: RowFit) -> Any:
+    return found.model.loadings[:, 2:].T
+
+
+def holes(rows: Any, share: float, seed: int = 0) -> Any:
+    return np.where(np.random.default_rng(seed).random(rows.shape) < share, np.nan, rows)
+
+
+@pytest.mark.parametrize("tails", TAILS)
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_the_objective_never_falls(tails: Any, share: float) -> None:
+    X, Y, _, _ = generated(60, 50, 8)
+    found = fit(holes(X, share), holes(Y, share, 1), tails)
+    assert found.converged
+    values = found.log_likelihoods
+    assert np.diff(values).min() > -1e-12 * abs(values[-1])
+    assert values[-1] > values[0] + 0.01
+
+
+def test_complete_rows_give_what_moments_do() -> None:
+    X, Y, _, _ = generated(80, 60, 8)
+    by_moments = CLVM(tol=1e-9).fit(X, background=Y)
+    found = fit(X, Y, tol=1e-8)
+    assert subspace_error(salient(found), by_moments.components_) < 1e-5
+    assert found.log_likelihoods[-1] == pytest.approx(by_moments.log_likelihoods_[-1], rel=1e-9)
+    np.testing.assert_allclose(found.means.x, X.mean(axis=0), atol=1e-8)
+
+
+@pytest.mark.parametrize("tails", ["normal", "rows"])
+def test_no_parameters_are_more_likely_where_values_are_missing(tails: Any) -> None:
+    X, Y, _, _ = generated(50, 40, 5)
+    X, Y = holes(X, 0.2), holes(Y, 0.2, 1)
+    found = fit_rows(X, Y, *start_of(X, Y, 1, 1), 1, tails=tails, tol=1e-7, max_iter=20_000)
+
+    def log_likelihood(S: Any, W: Any, noise: float, means: Any) -> float:
+        total = 0.0
+        back = S @ S.T + noise * np.eye(5)
+        for rows, mean, covariance in zip((X, Y), means, (back + W @ W.T, back), strict=True):
+            for row in rows:
+                o = ~np.isnan(row)
+                if o.any():
+                    sub = covariance[np.ix_(o, o)]
+                    if tails == "normal":
+                        total += multivariate_normal(mean[o], sub).logpdf(row[o])
+                    else:
+                        total += multivariate_t(mean[o], sub, df=4).logpdf(row[o])
+        return total
+
+    def loss(point: Any) -> float:
+        S, W = point[:5, None], point[5:10, None]
+        return -log_likelihood(S, W, np.exp(point[10]), np.split(point[11:], 2))
+
+    start = np.concatenate(
+        [found.model.loadings.T.ravel(), [np.log(found.model.noise)], *found.means]
+    )
+    assert -loss(start) == pytest.approx(found.log_likelihoods[-1], rel=1e-9)
+    better = minimize(loss, start, method="L-BFGS-B", options={"maxiter": 15})
+    assert -better.fun <= found.log_likelihoods[-1] + 1e-4
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tails", ["entries", "rows"])
+def test_outliers_of_its_kind_hardly_move_the_subspace(tails: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    S, W = 1.5 * rng.normal(size=(2, 40)), rng.normal(size=(2, 40))
+    X = rng.normal(size=(400, 2)) @ S + rng.normal(size=(400, 2)) @ W + rng.normal(size=(400, 40))
+    Y = rng.normal(size=(400, 2)) @ S + rng.normal(size=(400, 40))
+    clean = CLVM().fit(X, background=Y).components_
+    if tails == "rows":
+        X[:20] += 15 * rng.normal(size=(20, 40))
+    else:
+        for rows in (X, Y):
+            bad = rng.random(rows.shape) < 0.05
+            rows[bad] += 20 * rng.normal(size=bad.sum())
+    assert subspace_error(salient(fit(X, Y, tails)), clean) <= 0.08
+    assert subspace_error(salient(fit(X, Y)), clean) >= 0.25
+
+
+def test_mouse_with_half_of_the_foreground_missing() -> None:
+    data = load_mouse_protein()
+    found = fit(holes(data.foreground, 0.5), data.background, "entries", max_iter=400)
+    whole = CLVM().fit(data.foreground, background=data.background)
+    assert subspace_error(salient(found), whole.components_) < 0.75
