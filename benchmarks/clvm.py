@@ -12,12 +12,19 @@ than rounding; mouse silhouette 0.40 for 1 to 8 shared variables. Exactly the ch
 nothing of the activities left out in 16 of 20 sets of `make_motion_sensors` with the penalty chosen
 automatically, in 18 at a good one; five of twenty shared dimensions found by automatic relevance
 determination in every one of 36 sets from the model.
+
+Missing values, mouse, Student's t for entries: silhouettes 0.40, 0.39, 0.37, 0.30 with 0, 25, 50,
+75% removed beside what the data lack (means of ten masks), at 50% above cPCA of data filled with
+means at its best alpha, at 75% by 0.03. Outliers, 400 + 400 rows of 40 features: sine to the
+solution without them 0.08 with the matching Student's t, where the normal model is at 0.25 or more
+(twenty bad rows, or 5% bad values).
 """
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,7 +32,7 @@ from scipy.optimize import minimize
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
-from contrast_core import CLVM, subspace_error
+from contrast_core import CLVM, CPCA, ContrastWarning, subspace_error
 from contrast_core.datasets import load_mouse_protein, make_motion_sensors
 from contrast_core.probabilistic import _clvm_em as em
 
@@ -96,6 +103,77 @@ def selections() -> list[str]:
     return failures
 
 
+def standardised(rows: Any) -> Any:
+    return (rows - np.nanmean(rows, axis=0)) / np.nanstd(rows, axis=0)
+
+
+def scaled_silhouette(scores: Any, labels: Any) -> float:
+    return float(silhouette_score(scores / scores.std(axis=0), labels))
+
+
+def removed() -> list[str]:
+    failures, mice = [], load_mouse_protein(raw=True)
+    print("\nmouse, share removed: silhouette, cPCA with means at its best alpha; seconds a fit")
+    for share, least, margin in (
+        (0, 0.40, None),
+        (0.25, 0.39, None),
+        (0.5, 0.37, 0.0),
+        (0.75, 0.30, 0.03),
+    ):
+        own, filled, times = [], [], []
+        for seed in range(10 if share else 1):
+            rng = np.random.default_rng(seed)
+            X, Y = (
+                standardised(np.where(rng.random(rows.shape) < share, np.nan, rows))
+                for rows in (mice.foreground, mice.background)
+            )
+            start = time.process_time()
+            model = CLVM(robust="entries").fit(X, background=Y)
+            times.append(time.process_time() - start)
+            own.append(scaled_silhouette(model.transform(X), mice.labels))
+            x = standardised(np.nan_to_num(X))
+            cpca = CPCA().fit(x, background=standardised(np.nan_to_num(Y)))
+            with warnings.catch_warnings():
+                # Beyond the best alpha no contrast is positive.
+                warnings.simplefilter("ignore", ContrastWarning)
+                at_each = [cpca.at(alpha).transform(x) for alpha in np.geomspace(0.1, 1000, 25)]
+            filled.append([scaled_silhouette(scores, mice.labels) for scores in at_each])
+        mean, other = float(np.mean(own)), float(np.mean(filled, axis=0).max())
+        print(f"  {share:4.0%} {mean:8.3f} {other:8.3f} {max(times):8.2f}")
+        if mean < least:
+            failures.append(f"{share:.0%} removed: {mean:.3f} < {least}")
+        if margin is not None and not mean > other + margin:
+            failures.append(f"{share:.0%} removed: {mean:.3f}, cPCA {other:.3f}")
+    return failures
+
+
+def outliers() -> list[str]:
+    failures = []
+    print("\noutliers: sine to the solution without; most of ten with t, least of ten without")
+    for tails in ("rows", "entries"):
+        sines = []
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            S, W = 1.5 * rng.normal(size=(2, 40)), rng.normal(size=(2, 40))
+            Y = rng.normal(size=(400, 2)) @ S + rng.normal(size=(400, 40))
+            X = rng.normal(size=(400, 2)) @ S + rng.normal(size=(400, 2)) @ W
+            X += rng.normal(size=(400, 40))
+            clean = CLVM().fit(X, background=Y).components_
+            if tails == "rows":
+                X[:20] += 15 * rng.normal(size=(20, 40))
+            else:
+                for rows in (X, Y):
+                    bad = rng.random(rows.shape) < 0.05
+                    rows[bad] += 20 * rng.normal(size=bad.sum())
+            models = [CLVM(robust=robust).fit(X, background=Y) for robust in (tails, None)]
+            sines.append([subspace_error(model.components_, clean) for model in models])
+        robust, normal = np.max(sines, axis=0)[0], np.min(sines, axis=0)[1]
+        print(f"  {tails:8s} {robust:.3f} {normal:.3f}")
+        if robust > 0.08 or normal < 0.25:
+            failures.append(f"outliers, {tails}: {robust:.3f}, {normal:.3f}")
+    return failures
+
+
 def main() -> int:
     failures = []
     mouse = load_mouse_protein()
@@ -125,6 +203,8 @@ def main() -> int:
         if bound is not None and spent > bound:
             failures.append(f"{name}, k = {k}: {spent:.2f} s > {bound} s")
     failures += selections()
+    failures += removed()
+    failures += outliers()
     print("\n" + ("; ".join(["NOT REACHED", *failures]) if failures else "all bounds reached"))
     return bool(failures)
 

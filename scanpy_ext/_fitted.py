@@ -49,8 +49,17 @@ class Fitted:
 
     def scores(self) -> tuple[LinearMap, NDArray[np.intp]]:
         """The map to scores from the features with a part in them, and which these are."""
+        self._check_linear()
         used = np.flatnonzero(self.filters.any(axis=1))
         return LinearMap(mean=self.means["mean"][used], projection=self.filters[used]), used
+
+    def _check_linear(self) -> None:
+        if self.params.get("robust") == "entries":
+            raise ValueError(
+                f"adata.uns[{self.keys.uns!r}] is of scanpy_ext.tl.clvm with robust='entries', "
+                "which weighs every value of a cell: its scores are not linear. Run it on old and "
+                "new cells together, or with robust='rows' or none."
+            )
 
     def projector(self) -> LinearMap:
         """The projector on the span of the loadings, along what the filters do not see.
@@ -58,8 +67,9 @@ class Fitted:
         Raises
         ------
         ValueError
-            If there are no components of genes with a background's mean.
+            If there are no components of genes with a background's mean, or scores are not linear.
         """
+        self._check_linear()
         if self.genes is None or "background_mean" not in self.means:
             raise ValueError(
                 f"adata.uns[{self.keys.uns!r}] cannot be used for denoising: that needs components "

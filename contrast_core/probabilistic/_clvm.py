@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._base import Offset
-from contrast_core._linear_map import LinearMap
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -20,7 +19,6 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.feedback import warn
-from contrast_core.linalg import fix_signs
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._clvm_em import (
     Fit,
@@ -28,11 +26,21 @@ from contrast_core.probabilistic._clvm_em import (
     first_model,
     fit_em,
     likelihood_problem,
-    posterior,
     random_model,
+    rotated,
 )
+from contrast_core.probabilistic._clvm_observed import (
+    check_combination,
+    check_tails,
+    described,
+    fit_observed,
+    observed_rows,
+)
+from contrast_core.probabilistic._clvm_rows import Tails
 from contrast_core.probabilistic._clvm_selection import fit_sparse, relevant_shared
+from contrast_core.probabilistic._incomplete import rows_with_gaps
 from contrast_core.probabilistic._two_densities import TwoDensities
+from contrast_core.rows import Rows
 from contrast_core.solve import Design, Plan, contrast_index, contrast_moments
 
 
@@ -50,6 +58,10 @@ class CLVM(TwoDensities):
 
     The likelihood needs no more of the data than numbers of rows, means and covariances, so neither
     does expectation maximisation: an iteration is a product of the covariances with the loadings.
+
+    Values may be missing, as NaN, in foreground and background, and outliers may count for less,
+    with `robust`. The likelihood is then that of what is observed of each row, and expectation
+    maximisation reads the rows, weighted, in every step.
 
     Parameters
     ----------
@@ -70,15 +82,22 @@ class CLVM(TwoDensities):
         each column of S those that add too little vanish, and the likelihood is maximised with as
         many as are left; `n_shared` is then the most there may be. Where the noise does not have
         the same variance in every direction, as in the mouse data, it keeps all.
+    robust : "entries" or "rows", optional
+        Student's t with 4 degrees of freedom instead of the normal distribution: of the noise of
+        each value on its own, for single values that are wrong, or of each row as a whole, noise
+        and latent variables, for whole samples that are. The data must be in memory.
     n_init : int, default=1
         Starts; the most likely solution is kept. The first is from the leading components of the
         background and of the contrast, the others are random.
     tol : float above 0, default=1e-6
         Where to end: length of the gradient of the log-likelihood per row, by the loadings in units
         of the noise's standard deviation and by the logarithm of its variance. (The likelihood
-        stops rising, to nine digits, long before the subspaces stop turning.)
+        stops rising, to nine digits, long before the subspaces stop turning.) With missing values
+        or `robust` ten times this is the largest change in a step, of a loading in units of the
+        noise's standard deviation and of the logarithm of its variance.
     max_iter : int, default=3000
-        Evaluations of the likelihood, at most, for each start.
+        Evaluations of the likelihood, at most, for each start; each reads the rows with missing
+        values or `robust`.
     random_state : int, Generator or None, default=None
         Seed of the random starts.
 
@@ -96,29 +115,36 @@ class CLVM(TwoDensities):
         S, rotated likewise; with `ard`, of as many columns as it keeps. They need not be
         orthogonal to those of W.
     noise_variance_ : float
-        sigma^2.
+        sigma^2; with `robust` the square of Student's scale, half of the variance.
     latent_covariance_ : ndarray of shape (t, t)
-        Covariance of t given a row, the same for every row.
+        Covariance of t given a complete row, the same for every row; with `robust` where its
+        weights are 1.
+    tails_ : {"normal", "entries", "rows"}
+        What the fit took the distribution to be; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
         Log-likelihood of all rows of both datasets at the start and after each step, natural
         logarithms, over the features that vary. It does not fall, but for rounding (which grows
-        with the ratio of the largest variance to the noise's).
+        with the ratio of the largest variance to the noise's). With ``robust="entries"`` it is the
+        variational lower bound.
     n_iter_ : int
         Steps taken.
     converged_ : bool
-        Whether the gradient became as short as `tol`.
+        Whether `tol` was reached.
     foreground_variance_, background_variance_ : ndarray of shape (t,)
-        Variance of foreground and background along each component.
+        Variance of foreground and background along each component; with missing values or `robust`
+        the model's, of loadings and `noise_variance_`.
     contrast_index_ : ndarray of shape (t,)
         :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
         only); NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        What the data were reduced to. The latter, for more features than rows, hold the rows.
+        What the data were reduced to; not with missing values or `robust`. The latter, for more
+        features than rows, hold the rows.
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
         From centred rows to scores, the posterior means of t, and back, as `inverse_transform`
-        says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
+        says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`. None of them, nor
+        what needs them, with ``robust="entries"``, which weighs each value of a row.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -128,13 +154,15 @@ class CLVM(TwoDensities):
     ------
     ValueError
         On `fit`: if the latent variables explain all that varies, so that the likelihood has no
-        maximum, or a parameter is out of range.
+        maximum, or a parameter is out of range. With missing values or `robust`: if a feature is
+        never observed in one of the datasets, fewer than two rows have a value, or `sparsity`,
+        `ard`, groups, weights, several backgrounds or data not in memory are given as well.
 
     Warns
     -----
     ContrastWarning
-        If the gradient is still longer than `tol` after `max_iter` evaluations, or the two
-        datasets' scales differ by orders of magnitude.
+        If `tol` is not reached after `max_iter` evaluations, or the two datasets' scales differ by
+        orders of magnitude.
 
     See Also
     --------
@@ -157,7 +185,9 @@ class CLVM(TwoDensities):
     References
     ----------
     Severson, Ghosh and Ng, "Unsupervised learning with contrastive latent variable models", AAAI
-    2019, arXiv:1811.06094: eqs. 2 to 5; Sec. 2.3 for sparsity and relevance determination.
+    2019, arXiv:1811.06094: eqs. 2 to 5; Sec. 2.3 for sparsity, relevance determination and robust
+    noise. Archambeau, Delannay and Verleysen, "Robust probabilistic projections", ICML 2006, for
+    whole rows.
 
     Examples
     --------
@@ -188,6 +218,7 @@ class CLVM(TwoDensities):
         n_salient: int = 2,
         sparsity: float | Literal["auto"] | None = None,
         ard: bool = False,
+        robust: Literal["entries", "rows"] | None = None,
         n_init: int = 1,
         tol: float = 1e-6,
         max_iter: int = 3000,
@@ -197,10 +228,78 @@ class CLVM(TwoDensities):
         self.n_salient = n_salient
         self.sparsity = sparsity
         self.ard = ard
+        self.robust = robust
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+
+    def fit(
+        self,
+        X: MatrixLike | Moments,
+        y: object = None,
+        *,
+        background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
+        groups: ArrayLike | None = None,
+        background_groups: ArrayLike | Sequence[ArrayLike | None] | None = None,
+        sample_weight: ArrayLike | None = None,
+        background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+        background_mix: ArrayLike | None = None,
+    ) -> Self:
+        """Fit from foreground and background data, with or without missing values, or moments.
+
+        Parameters
+        ----------
+        X, background
+            As in `CPCA.fit`, of shape (n, n_features) and (m, n_features). In arrays, masked arrays
+            and DataFrames in memory NaN, or a mask, marks a missing value; sparse matrices cannot
+            hold any, for what they do not store is zero. With `robust` no moments.
+        y : ignored
+        groups, background_groups, sample_weight, background_weight, background_mix
+            As in `CPCA.fit`, of complete data and without `robust`.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `CPCA.fit`, and as the class says.
+        """
+        design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
+        tails = check_tails(self.robust)
+        parts = rows_with_gaps(X, background, design, "CLVM")
+        if tails != "normal" and background is not None and not parts:
+            raise TypeError(
+                f"robust={tails!r} weighs rows, which moments do not hold: give the data instead, "
+                "or leave robust out."
+            )
+        if parts:
+            if tails != "normal" or any(part.any_missing() for part in parts):
+                return self._fit_rows(parts, design, tails)
+            X, *others = parts
+            background = others if len(others) > 1 else others[0]
+        return super().fit(X, y, background=background, **vars(design))
+
+    def _fit_rows(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
+        ard = check_flag(self.ard, "ard")
+        check_combination(parts, design, tails, sparsity=self.sparsity is not None, ard=ard)
+        rows = observed_rows(*parts)
+        k, t = self._dimensions(int(rows.varies.sum()))
+        rngs = [check_generator(self.random_state)] * (check_count(self.n_init, "n_init") - 1)
+        tol = 10 * check_number(self.tol, "tol", above=0)
+        max_iter = check_count(self.max_iter, "max_iter")
+        best = fit_observed(rows, k, t, tails, rngs, tol=tol, max_iter=max_iter)
+        if not best.converged:
+            _warn_not_converged(max_iter)
+        return self._set_fitted(rows.names, tails_=tails, **described(best, k))
+
+    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
+        for name in ("groups_", "group_means_", *self._of_moments):
+            if name not in attributes:  # of a fit before
+                self.__dict__.pop(name, None)
+        return super()._set_fitted(feature_names, **attributes)
 
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design
@@ -234,13 +333,10 @@ class CLVM(TwoDensities):
         if penalty is not None:
             best = fit_sparse(problem, best, penalty, tol=tol, max_iter=max_iter)
         if not best.converged:
-            warn(
-                f"the likelihood still rises after max_iter={max_iter} evaluations; allow more, or "
-                "use fewer latent variables."
-            )
+            _warn_not_converged(max_iter)
         loadings = best.model.loadings * problem.unit
         (shared, _), (salient, components) = (
-            _rotated(x, part) for part in np.split(loadings, [k], axis=1)
+            rotated(x.lift, part) for part in np.split(loadings, [k], axis=1)
         )
         inside = x.coordinates_of(components)
         along = x.along(inside), y.along(inside)
@@ -253,6 +349,7 @@ class CLVM(TwoDensities):
             salient_loadings_=salient,
             selected_=salient.any(axis=1),
             noise_variance_=best.model.noise * problem.unit**2,
+            tails_="normal",
             log_likelihoods_=problem.log_likelihoods(best.log_likelihoods),
             n_iter_=len(best.log_likelihoods) - 1,
             converged_=best.converged,
@@ -290,105 +387,9 @@ class CLVM(TwoDensities):
             return "auto"
         return check_number(self.sparsity, "sparsity", above=0, expected="'auto' or a number")
 
-    @property
-    def projection_(self) -> FloatArray:
-        """Map from centred rows to posterior means, (n_features, t)."""
-        k = self.shared_loadings_.shape[1]
-        return posterior(self._model("foreground")[0]).gain[:, k:]
 
-    @property
-    def reconstruction_(self) -> FloatArray:
-        """Map from posterior means to centred rows, (t, n_features)."""
-        # A latent variable as weak as the noise is shrunk to zero, from which nothing leads back.
-        shrinkage = self.salient_loadings_.T @ self.projection_
-        return np.asarray(np.linalg.pinv(shrinkage) @ self.salient_loadings_.T)
-
-    @property
-    def _projector(self) -> LinearMap:
-        return self.linear_map_
-
-    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
-        r"""Posterior means of the salient latent variables.
-
-        .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \mu_x), \qquad
-            M = (S S^\top + \sigma^2 I)^{-1}
-
-        What the shared latent variables or the noise explain counts for little.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse.
-        groups : array-like of shape (n,), optional
-            As in `CPCA.transform`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_salient)
-            Their posterior covariance is `latent_covariance_` for every row.
-
-        Raises
-        ------
-        ValueError
-            If the features are not those of the fit, or a value is NaN or infinite.
-        """
-        return super().transform(X, groups=groups)
-
-    def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        r"""Rows of the salient subspace whose posterior means are the ones given.
-
-        .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \mu_x
-
-        After `transform` this is what `denoise` gives. The model's mean of a row given t is
-        ``t @ salient_loadings_.T + mean_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_salient)
-            Salient latent variables.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-
-        Raises
-        ------
-        ValueError
-            If the number of columns is not the number of salient variables.
-        """
-        return super().inverse_transform(X)
-
-    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
-        r"""The salient part of rows: the shared part and the noise go.
-
-        .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
-
-        The least squares estimate of W t, with what shared variables and noise add as the errors:
-        a projection on the span of W along what the background would do, not an orthogonal one.
-
-        Parameters
-        ----------
-        X : as for `transform`
-            Rows to denoise.
-        offset : {"foreground", "difference", "none"}, default="foreground"
-            What is added back, as in `CPCA.denoise`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-
-        Raises
-        ------
-        ValueError
-            If `offset` is none of the three, the features are not those of the fit, or a value is
-            NaN or infinite.
-        """
-        return super().denoise(X, offset=offset)
-
-
-def _rotated(moments: Moments, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Loadings in feature space, turned to orthogonal columns, and their directions as rows."""
-    directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
-    directions[~loadings.any(axis=1)] = 0.0
-    components = fix_signs(moments.lift(directions.T))
-    return components.T * lengths, components
+def _warn_not_converged(max_iter: float) -> None:
+    warn(
+        f"the likelihood still rises after max_iter={max_iter} evaluations; allow more, or use "
+        "fewer latent variables."
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import leading_eigenpairs
+from contrast_core.linalg import fix_signs, leading_eigenpairs
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._ascent import Ascent, Evaluation, ascend
 
@@ -297,3 +297,13 @@ def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Mod
 def random_model(size: int, n_latent: int, rng: np.random.Generator) -> Model:
     """Another start: loadings in random directions, on average as long as the data are."""
     return Model(rng.standard_normal((size, n_latent)), _FIRST_NOISE)
+
+
+def rotated(
+    lift: Callable[[FloatArray], FloatArray], loadings: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Loadings in feature space, turned to orthogonal columns, and their directions as rows."""
+    directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
+    directions[~loadings.any(axis=1)] = 0.0
+    components = fix_signs(lift(directions.T))
+    return components.T * lengths, components

@@ -17,6 +17,11 @@ from contrast_core.probabilistic._patterns import latent_means, outer_products, 
 
 Tails: TypeAlias = Literal["normal", "entries", "rows"]
 
+DOF = 4.0  # of Student's t
+_LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
+_WEIGHING_STEPS = 500  # of the weights of a new row's values, at most
+_SETTLED = 1e-9  # change of its latent variables
+
 
 class Means(NamedTuple):
     """Of foreground and background, (n_features,) each."""
@@ -42,12 +47,12 @@ class RowFit(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """E-step of a dataset: log-likelihood, weights of entries (n, D), moments of z per row."""
+    """E-step per row: log-density, weights (n, D), means (n, k), covariances (n, k * k) of z."""
 
-    log_likelihood: float
+    log_density: FloatArray
     weights: FloatArray
     latent: FloatArray
-    second: FloatArray
+    covariance: FloatArray
 
 
 def fit_rows(
@@ -58,7 +63,7 @@ def fit_rows(
     n_shared: int,
     *,
     tails: Tails = "normal",
-    dof: float = 4.0,
+    dof: float = DOF,
     tol: float = 1e-5,
     max_iter: int = 2000,
 ) -> RowFit:
@@ -77,7 +82,7 @@ def fit_rows(
     Parameters
     ----------
     x, y : ndarrays of shape (n, n_features) and (m, n_features)
-        Rows; NaN is missing. Each feature is observed in both.
+        Rows; NaN is missing. Each feature is observed in both, and varies by about 1.
     start, means
         Where to begin, in the units of the data.
     n_shared : int
@@ -86,9 +91,15 @@ def fit_rows(
     dof : float, default=4
         nu.
     tol : float
-        Largest change of a loading, in standard deviations of the noise, to end at.
+        Largest change of a loading, in standard deviations of the noise, and of the logarithm of
+        its variance, to end at.
     max_iter : int
         Steps, at most.
+
+    Raises
+    ------
+    ValueError
+        If the likelihood is unbounded: the noise variance goes to zero.
 
     References
     ----------
@@ -105,13 +116,21 @@ def fit_rows(
             part = Model(model.loadings[:, :width], model.noise)
             left = np.where(seen[i], filled[i] - means[i], 0.0)
             sides.append(_expected(left, seen[i], weights[i], part, tails, dof))
-        values.append(sum(side.log_likelihood for side in sides))
+        values.append(sum(float(side.log_density.sum()) for side in sides))
         if converged:
             break
         weights = [side.weights for side in sides]
         update, means = _maximised(filled, seen, sides, model)
+        if not update.noise > _LEAST_NOISE:
+            raise ValueError(
+                f"{n_shared} shared and {model.loadings.shape[1] - n_shared} salient latent "
+                "variables explain all that varies, or all but what counts as outliers, to working "
+                "precision: nothing is left to estimate the noise from. Use fewer of them, more "
+                "rows, or another `robust`."
+            )
         change = np.abs(update.loadings - model.loadings).max(initial=0.0)
-        model, converged = update, bool(change <= tol * update.noise**0.5)
+        settled = abs(np.log(update.noise / model.noise)) <= tol
+        model, converged = update, bool(settled and change <= tol * update.noise**0.5)
     return RowFit(model, means, np.array(values), converged)
 
 
@@ -135,24 +154,48 @@ def _expected(
         around = (left - latent @ loadings.T) ** 2 + covariance @ outer_products(loadings).T
         scaled = around / (dof * noise)
         constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - np.log(dof * np.pi * noise) / 2
-        inside = np.where(seen, constant - (dof + 1) / 2 * np.log1p(scaled), 0.0).sum()
+        inside = np.where(seen, constant - (dof + 1) / 2 * np.log1p(scaled), 0.0).sum(axis=1)
         traces = np.trace(covariance.reshape(n, k, k), axis1=1, axis2=2)
         # log det of the covariance is that of noise times the inverse system.
         spread = k * np.log(noise) - systems.log_determinant
-        divergence = 0.5 * (traces + (latent**2).sum(axis=1) - k - spread).sum()
+        divergence = 0.5 * (traces + (latent**2).sum(axis=1) - k - spread)
         new = np.where(seen, (dof + 1) / dof / (1 + scaled), 0.0)
-        second = outer_products(latent) + covariance
-        return _Side(float(inside - divergence), new, latent, second)
-    distance = ((left**2).sum(axis=1) - (latent * projected).sum(axis=1)) / noise
+        return _Side(inside - divergence, new, latent, covariance)
+    # As squares of what is left, not as a difference of squares, which may be far larger.
+    distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
+    distance += (latent**2).sum(axis=1)
     log_determinant = (n_seen - k) * np.log(noise) + systems.log_determinant
     if tails == "normal":
         density = -0.5 * (n_seen * np.log(2 * np.pi) + log_determinant + distance)
-        return _Side(float(density.sum()), given, latent, outer_products(latent) + covariance)
+        return _Side(density, given, latent, covariance)
     density = gammaln((dof + n_seen) / 2) - gammaln(dof / 2) - n_seen / 2 * np.log(dof * np.pi)
     density -= log_determinant / 2 + (dof + n_seen) / 2 * np.log1p(distance / dof)
     scale = ((dof + n_seen) / (dof + distance))[:, None]
-    second = outer_products(latent) + covariance / scale
-    return _Side(float(density.sum()), given * scale, latent, second)
+    return _Side(density, given * scale, latent, covariance / scale)
+
+
+def latent_of(
+    rows: FloatArray, *, model: Model, mean: FloatArray, tails: Tails, first: int, last: int
+) -> FloatArray:
+    """Posterior means of latent variables `first` to `last`, given what is observed, (n, k)."""
+    return _of_rows(rows, model, mean, tails).latent[:, first:last]
+
+
+def densities_of(rows: FloatArray, *, model: Model, mean: FloatArray, tails: Tails) -> FloatArray:
+    """Column of log-densities of what is observed; of ``"entries"`` the variational bound."""
+    return _of_rows(rows, model, mean, tails).log_density[:, None]
+
+
+def _of_rows(rows: FloatArray, model: Model, mean: FloatArray, tails: Tails) -> _Side:
+    rows = np.asarray(rows, dtype=np.float64)
+    seen = ~np.isnan(rows)
+    left = np.where(seen, rows - mean, 0.0)
+    side = _expected(left, seen, seen.astype(np.float64), model, tails, DOF)
+    for _ in range(_WEIGHING_STEPS if tails == "entries" else 0):
+        before, side = side, _expected(left, seen, side.weights, model, tails, DOF)
+        if np.abs(side.latent - before.latent).max(initial=0.0) <= _SETTLED:
+            break
+    return side
 
 
 def _maximised(
@@ -160,16 +203,20 @@ def _maximised(
 ) -> tuple[Model, Means]:
     """Means given the loadings, loadings given the means, then the noise."""
     d, k = model.loadings.shape
-    means, cross, second, squares = [], np.zeros((d, k)), np.zeros((d, k, k)), 0.0
+    means, cross, second = [], np.zeros((d, k)), np.zeros((d, k, k))
     for rows, side in zip(filled, sides, strict=True):
         width = side.latent.shape[1]
         left = rows - side.latent @ model.loadings[:, :width].T
         means.append((side.weights * left).sum(axis=0) / side.weights.sum(axis=0))
         weighted = side.weights * (rows - means[-1])
         cross[:, :width] += weighted.T @ side.latent
-        second[:, :width, :width] += (side.weights.T @ side.second).reshape(d, width, width)
-        squares += float((weighted * (rows - means[-1])).sum())
+        moments = outer_products(side.latent) + side.covariance
+        second[:, :width, :width] += (side.weights.T @ moments).reshape(d, width, width)
     loadings = np.asarray(np.linalg.solve(second, cross[:, :, None])[:, :, 0], np.float64)
-    left_over = squares - 2 * float((loadings * cross).sum())
-    left_over += float(np.einsum("dk,dkl,dl->", loadings, second, loadings))
+    left_over = 0.0
+    for rows, side, mean in zip(filled, sides, means, strict=True):
+        part = loadings[:, : side.latent.shape[1]]
+        around = (rows - mean - side.latent @ part.T) ** 2
+        around += side.covariance @ outer_products(part).T
+        left_over += float((side.weights * around).sum())
     return Model(loadings, left_over / sum(int(s.sum()) for s in seen)), Means(*means)

@@ -52,7 +52,7 @@ def patterns_of(observed: NDArray[np.bool_]) -> Patterns:
 def systems_of(masks: FloatArray, loadings: FloatArray, noise: float) -> Systems:
     """All systems, stacked by one matrix product."""
     d = loadings.shape[1]
-    stacked = (masks @ outer_products(loadings)).reshape(-1, d, d) + noise * np.eye(d)
+    stacked = (masks @ outer_products(loadings)).reshape(len(masks), d, d) + noise * np.eye(d)
     # The inverses themselves are what the gradient and the posterior consist of.
     return Systems(stacked, np.asarray(np.linalg.inv(stacked)))
 
@@ -66,7 +66,7 @@ def outer_products(vectors: FloatArray) -> FloatArray:
 def latent_means(systems: Systems, codes: NDArray[np.intp], projected: FloatArray) -> FloatArray:
     """The inverse of each row's system times its row of ``X W``, (n, d)."""
     means = np.empty_like(projected)
-    step = max(1, ELEMENTS // projected.shape[1] ** 2)
+    step = max(1, ELEMENTS // max(1, projected.shape[1] ** 2))
     for start in range(0, len(means), step):
         some = slice(start, start + step)
         means[some] = (systems.inverse[codes[some]] @ projected[some, :, None])[:, :, 0]

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, MatrixLike, check_count
-from contrast_core.moments import Moments, is_moments
-from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
+from contrast_core.moments import Moments
+from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows, rows_with_gaps
 from contrast_core.probabilistic._latent_variables import LatentVariableModel
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
@@ -25,15 +25,8 @@ from contrast_core.solve import (
     OneContrast,
     Plan,
     contrast_index,
-    design_rows,
     plan_for,
     solve_contrasts,
-)
-
-_REMEDY = (
-    "PCPCA takes missing values (NaN) of arrays, masked arrays and DataFrames in memory, not of "
-    "sparse matrices, tensors, stored or dask data. Convert these, or fill the entries in, for "
-    "example with sklearn.impute.SimpleImputer."
 )
 
 
@@ -242,8 +235,8 @@ class PCPCA(StrengthPath, LatentVariableModel):
         """
         check_count(self.max_iter, "max_iter")
         design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
-        if not (background is None or is_moments(X) or _any_moments(background)):
-            parts = [_in_place(p) for p in design_rows(X, background, design, missing=True)]
+        parts = rows_with_gaps(X, background, design, "PCPCA")
+        if parts:
             if any(part.any_missing() for part in parts):
                 return self._fit_incomplete(parts, design)
             X, *others = parts
@@ -369,14 +362,3 @@ def _described(
         "background_variance_": variances[1],
         "contrast_index_": contrast_index(*variances),
     }
-
-
-def _any_moments(background: Any) -> bool:
-    """Whether a background, or one of several, is moments already."""
-    several = background if type(background) in (list, tuple) else [background]
-    return any(is_moments(one) for one in several)
-
-
-def _in_place(part: Rows) -> Rows:
-    """Rows that may miss values in memory, where they are read again and again, and not else."""
-    return part.replace(missing=part.missing and part.in_memory, remedy=part.remedy or _REMEDY)

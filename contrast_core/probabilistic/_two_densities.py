@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from contrast_core._base import Offset
 from contrast_core._linear_map import LinearMap
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import (
@@ -19,7 +21,9 @@ from contrast_core._validation import (
     check_generator,
 )
 from contrast_core.probabilistic._clvm_em import Model, posterior
-from contrast_core.probabilistic._density import log_densities
+from contrast_core.probabilistic._clvm_rows import DOF, Tails, densities_of, latent_of
+from contrast_core.probabilistic._density import complete_or_not, log_densities
+from contrast_core.rows import Rows
 
 Dataset: TypeAlias = Literal["foreground", "background"]
 
@@ -33,6 +37,12 @@ class TwoDensities(MomentContrast):
     shared_loadings_: FloatArray
     salient_loadings_: FloatArray
     noise_variance_: float
+    tails_: Tails
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _model(self, dataset: object) -> tuple[Model, FloatArray]:
         """Model and mean of a dataset."""
@@ -47,6 +57,155 @@ class TwoDensities(MomentContrast):
         """Covariance of the salient latent variables given a row, (t, t)."""
         k = self.shared_loadings_.shape[1]
         return posterior(self._model("foreground")[0]).covariance[k:, k:]
+
+    @property
+    def projection_(self) -> FloatArray:
+        """Map from centred rows to posterior means, (n_features, t)."""
+        if self.tails_ == "entries":
+            raise AttributeError(
+                f"{type(self).__name__}(robust='entries') weighs every value of a row, so its "
+                "scores are no linear map of rows and there is no way back from them: only "
+                "transform, transform_shared, score_samples, score and sample are defined. Use "
+                "robust='rows' or none for the rest."
+            )
+        k = self.shared_loadings_.shape[1]
+        return posterior(self._model("foreground")[0]).gain[:, k:]
+
+    @property
+    def reconstruction_(self) -> FloatArray:
+        """Map from posterior means to centred rows, (t, n_features)."""
+        # A latent variable as weak as the noise is shrunk to zero, from which nothing leads back.
+        shrinkage = self.salient_loadings_.T @ self.projection_
+        return np.asarray(np.linalg.pinv(shrinkage) @ self.salient_loadings_.T)
+
+    @property
+    def _projector(self) -> LinearMap:
+        return self.linear_map_
+
+    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+        r"""Posterior means of the salient latent variables.
+
+        .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \mu_x), \qquad
+            M = (S S^\top + \sigma^2 I)^{-1}
+
+        What the shared latent variables or the noise explain counts for little. With
+        ``robust="rows"`` a row's weight leaves this as it is; with ``robust="entries"`` it is the
+        mean where weights of the row's values and latent variables, each given the other as in the
+        E-step, have settled, from weights of 1.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere; sparse input stays sparse, but for ``robust="entries"``. NaN in
+            dense rows is a value that is missing, whatever the fit had: t is then given what is
+            observed, and 0 if nothing is.
+        groups : array-like of shape (n,), optional
+            As in `CPCA.transform`, of complete rows; not with ``robust="entries"``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_salient)
+            Their posterior covariance is `latent_covariance_` for every complete row.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, a value is infinite, or one is NaN in rows
+            with groups, sparse rows or a tensor.
+        TypeError
+            If X is a tensor and the model that of ``robust="entries"``.
+        """
+        check_is_fitted(self)
+        k = self.shared_loadings_.shape[1]
+        last = k + self.salient_loadings_.shape[1]
+        return self._posterior_means(X, "foreground", (k, last), groups)
+
+    def _posterior_means(
+        self, X: MatrixLike, dataset: object, which: tuple[int, int], groups: ArrayLike | None
+    ) -> FloatArray:
+        model, mean = self._model(dataset)
+        first, last = which
+        by_row = partial(
+            latent_of, model=model, mean=mean, tails=self.tails_, first=first, last=last
+        )
+        if self.tails_ == "entries":
+            if groups is not None:
+                raise ValueError(
+                    "groups are given, but with robust='entries' scores are not linear in the "
+                    "rows: centre the rows by group before the fit instead."
+                )
+            rows = self._weighed_rows(X)
+            found: FloatArray = rows.map(by_row, last - first, dense=True)
+            return found
+        gain = posterior(model).gain[:, first:last]
+        linear = LinearMap(mean=mean, projection=gain)
+        rows = self._rows(X, missing=groups is None)
+        if groups is not None:
+            scores = linear.transform(rows)
+            return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
+        if not rows.can_miss:
+            return linear.transform(rows)
+        either: FloatArray = rows.map(complete_or_not(linear.transform, by_row), last - first)
+        return either
+
+    def _weighed_rows(self, X: MatrixLike) -> Rows:
+        rows = self._rows(X, missing=True)
+        if not (rows.can_miss or rows.is_sparse):
+            raise TypeError(
+                f"{rows.name} is a tensor, but a robust model weighs rows with NumPy: give arrays."
+            )
+        return rows
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        r"""Rows of the salient subspace whose posterior means are the ones given.
+
+        .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \mu_x
+
+        After `transform` this is what `denoise` gives. The model's mean of a row given t is
+        ``t @ salient_loadings_.T + mean_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_salient)
+            Salient latent variables.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of salient variables.
+        """
+        return super().inverse_transform(X)
+
+    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
+        r"""The salient part of rows: the shared part and the noise go.
+
+        .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
+
+        The least squares estimate of W t, with what shared variables and noise add as the errors:
+        a projection on the span of W along what the background would do, not an orthogonal one.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows to denoise.
+        offset : {"foreground", "difference", "none"}, default="foreground"
+            What is added back, as in `CPCA.denoise`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If `offset` is none of the three, the features are not those of the fit, or a value is
+            NaN or infinite.
+        """
+        return super().denoise(X, offset=offset)
 
     def transform_shared(
         self,
@@ -75,15 +234,12 @@ class TwoDensities(MomentContrast):
         Raises
         ------
         ValueError
-            If `dataset` is neither, the features are not those of the fit, a value is NaN or
-            infinite, or a label is missing.
+            If `dataset` is neither, or as for `transform`.
+        TypeError
+            As for `transform`.
         """
-        model, mean = self._model(dataset)
-        gain = posterior(model).gain[:, : self.shared_loadings_.shape[1]]
-        scores = LinearMap(mean=mean, projection=gain).transform(self._rows(X))
-        if groups is None:
-            return scores
-        return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
+        check_is_fitted(self)
+        return self._posterior_means(X, dataset, (0, self.shared_loadings_.shape[1]), groups)
 
     def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
         r"""Log-density of each row under the model.
@@ -91,27 +247,41 @@ class TwoDensities(MomentContrast):
         .. math:: \log N(x;\, \mu_x,\, S S^\top + W W^\top + \sigma^2 I) \quad\text{or}\quad
             \log N(y;\, \mu_y,\, S S^\top + \sigma^2 I)
 
+        With ``robust="rows"`` Student's t with this scale; with ``robust="entries"``, which has no
+        closed form, the variational lower bound.
+
         Parameters
         ----------
         X : as for `transform`
-            Rows from anywhere.
+            Rows from anywhere. Of dense rows with missing values (NaN) the density is that of what
+            is observed.
         dataset : {"foreground", "background"}, default="foreground"
             Which of the two. Their difference tells which of them a row is more like.
 
         Returns
         -------
         ndarray of shape (n,)
-            Natural logarithms.
+            Natural logarithms; 0 of a row of which nothing is observed.
 
         Raises
         ------
         ValueError
-            If `dataset` is neither, the features are not those of the fit, or a value is NaN or
-            infinite.
+            If `dataset` is neither, the features are not those of the fit, or a value is infinite,
+            or NaN in sparse rows or a tensor.
+        TypeError
+            If X is a tensor and the model robust.
         """
-        (loadings, noise), mean = self._model(dataset)
-        directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
-        return log_densities(self._rows(X), mean, directions.T, lengths**2 + noise, noise)
+        model, mean = self._model(dataset)
+        by_row = partial(densities_of, model=model, mean=mean, tails=self.tails_)
+        if self.tails_ != "normal":
+            column: FloatArray = self._weighed_rows(X).map(by_row, 1, dense=True)
+            return column[:, 0]
+        directions, lengths, _ = np.linalg.svd(model.loadings, full_matrices=False)
+        return log_densities(
+            *(self._rows(X, missing=True), mean, directions.T, lengths**2 + model.noise),
+            model.noise,
+            incomplete=by_row,
+        )
 
     def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
         """Mean log-density of rows under the model.
@@ -144,7 +314,7 @@ class TwoDensities(MomentContrast):
         noise: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> FloatArray:
-        """Draw rows from the model.
+        """Draw rows from the model: with `robust` of Student's t.
 
         Parameters
         ----------
@@ -171,7 +341,11 @@ class TwoDensities(MomentContrast):
         shape = check_count(n_samples, "n_samples"), loadings.shape[1]
         with_noise = check_flag(noise, "noise")
         rng = check_generator(random_state)
-        rows = rng.standard_normal(shape) @ loadings.T + mean
-        if with_noise:
-            rows += np.sqrt(variance) * rng.standard_normal(rows.shape)
-        return np.asarray(rows)
+        rows = rng.standard_normal(shape) @ loadings.T
+        errors = np.sqrt(variance) * rng.standard_normal(rows.shape) if with_noise else 0.0
+        if self.tails_ == "rows":
+            wide = np.sqrt(DOF / rng.chisquare(DOF, (len(rows), 1)))
+            return np.asarray(mean + wide * (rows + errors))
+        if self.tails_ == "entries":
+            errors = errors * np.sqrt(DOF / rng.chisquare(DOF, rows.shape))
+        return np.asarray(rows + mean + errors)

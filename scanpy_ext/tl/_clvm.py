@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ def clvm(
     *,
     n_comps: int = 2,
     n_shared: int = 2,
+    robust: Literal["entries", "rows"] | None = None,
     key_added: str | None = None,
     random_state: int | None = 0,
     **design: Unpack[WithinDesign],
@@ -35,6 +36,9 @@ def clvm(
     cells of `adata` are embedded, as posterior means of t and of z, also those in neither set.
     Cells in both sets, as the reference cells are by default, count in both.
 
+    Values may be missing, as NaN in a dense layer: the likelihood is then that of what each cell
+    has observed. With `robust` wrong values or bad cells count for less.
+
     Parameters
     ----------
     adata
@@ -45,6 +49,10 @@ def clvm(
         Number of salient latent dimensions.
     n_shared
         Number of shared latent dimensions. What the background has beyond them counts as noise.
+    robust
+        Student's t instead of the normal distribution: of the noise of each value (`"entries"`),
+        where single values are wrong, or of each cell (`"rows"`), where whole cells are; see
+        `contrast_core.CLVM`. The cells in use are held in memory, dense.
     {DATA}
     {OBSM}
     key_added
@@ -68,7 +76,9 @@ def clvm(
     `.varm['PCs_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_vars, n_shared)`)
         The shared loadings S, likewise. With `obsm` in `.uns[...]['shared_loadings']`.
     `.varm['PCs_clvm_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
-        What gives the salient scores of any cell: `(x - mean) @ filters`.
+        What gives the salient scores of any cell: `(x - mean) @ filters`. Not with
+        `robust="entries"`, whose scores are not linear: `scanpy_ext.tl.project` and
+        `scanpy_ext.tl.denoise` then refuse.
     `.uns['clvm' | key_added]['noise_variance']` : `float`
         Variance of the noise.
     `.uns['clvm' | key_added]['log_likelihoods']` : `ndarray`
@@ -81,6 +91,8 @@ def clvm(
     Raises
     ------
     {RAISES}
+        Here NaN is a missing value, but in sparse matrices and in backed or dask-backed data; with
+        `within` nothing may be missing and `robust` is not available.
 
     Notes
     -----
@@ -103,11 +115,12 @@ def clvm(
     """
     keys = _keys.CLVM.added(key_added)
     shared = keys.shared()
-    data = _read.read(adata, n_comps=n_comps, **design)
-    model = CLVM(n_shared=n_shared, n_salient=n_comps)
+    data = _read.read(adata, n_comps=n_comps, missing=True, **design)
+    model = CLVM(n_shared=n_shared, n_salient=n_comps, robust=robust)
     model.fit(data.foreground, background=data.background, **data.groups)
     result = {
-        "params": data.params | _write.storable(n_shared=n_shared, random_state=random_state),
+        "params": data.params
+        | _write.storable(n_shared=n_shared, robust=robust, random_state=random_state),
         "noise_variance": float(model.noise_variance_),
         "log_likelihoods": model.log_likelihoods_,
         "converged": model.converged_,
@@ -116,7 +129,8 @@ def clvm(
     }
     if data.features is None:
         result["shared_loadings"] = model.shared_loadings_
-    loadings, filters = model.salient_loadings_, model.projection_
+    loadings = model.salient_loadings_
+    filters = None if robust == "entries" else model.projection_
     slots = data.slots(keys, model, result, loadings=loadings, filters=filters)
     latent = model.transform_shared(data.matrix, groups=data.within)
     slots["obsm"][shared.obsm] = np.asarray(latent)

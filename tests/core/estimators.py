@@ -49,6 +49,7 @@ CASES = [
         orthogonal=False,
         counted="n_salient",
         least=0,
+        missing=True,
     ),
     Case(
         "CLVM-salient",
@@ -56,6 +57,7 @@ CASES = [
         full_rank_k=False,
         size_free=False,
         counted="n_salient",
+        missing=True,
     ),
     Case(
         "SparseCPCA",

@@ -184,6 +184,7 @@ TABLE = [
     fitted(cc.CLVM, "sparsity", optional(ABOVE_ZERO)),
     fitted(cc.CLVM, "sparsity", optional(WORD)._replace(refused=["no such word", b"auto", {}])),
     fitted(cc.CLVM, "ard", FLAG),
+    fitted(cc.CLVM, "robust", optional(WORD)._replace(refused=["no such word", b"rows", {}])),
     fitted(cc.CLVM, "max_iter", COUNT),
     fitted(cc.CLVM, "random_state", optional(SEED)),
     function(LATENT.transform_shared, "dataset", WORD, X),

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import scanpy_ext as cx
-from contrast_core import PCPCA
+from contrast_core import CLVM, PCPCA
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
@@ -142,3 +142,44 @@ def test_the_background_may_be_another_anndata_and_an_embedding_may_have_gaps(ga
     X = gappy.obsm["X_levels"]
     model = PCPCA(gamma=0.1).fit(X, background=X[gappy.obs["is_ctrl"]])
     np.testing.assert_array_equal(gappy.obsm["X_pcpca"], model.transform(X))
+
+
+@pytest.mark.parametrize("robust", [None, "rows", "entries"])
+def test_clvm_takes_them_too_and_outliers(gappy, robust, untouched, tmp_path):
+    import anndata
+
+    cx.tl.clvm(gappy, **REFERENCE, layer="levels", mask_var=USED, n_shared=1, robust=robust)
+    X = gappy.layers["levels"][:, USED]
+    model = CLVM(n_shared=1, robust=robust).fit(X, background=X[gappy.obs["is_ctrl"]])
+    np.testing.assert_array_equal(gappy.obsm["X_clvm"], model.transform(X))
+    np.testing.assert_array_equal(gappy.obsm["X_clvm_shared"], model.transform_shared(X))
+    np.testing.assert_array_equal(gappy.varm["PCs_clvm"][USED], model.salient_loadings_)
+    result = gappy.uns["clvm"]
+    assert result["converged"]
+    np.testing.assert_array_equal(result["log_likelihoods"], model.log_likelihoods_)
+    gappy.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    if robust == "entries":
+        assert "PCs_clvm_filters" not in gappy.varm
+        with untouched(again), pytest.raises(ValueError, match="weighs every value of a cell"):
+            cx.tl.denoise(again, key="clvm")
+        with untouched(again), pytest.raises(ValueError, match="weighs every value of a cell"):
+            cx.tl.project(again, gappy, key="clvm")
+    else:
+        scores = (np.nan_to_num(X) - model.mean_) @ again.varm["PCs_clvm_filters"][USED]
+        np.testing.assert_allclose(scores, model.transform(np.nan_to_num(X)), atol=1e-9)
+        with untouched(again), pytest.raises(ValueError, match=r"layers\['levels'\] contains NaN"):
+            cx.tl.denoise(again, key="clvm")
+        again.layers["levels"] = np.nan_to_num(again.layers["levels"])
+        cx.tl.denoise(again, key="clvm")
+
+
+def test_where_clvm_does_not_take_them(gappy, untouched):
+    gappy.obs["donor"] = np.array(["a", "b", "c"])[np.arange(gappy.n_obs) % 3]
+    with untouched(gappy):
+        with pytest.raises(ValueError, match=r"does not combine missing values .* with groups"):
+            cx.tl.clvm(gappy, **REFERENCE, layer="levels", within="donor")
+        with pytest.raises(ValueError, match="does not combine robust='rows' with groups"):
+            cx.tl.clvm(gappy, **REFERENCE, robust="rows", within="donor")
+        with pytest.raises(ValueError, match="robust='cells'"):
+            cx.tl.clvm(gappy, **REFERENCE, robust="cells")
