@@ -55,7 +55,9 @@ PUBLIC_NAMES = {
         "subspace_error",
     },
     "contrast_core.datasets": {
+        "CellsBehindFringes",
         "ContrastData",
+        "cells_behind_fringes",
         "digits_on_photos",
         "load_mouse_protein",
         "make_four_groups",

@@ -1,16 +1,19 @@
-"""Data with known answers: four generators and two real sets that are bundled with the package.
+"""Data with known answers: generators, and two real sets that are bundled with the package.
 
 Nothing is downloaded, and nothing beyond numpy is needed to load them. Sources and licences are in
 ``contrast_core/datasets/data/README.md`` and the licence files beside it.
 """
 
+from ._cells_behind_fringes import CellsBehindFringes, cells_behind_fringes
 from ._contrast_data import ContrastData
 from ._digits import digits_on_photos
 from ._mouse_protein import load_mouse_protein
 from ._simulated import make_four_groups, make_motion_sensors, make_sparse_groups, make_toy
 
 __all__ = [
+    "CellsBehindFringes",
     "ContrastData",
+    "cells_behind_fringes",
     "digits_on_photos",
     "load_mouse_protein",
     "make_four_groups",

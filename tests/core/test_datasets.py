@@ -9,6 +9,7 @@ from sklearn.metrics import silhouette_score
 from contrast_core import datasets
 from contrast_core.datasets import (
     ContrastData,
+    cells_behind_fringes,
     digits_on_photos,
     load_mouse_protein,
     make_four_groups,
@@ -40,7 +41,44 @@ def plain_scores(data: ContrastData, alpha: float) -> np.ndarray:
 
 
 def test_public_names() -> None:
-    assert set(datasets.__all__) == {"ContrastData", *(loader.__name__ for loader in LOADERS)}
+    images = {"CellsBehindFringes", "cells_behind_fringes"}
+    assert set(datasets.__all__) == {
+        "ContrastData",
+        *images,
+        *(loader.__name__ for loader in LOADERS),
+    }
+
+
+def test_cells_behind_fringes_have_an_empty_corner_and_fringes_everywhere() -> None:
+    data = cells_behind_fringes((160, 200))
+    again = cells_behind_fringes((160, 200), random_state=0)
+    other = cells_behind_fringes((160, 200), random_state=1)
+    np.testing.assert_array_equal(data.image, again.image)
+    assert (other.image != data.image).any()
+    assert data.image.shape == data.clean.shape == data.empty.shape == (160, 200)
+    assert data.image.dtype == data.clean.dtype == np.float32
+    assert data.empty[:48, :60].all()
+    assert data.empty.sum() == 48 * 60
+    assert data.clean[data.empty].max() < 0.01
+    assert 0.8 < data.clean.max() <= 1.2
+    assert data.clean.min() >= 0
+    rest = (data.image - data.clean) / data.clean.std()
+    assert abs(rest.mean()) < 0.05
+    assert rest.std() == pytest.approx(np.hypot(1, 0.3), abs=0.05)
+    for part in (rest[:48, :60], rest[-48:, -60:]):  # one frequency in both, 1/13 of a pixel
+        power = np.abs(np.fft.fft2(part, s=(256, 256))) ** 2
+        power[:3, :3] = 0
+        y, x = np.unravel_index(power[:128].argmax(), (128, 256))
+        assert np.hypot(y, min(x, 256 - x)) / 256 == pytest.approx(1 / 13, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "message"),
+    [((95, 200), ValueError, "95"), ((128,), ValueError, "1 entries"), (("a", 1), TypeError, "a")],
+)
+def test_a_field_that_cannot_be_made_is_refused(shape, error, message) -> None:
+    with pytest.raises(error, match=message):
+        cells_behind_fringes(shape)
 
 
 def test_magnetometers_carry_nothing_of_the_activities() -> None:
@@ -256,6 +294,7 @@ def test_loading_needs_numpy_only() -> None:
     code = (
         "import sys; from contrast_core import datasets as d; d.make_toy(); d.load_mouse_protein();"
         "d.digits_on_photos(2); d.make_four_groups(); d.make_sparse_groups();"
+        "d.cells_behind_fringes((96, 96));"
         "print(*{'PIL', 'pandas', 'scipy', 'skimage', 'sklearn'} & set(sys.modules))"
     )
     done = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
