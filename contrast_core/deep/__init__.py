@@ -1,0 +1,1 @@
+"""What torch's networks fit: the only place that imports torch.nn."""

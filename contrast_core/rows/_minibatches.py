@@ -1,0 +1,119 @@
+"""Shuffled minibatches of rows from anywhere, for what is fitted by stochastic gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse, vstack
+
+from contrast_core.rows._rows import Index, Rows
+from contrast_core.rows._stored import StoredColumns
+
+Minibatch: TypeAlias = tuple[Index, NDArray[np.float32]]
+
+_PART = 4  # blocks are so much smaller than others, so that many are in the buffer
+_BUFFER = 4  # times the elements of a block of rows are shuffled together
+_LEAST = 4  # blocks shuffled together, at least, however large chunks are
+_SPARSE = 8  # times as many, where the buffer stays sparse
+
+
+def minibatches(
+    rows: Rows,
+    n_batches: int,
+    rng: np.random.Generator,
+    *,
+    shift: Any = 0.0,
+    scale: float = 1.0,
+) -> Iterator[Minibatch]:
+    """Yield every row once, in random order, in dense minibatches of nearly equal size.
+
+    Rows in memory are drawn from all. Those of stored datasets and dask arrays are read in blocks
+    of whole storage chunks, in random order; rows of several blocks are shuffled together in a
+    buffer, which stays sparse where the data are. Neither is ever dense as a whole.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of a known number of rows, n.
+    n_batches : int
+        How many, from 1 to n: so that several datasets can be passed through together.
+    rng : numpy.random.Generator
+        What makes the order; the same generator, the same order.
+    shift : ndarray of shape (n_features,) or float, default=0.0
+    scale : float above 0, default=1.0
+        Each row is ``(row - shift) / scale``, computed in the data's precision at least.
+
+    Yields
+    ------
+    ndarray of int, ndarray of float32
+        Which of the rows these are, (b,), and the finite rows, (b, n_features).
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, or there are fewer rows than minibatches.
+    """
+    n = rows.shape[0]
+    if not 1 <= n_batches <= n:
+        raise ValueError(f"{rows.name} has {n} rows, which cannot be {n_batches} minibatches.")
+    if isinstance(rows, StoredColumns):  # by columns alone: they are held, sparse
+        rows = rows._held()
+    quiet = rows.replace(progress=False)
+    edges = [round(i * n / n_batches) for i in range(n_batches + 1)]
+    sizes = [stop - start for start, stop in pairwise(edges)]
+    for index, block in (_drawn if _is_at_hand(rows) else _streamed)(quiet, sizes, rng):
+        dense = block.toarray() if issparse(block) else np.asarray(block)
+        if np.any(shift) or scale != 1:
+            dense = (dense - np.asarray(shift, dtype=np.float64)) / scale
+        yield index, np.ascontiguousarray(dense, dtype=np.float32)
+
+
+def _is_at_hand(rows: Rows) -> bool:
+    """Whether any rows can be had at once."""
+    return rows.place in ("memory", "device")
+
+
+def _drawn(rows: Rows, sizes: list[int], rng: np.random.Generator) -> Iterator[tuple[Index, Any]]:
+    order = rng.permutation(rows.shape[0])
+    for index in np.split(order, np.cumsum(sizes)[:-1]):
+        yield index, rows.take(index).read(0, len(index))
+
+
+def _streamed(
+    rows: Rows, sizes: list[int], rng: np.random.Generator
+) -> Iterator[tuple[Index, Any]]:
+    spans = list(pairwise(rows.edges(max(1, rows.elements // _PART))))
+    most = _BUFFER * (_SPARSE if rows.is_sparse else 1) * rows.elements // max(1, rows.shape[1])
+    index: Index = np.empty(0, dtype=np.intp)
+    left: list[Any] = []
+    wanted = iter(sizes)
+    size = next(wanted)
+    for together in _groups([spans[i] for i in rng.permutation(len(spans))], most):
+        blocks = [rows.read(start, stop) for start, stop in together]
+        pool = _stacked([*left, *blocks])
+        index = np.concatenate([index, *(np.arange(*span) for span in together)])
+        order, start = rng.permutation(len(index)), 0
+        while start + size <= len(order):
+            drawn = order[start : start + size]
+            yield index[drawn], pool[drawn]
+            start, size = start + size, next(wanted, len(order) + 1)
+        left, index = [pool[order[start:]]], index[order[start:]]
+
+
+def _groups(spans: list[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
+    """Blocks that are in the buffer together, in the order in which they lie."""
+    group: list[tuple[int, int]] = []
+    for span in spans:
+        if len(group) >= _LEAST and sum(b - a for a, b in [*group, span]) > most:
+            yield sorted(group)
+            group = []
+        group.append(span)
+    yield sorted(group)
+
+
+def _stacked(blocks: list[Any]) -> Any:
+    return vstack(blocks, format="csr") if issparse(blocks[0]) else np.concatenate(blocks)

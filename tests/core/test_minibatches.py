@@ -1,0 +1,89 @@
+"""Minibatches: every row once, in random order, wherever the rows lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core.rows import minibatches, rows_of
+from tests.core.test_rows import KINDS, D, N
+
+VALUES = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
+VALUES[np.random.default_rng(1).random((N, D)) < 0.5] = 0
+SMALL = 4 * 16 * D  # values in a block: 16 rows in each of those that are shuffled
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("selection", [None, np.arange(N) % 3 > 0], ids=["all", "some"])
+def test_every_row_comes_once_as_it_is(kind: str, selection: Any, tmp_path: Path) -> None:
+    rows = rows_of(KINDS[kind](VALUES, tmp_path), elements=SMALL)
+    expected = VALUES
+    if selection is not None:
+        rows, expected = rows.take(selection), VALUES[selection]
+    n = len(expected)
+    found = list(minibatches(rows, 9, np.random.default_rng(0), shift=np.arange(D), scale=2.0))
+    assert {len(index) for index, _ in found} <= {n // 9, n // 9 + 1}
+    index = np.concatenate([index for index, _ in found])
+    block = np.concatenate([block for _, block in found])
+    assert block.dtype == np.float32
+    np.testing.assert_array_equal(np.sort(index), np.arange(n))
+    np.testing.assert_allclose(block, (expected[index] - np.arange(D)) / 2, rtol=1e-6)
+    again = list(minibatches(rows, 9, np.random.default_rng(0)))
+    np.testing.assert_array_equal(np.concatenate([index for index, _ in again]), index)
+    other = list(minibatches(rows, 9, np.random.default_rng(1)))
+    assert (np.concatenate([index for index, _ in other]) != index).any()
+
+
+@pytest.mark.parametrize("kind", ["HDF5 in rows", "backed CSR", "dask", "array"])
+def test_neighbours_in_storage_are_not_neighbours_in_minibatches(
+    kind: str,
+    tmp_path: Path,
+) -> None:
+    """Sorted data must not come in their order: of two halves every minibatch has both."""
+    rows = rows_of(KINDS[kind](VALUES, tmp_path), elements=SMALL)
+    shares = []
+    for seed in range(20):
+        parts = minibatches(rows, 10, np.random.default_rng(seed))
+        shares += [(index < N // 2).mean() for index, _ in parts]
+    assert 0.4 < np.mean(shares) < 0.6
+    assert np.mean((np.array(shares) < 0.05) | (np.array(shares) > 0.95)) < 0.1
+
+
+def test_a_stored_dataset_is_read_once_in_whole_chunks(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+
+    class Watched:
+        def __init__(self, dataset: Any) -> None:
+            self.dataset, self.read = dataset, []
+            self.shape, self.dtype, self.chunks = dataset.shape, dataset.dtype, dataset.chunks
+
+        def __getitem__(self, which: slice) -> Any:
+            self.read.append((which.start, which.stop))
+            return self.dataset[which]
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        dataset = Watched(file.create_dataset("X", data=VALUES, chunks=(25, D)))
+        list(minibatches(rows_of(dataset, elements=SMALL // 4), 9, np.random.default_rng(0)))
+    assert sorted(dataset.read) == [(start, min(start + 25, N)) for start in range(0, N, 25)]
+    assert dataset.read != sorted(dataset.read)
+
+
+def test_large_means_do_not_cost_precision() -> None:
+    values = 1e6 + np.random.default_rng(0).normal(size=(50, 3))
+    ((index, block),) = minibatches(
+        rows_of(values), 1, np.random.default_rng(0), shift=np.full(3, 1e6)
+    )
+    np.testing.assert_allclose(block, values[index] - 1e6, atol=1e-6)
+
+
+def test_what_cannot_be_minibatches_is_refused() -> None:
+    rows = rows_of(np.zeros((5, 2)))
+    with pytest.raises(ValueError, match="X has 5 rows, which cannot be 6 minibatches"):
+        next(minibatches(rows, 6, np.random.default_rng(0)))
+    bad = sp.csr_matrix([[1.0, np.nan], [0.0, 1.0]])
+    with pytest.raises(ValueError, match="NaN"):
+        list(minibatches(rows_of(bad), 2, np.random.default_rng(0)))

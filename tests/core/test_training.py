@@ -1,0 +1,141 @@
+"""The training loop: it descends, ends early, keeps the best weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from contrast_core.deep._training import train  # noqa: E402
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+SLOPE = np.array([2.0, -1.0, 0.5], dtype=np.float32)
+
+
+class Regression:
+    """Least squares of noisy lines: minibatches, and a loss with a draw that does not matter."""
+
+    def __init__(self, n: int = 400, noise: float = 0.1) -> None:
+        rng = np.random.default_rng(0)
+        self.x = rng.normal(size=(n, 3)).astype(np.float32)
+        self.y = self.x @ SLOPE + noise * rng.normal(size=n).astype(np.float32)
+        self.module: Any = torch.nn.Linear(3, 1, bias=False)
+        torch.nn.init.zeros_(self.module.weight)
+        self.order = np.random.default_rng(1)
+        self.passes = 0
+
+    def batches(self) -> Iterator[Any]:
+        self.passes += 1
+        for rows in np.array_split(self.order.permutation(300), 10):
+            yield self.x[rows], self.y[rows]
+
+    def held_out(self) -> Iterator[Any]:
+        yield self.x[300:], self.y[300:]
+
+    def loss(self, batch: Any, generator: Any) -> Any:
+        x, y = batch
+        noise = torch.randn(len(y), generator=generator, device=y.device)
+        return ((self.module(x)[:, 0] - y + 0.01 * noise) ** 2).mean()
+
+    def fit(self, held_out: bool = True, **options: Any) -> Any:
+        given = {"max_epochs": 200, "patience": 5, "learning_rate": 0.01} | options
+        held = self.held_out if held_out else None
+        rng = np.random.default_rng(2)
+        return train(self.module, self.loss, self.batches, held, rng=rng, **given)
+
+
+def weights(task: Regression) -> Any:
+    return task.module.weight.detach().cpu().numpy()[0]
+
+
+def test_it_finds_the_minimum_and_ends_when_the_held_out_loss_no_longer_falls() -> None:
+    task = Regression()
+    history = task.fit()
+    expected = np.linalg.lstsq(task.x[:300], task.y[:300])[0]
+    np.testing.assert_allclose(weights(task), expected, atol=0.02)
+    assert history.ended == "settled"
+    assert history.best + 5 == len(history.training) == len(history.held_out) == task.passes < 200
+    assert not task.module.training
+
+
+def test_the_weights_kept_are_those_of_the_best_epoch() -> None:
+    task, seen = Regression(noise=2.0), []
+    inner = task.held_out
+
+    def held_out() -> Iterator[Any]:
+        seen.append(weights(task).copy())
+        return inner()
+
+    task.held_out = held_out  # type: ignore[method-assign]
+    history = task.fit(learning_rate=0.1)
+    smooth = [history.held_out[max(0, i - 2) : i + 1].mean() for i in range(len(seen))]
+    assert history.best == 1 + int(np.argmin(smooth)) < len(seen)
+    np.testing.assert_array_equal(weights(task), seen[history.best - 1])
+    left = task.x[300:] @ weights(task) - task.y[300:]
+    assert history.held_out[history.best - 1] == pytest.approx(np.mean(left**2), rel=0.01)
+
+
+def test_same_seed_same_numbers_and_nothing_global_is_seeded() -> None:
+    one, two = Regression(), Regression()
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first, second = one.fit(max_epochs=5), two.fit(max_epochs=5)
+    np.testing.assert_array_equal(weights(one), weights(two))
+    np.testing.assert_array_equal(first.training, second.training)
+    assert (torch.get_rng_state() == states[0]).all()
+    assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
+
+
+def test_without_anything_held_out_the_last_weights_are_kept() -> None:
+    task = Regression()
+    history = task.fit(held_out=False, max_epochs=7)
+    assert (history.best, history.ended, task.passes) == (7, "max_epochs", 7)
+    assert np.isnan(history.held_out).all()
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_weights(held_out: bool) -> None:
+    task = Regression()
+    inner, good = task.loss, []
+
+    def loss(batch: Any, generator: Any) -> Any:
+        if task.passes == 4:
+            return inner(batch, generator) * torch.nan
+        good[:] = [weights(task).copy()]
+        return inner(batch, generator)
+
+    task.loss = loss  # type: ignore[method-assign]
+    history = task.fit(held_out)
+    assert (history.ended, history.best, len(history.training)) == ("not finite", 3, 4)
+    assert np.isfinite(weights(task)).all()
+    if held_out:  # the last call that was good saw the weights of the end of the third epoch
+        np.testing.assert_array_equal(weights(task), good[0])
+
+
+def test_a_first_epoch_without_numbers_is_refused() -> None:
+    task = Regression()
+    with pytest.raises(ValueError, match="in the first epoch"):
+        task.fit(learning_rate=1e30)
+    assert (weights(task) == 0).all()
+
+
+def test_progress_is_shown_of_epochs() -> None:
+    bars: list[Any] = []
+
+    def bar(items: Any, **options: Any) -> Any:
+        bars.append(options)
+        return items
+
+    Regression().fit(max_epochs=3, progress=bar)
+    assert bars == [{"total": 3, "desc": "epochs"}]
+
+
+@needs_cuda
+def test_on_a_gpu_it_finds_the_same() -> None:
+    task = Regression()
+    task.fit(device="cuda")
+    assert task.module.weight.device.type == "cuda"
+    np.testing.assert_allclose(weights(task), SLOPE, atol=0.05)
