@@ -13,7 +13,7 @@ from scipy.sparse import issparse, vstack
 from contrast_core.rows._rows import Index, Rows
 from contrast_core.rows._stored import StoredColumns
 
-Minibatch: TypeAlias = tuple[Index, NDArray[np.float32]]
+Minibatch: TypeAlias = tuple[Index, NDArray[Any]]
 
 _PART = 4  # blocks are so much smaller than others, so that many are in the buffer
 _BUFFER = 4  # times the elements of a block of rows are shuffled together
@@ -28,6 +28,7 @@ def minibatches(
     *,
     shift: Any = 0.0,
     scale: float = 1.0,
+    dtype: Any = np.float32,
 ) -> Iterator[Minibatch]:
     """Yield every row once, in random order, in dense minibatches of nearly equal size.
 
@@ -45,11 +46,13 @@ def minibatches(
         What makes the order; the same generator, the same order.
     shift : ndarray of shape (n_features,) or float, default=0.0
     scale : float above 0, default=1.0
-        Each row is ``(row - shift) / scale``, computed in the data's precision at least.
+        Each row is ``(row - shift) / scale``, computed in float64.
+    dtype : numpy dtype, default=float32
+        Of the minibatches.
 
     Yields
     ------
-    ndarray of int, ndarray of float32
+    ndarray of int, ndarray
         Which of the rows these are, (b,), and the finite rows, (b, n_features).
 
     Raises
@@ -69,7 +72,7 @@ def minibatches(
         dense = block.toarray() if issparse(block) else np.asarray(block)
         if np.any(shift) or scale != 1:
             dense = (dense - np.asarray(shift, dtype=np.float64)) / scale
-        yield index, np.ascontiguousarray(dense, dtype=np.float32)
+        yield index, np.ascontiguousarray(dense, dtype)
 
 
 def _is_at_hand(rows: Rows) -> bool:

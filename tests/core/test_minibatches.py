@@ -74,10 +74,11 @@ def test_a_stored_dataset_is_read_once_in_whole_chunks(tmp_path: Path) -> None:
 
 def test_large_means_do_not_cost_precision() -> None:
     values = 1e6 + np.random.default_rng(0).normal(size=(50, 3))
-    ((index, block),) = minibatches(
-        rows_of(values), 1, np.random.default_rng(0), shift=np.full(3, 1e6)
-    )
+    rng = np.random.default_rng(0)
+    ((index, block),) = minibatches(rows_of(values), 1, rng, shift=np.full(3, 1e6))
     np.testing.assert_allclose(block, values[index] - 1e6, atol=1e-6)
+    ((index, block),) = minibatches(rows_of(values), 1, rng, dtype=np.float64)
+    np.testing.assert_array_equal(block, values[index])
 
 
 def test_what_cannot_be_minibatches_is_refused() -> None:
