@@ -37,7 +37,7 @@ from contrast_core.probabilistic._clvm_observed import (
     observed_rows,
 )
 from contrast_core.probabilistic._clvm_rows import Tails
-from contrast_core.probabilistic._clvm_selection import fit_sparse, relevant_shared
+from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse, relevant_shared
 from contrast_core.probabilistic._incomplete import rows_with_gaps
 from contrast_core.probabilistic._two_densities import TwoDensities
 from contrast_core.rows import Rows
@@ -70,13 +70,16 @@ class CLVM(TwoDensities):
     n_salient : int, default=2
         Salient latent dimensions, t, from 0; k + t from 1 to one below the number of features that
         vary: at least one direction must be left for the noise.
-    sparsity : "auto" or float above 0, optional
+    sparsity : "auto", "horseshoe" or float above 0, optional
         Salient loadings of few features: those that the penalty
         :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W leaves, with the most likely
         rows as weights. The likelihood is then maximised with the other rows at zero. A number is
         rho, in units of the log-likelihood: a feature goes whose salient loadings add less than
         about half of it. "auto" takes the features of least Bayesian information criterion, for
-        rho from 1 to 740,000. By default no penalty.
+        rho from 1 to 740,000. "horseshoe" takes instead those that the horseshoe prior does not
+        shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales: a feature
+        goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in units of the features' mean
+        variance, or below :math:`8 \sigma^2 / n`. By default all features have salient loadings.
     ard : bool, default=False
         Automatic relevance determination of shared dimensions: with a vague prior on the length of
         each column of S those that add too little vanish, and the likelihood is maximised with as
@@ -216,7 +219,7 @@ class CLVM(TwoDensities):
         *,
         n_shared: int = 2,
         n_salient: int = 2,
-        sparsity: float | Literal["auto"] | None = None,
+        sparsity: Sparsity | None = None,
         ard: bool = False,
         robust: Literal["entries", "rows"] | None = None,
         n_init: int = 1,
@@ -311,7 +314,7 @@ class CLVM(TwoDensities):
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
         k, t = self._dimensions(int((x.varies | y.varies).sum()))
-        penalty, ard = self._penalty(t), check_flag(self.ard, "ard")
+        sparsity, ard = self._sparsity(t), check_flag(self.ard, "ard")
         n_init = check_count(self.n_init, "n_init")
         tol = check_number(self.tol, "tol", above=0)
         max_iter = check_count(self.max_iter, "max_iter")
@@ -330,8 +333,8 @@ class CLVM(TwoDensities):
             k = max(relevant_shared(problem, best.model), int(not t))
             problem = likelihood_problem(x, y, k)
             best = most_likely(problem)
-        if penalty is not None:
-            best = fit_sparse(problem, best, penalty, tol=tol, max_iter=max_iter)
+        if sparsity is not None:
+            best = fit_sparse(problem, best, sparsity, tol=tol, max_iter=max_iter)
         if not best.converged:
             _warn_not_converged(max_iter)
         loadings = best.model.loadings * problem.unit
@@ -374,7 +377,7 @@ class CLVM(TwoDensities):
             self.n_salient, "n_salient", at_least=least, at_most=most, reason=reason
         )
 
-    def _penalty(self, n_salient: int) -> float | Literal["auto"] | None:
+    def _sparsity(self, n_salient: int) -> Sparsity | None:
         if self.sparsity is None:
             return None
         if not n_salient:
@@ -383,9 +386,10 @@ class CLVM(TwoDensities):
                 "has none; leave it out."
             )
         if isinstance(self.sparsity, str):
-            check_choice(self.sparsity, "sparsity", ["auto"], "a number")
-            return "auto"
-        return check_number(self.sparsity, "sparsity", above=0, expected="'auto' or a number")
+            found = check_choice(self.sparsity, "sparsity", ["auto", "horseshoe"], "a number")
+            return "auto" if found == "auto" else "horseshoe"
+        expected = "'auto', 'horseshoe' or a number"
+        return check_number(self.sparsity, "sparsity", above=0, expected=expected)
 
 
 def _warn_not_converged(max_iter: float) -> None:

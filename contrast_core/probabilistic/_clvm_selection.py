@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from contrast_core.probabilistic._clvm_em import (
     fit_em,
     solved,
 )
+from contrast_core.probabilistic._clvm_horseshoe import horseshoe_support
+
+Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
 
 _PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # in units of the log-likelihood
 _TOL = 1e-5  # of a step, in standard deviations of the noise
@@ -29,9 +32,11 @@ _PRUNED = 1e-2  # columns whose squared length is this share of the noise varian
 
 
 def fit_sparse(
-    problem: Problem, dense: Fit, penalty: float | Literal["auto"], *, tol: float, max_iter: int
+    problem: Problem, dense: Fit, sparsity: Sparsity, *, tol: float, max_iter: int
 ) -> Fit:
-    r"""Maximum likelihood with salient loadings of few features, which a group penalty selects.
+    r"""Maximum likelihood with salient loadings of few features.
+
+    A group penalty selects them, or the horseshoe prior, see `horseshoe_support`.
 
     .. math:: \max \log L - \rho \sum_i \|w_i\| / \|\hat w_i\|
 
@@ -42,7 +47,7 @@ def fit_sparse(
     ----------
     problem, dense
         The likelihood, and its maximum without a penalty.
-    penalty : float or "auto"
+    sparsity : float, "auto" or "horseshoe"
         rho. "auto" takes, of a grid, the features of least Bayesian information criterion.
     tol, max_iter
         As for `fit_em`.
@@ -50,16 +55,24 @@ def fit_sparse(
     Raises
     ------
     ValueError
-        If nothing is left at the penalty given.
+        If nothing is left at the penalty given, or with the horseshoe.
     """
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
-    if penalty != "auto":
-        model = _penalised(problem, dense.model, dense.model, penalty)
-        support = _support(model, problem)
+    if sparsity != "auto":
+        model = dense.model
+        if sparsity == "horseshoe":
+            support = horseshoe_support(problem, model)
+            loadings = model.loadings.copy()
+            loadings[~support, problem.n_shared :] = 0.0
+            model = Model(loadings, model.noise)
+        else:
+            model = _penalised(problem, model, model, sparsity)
+            support = _support(model, problem)
         if not support.any():
+            given = repr(sparsity) if isinstance(sparsity, str) else f"{sparsity:g}"
             raise ValueError(
-                f"sparsity={penalty:g} leaves no feature with a salient loading; use a smaller "
-                "one, or 'auto'."
+                f"sparsity={given} leaves no feature with a salient loading; use "
+                "a smaller number, or 'auto'."
             )
         return fit_em(problem._replace(support=support), model, **limits)
     model, support = dense.model, _support(dense.model, problem)

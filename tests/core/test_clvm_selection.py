@@ -9,9 +9,10 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 
 from contrast_core import CLVM, SecondMoments, subspace_error
-from contrast_core.datasets import load_mouse_protein, make_motion_sensors
+from contrast_core.datasets import load_mouse_protein, make_motion_sensors, make_sparse_groups
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_selection as selection
+from contrast_core.probabilistic._clvm_horseshoe import Scales
 from tests.core.test_clvm import fit, generated, log_likelihood
 from tests.core.test_contract import planted
 
@@ -76,7 +77,7 @@ def test_the_penalised_likelihood_never_falls() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("sparsity", ["auto", 32])
+@pytest.mark.parametrize("sparsity", ["auto", "horseshoe", 32])
 def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsity: Any) -> None:
     model = sensors(seed, sparsity=sparsity)
     np.testing.assert_array_equal(model.selected_, INFORMATIVE)
@@ -130,6 +131,9 @@ def test_what_sparsity_cannot_do() -> None:
         fit(X, Y, sparsity=1e9)
     with pytest.raises(ValueError, match=r"sparsity='auto' is about .*n_salient=0 has none"):
         fit(X, Y, 2, 0, sparsity="auto")
+    noise = np.random.default_rng(0).normal(size=(2, 30, 6))
+    with pytest.raises(ValueError, match="sparsity='horseshoe' leaves no feature"):
+        fit(*noise, 1, 1, sparsity="horseshoe")
     for sparsity in (0, -1, np.nan, "aut", True):
         with pytest.raises((TypeError, ValueError), match="sparsity"):
             fit(X, Y, sparsity=sparsity)
@@ -145,6 +149,53 @@ def test_wide_data_are_selected_from_by_feature() -> None:
     wide = fit(X, Y, 1, 1)
     with pytest.raises(ValueError, match="SpanMoments"):
         fit(wide.foreground_moments_, wide.background_moments_, 1, 1, sparsity="auto")
+
+
+def test_the_horseshoe_does_not_depend_on_units_order_or_constants() -> None:
+    data = make_motion_sensors(500, 400)
+    X, Y = data.foreground, data.background
+    selected = fit(X, Y, 5, 2, sparsity="horseshoe").selected_
+    assert 12 <= selected.sum() <= 17
+    assert not selected[17:].any()
+    order = np.random.default_rng(0).permutation(23)
+    for c in (1e-4, 1e5):
+        other = fit(c * X[:, order], c * Y[:, order], 5, 2, sparsity="horseshoe").selected_
+        np.testing.assert_array_equal(other, selected[order])
+    X, Y = (np.hstack([rows, np.full((len(rows), 3), 7.0)]) for rows in (X, Y))
+    padded = fit(X, Y, 5, 2, sparsity="horseshoe").selected_
+    np.testing.assert_array_equal(padded, np.append(selected, [False] * 3))
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_the_horseshoe_finds_few_features_among_many() -> None:
+    data = make_sparse_groups()
+    selected = fit(data.foreground, data.background, 10, 2, sparsity="horseshoe").selected_
+    assert selected[:30].sum() >= 25
+    assert not selected[30:].any()
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 1600)), rng.normal(size=(50, 1600))
+    X[:, :6] += 4 * rng.normal(size=(60, 1))
+    selected = fit(X, Y, 1, 1, sparsity="horseshoe").selected_
+    assert selected[:6].all()
+    assert selected[6:].sum() <= 3
+
+
+def test_the_scales_of_the_horseshoe_are_where_their_bound_is_highest() -> None:
+    rng = np.random.default_rng(0)
+    squares, t = rng.uniform(0.01, 4.0, 5), 2
+    scales = Scales(1.0, np.ones(5), 1.0, 1.0)
+    for _ in range(2000):
+        scales = scales.updated(squares, t)
+    a, b, c, d = scales
+    # Means of the inverses of rho^2 and tau^2 from the updates written out one by one.
+    rho, tau = a / b, c / d
+    hyper, of_all = 1 / (1 + rho), 1 / (1 + tau)
+    np.testing.assert_allclose(rho, (t + 1) / 2 / (hyper + squares * tau / 2))
+    np.testing.assert_allclose(tau, (5 * t + 1) / 2 / (of_all + squares @ rho / 2))
+    np.testing.assert_allclose(scales.precision, rho * tau)
+    drawn = b / rng.gamma(a, size=(200_000, 5)) * d / rng.gamma(c, size=(200_000, 1))
+    for limit in (0.01, 0.3, 2.0):
+        np.testing.assert_allclose(scales.below(limit), (drawn < limit).mean(axis=0), atol=0.01)
 
 
 # Columns of the shared loadings
