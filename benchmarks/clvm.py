@@ -10,8 +10,8 @@ Must reach: mouse, two shared and two salient variables, the subspace of the opt
 0.2 s; 5000 + 5000 rows of 500 features in 1 s, to the same; a likelihood that never falls by more
 than rounding; mouse silhouette 0.40 for 1 to 8 shared variables. Exactly the channels that carry
 nothing of the activities left out in 16 of 20 sets of `make_motion_sensors` with the penalty chosen
-automatically or by the horseshoe prior, in 18 at a good one; five of twenty shared dimensions found by automatic relevance
-determination in every one of 36 sets from the model.
+automatically or by the horseshoe prior, in 18 at a good one; five of twenty shared dimensions found
+by automatic relevance determination in every one of 36 sets from the model.
 
 Missing values, mouse, Student's t for entries: silhouettes 0.40, 0.39, 0.37, 0.30 with 0, 25, 50,
 75% removed beside what the data lack (means of ten masks), at 50% above cPCA of data filled with
