@@ -88,7 +88,7 @@ def horseshoe_support(problem: Problem, dense: Model) -> NDArray[np.bool_]:
     gamma is that of lambda, not of its inverse. Wand, Ormerod, Padoan and Fruehwirth, "Mean field
     variational Bayes for elaborate distributions", Bayesian Analysis 6(4), 2011.
     """
-    varies = dense.loadings.any(axis=1)  # of constant features there is nothing to tell
+    varies = np.asarray(dense.loadings.any(axis=1))  # of constant features there is nothing to tell
     size, n_latent = int(varies.sum()), dense.loadings.shape[1]
     t = n_latent - problem.n_shared
     scales = Scales(1.0, np.ones(size), 1.0, 1.0)
