@@ -36,7 +36,7 @@ from contrast_core.probabilistic._clvm_observed import (
     fit_observed,
     observed_rows,
 )
-from contrast_core.probabilistic._clvm_rows import Tails
+from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse, relevant_shared
 from contrast_core.probabilistic._incomplete import rows_with_gaps
 from contrast_core.probabilistic._two_densities import TwoDensities

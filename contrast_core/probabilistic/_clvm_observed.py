@@ -17,7 +17,8 @@ from contrast_core.probabilistic._clvm_em import (
     random_model,
     rotated,
 )
-from contrast_core.probabilistic._clvm_rows import Means, RowFit, Tails, fit_rows
+from contrast_core.probabilistic._clvm_posterior import Tails
+from contrast_core.probabilistic._clvm_rows import Means, RowFit, fit_rows
 from contrast_core.probabilistic._incomplete import observed_part
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, contrast_index, contrast_moments

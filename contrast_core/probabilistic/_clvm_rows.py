@@ -5,22 +5,15 @@ What second moments cannot tell: rows of which values are missing, and noise wit
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._clvm_em import Model
-from contrast_core.probabilistic._patterns import latent_means, outer_products, systems_of
+from contrast_core.probabilistic._clvm_posterior import DOF, Side, Tails, expected, outer_products
 
-Tails: TypeAlias = Literal["normal", "entries", "rows"]
-
-DOF = 4.0  # of Student's t
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
-_WEIGHING_STEPS = 500  # of the weights of a new row's values, at most
-_SETTLED = 1e-9  # change of its latent variables
 
 
 class Means(NamedTuple):
@@ -44,15 +37,6 @@ class RowFit(NamedTuple):
     means: Means
     log_likelihoods: FloatArray
     converged: bool
-
-
-class _Side(NamedTuple):
-    """E-step per row: log-density, weights (n, D), means (n, k), covariances (n, k * k) of z."""
-
-    log_density: FloatArray
-    weights: FloatArray
-    latent: FloatArray
-    covariance: FloatArray
 
 
 def fit_rows(
@@ -106,16 +90,15 @@ def fit_rows(
     Severson, Ghosh and Ng, arXiv:1811.06094, Sec. 2.3 (robust variant). Archambeau, Delannay and
     Verleysen, "Robust probabilistic projections", ICML 2006, for whole rows.
     """
-    seen = [~np.isnan(rows) for rows in (x, y)]
-    filled = [np.where(s, rows, 0.0) for s, rows in zip(seen, (x, y), strict=True)]
-    weights = [s.astype(np.float64) for s in seen]
+    filled = [np.nan_to_num(rows) for rows in (x, y)]
+    seen = weights = [(~np.isnan(rows)).astype(np.float64) for rows in (x, y)]
     model, values, converged = start, [], False
     for _ in range(max_iter):
         sides = []
         for i, width in enumerate((model.loadings.shape[1], n_shared)):
             part = Model(model.loadings[:, :width], model.noise)
-            left = np.where(seen[i], filled[i] - means[i], 0.0)
-            sides.append(_expected(left, seen[i], weights[i], part, tails, dof))
+            left = seen[i] * (filled[i] - means[i])
+            sides.append(expected(left, seen[i], weights[i], part, tails, dof))
         values.append(sum(float(side.log_density.sum()) for side in sides))
         if converged:
             break
@@ -134,72 +117,8 @@ def fit_rows(
     return RowFit(model, means, np.array(values), converged)
 
 
-def _expected(
-    left: FloatArray,
-    seen: NDArray[np.bool_],
-    weights: FloatArray,
-    model: Model,
-    tails: Tails,
-    dof: float,
-) -> _Side:
-    loadings, noise = model
-    n, k = len(left), loadings.shape[1]
-    given = weights if tails == "entries" else seen.astype(np.float64)
-    systems = systems_of(given, loadings, noise)
-    projected = (given * left) @ loadings
-    latent = latent_means(systems, np.arange(n), projected)
-    covariance = noise * systems.inverse.reshape(n, k * k)
-    n_seen = seen.sum(axis=1)
-    if tails == "entries":
-        around = (left - latent @ loadings.T) ** 2 + covariance @ outer_products(loadings).T
-        scaled = around / (dof * noise)
-        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - np.log(dof * np.pi * noise) / 2
-        inside = np.where(seen, constant - (dof + 1) / 2 * np.log1p(scaled), 0.0).sum(axis=1)
-        traces = np.trace(covariance.reshape(n, k, k), axis1=1, axis2=2)
-        # log det of the covariance is that of noise times the inverse system.
-        spread = k * np.log(noise) - systems.log_determinant
-        divergence = 0.5 * (traces + (latent**2).sum(axis=1) - k - spread)
-        new = np.where(seen, (dof + 1) / dof / (1 + scaled), 0.0)
-        return _Side(inside - divergence, new, latent, covariance)
-    # As squares of what is left, not as a difference of squares, which may be far larger.
-    distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
-    distance += (latent**2).sum(axis=1)
-    log_determinant = (n_seen - k) * np.log(noise) + systems.log_determinant
-    if tails == "normal":
-        density = -0.5 * (n_seen * np.log(2 * np.pi) + log_determinant + distance)
-        return _Side(density, given, latent, covariance)
-    density = gammaln((dof + n_seen) / 2) - gammaln(dof / 2) - n_seen / 2 * np.log(dof * np.pi)
-    density -= log_determinant / 2 + (dof + n_seen) / 2 * np.log1p(distance / dof)
-    scale = ((dof + n_seen) / (dof + distance))[:, None]
-    return _Side(density, given * scale, latent, covariance / scale)
-
-
-def latent_of(
-    rows: FloatArray, *, model: Model, mean: FloatArray, tails: Tails, first: int, last: int
-) -> FloatArray:
-    """Posterior means of latent variables `first` to `last`, given what is observed, (n, k)."""
-    return _of_rows(rows, model, mean, tails).latent[:, first:last]
-
-
-def densities_of(rows: FloatArray, *, model: Model, mean: FloatArray, tails: Tails) -> FloatArray:
-    """Column of log-densities of what is observed; of ``"entries"`` the variational bound."""
-    return _of_rows(rows, model, mean, tails).log_density[:, None]
-
-
-def _of_rows(rows: FloatArray, model: Model, mean: FloatArray, tails: Tails) -> _Side:
-    rows = np.asarray(rows, dtype=np.float64)
-    seen = ~np.isnan(rows)
-    left = np.where(seen, rows - mean, 0.0)
-    side = _expected(left, seen, seen.astype(np.float64), model, tails, DOF)
-    for _ in range(_WEIGHING_STEPS if tails == "entries" else 0):
-        before, side = side, _expected(left, seen, side.weights, model, tails, DOF)
-        if np.abs(side.latent - before.latent).max(initial=0.0) <= _SETTLED:
-            break
-    return side
-
-
 def _maximised(
-    filled: list[FloatArray], seen: list[NDArray[np.bool_]], sides: list[_Side], model: Model
+    filled: list[FloatArray], seen: list[FloatArray], sides: list[Side], model: Model
 ) -> tuple[Model, Means]:
     """Means given the loadings, loadings given the means, then the noise."""
     d, k = model.loadings.shape
@@ -219,4 +138,4 @@ def _maximised(
         around = (rows - mean - side.latent @ part.T) ** 2
         around += side.covariance @ outer_products(part).T
         left_over += float((side.weights * around).sum())
-    return Model(loadings, left_over / sum(int(s.sum()) for s in seen)), Means(*means)
+    return Model(loadings, left_over / sum(float(s.sum()) for s in seen)), Means(*means)

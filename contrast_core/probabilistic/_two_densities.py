@@ -21,7 +21,7 @@ from contrast_core._validation import (
     check_generator,
 )
 from contrast_core.probabilistic._clvm_em import Model, posterior
-from contrast_core.probabilistic._clvm_rows import DOF, Tails, densities_of, latent_of
+from contrast_core.probabilistic._clvm_posterior import DOF, Tails, densities_of, latent_of
 from contrast_core.probabilistic._density import complete_or_not, log_densities
 from contrast_core.rows import Rows
 
