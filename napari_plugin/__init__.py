@@ -2,3 +2,5 @@
 
 napari reads ``napari.yaml`` and imports the rest when it is needed.
 """
+
+from contrast_core import __version__ as __version__

@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from contrast_core import __version__ as __version__
+
 if TYPE_CHECKING:
     from types import ModuleType
 

@@ -84,8 +84,8 @@ fi
 
 stamp=.venv/.contrast-suite
 if [ ! -f "$stamp" ] || [ "$(fingerprint)" != "$(cat "$stamp")" ]; then
-    say "installing contrast-suite[all,test] into .venv"
+    say "installing contrast-suite[all,docs,test] into .venv"
     [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
-    .venv/bin/uv pip install --quiet --python .venv/bin/python --editable '.[all,test]'
+    .venv/bin/uv pip install --quiet --python .venv/bin/python --editable '.[all,docs,test]'
     fingerprint >"$stamp"
 fi

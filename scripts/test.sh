@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks of the project, in one command on a bare machine: style, types, import rules, the napari
-# manifest, then the tests, doctests and tutorials. Arguments go to pytest.
+# manifest, the documentation, then the tests, doctests and tutorials. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,4 +11,5 @@ ruff format --check .
 mypy
 lint-imports
 npe2 validate contrast-suite
+scripts/docs.sh
 python -m pytest "$@"

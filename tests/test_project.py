@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+PACKAGES = ("contrast_core", "scanpy_ext", "napari_plugin")
 
 PUBLIC_NAMES = {
     "contrast_core": {
@@ -171,7 +174,7 @@ def test_packages_import_only_what_the_core_makes_public(package: str) -> None:
         for module in [getattr(node, "module", None) or ""]
         for name in [alias.name for alias in node.names]
         if f"{module}.{name}".strip(".").startswith("contrast_core")
-        and any(part.startswith("_") for part in f"{module}.{name}".split("."))
+        and any(re.match(r"_(?!_version__$)", part) for part in f"{module}.{name}".split("."))
     ]
     assert not private
 
@@ -220,4 +223,5 @@ def test_manifest_is_named_as_the_distribution() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     manifest = npe2.PluginManifest.from_distribution(project["name"])
     assert manifest.name == project["name"]
-    assert manifest.package_version == project["version"]
+    versions = {importlib.import_module(name).__version__ for name in PACKAGES}
+    assert versions == {manifest.package_version}

@@ -83,7 +83,7 @@ class PCPCA(StrengthPath, LatentVariableModel):
         The contrast strength used.
     gamma_max_ : float
         The model exists for ``0 <= gamma < gamma_max_``; at most 1. There sigma^2 is zero, unless
-        gamma_max_ is 1, where the weights of foreground and background cancel. Of incomplete data
+        `gamma_max_` is 1, where the weights of foreground and background cancel. Of incomplete data
         this is necessary, not sufficient: see the notes.
     contrastive_eigenvalues_ : ndarray of shape (d,)
         Leading eigenvalues of C(gamma), descending and positive; divided by ``1 - gamma_`` they are

@@ -54,7 +54,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     rows. The kernel matrix of all N = n + m rows, centred block by block accordingly, is
     factorised once, :math:`K = L L^\top`; the rows of L are the mapped rows in an orthonormal
     basis of their span, where :math:`L^\top B L` with
-    :math:`B = \operatorname{diag}(1/n, \dots, -\alpha/m, \dots)` is the contrast of two ordinary
+    :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m, \ldots)` is the contrast of two ordinary
     covariances. Every contrast strength is solved there.
 
     Parameters

@@ -139,9 +139,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     row counts for more than :math:`1 / (\eta\beta'|x|^2)`, beyond which its step would overshoot.
 
     *Learning rate.* A step must not overshoot: :math:`\eta(\beta' |x|^2 / p + 1 - \beta')` must
-    stay below 1, with |x|^2 the mean squared length of the background's standardised rows (weighted
-    by itself, for heavy tails): about their number of features. It is checked, from 20 background
-    rows on.
+    stay below 1, with :math:`|x|^2` the mean squared length of the background's standardised rows
+    (weighted by itself, for heavy tails): about their number of features. It is checked, from 20
+    background rows on.
 
     *Accuracy.* On the mouse data of the paper (beta = 0.5, 60 passes) the alignment with the batch
     solution, the trace of the product of the two projectors over k, is 0.98 at the constant

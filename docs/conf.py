@@ -1,0 +1,82 @@
+"""The documentation: `scripts/docs.sh` builds it, without network and with warnings as errors."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path[:0] = [str(HERE / "_ext"), str(ROOT)]
+
+import contrast_core  # noqa: E402  the path must be set first
+
+project = "Contrast Suite"
+author = "Contrast Suite developers"
+copyright = f"2026, {author}"
+version = release = contrast_core.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx_design",
+    "mathml",
+]
+exclude_patterns = ["_build", "tutorials/data"]
+templates_path = ["_templates"]
+html_theme = "sphinx_book_theme"
+html_title = project
+html_static_path: list[str] = []
+html_show_sourcelink = False
+html_theme_options = {"show_toc_level": 2, "use_download_button": False, "navbar_end": []}
+
+# Notebooks are written with their output, and the tests run them: not a second time here.
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_default_options = {"members": True, "inherited-members": True}
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"
+# What a default installation does not bring; documented without it.
+autodoc_mock_imports = [name for name in ("torch",) if importlib.util.find_spec(name) is None]
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
+# A single backtick is a link where there is something to link to, code otherwise.
+default_role = "py:obj"
+# Words in types, such as n_features, are attributes of several classes too.
+suppress_warnings = ["config.cache", "ref.python"]
+
+
+def _copy_tutorials() -> None:
+    """Sphinx reads below this folder only; the notebooks stand beside it."""
+    target = HERE / "tutorials"
+    target.mkdir(exist_ok=True)
+    for old in target.glob("*.ipynb"):
+        old.unlink()
+    for notebook in (ROOT / "tutorials").glob("*.ipynb"):
+        shutil.copy2(notebook, target)
+
+
+def _skip(_app: Sphinx, _what: str, _name: str, member: object, skip: bool, _options: Any) -> bool:
+    """Leave out what scikit-learn adds to every estimator and describes itself."""
+    return skip or str(getattr(member, "__module__", "")).startswith("sklearn.")
+
+
+def setup(app: Sphinx) -> None:
+    """Bring the notebooks here, and tell autodoc what to leave out."""
+    _copy_tutorials()
+    app.connect("autodoc-skip-member", _skip)

@@ -1,0 +1,440 @@
+"""The pictures of the documentation, from bundled and simulated data, into docs/pictures/.
+
+    python docs/draw.py              # all of them, half a minute
+    python docs/draw.py front alpha  # some of them
+
+Each function draws the picture of its name. `front` is kept in the repository, beside the README.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+from contrast_core import (
+    CLVM,
+    CPCA,
+    PCPCA,
+    ContrastWarning,
+    CPCAStar,
+    KernelCPCA,
+    OnlineCPCAStar,
+    PCAPlusPlus,
+    SparseCPCA,
+    contrast_path,
+    permutation_test,
+    subspace_error,
+)
+from contrast_core.datasets import (
+    cells_behind_fringes,
+    digits_on_photos,
+    load_mouse_protein,
+    make_four_groups,
+    make_sparse_groups,
+)
+from contrast_core.images import FrameBackgroundRemover, suppress_background
+
+HERE = Path(__file__).parent
+PICTURES = HERE / "pictures"
+DRAWINGS: dict[str, Callable[[], Any]] = {}
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
+GREY = "0.75"
+
+
+def drawing(draw: Callable[[], Any]) -> Callable[[], Any]:
+    """Enter a function into the list."""
+    DRAWINGS[draw.__name__] = draw
+    return draw
+
+
+def panels(n: int, width: float = 2.6, height: float = 2.5) -> Any:
+    """One row of so many panels."""
+    return plt.subplots(1, n, figsize=(n * width, height), layout="constrained")[1]
+
+
+def bare(ax: Any, title: str, xlabel: str = "", ylabel: str = "") -> None:
+    """No ticks: what counts is who lies beside whom."""
+    ax.set(xticks=[], yticks=[], title=title, xlabel=xlabel, ylabel=ylabel)
+
+
+def points(ax: Any, scores: np.ndarray, labels: np.ndarray, names: dict[Any, str]) -> None:
+    """Rows by their group."""
+    for color, (label, name) in zip(COLORS, names.items(), strict=False):
+        ax.scatter(*scores[labels == label].T, s=6, color=color, label=name, linewidths=0)
+
+
+@drawing
+def front() -> None:
+    """What PCA shows and what a contrast shows: animals, and an image."""
+    mice = load_mouse_protein()
+    cpca = CPCA(n_components=2).fit(mice.foreground, background=mice.background)
+    field = cells_behind_fringes((320, 320))
+    result = suppress_background(field.image, field.empty)
+    axes = panels(4)
+    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
+    for ax, model, name in zip(
+        axes[:2], (cpca.at(0), cpca), ("PCA", "contrastive PCA"), strict=False
+    ):
+        points(ax, model.transform(mice.foreground), mice.labels, names)
+        bare(ax, name, "component 1", "component 2")
+    axes[1].legend(fontsize=8, markerscale=2, loc="best", handletextpad=0)
+    for ax, picture, name in zip(
+        axes[2:],
+        (field.image, result.denoised),
+        ("cells behind fringes", "background removed"),
+        strict=False,
+    ):
+        ax.imshow(picture, cmap="gray")
+        bare(ax, name)
+
+
+@drawing
+def mice() -> None:
+    """Two components of PCA and of three contrasts."""
+    data = load_mouse_protein()
+    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
+    cpca = CPCA(n_components=2).fit(data.foreground, background=data.background)
+    axes = panels(2)
+    for ax, model in zip(axes, (cpca.at(0), cpca), strict=True):
+        points(ax, model.transform(data.foreground), data.labels, names)
+        bare(ax, f"alpha = {model.alpha_:.2g}" + (" (PCA)" if not model.alpha_ else ""))
+    axes[1].legend(fontsize=8, markerscale=2, handletextpad=0)
+
+
+@drawing
+def alpha() -> None:
+    """Four groups at four strengths: each shows another split."""
+    data = make_four_groups()
+    path = contrast_path(data.foreground, background=data.background)
+    strengths = [0, 1, 3, 100]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContrastWarning)  # of the strongest
+        models = [path.at(strength) for strength in strengths]
+    axes = panels(5, 2.4)
+    for ax, strength, model in zip(axes, strengths, models, strict=False):
+        scores = model.transform(data.foreground)
+        points(ax, scores, data.labels, {i: f"group {i}" for i in range(4)})
+        bare(ax, f"alpha = {strength}" + (" (PCA)" if not strength else ""))
+    ax = axes[4]
+    ax.plot(path.background_variances.sum(1), path.foreground_variances.sum(1), ".-", color=GREY)
+    for strength, model, color in zip(strengths, models, COLORS, strict=True):
+        at = model.background_variance_.sum(), model.foreground_variance_.sum()
+        ax.plot(*at, "o", color=color, label=f"{strength}")
+    ax.set(
+        xlabel="background variance", ylabel="foreground variance", title="the trade", xscale="log"
+    )
+    ax.legend(fontsize=7, title="alpha", title_fontsize=7)
+
+
+@drawing
+def background() -> None:
+    """A cell type that the background lacks looks like an effect."""
+    rng = np.random.default_rng(0)
+    kinds, n = 3, 900
+    centres = np.zeros((kinds, 20))
+    centres[[0, 1, 2], [0, 1, 2]] = 6
+    kind = rng.integers(0, kinds, n)
+    treated = np.arange(n) >= n // 2
+    X = centres[kind] + rng.normal(size=(n, 20))
+    X[:, 5] += 3 * treated  # the effect: one feature, in all kinds alike
+    axes = panels(2)
+    for ax, keep, title in zip(
+        axes,
+        (np.ones(n, dtype=bool), kind != 0),
+        ("background has all kinds", "background lacks one kind"),
+        strict=False,
+    ):
+        model = CPCA(1).fit(X, background=X[~treated & keep])
+        scores = np.column_stack([model.transform(X)[:, 0], rng.normal(size=n)])
+        points(ax, scores, kind * 2 + treated, {})
+        for color, label, name in (
+            (GREY, ~treated, "control"),
+            (COLORS[1], treated & (kind > 0), "treated"),
+            (COLORS[0], treated & (kind == 0), "treated, of that kind"),
+        ):
+            ax.scatter(*scores[label].T, s=6, color=color, label=name, linewidths=0)
+        bare(ax, title, "component 1")
+    axes[0].legend(fontsize=7, markerscale=2, loc="upper left", handletextpad=0)
+
+
+@drawing
+def include_reference() -> None:
+    """One treatment that moves all cells and spreads some: what either setting finds."""
+    rng = np.random.default_rng(0)
+    n = 300
+    X = rng.normal(size=(2 * n, 20))
+    treated = np.arange(2 * n) >= n
+    responds = treated & (rng.random(2 * n) < 0.5)
+    X[:, 0] += 4 * treated  # every treated cell
+    X[:, 1] += 4 * responds  # half of the treated cells
+    X[:, 2] += 6 * rng.normal(size=2 * n)  # what cells differ by anyway
+    control, names = X[~treated], {0: "control", 1: "treated, weak", 2: "treated, strong"}
+    with_, without = (
+        CPCA(1).fit(rows, background=control).transform(X)[:, 0] for rows in (X, X[treated])
+    )
+    axes = panels(2, 3)
+    for ax, scores, title in (
+        (axes[0], with_, "include_reference=True"),
+        (axes[1], without, "include_reference=False"),
+    ):
+        bins = np.linspace(scores.min(), scores.max(), 40)
+        for color, kind, name in zip(
+            (GREY, COLORS[0], COLORS[1]),
+            (~treated, treated & ~responds, responds),
+            names.values(),
+            strict=False,
+        ):
+            ax.hist(scores[kind], bins, color=color, alpha=0.7, label=name)
+        bare(ax, title, "component 1", "cells")
+    axes[0].legend(fontsize=7)
+
+
+@drawing
+def components() -> None:
+    """Components that are real stand out of relabelled data."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 300, 15))
+    shared = rng.normal(size=(2, 300, 1))
+    X[:, 2:4] += 4 * shared[0]
+    Y[:, 2:4] += 4 * shared[1]
+    X[:, 0] *= 2.5
+    X[:, 1] *= 1.8
+    test = permutation_test(CPCA(5), X, background=Y, n_permutations=199, random_state=0)
+    ax = panels(1, 4, 2.6)
+    at = np.arange(1, 6)
+    ax.fill_between(at, *np.quantile(test.null_statistics, (0.05, 0.95), axis=0), color=GREY)
+    ax.plot(at, test.statistics, "o-", color=COLORS[0])
+    for number, p, height in zip(at, test.p_values, test.statistics, strict=False):
+        ax.annotate(
+            f"p = {p:.3g}", (number, height), (6, 3), textcoords="offset points", fontsize=8
+        )
+    ax.set(xlabel="component", ylabel="statistic", xticks=at, xlim=(0.8, 5.7))
+    ax.set_title("observed, and 90% of relabellings", fontsize=9)
+
+
+@drawing
+def how_many() -> None:
+    """How far the component is from the truth, over the number of rows."""
+    rng = np.random.default_rng(0)
+    n_features, rows = 100, np.array([50, 100, 200, 400, 800, 1600, 3200])
+    truth = np.eye(n_features)[:1]
+    shared = np.linalg.qr(rng.normal(size=(n_features, 5)))[0].T
+    shared[:, 0] = 0
+    ax = panels(1, 4, 2.6)
+    for color, size in zip(COLORS, (1.0, 2.0, 4.0), strict=False):
+        errors = np.empty((5, len(rows)))
+        for draw in range(5):
+            for i, n in enumerate(rows):
+                X, Y = (
+                    rng.normal(size=(n, n_features)) + 5 * rng.normal(size=(n, 5)) @ shared
+                    for _ in range(2)
+                )
+                X[:, 0] += size * rng.normal(size=n)
+                found = CPCA(1).fit(X, background=Y).components_
+                errors[draw, i] = subspace_error(found, truth)
+        ax.plot(rows, errors.mean(0), "o-", color=color, label=f"{size:g}")
+    ax.set(xscale="log", ylim=(0, 1), xlabel="rows in each set", ylabel="sine of the angle")
+    ax.set_title("100 features; sd of the signal in units of the noise", fontsize=9)
+    ax.legend(fontsize=8)
+
+
+@drawing
+def frames() -> None:
+    """Digits on photographs: noisy, by PCA, by projection, by the frame filter, clean."""
+    digits = digits_on_photos(2000)
+    filtered = FrameBackgroundRemover(digits.frame_shape).fit(
+        digits.foreground, background=digits.background
+    )
+    model = CPCA(10, alpha="denoise").fit(digits.foreground, background=digits.background)
+    rows = {
+        "noisy": digits.foreground,
+        "PCA": model.at(0).denoise(digits.foreground, offset="difference"),
+        "cPCA": model.denoise(digits.foreground, offset="difference"),
+        "frames": filtered.transform(digits.foreground),
+        "clean": digits.clean,
+    }
+    _figure, axes = plt.subplots(5, 8, figsize=(6.4, 4.2), layout="constrained")
+    for row, (name, frames_) in zip(axes, rows.items(), strict=True):
+        for ax, frame in zip(row, frames_[:8], strict=False):
+            ax.imshow(frame.reshape(28, 28), cmap="gray")
+            bare(ax, "")
+        row[0].set_ylabel(name)
+
+
+@drawing
+def fringes() -> None:
+    """An image, freed of its background, and what was removed."""
+    image, clean, empty = cells_behind_fringes((320, 320))
+    result = suppress_background(image, empty)
+    shown = {
+        "image": image,
+        "denoised": result.denoised,
+        "removed": result.removed,
+        "truth": clean,
+    }
+    axes = panels(4, 2.4)
+    for ax, (name, picture) in zip(axes, shown.items(), strict=True):
+        ax.imshow(picture, cmap="gray")
+        bare(ax, name)
+    axes[0].contour(empty, levels=[0.5], colors=COLORS[1])
+
+
+@drawing
+def sparse() -> None:
+    """The loadings of dense and of sparse components."""
+    data = make_sparse_groups()
+    dense = CPCA(2).fit(data.foreground, background=data.background)
+    few = SparseCPCA(2, n_features_to_select=15).fit(data.foreground, background=data.background)
+    axes = panels(2, 3.4, 2.2)
+    for ax, model, name in zip(axes, (dense, few), ("cPCA", "SparseCPCA"), strict=True):
+        for color, loadings in zip(COLORS, model.components_, strict=False):
+            ax.plot(np.arange(1, 501), loadings, ".", ms=3, color=color)
+        ax.axvspan(0, 30.5, color=GREY, alpha=0.4, lw=0)
+        ax.set(title=name, xlabel="feature", xlim=(0, 120))
+    axes[0].set_ylabel("loading")
+
+
+@drawing
+def kernel() -> None:
+    """Rings: a contrast that no straight direction shows."""
+    rng = np.random.default_rng(0)
+    n = 300
+    label = np.repeat([0, 1], n // 2)
+    angle = rng.uniform(0, 2 * np.pi, n)
+    radius = np.where(label, 3, 1) + 0.15 * rng.normal(size=n)
+    ring = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    X = np.column_stack([ring, 4 * rng.normal(size=n)])
+    between = np.sqrt(5) + 0.15 * rng.normal(size=n)
+    turn = rng.uniform(0, 2 * np.pi, n)
+    Y = np.column_stack([between * np.cos(turn), between * np.sin(turn), 4 * rng.normal(size=n)])
+    axes = panels(2)
+    models = CPCA(2), KernelCPCA(2, kernel="rbf", kernel_gamma=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContrastWarning)
+        for ax, model, name in zip(axes, models, ("cPCA", "KernelCPCA"), strict=True):
+            points(ax, model.fit(X, background=Y).transform(X), label, {0: "inner", 1: "outer"})
+            bare(ax, name, "component 1", "component 2")
+
+
+@drawing
+def missing() -> None:
+    """Mice with 60% of the values removed: two components all the same."""
+    raw = load_mouse_protein(raw=True)
+    rng = np.random.default_rng(0)
+    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
+    axes = panels(3)
+    sets = [
+        (rows - np.nanmean(rows, axis=0)) / np.nanstd(rows, axis=0)
+        for rows in (raw.foreground, raw.background)
+    ]
+    for ax, share in zip(axes, (0, 0.3, 0.6), strict=True):
+        X, Y = (np.where(rng.random(rows.shape) < share, np.nan, rows) for rows in sets)
+        model = PCPCA(2, gamma=0.2).fit(X, background=Y)
+        points(ax, model.transform(X), raw.labels, names)
+        bare(ax, f"{share:.0%} removed")
+
+
+@drawing
+def latent() -> None:
+    """CLVM: what both sets share, and what only the foreground has."""
+    data = load_mouse_protein()
+    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
+    model = CLVM(n_shared=2, n_salient=2).fit(data.foreground, background=data.background)
+    axes = panels(2)
+    points(axes[0], model.transform_shared(data.foreground), data.labels, names)
+    points(axes[1], model.transform(data.foreground), data.labels, names)
+    bare(axes[0], "shared")
+    bare(axes[1], "salient")
+
+
+@drawing
+def pairs() -> None:
+    """Two views of the same: PCA shows the background, PCA++ what they share."""
+    rng = np.random.default_rng(0)
+    n, n_features = 400, 60
+    group = rng.integers(0, 3, n)
+    signal = 3 * np.eye(3)[group] @ np.eye(3, n_features)
+
+    def view() -> np.ndarray:
+        own = 12 * rng.normal(size=(n, 2)) @ np.eye(2, n_features, 10)
+        return signal + own + rng.normal(size=(n, n_features))
+
+    X, positive = view(), view()
+    model = PCAPlusPlus(2).fit(X, positive=positive)
+    centred = X - X.mean(0)
+    pca = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+    axes = panels(2)
+    for ax, scores, name in zip(axes, (pca, model.transform(X)), ("PCA", "PCA++"), strict=True):
+        points(ax, scores, group, {0: "", 1: "", 2: ""})
+        bare(ax, name, "component 1", "component 2")
+
+
+@drawing
+def online() -> None:
+    """A stream of rows: the projection turns towards that of all rows at once."""
+    data = load_mouse_protein()
+    X = np.vstack([data.foreground, data.background])
+    inside = np.repeat([True, False], [len(data.foreground), len(data.background)])
+    target = CPCAStar(2, beta=0.5).fit(data.foreground, background=data.background).components_
+    rng = np.random.default_rng(0)
+    model = OnlineCPCAStar(2, beta=0.5, random_state=0)
+    alignment = []
+    seen = np.unique(np.geomspace(20, 12_000, 40).astype(int))
+    order = np.concatenate([rng.permutation(len(X)) for _ in range(30)])
+    for start, stop in zip([0, *seen[:-1]], seen, strict=True):
+        model.partial_fit(X[order[start:stop]], inside[order[start:stop]])
+        alignment.append(((target @ model.components_.T) ** 2).sum() / 2)
+    ax = panels(1, 4, 2.4)
+    ax.plot(seen, alignment, ".-", color=COLORS[0])
+    ax.set(xlabel="rows seen", ylabel="alignment with the batch", ylim=(0, 1.02), xscale="log")
+
+
+@drawing
+def enough() -> None:
+    """How well two to five components know the genotype of mice they have not seen."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.model_selection import GroupKFold
+
+    data = load_mouse_protein()
+    sizes = [1, 2, 3, 4, 5, 6]
+    ax = panels(1, 4, 2.6)
+    for name, strength, color in (("PCA", 0.0, GREY), ("cPCA", "auto", COLORS[0])):
+        right = []
+        for k in sizes:
+            model = CPCA(k, alpha=strength)
+            hits = []
+            for train, test in GroupKFold(9).split(data.foreground, groups=data.groups):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ContrastWarning)
+                    model.fit(data.foreground[train], background=data.background)
+                rule = LinearDiscriminantAnalysis()
+                rule.fit(model.transform(data.foreground[train]), data.labels[train])
+                scores = model.transform(data.foreground[test])
+                hits.append(rule.predict(scores) == data.labels[test])
+            right.append(np.concatenate(hits).mean())
+        ax.plot(sizes, right, "o-", color=color, label=name)
+    ax.set(xlabel="components", ylabel="rows told right", ylim=(0.45, 1), xticks=sizes)
+    ax.legend()
+
+
+def main() -> None:
+    """Draw those that are named, or all."""
+    PICTURES.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or DRAWINGS:
+        DRAWINGS[name]()
+        target = (HERE if name == "front" else PICTURES) / f"{name}.png"
+        plt.gcf().savefig(target, dpi=110)
+        plt.close("all")
+
+
+if __name__ == "__main__":
+    main()
