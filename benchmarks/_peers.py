@@ -14,22 +14,30 @@ REQUIREMENTS = ("contrastive==1.2.0", "pcpca==0.4", "generalized_contrastive_PCA
 
 
 @contextmanager
-def peers() -> Iterator[tuple[ModuleType, ModuleType, ModuleType]]:
-    """`contrastive`, `pcpca`, `generalized_contrastive_PCA`, beside the numpy that is installed.
+def installed(*requirements: str) -> Iterator[str]:
+    """Packages in a throw-away folder, first on the path; its modules are forgotten afterwards.
 
-    They are in a throw-away folder.
+    Without their dependencies: those are here, or are for plots only.
     """
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # Without their dependencies: numpy, scipy and scikit-learn are here, matplotlib is for
-        # their plots only.
-        subprocess.run([*pip, "--no-deps", "--target", folder, *REQUIREMENTS], check=True)
+        subprocess.run([*pip, "--no-deps", "--target", folder, *requirements], check=True)
         sys.path.insert(0, folder)
         try:
-            yield (
-                import_module("contrastive"),
-                import_module("pcpca"),
-                import_module("generalized_contrastive_PCA"),
-            )
+            yield folder
         finally:
             sys.path.remove(folder)
+            for name, module in list(sys.modules.items()):
+                if str(getattr(module, "__file__", "")).startswith(folder):
+                    del sys.modules[name]
+
+
+@contextmanager
+def peers() -> Iterator[tuple[ModuleType, ModuleType, ModuleType]]:
+    """`contrastive`, `pcpca`, `generalized_contrastive_PCA`, beside the numpy that is installed."""
+    with installed(*REQUIREMENTS):
+        yield (
+            import_module("contrastive"),
+            import_module("pcpca"),
+            import_module("generalized_contrastive_PCA"),
+        )

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import numpy as np
-from digits_on_scenes import digits_on_scenes
+from _digits_on_pictures import digits_on_scenes
 
 from contrast_core.datasets import ContrastData, digits_on_photos, load_mouse_protein
 
 ROOT = Path(__file__).parents[1]
-OUTPUT = ROOT / "benchmarks" / "output"
+OUTPUT = Path(os.environ.get("CONTRAST_OUTPUT", ROOT / "benchmarks" / "output"))
 
 
 def tasks() -> dict[str, ContrastData]:

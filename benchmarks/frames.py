@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _digits_on_pictures import digits_on_scenes
 from _tasks import ROOT, data_folder
-from digits_on_scenes import digits_on_scenes
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA

@@ -1,9 +1,6 @@
 """Do the packages of the papers' authors give the same subspaces, once conventions are converted?
 
-    python benchmarks/peers.py
-
-Installs `contrastive` 1.2.0, `pcpca` 0.4 and `generalized_contrastive_PCA` 1.0.2 for the length of
-the run and compares on three data sets. Must reach: every sine of a largest principal angle
+On three data sets. Must reach: every sine of a largest principal angle
 <= 1e-7, every relative difference <= 1e-8 (both round in double precision; the gaps are of the
 order of the eigenvalues). Then it shows where the peers depart from the papers or from what a
 caller would expect. docs/coming_from.md has the conversions as a table.
@@ -11,23 +8,17 @@ caller would expect. docs/coming_from.md has the conversions as a table.
 
 from __future__ import annotations
 
-import sys
-import warnings
-from contextlib import redirect_stdout
-from io import StringIO
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from _peers import peers
+from _packages import Package, quietly
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
-from threadpoolctl import threadpool_limits
 
 from contrast_core import (
     CPCA,
     PCPCA,
-    ContrastWarning,
     CPCAStar,
     contrast_path,
     subspace_error,
@@ -51,7 +42,7 @@ def contrastive_components(model: Any, alpha: float) -> Any:
     return model.cpca_alpha(np.eye(model.features_d), alpha).T
 
 
-def compare(contrastive: ModuleType, pcpca: ModuleType) -> float:
+def compare(found: dict[str, Package]) -> float:
     """Print sines and differences; the worst as a multiple of its bound."""
     worst = 0.0
 
@@ -64,15 +55,42 @@ def compare(contrastive: ModuleType, pcpca: ModuleType) -> float:
         n, m = len(X), len(Y)
         x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T  # pcpca: (D, n), not centred for you
         print(f"\n{name}: n = {n}, m = {m}, D = {X.shape[1]}")
-        peer = contrastive.CPCA(standardize=False)
-        peer.fit(X, Y)
         ours = CPCA().fit(X, background=Y)
-        for alpha in (0.0, 0.5, 2.0, 20.0):
-            converted = alpha * (m / (m - 1)) / (n / (n - 1))
-            sine = subspace_error(
-                ours.at(converted).components_, contrastive_components(peer, alpha)
+        for peer in (found[name] for name in ("contrastive", "contrastive-cv") if name in found):
+            model = peer.module.CPCA(standardize=False)
+            model.fit(X, Y)
+            for alpha in (0.0, 0.5, 2.0, 20.0):
+                converted = alpha * (m / (m - 1)) / (n / (n - 1))
+                sine = subspace_error(
+                    ours.at(converted).components_, contrastive_components(model, alpha)
+                )
+                show(f"{peer.name}, CPCA alpha={alpha:g}: sine", sine, SINE)
+        scaled = [(part - part.mean(axis=0)) / part.std(axis=0) for part in (X, Y)]
+        whole = np.linalg.matrix_rank(scaled[1]) == X.shape[1]
+        if "rhopca" in found and not whole:
+            print("  rhopca: the background does not vary in every direction; see below")
+        elif "rhopca" in found:
+            star = CPCAStar(2, beta=1).fit(scaled[0], background=scaled[1])
+            scores = quietly(lambda X=X, Y=Y: found["rhopca"].fit(X, Y, 2)(X))
+            spans = (np.linalg.qr(z)[0].T for z in (star.transform(scaled[0]), scores))
+            show(
+                "rhopca, CPCAStar(beta=1) of data scaled apart: sine", subspace_error(*spans), SINE
             )
-            show(f"contrastive.CPCA alpha={alpha:g}: sine", sine, SINE)
+        pca = PCA(2, svd_solver="full").fit(X)
+        plain = PCPCA(gamma=0).fit(X, background=Y)
+        show(
+            "sklearn PCA against CPCA alpha=0: sine",
+            subspace_error(ours.at(0.0).components_, pca.components_),
+            SINE,
+        )
+        show(
+            "sklearn PCA noise_variance_ (n-1)/n against PCPCA gamma=0",
+            abs(pca.noise_variance_ * (n - 1) / n / plain.noise_variance_ - 1),
+            DIFFERENCE,
+        )
+        if "pcpca" not in found:
+            continue
+        pcpca = found["pcpca"].module
         for alpha in (0.0, 0.5, 2.0):
             other = pcpca.CPCA(n_components=2, gamma=alpha)
             other.fit(x, y)
@@ -106,26 +124,13 @@ def compare(contrastive: ModuleType, pcpca: ModuleType) -> float:
                 np.abs(scores * signs - mine_scores).max() / np.abs(mine_scores).max(),
                 SINE,
             )
-        pca = PCA(2, svd_solver="full").fit(X)
-        show(
-            "sklearn PCA against CPCA alpha=0: sine",
-            subspace_error(ours.at(0.0).components_, pca.components_),
-            SINE,
-        )
-        show(
-            "sklearn PCA noise_variance_ (n-1)/n against PCPCA gamma=0",
-            abs(pca.noise_variance_ * (n - 1) / n / model.at(0.0).noise_variance_ - 1),
-            DIFFERENCE,
-        )
     return worst
 
 
 def generalized_loadings(package: ModuleType, method: str, X: Any, Y: Any) -> Any:
     """Unit directions of gcPCA as rows, the largest index first."""
     model = package.gcPCA(method=method, normalize_flag=False)
-    with warnings.catch_warnings(), redirect_stdout(StringIO()):
-        warnings.simplefilter("ignore")
-        model.fit(X, Y)
+    quietly(lambda: model.fit(X, Y))
     return model.loadings_.T
 
 
@@ -185,9 +190,7 @@ def departures_of_generalized(package: ModuleType) -> None:
 
     def first(X: Any, Y: Any, **options: Any) -> Any:
         model = package.gcPCA(normalize_flag=False, **options)
-        with warnings.catch_warnings(), redirect_stdout(StringIO()):
-            warnings.simplefilter("ignore")
-            model.fit(X, Y)
+        quietly(lambda: model.fit(X, Y))
         return model
 
     star = CPCAStar(1, beta=1, condition_limit=1e13).fit(X, background=Y)
@@ -208,53 +211,61 @@ def departures_of_generalized(package: ModuleType) -> None:
     )
 
 
-def departures(contrastive: ModuleType, pcpca: ModuleType) -> None:
-    """Where the peers are wrong, or not what the papers say."""
+def say(text: str) -> None:
+    print(f"  - {text}")
+
+
+def departures_of_contrastive(contrastive: ModuleType, name: str) -> None:
+    """Where it, or its fork, is wrong, or not what the paper says."""
     X, Y = datasets()["mouse protein"]
-    x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
-    n, m = len(X), len(Y)
-    print("\nwhere they depart")
-
-    def say(text: str) -> None:
-        print(f"  - {text}")
-
     peer = contrastive.CPCA(standardize=False)
     np.random.seed(0)  # noqa: NPY002 - its clustering draws from the global generator
     alphas = peer.fit_transform(X, Y, return_alphas=True)[1]
     ours = contrast_path(X, background=Y).representative_alphas
     say(
-        "contrastive, automatic: affinities between spans of the embedded data, not of feature "
+        f"{name}, automatic: affinities between spans of the embedded data, not of feature "
         f"space, and the cluster of alpha=0 is dropped: {np.round(alphas, 3)}; Algorithm 2 gives "
         f"{np.round(ours, 3)}"
     )
     first = contrastive.CPCA(n_components=1, standardize=False)
-    say(f"contrastive, n_components=1: {outcome(lambda: first.fit_transform(X, Y))}")
-    shifted = peer.transform(X + 5.0, alpha_selection="manual", alpha_value=2.0)
+    say(f"{name}, n_components=1, automatic: {outcome(lambda: first.fit_transform(X, Y))}")
+    moved = contrastive.CPCA(standardize=False)
+    scores = moved.fit_transform(X + 5.0, Y + 5.0, alpha_selection="manual", alpha_value=2.0)
     say(
-        "contrastive, transform does not centre: all features moved by 5 move the scores' mean to "
-        f"{np.round(shifted.mean(axis=0), 1)}"
+        f"{name}, all features moved by 5: the scores of the foreground have the mean "
+        f"{np.round(scores.mean(axis=0), 1)}, and by transform "
+        f"{np.round(moved.transform(X + 5.0, 'manual', alpha_value=2.0).mean(axis=0), 1)}"
     )
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(60, 1100)), rng.normal(size=(1000, 1100))
     reduced = contrastive.CPCA(standardize=False)
     reduced.fit(*wide)
     say(
-        "contrastive, more than 1000 features: reduced to 1000 by PCA of both pooled, after which "
-        "transform takes no new rows: "
+        f"{name}, more than 1000 features: reduced to 1000 by PCA of both pooled; transform then: "
         + outcome(lambda: reduced.transform(wide[0], alpha_selection="manual", alpha_value=1.0))
     )
     kernel = contrastive.Kernel_CPCA()
     say(
-        "contrastive, Kernel_CPCA cannot run: "
+        f"{name}, Kernel_CPCA: "
         + outcome(lambda: kernel.fit_transform(X, Y, alpha_selection="manual", alpha_value=1.0))
     )
+    zero = contrastive.CPCA(standardize=False)
+    zero.fit(X, Y)
+    say(
+        f"{name}, alpha_value=0 (PCA): "
+        + outcome(lambda: zero.transform(X, alpha_selection="manual", alpha_value=0))
+    )
 
+
+def departures_of_pcpca(pcpca: ModuleType) -> None:
+    """Where it is wrong, or not what the paper says."""
+    X, Y = datasets()["mouse protein"]
+    x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
+    n, m = len(X), len(Y)
     end = PCPCA().fit(X, background=Y).gamma_max_
     for gamma in (0.9, 1.5):
         beyond = pcpca.PCPCA(n_components=2, gamma=gamma * n / m)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            beyond.fit(x, y)
+        quietly(lambda beyond=beyond: beyond.fit(x, y))
         say(
             f"pcpca, gamma'={gamma} of at most {end:.3f}: no error; sigma^2 = "
             f"{beyond.sigma2_mle:.3f}, W is {beyond.W_mle.dtype}"
@@ -277,27 +288,45 @@ def departures(contrastive: ModuleType, pcpca: ModuleType) -> None:
     say(f"pcpca, sample() returns {fitted.sample()}")
 
 
+def departures_of_rho(rhopca: Package) -> None:
+    """Where it is not what a caller would expect."""
+    X, Y = datasets()["mouse protein"]
+    few = Y[:40]
+    scores, again = (
+        quietly(lambda rows=rows: rhopca.fit(X, rows, 2)(X)) for rows in (few, few[::-1])
+    )
+    spans = [np.linalg.qr(z)[0].T for z in (scores, again)]
+    say(
+        "rhopca, 40 background rows for 77 features: no error, ratios of rounding; the rows in "
+        f"another order turn the scores by a sine of {subspace_error(*spans):.2f}"
+    )
+    say("rhopca scales each dataset by its own standard deviations; new rows have no scores")
+
+
 def outcome(call: Any) -> str:
     try:
-        call()
+        quietly(call)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "runs"
 
 
-def main() -> int:
-    with peers() as (contrastive, pcpca, generalized):
-        worst = max(compare(contrastive, pcpca), compare_generalized(generalized))
-        departures(contrastive, pcpca)
-        departures_of_generalized(generalized)
+def main(found: dict[str, Package]) -> int:
+    worst = compare(found)
+    if "generalized_contrastive_PCA" in found:
+        worst = max(worst, compare_generalized(found["generalized_contrastive_PCA"].module))
+    print("\nwhere they depart")
+    for name, depart in (
+        ("contrastive", lambda peer: departures_of_contrastive(peer.module, peer.name)),
+        ("contrastive-cv", lambda peer: departures_of_contrastive(peer.module, peer.name)),
+        ("pcpca", lambda peer: departures_of_pcpca(peer.module)),
+        ("generalized_contrastive_PCA", lambda peer: departures_of_generalized(peer.module)),
+        ("rhopca", departures_of_rho),
+    ):
+        if name in found:
+            depart(found[name])
     print(
         f"\nbounds: sines and scores {SINE:g}, the rest {DIFFERENCE:g}: "
         f"{'all reached' if worst <= 1 else 'NOT REACHED'} (worst at {worst:.2g} of its bound)"
     )
     return worst > 1
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore", ContrastWarning)
-    with threadpool_limits(2):
-        sys.exit(main())

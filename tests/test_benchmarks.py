@@ -1,0 +1,63 @@
+"""The commands that reproduce the papers: what they know, print and return."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAPERS = ROOT / "benchmarks" / "papers"
+
+pytest.importorskip("matplotlib")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(map(str, (PAPERS, PAPERS.parent, ROOT)))
+    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "1000"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_every_experiment_that_is_named_is_there() -> None:
+    help_text = python(str(PAPERS), "--help").stdout
+    names = help_text.split("\n  NAME")[1].split("\n")[0].strip().split(", ")
+    assert len(names) > 10
+    found = {path.stem for path in (*PAPERS.glob("*.py"), *PAPERS.parent.glob("*.py"))}
+    assert set(names) <= found
+    own = {path.stem for path in PAPERS.glob("*.py") if not path.stem.startswith("_")}
+    assert own <= set(names)
+
+
+def test_an_unknown_experiment_is_refused() -> None:
+    done = python(str(PAPERS), "cpca_nice")
+    assert done.returncode == 2
+    assert "no experiment cpca_nice; there are cpca_digits, cpca_mice" in done.stderr
+
+
+def test_an_experiment_prints_both_figures_and_draws(tmp_path: Path) -> None:
+    done = python(str(PAPERS), "--output", str(tmp_path), "cpca_mice")
+    assert done.returncode == 0, done.stderr
+    assert "Data: mouse protein expression" in done.stdout
+    [row] = [line for line in done.stdout.splitlines() if line.startswith("silhouette, PCA")]
+    assert row.split()[-3:] == ["clusters", "0.072", "reached"]
+    assert (tmp_path / "cpca_mice.png").stat().st_size > 10_000
+
+
+def test_only_a_shortfall_with_its_reason_is_no_failure() -> None:
+    code = """
+from _report import Report
+report = Report("none")
+report.row("as good", 1.0, 2.0, True)
+report.row("short", 2.0, 1.0, False, short="other data")
+report.row("worse", 2.0, 1.0, False)
+report.bound("a bound", False)
+print(report.missed)
+"""
+    lines = python("-c", code).stdout.splitlines()
+    assert [line.split()[-1] for line in lines[2:4]] == ["reached", "short"]
+    assert lines[4] == "    other data"
+    assert lines[-1] == "['worse', 'a bound']"
