@@ -47,6 +47,8 @@ class Report:
 
     def save(self, figure: Any, name: str) -> None:
         OUTPUT.mkdir(parents=True, exist_ok=True)
+        for axis in figure.axes:
+            axis.title.set_fontsize(9)
         figure.tight_layout()
         figure.savefig(OUTPUT / f"{name}.png", dpi=110)
         plt.close(figure)
@@ -68,13 +70,13 @@ def scatter(axis: Any, scores: Any, labels: Any, title: str) -> None:
     for i, name in enumerate(names):
         axis.scatter([], [], color=plt.get_cmap("tab10")(i), s=12, label=str(name))
     axis.legend(fontsize=6)
-    axis.set_title(title, fontsize=9)
+    axis.set_title(title)
     axis.set(xticks=[], yticks=[])
 
 
 def image(axis: Any, pixels: Any, title: str = "", **options: Any) -> None:
     axis.imshow(pixels, **{"cmap": "gray", **options})
-    axis.set_title(title, fontsize=9)
+    axis.set_title(title)
     axis.set(xticks=[], yticks=[])
 
 

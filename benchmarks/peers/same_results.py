@@ -302,8 +302,8 @@ def departures_of_rho(rhopca: Package) -> None:
         )
     ]
     say(
-        "rhopca, directions in which the background does not vary are dropped, without a word: "
-        f"silhouette of the mice {found[0]:.2f} with 135 background rows and {found[2]:.2f} with 40 "
+        "rhopca drops the directions in which the background does not vary, without a word: "
+        f"silhouette of the mice {found[0]:.2f} with 135 background rows, {found[2]:.2f} with 40 "
         f"for 77 features (CPCAStar, automatic: {found[1]:.2f} and {found[3]:.2f})"
     )
     say("rhopca scales each dataset by its own standard deviations; new rows have no scores")
