@@ -32,7 +32,9 @@ def calls(found: dict[str, Package], X: Any, Y: Any) -> dict[str, Callable[[], A
         "one contrast: CPCA": lambda: CPCA(alpha=2.0).fit(X, background=Y).transform(X),
         "contrastive": found,
         "contrastive-cv": found,
-        "ratio: CPCAStar": lambda: CPCAStar(beta=1).fit(X, background=Y).transform(X),
+        "ratio: CPCAStar": lambda: (
+            CPCAStar(beta=1, condition_limit=1e13).fit(X, background=Y).transform(X)
+        ),
         "generalized_contrastive_PCA": found,
         "rhopca": found,
         "likelihood: PCPCA": lambda: PCPCA(gamma=0.2).fit(X, background=Y).transform(X),
