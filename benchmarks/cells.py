@@ -34,6 +34,7 @@ import anndata as ad
 import numpy as np
 import scanpy as sc
 import scipy.sparse as sp
+from scipy.optimize import brentq
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning, subspace_error
@@ -43,11 +44,16 @@ WANTED = {"one alpha": 2.0, "automatic alpha": 4.0}
 DESIGN = {"groupby": "condition", "reference": "ctrl", "mask_var": None, "n_comps": N_COMPS}
 
 
-def make_cells(n_cells: int, seed: int = 0) -> ad.AnnData:
-    """Poisson counts of ten cell types and a response of fifty genes, log1p per 10,000."""
+def make_cells(n_cells: int, seed: int = 0, density: float | None = None) -> ad.AnnData:
+    """Poisson counts of ten cell types and a response of fifty genes, log1p per 10,000.
+
+    So deep that this part of the counts is not zero, if one is given.
+    """
     rng = np.random.default_rng(seed)
     base = rng.gamma(0.35, 0.3, size=N_GENES)
     types = base * rng.gamma(2.0, 0.5, size=(10, N_GENES))
+    if density is not None:
+        types *= brentq(lambda depth: (1 - np.exp(-depth * types)).mean() - density, 1e-4, 1e4)
     response = np.ones(N_GENES)
     response[rng.choice(N_GENES, 50, replace=False)] = 4.0
     blocks = []

@@ -29,7 +29,7 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
-_PATIENCE = 8  # steps by the diagonal, where there is something better
+_PATIENCE = 30  # steps by the diagonal, where there is something else: they cost little
 
 
 class TraceRatio(NamedTuple):
@@ -127,7 +127,7 @@ def _searched(
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
     space = SearchSpace(
-        multiply, random_block(len(x), k + EXTRA, random_state), max(120, 15 * (k + 2))
+        multiply, random_block(len(x), k + EXTRA, random_state), max(120, 30 * (k + 2))
     )
     alpha = 0.0
 

@@ -16,6 +16,7 @@ from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
 from contrast_core.moments._products import ProductMoments, joint_products, product_moments
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
+from contrast_core.moments._sparse_within import compiled_covariance_pays
 
 __all__ = [
     "Centres",
@@ -34,6 +35,7 @@ __all__ = [
     "SpanMoments",
     "check_mix",
     "check_pairs",
+    "compiled_covariance_pays",
     "dense_cross",
     "is_moments",
     "joint_products",

@@ -14,7 +14,8 @@ from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products, mirror_upper
-from contrast_core.moments._sparse import BoolArray, filled_columns, group_sums, sparse_within
+from contrast_core.moments._sparse import BoolArray, group_sums
+from contrast_core.moments._sparse_within import filled_columns, sparse_within
 from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 
 Precision: TypeAlias = Literal["double", "single"]
@@ -90,8 +91,8 @@ class Accumulator:
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
     elements : int
-        Entries of sparse rows that are gathered, and twice the values of dense ones: enough for
-        their products to outweigh adding them up.
+        Half the entries of sparse rows that are gathered, and twice the values of dense ones:
+        enough for their products to outweigh adding them up.
     n_groups : int, default=1
         How many groups the codes of rows tell apart. Each row is then shifted by the first mean of
         its group, however far apart these lie.
@@ -141,7 +142,7 @@ class Accumulator:
             return
         if issparse(chunk):
             self._gathered.append((chunk.copy(), weights, codes))
-            if sum(rows.nnz for rows, *_ in self._gathered) >= self._elements:
+            if sum(rows.nnz for rows, *_ in self._gathered) >= 2 * self._elements:
                 self._flush_sparse()
             return
         self._see(chunk, codes)

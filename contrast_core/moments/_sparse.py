@@ -1,9 +1,4 @@
-"""Products of sparse rows: by BLAS where columns are well filled, entry by entry where not.
-
-A pair of columns that are a and b of the rows full takes a part ab of the multiplications that it
-takes when dense. BLAS does many more of them in a second, so each column goes the way that costs
-less: in counts of genes few columns hold most of the entries.
-"""
+"""Products of sparse rows with each other, and what their columns add up to."""
 
 from __future__ import annotations
 
@@ -15,15 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, issparse
+from scipy.sparse import csr_array, issparse
 
 from contrast_core._validation import FloatArray
-from contrast_core.rows import ELEMENTS
 
 BoolArray = NDArray[np.bool_]
 
 # Multiplications in a nanosecond of one thread, as measured; only their ratios matter.
-_DENSE, _MIXED, _SPARSE = 65.0, 3.0, 0.33
+_DENSE = 65.0
 _SPARSE_GRAM, _COMPILED_GRAM = 0.5, 1.05  # of which symmetry saves half
 # Fuller columns are centred before they are multiplied. For others there is no need: the square of
 # the mean is at most this part of the mean square, so that subtracting it costs no digits.
@@ -32,39 +26,17 @@ _CACHED_FEATURES = 1000  # features whose entries stay in the processor's cache
 _PARTS_PER_THREAD = 4
 
 
-def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray:
-    """Columns of CSR rows that are better treated as dense, (n_features,).
-
-    All of those that are well filled in one of the groups, about whose means they are taken.
-    """
-    n_rows, n_features = rows.shape
-    in_group, held_in_group = _counts(rows, codes, n_groups)
-    counts, full = held_in_group.sum(axis=0), _full(in_group, held_in_group)
-    order = np.lexsort((-counts, ~full))
-    held = np.concatenate([[0.0], np.cumsum(counts[order])])
-    n_dense = np.arange(n_features + 1)
-    others = rows.nnz - held
-    nanoseconds = (
-        n_rows * n_dense**2.0 / _DENSE
-        + others * n_dense / _MIXED
-        + others**2 / (n_rows * _SPARSE)
-        # Putting the parts together.
-        + n_features**2.0 * (n_dense < n_features)
-    )
-    least = int(full.sum())
-    chosen = least + int(np.argmin(nanoseconds[least:]))
-    filled = np.zeros(n_features, dtype=np.bool_)
-    filled[order[:chosen]] = True
-    return filled
-
-
-def _counts(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
+def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
     """Rows of each group, and stored entries of each of their features."""
+    if codes is None:
+        held = np.bincount(rows.indices, minlength=rows.shape[1])
+        return np.array([rows.shape[0]]), held[None].astype(np.float64)
     there = csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
     return group_sums(there, None, codes, n_groups)
 
 
-def _full(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
+def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
+    """Columns that are to be centred, (n_features,), by what `counts_of` returns."""
     return np.asarray((held > _FULLEST * in_group[:, None]).any(axis=0))
 
 
@@ -104,43 +76,6 @@ def group_sums(
     )
 
 
-def sparse_within(
-    rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int
-) -> tuple[NDArray[Any], FloatArray, FloatArray]:
-    """Weights (G,), means (G, D) and covariance (D, D) about the groups' means of CSR rows.
-
-    `filled` columns as dense ones.
-    """
-    n_rows, n_features = rows.shape
-    dense, others = np.flatnonzero(filled), np.flatnonzero(~filled)
-    well, thin = rows[:, dense], rows[:, others].astype(np.float64)
-    total, sums = group_sums(rows, weights, codes, n_groups)
-    means = sums / np.maximum(total, np.finfo(np.float64).tiny)[:, None]
-    spread = None if weights is None else np.sqrt(weights)
-    if spread is not None:
-        thin = diags_array(spread, format="csr") @ thin
-    among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
-    step = max(1, ELEMENTS // max(1, len(dense)))
-    for start in range(0, n_rows, step):
-        some = slice(start, start + step)
-        centres = means[:1] if codes is None else means[codes[some]]
-        block = well[some].toarray() - centres[:, dense]
-        if spread is not None:
-            block *= spread[some, None]
-        among += block.T @ block
-        across += thin[some].T @ block
-    square = (thin.T @ thin).toarray()
-    scaled = np.sqrt(total)[:, None] * means[:, others]
-    square -= scaled.T @ scaled  # symmetric to the last bit
-    within = np.empty((n_features, n_features))
-    within[np.ix_(dense, dense)] = among
-    within[np.ix_(others, dense)] = across
-    within[np.ix_(dense, others)] = across.T
-    within[np.ix_(others, others)] = square
-    within /= total.sum()
-    return total, means, within
-
-
 def sparse_gram(
     rows: Any, filled: BoolArray, pool: Executor | None = None, n_threads: int = 1
 ) -> FloatArray:
@@ -177,9 +112,9 @@ def sparse_gram(
 def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
     """Features that are better treated as dense when rows are multiplied with each other."""
     rate = _SPARSE_GRAM if _compiled_gram() is None else _COMPILED_GRAM
-    in_group, held = _counts(rows, codes, n_groups)
+    in_group, held = counts_of(rows, codes, n_groups)
     most = rows.shape[0] * min(_FULLEST, (rate / _DENSE) ** 0.5)
-    return np.asarray((held.sum(axis=0) > most) | _full(in_group, held))
+    return np.asarray((held.sum(axis=0) > most) | well_filled(in_group, held))
 
 
 def _gram_by_blocks(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:

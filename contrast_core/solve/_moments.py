@@ -17,6 +17,7 @@ from contrast_core.moments import (
     Moments,
     SecondMoments,
     check_mix,
+    compiled_covariance_pays,
     is_moments,
     mixed,
     product_moments,
@@ -110,6 +111,7 @@ def contrast_moments(
             parts = in_form(parts[0], parts[1], plan.form)
     else:
         parts = design_rows(X, background, design)
+        entries = _entries(parts)
         if not simple and SOLVERS[solver] == "products":
             raise ValueError(
                 f"solver={solver!r} takes neither groups nor weights nor several backgrounds; use "
@@ -120,7 +122,8 @@ def contrast_moments(
                 n_rows=sum(map(_count, parts)),
                 n_features=parts[0].shape[1],
                 n_components=k,
-                entries=_entries(parts),
+                entries=entries,
+                compiled=entries is not None and compiled_covariance_pays(entries),
                 in_memory=all(part.in_memory for part in parts),
                 **options,
             )

@@ -41,6 +41,8 @@ class Limits:
     columns, columns_each : int
         How many columns such data are multiplied with for one contrast, at no component and more
         for each. Products pay where a row has more entries.
+    compiled_share : float
+        What part of a row's entries counts there, where machine code sums moments up.
     automatic_columns, automatic_columns_each : int
         The same where the contrast has to be found too.
     products : int
@@ -74,6 +76,8 @@ class Limits:
         LAPACK's time.
     ratio_features : int
         Features from which on a path of ratios is.
+    ratio_columns : int
+        Features squared for each column that it may multiply for each ratio.
     """
 
     narrow: int = 1500
@@ -84,6 +88,7 @@ class Limits:
     sparse_entries: int = 2**22
     columns: int = -13
     columns_each: int = 26
+    compiled_share: float = 0.6
     automatic_columns: int = 42
     automatic_columns_each: int = 39
     products: int = 5000
@@ -92,12 +97,12 @@ class Limits:
     pair_products: tuple[int, int, int] = (8, 640, 2000)
     single_features: int = 1000
     single_features_each: int = 200
-    single_columns: int = 16_000
+    single_columns: int = 10_000
     refined_features: int = 2000
     refined_features_each: int = 400
     lead_features: int = 700
-    lead_features_each: int = 200
-    lead_columns: int = 5000
+    lead_features_each: int = 100
+    lead_columns: int = 4000
     relabelled_features: int = 700
     relabelled_columns: int = 4
     path_contrasts: int = 8
@@ -105,6 +110,7 @@ class Limits:
     path_features_each: int = 200
     path_columns: int = 25_000
     ratio_features: int = 700
+    ratio_columns: int = 16_000
 
 
 LIMITS = Limits()
@@ -123,6 +129,8 @@ class Task(NamedTuple):
         Whether the contrast has to be found.
     entries : int or None
         Stored entries of sparse rows; None for dense ones.
+    compiled : bool
+        Whether machine code sums up their moments.
     in_memory : bool
         Whether the rows can be read again at no cost.
     products : bool
@@ -137,6 +145,7 @@ class Task(NamedTuple):
     contrasts: int = 1
     automatic: bool = False
     entries: int | None = None
+    compiled: bool = False
     in_memory: bool = True
     products: bool = True
     form: Form | None = None
@@ -207,7 +216,7 @@ class Plan:
         """The iteration for each of so many ratios of variances; None where LAPACK is faster."""
         if size < self.limits.ratio_features or self.path_budget(size, k, contrasts) is None:
             return None
-        return Iteration(size**2 / self.limits.single_columns, True)
+        return Iteration(size**2 / self.limits.ratio_columns, True)
 
 
 def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
@@ -276,7 +285,8 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     """Whether tall sparse rows are multiplied with fewer columns than a row has entries."""
     if task.entries is None or task.entries < limits.sparse_entries:
         return False
-    return _columns(task, limits) * task.n_rows < task.entries
+    share = limits.compiled_share if task.compiled else 1.0
+    return _columns(task, limits) * task.n_rows < share * task.entries
 
 
 def _columns(task: Task, limits: Limits) -> int:

@@ -43,6 +43,9 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (TALL, PRODUCTS, DENSE),
     (sparse(TALL, 39), DENSE, None),
     (sparse(TALL, 42), PRODUCTS, DENSE),
+    # Machine code sums moments up faster.
+    (sparse(TALL._replace(compiled=True), 64), DENSE, None),
+    (sparse(TALL._replace(compiled=True), 66), PRODUCTS, DENSE),
     (sparse(TALL._replace(n_components=10), 247), DENSE, None),
     (sparse(TALL._replace(n_components=10), 248), PRODUCTS, DENSE),
     (sparse(TALL, 120)._replace(automatic=True), DENSE, None),
@@ -76,13 +79,14 @@ PAIRS: list[tuple[int, int, str, str | None]] = [
 # Size, components, contrasts: columns of one contrast, whether without a gap; of each of a path.
 SOLVERS: list[tuple[int, int, int, int | None, bool, int | None]] = [
     (999, 2, 1, None, False, None),
-    (1000, 2, 1, 62, False, None),
-    (1000, 5, 1, 62, False, None),
+    (1000, 2, 1, 100, False, None),
+    (1000, 5, 1, 100, False, None),
     (1000, 6, 1, None, False, None),
-    (1999, 2, 1, 249, False, None),
-    (2000, 2, 1, 250, True, None),
-    (2000, 5, 1, 250, True, None),
-    (2000, 6, 1, 250, False, None),
+    (1000, 11, 1, None, False, None),
+    (1999, 2, 1, 399, False, None),
+    (2000, 2, 1, 400, True, None),
+    (2000, 5, 1, 400, True, None),
+    (2000, 6, 1, 400, False, None),
     (499, 2, 41, None, False, None),
     (500, 2, 8, None, False, 10),
     (500, 2, 7, None, False, None),
@@ -90,7 +94,7 @@ SOLVERS: list[tuple[int, int, int, int | None, bool, int | None]] = [
     (699, 2, 41, None, False, 19),
     (700, 2, 41, None, False, 19),
     (900, 4, 41, None, False, 32),
-    (1001, 5, 41, 62, False, 40),
+    (1001, 5, 41, 100, False, 40),
 ]
 
 
@@ -154,8 +158,8 @@ def test_cheap_steps_lead_up_to_the_automatic_contrast() -> None:
     plan = make_plan(Task(60, 90, 2))
     assert not plan.leads_up(699)
     assert plan.leads_up(700)
-    assert plan.lead_budget(1000, 5) == 200
-    assert plan.lead_budget(1000, 6) is None
+    assert plan.lead_budget(1000, 10) == 250
+    assert plan.lead_budget(1000, 11) is None
 
 
 def test_relabelled_contrasts_are_searched_for_near_the_given_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, SecondMoments, subspace_error
-from contrast_core.moments import _sparse, _sparse_products, span_moments
+from contrast_core.moments import _sparse, _sparse_products, _sparse_within, span_moments
 from contrast_core.rows import rows_of
 
 
@@ -44,20 +45,77 @@ blocked = partial(rows_of, elements=20_000)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any) -> None:
     rows = kind(counts().astype(dtype))
-    assert 0 < _sparse.filled_columns(rows.tocsr()).sum() < 400
+    assert 0 < _sparse_within.filled_columns(rows.tocsr()).sum() < 400
     moments = SecondMoments.from_data(blocked(rows))
     assert_close(moments.covariance, covariance(rows))
     np.testing.assert_allclose(moments.mean, rows.toarray().mean(axis=0, dtype=float), rtol=1e-12)
     np.testing.assert_array_equal(moments.covariance, moments.covariance.T)
 
 
-@pytest.mark.parametrize("part", [0.02, 0.2, 0.6, 1.0])
-def test_the_cheaper_way_depends_on_how_full_columns_are(part: float) -> None:
+def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the covariance of however few entries; or not at all."""
+    if compiled:
+        pytest.importorskip("numba")
+        monkeypatch.setattr(_sparse_within, "_WORTH_COMPILING", 0)
+    else:
+        monkeypatch.setattr(_sparse_within, "_compiled", lambda: None)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("part", [0.02, 0.3, 0.6, 1.0])
+def test_the_cheaper_way_depends_on_how_full_columns_are(
+    part: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_numba(compiled, monkeypatch)
     rng = np.random.default_rng(0)
     rows = sp.csr_array(rng.normal(size=(2000, 500)) * (rng.random((2000, 500)) < part))
-    filled = _sparse.filled_columns(rows)
+    filled = _sparse_within.filled_columns(rows)
     assert filled.all() == (part > 0.1)
     assert_close(SecondMoments.from_data(rows).covariance, covariance(rows))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("labels", ["neither", "weights", "groups", "both"])
+def test_machine_code_sums_up_the_same(
+    labels: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more rows than one block, an empty group and an empty row, unsorted entries, offsets."""
+    rng = np.random.default_rng(2)
+    filling = rng.beta(0.4, 2.0, size=150)
+    dense = (rng.random((4100, 150)) < filling) * rng.integers(1, 9, (4100, 150))
+    dense[:, 5] = 10_000 + rng.integers(0, 9, len(dense))
+    dense[:, 7] = dense[17] = 0
+    rows = sp.csr_array(dense.astype(dtype))
+    rows.indices[:], rows.data[:] = unsorted(rows)
+    rows.has_sorted_indices = False
+    weights = rng.random(len(dense)) if labels in ("weights", "both") else None
+    codes = rng.integers(0, 3, len(dense)) if labels in ("groups", "both") else None
+    parts = []
+    for compiled in (True, False):
+        with monkeypatch.context() as patched:
+            use_numba(compiled, patched)
+            filled = _sparse_within.filled_columns(rows, codes, 4)
+            assert 0 < filled.sum() < 150
+            parts.append(_sparse_within.sparse_within(rows, filled, weights, codes, 4))
+    each = np.ones(len(dense)) if weights is None else weights
+    group = np.zeros(len(dense), int) if codes is None else codes
+    centred = dense.astype(float)
+    for code in range(3):
+        of = group == code
+        if of.any():
+            centred[of] -= np.average(centred[of], axis=0, weights=each[of])
+    wanted = (centred * each[:, None]).T @ centred / each.sum()
+    for total, means, within in parts:
+        assert total.sum() == pytest.approx(each.sum())
+        np.testing.assert_allclose(means, parts[0][1], rtol=1e-14)
+        np.testing.assert_array_equal(within, within.T)
+        assert_close(within, wanted, rtol=1e-10)
+
+
+def unsorted(rows: Any) -> tuple[Any, Any]:
+    """Indices and values with the entries of each row in another order."""
+    order = np.concatenate([np.arange(a, b)[::-1] for a, b in pairwise(rows.indptr)])
+    return rows.indices[order], rows.data[order]
 
 
 def test_full_columns_far_from_zero_keep_their_digits() -> None:
