@@ -29,7 +29,8 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
-_PATIENCE = 30  # steps by the diagonal, where there is something else: they cost little
+_PATIENCE = 8  # steps by the diagonal, where there is something better
+_FEATURES_PER_STEP = 66  # for more of them
 
 
 class TraceRatio(NamedTuple):
@@ -92,8 +93,10 @@ def proved_trace_ratio(
     if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
         return TraceRatio(0.0, None)
     pencil = Pencil(x, y)
+    # The larger the matrix, the more steps cost as much as a factor.
+    patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
     (alpha, pairs), norm = _searched(
-        pencil.multiply, diagonals, k, ridge, pencil.factors(), budget, 0, patience=_PATIENCE
+        pencil.multiply, diagonals, k, ridge, pencil.factors(), budget, 0, patience=patience
     )
     if pairs is not None:
         beta, _ = bound_by_inertia(lambda: alpha * y - x, pairs, norm)
