@@ -53,6 +53,15 @@ def test_the_code_of_a_page_runs_and_prints_what_it_says(
         assert _says(printed, shown), f"{page.name} shows\n{shown}\nbut prints\n{printed}"
 
 
+def test_the_benchmarks_that_pages_name_are_there() -> None:
+    for page in (*DOCS.rglob("*.md"), ROOT / "README.md"):
+        if "_build" in page.parts:
+            continue
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`(?:python )?benchmarks/([\w./]+)", text):
+            assert (ROOT / "benchmarks" / name.rstrip(".")).exists(), f"{page.name}: {name}"
+
+
 def test_the_reference_has_every_public_name() -> None:
     pytest.importorskip("scanpy")
     listed: dict[str, set[str]] = {}
