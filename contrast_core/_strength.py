@@ -91,13 +91,12 @@ class StrengthPath(ContrastStrength):
         others = self._fit_each([self._with_strength(value) for value in values])
         return [self._like_this(other) for other in others]
 
-    def _check_moments(self) -> None:
+    def _check_moments(self, purpose: str = "other strengths are solved") -> None:
         check_is_fitted(self)
         if not all(hasattr(self, name) for name in self._of_moments):
             raise ValueError(
                 f"this {type(self).__name__} was read from a file that holds no moments, which "
-                "other strengths are solved from. Save the model with save(..., moments=True), or "
-                "fit it again."
+                f"{purpose} from. Save the model with save(..., moments=True), or fit it again."
             )
 
     def _like_this(self, other: Self) -> Self:

@@ -1,5 +1,6 @@
 """Pure functions on matrices: eigenpairs, signs and angles between subspaces."""
 
+from contrast_core.linalg._align import aligned
 from contrast_core.linalg._angles import principal_angles, subspace_error
 from contrast_core.linalg._eigen import (
     Eigenpairs,
@@ -55,6 +56,7 @@ __all__ = [
     "Spectrum",
     "TraceRatio",
     "add_products",
+    "aligned",
     "blas_threads",
     "contrastive_eigenpairs",
     "contrastive_path",

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, MatrixLike, check_count
 from contrast_core.moments import Moments
+from contrast_core.probabilistic._gibbs_posterior import GibbsPosterior
 from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows, rows_with_gaps
 from contrast_core.probabilistic._latent_variables import LatentVariableModel
 from contrast_core.probabilistic._valid_range import (
@@ -30,7 +31,7 @@ from contrast_core.solve import (
 )
 
 
-class PCPCA(StrengthPath, LatentVariableModel):
+class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
     r"""Probabilistic contrastive PCA: a density for the foreground that the background lacks.
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
@@ -292,13 +293,14 @@ class PCPCA(StrengthPath, LatentVariableModel):
                 self.__dict__.pop(name, None)
         return super()._set_fitted(feature_names, **attributes)
 
-    def _check_moments(self) -> None:
+    def _check_moments(self, purpose: str = "other strengths are solved") -> None:
         if hasattr(self, "start_objectives_"):
             raise ValueError(
-                "this PCPCA was fitted to incomplete data, for which every gamma needs the rows: "
-                "fit another one, PCPCA(gamma=...).fit(X, background=...)."
+                f"this PCPCA was fitted to incomplete data, which have no moments that {purpose} "
+                "from. For another gamma fit another one, PCPCA(gamma=...).fit(X, background=...); "
+                "what else needs moments takes complete data, such as what `impute` gives."
             )
-        super()._check_moments()
+        super()._check_moments(purpose)
 
     def _set_model(
         self,

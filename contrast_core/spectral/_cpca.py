@@ -36,11 +36,12 @@ from contrast_core.solve import (
     solve_contrasts,
     with_fallback,
 )
+from contrast_core.spectral._cpca_posterior import BinghamPosterior
 
 _RULES = ("auto", "denoise")
 
 
-class CPCA(StrengthPath, MomentContrast):
+class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     r"""Contrastive PCA: directions of high foreground and low background variance.
 
     The components are the top-k eigenvectors, by algebraic value, of the contrast of the two

@@ -1,0 +1,160 @@
+"""The No-U-Turn sampler on matrices of which only the span and the lengths matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from contrast_core._validation import FloatArray, check_count
+
+_WARM_UP = 400  # draws, at least, from which step size and scales are learned
+
+# Of a matrix (D, k) and further numbers: the log-density, and its gradient with respect to both.
+Target: TypeAlias = Callable[[FloatArray, FloatArray], tuple[float, FloatArray, FloatArray]]
+
+
+class Draws(NamedTuple):
+    """Matrices (chains, draws, D, k), further numbers (chains, draws, .), and what diverged."""
+
+    matrices: FloatArray
+    others: FloatArray
+    diverging: Any
+
+
+class _Trapezoids:
+    r"""Matrices (D, k) up to rotation: lower trapezoidal, as points without constraints.
+
+    A density that is the same for A and A R, R orthogonal, needs no more than the A = L that are
+    zero above the diagonal, for every A is such an L times a rotation. In these coordinates the
+    volume of the matrices that share an L is :math:`\prod_i |L_{ii}|^{k-i}`, i = 1 .. k; without
+    that factor the draws would be those of another density. The diagonal is positive but for its
+    last entry, whose sign is left free: so one column can pass through zero in any direction.
+    """
+
+    def __init__(self, n_features: int, k: int) -> None:
+        self.shape = n_features, k
+        self.at = np.tril_indices(n_features, 0, k)
+        rows, columns = self.at
+        self.logged = np.flatnonzero((rows == columns) & (columns < k - 1))
+        self.powers = k - columns[self.logged].astype(np.float64)  # one more, of the logarithm
+
+    def matrices(self, points: FloatArray) -> FloatArray:
+        """Of points (..., n), (..., D, k)."""
+        entries = points.copy()
+        entries[..., self.logged] = np.exp(entries[..., self.logged])
+        found = np.zeros((*points.shape[:-1], *self.shape))
+        found[(..., *self.at)] = entries
+        return found
+
+    def point(self, matrix: FloatArray) -> FloatArray:
+        """Of a matrix of that shape with a positive diagonal."""
+        entries: FloatArray = matrix[self.at].copy()
+        entries[self.logged] = np.log(entries[self.logged])
+        return entries
+
+
+def draw_matrices(
+    target: Target,
+    start: FloatArray,
+    spread: FloatArray,
+    others: FloatArray,
+    *,
+    draws: int,
+    chains: int,
+    rng: np.random.Generator,
+) -> Draws:
+    """Draw from a density of matrices that is the same for all their rotations.
+
+    Parameters
+    ----------
+    target : callable
+        The log-density of a matrix (D, k), with respect to the volume of its entries, and of other
+        numbers (n,); and its gradients.
+    start : ndarray of shape (D, k)
+        A likely matrix, lower trapezoidal with a positive diagonal.
+    spread : ndarray of shape (D, 1)
+        About how wide the density is along each row, or wider: chains start so far apart.
+    others : ndarray of shape (n,)
+        Likely values of the further numbers.
+    draws, chains : int
+        As many draws from each chain, after a warm-up of half as many or 400.
+    rng : Generator
+        Seeds each chain.
+
+    Raises
+    ------
+    ImportError
+        If nutpie is not installed.
+    """
+    nutpie = _nutpie()
+    form, n_others = _Trapezoids(*start.shape), len(others)
+    centre = np.concatenate([others, form.point(start)])
+    widths = np.concatenate([np.full(n_others, 0.5), np.broadcast_to(spread, start.shape)[form.at]])
+    logged = n_others + form.logged
+    widths[logged] = np.minimum(widths[logged], 0.5)
+
+    def log_density(point: FloatArray) -> tuple[float, FloatArray]:
+        matrix = form.matrices(point[n_others:])
+        value, by_matrix, by_others = target(matrix, point[:n_others])
+        gradient = np.empty_like(point)
+        gradient[:n_others] = by_others
+        gradient[n_others:] = by_matrix[form.at]
+        if len(logged):
+            gradient[logged] = gradient[logged] * np.exp(point[logged]) + form.powers
+            value += float(form.powers @ point[logged])
+        return value, gradient
+
+    def finite_log_density(point: FloatArray) -> tuple[float, FloatArray]:
+        # The first steps of a chain may be so long that numbers overflow: to be rejected.
+        with np.errstate(all="ignore"):
+            try:
+                return log_density(point)
+            except (OverflowError, ZeroDivisionError, ValueError, np.linalg.LinAlgError):
+                return -np.inf, np.zeros_like(point)
+
+    def starting_point(seed: int) -> FloatArray:
+        return centre + widths * np.random.default_rng(seed).standard_normal(len(centre))
+
+    model = nutpie.compiled_pyfunc.from_pyfunc(
+        len(centre),
+        lambda: finite_log_density,
+        lambda *_: lambda point: {"point": point},
+        [np.dtype(np.float64)],
+        [(len(centre),)],
+        ["point"],
+        make_initial_point_fn=starting_point,
+    )
+    found = nutpie.sample(
+        model,
+        draws=draws,
+        tune=max(_WARM_UP, draws // 2),
+        chains=chains,
+        seed=int(rng.integers(2**31)),
+        save_warmup=False,
+        progress_bar=False,
+    )
+    points = found.posterior["point"].to_numpy()
+    return Draws(
+        form.matrices(points[..., n_others:]),
+        points[..., :n_others],
+        found.sample_stats["diverging"].to_numpy(),
+    )
+
+
+def check_sizes(draws: object, chains: object) -> tuple[int, int]:
+    """Numbers of draws and chains; whether chains agree takes two, and halves of some draws."""
+    return check_count(draws, "draws", at_least=10), check_count(chains, "chains", at_least=2)
+
+
+def _nutpie() -> Any:
+    try:
+        import_module("nutpie.compiled_pyfunc")
+    except ImportError as error:
+        raise ImportError(
+            "posterior() draws with nutpie and gives back ArviZ data; one of the two is missing: "
+            "pip install 'contrast-suite[posterior]'."
+        ) from error
+    return import_module("nutpie")

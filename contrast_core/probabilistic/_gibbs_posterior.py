@@ -1,0 +1,275 @@
+"""The Gibbs posterior of probabilistic contrastive PCA, from moments."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._posterior import (
+    ContrastSpectrum,
+    Target,
+    check_converged,
+    check_sizes,
+    contrast_spectrum,
+    draw_matrices,
+    inference_data,
+)
+from contrast_core._validation import FloatArray, check_generator, check_number
+from contrast_core.feedback import warn
+from contrast_core.linalg import aligned
+from contrast_core.moments import Moments
+from contrast_core.solve import plan_for, solve_contrasts
+
+_FLOOR = 0.01  # of the noise variance at gamma = 0
+
+
+class GibbsPosterior:
+    """What `PCPCA` says of its parameters beyond their best values."""
+
+    if TYPE_CHECKING:
+        gamma_: float
+        components_: FloatArray
+        foreground_moments_: Moments
+        background_moments_: Moments
+
+        def _check_moments(self, purpose: str = ...) -> None: ...
+
+    def posterior(
+        self,
+        draws: int = 1000,
+        *,
+        chains: int = 4,
+        gamma: float | None = None,
+        learning_rate: float = 1.0,
+        noise_floor: float | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> Any:
+        r"""Draw loadings and noise from the Gibbs posterior, to see how certain they are.
+
+        With :math:`A = W W^\top + \sigma^2 I`, n foreground rows and a flat prior,
+
+        .. math:: \log \pi(W, \sigma^2) = -\frac{w n}{2} \left[ (1 - \gamma) \log |A|
+            + \operatorname{tr} A^{-1} C(\gamma) \right] + \text{const}, \qquad
+            \sigma^2 \ge \sigma_0^2 ,
+
+        whose maximum is the closed form. At ``gamma = 0`` and ``learning_rate = 1`` it is the
+        posterior of probabilistic PCA. The moments of the fit are all it takes, so that the time
+        does not depend on the number of rows. Drawn by the No-U-Turn sampler of nutpie, which, with
+        ArviZ, the extra ``posterior`` brings.
+
+        Parameters
+        ----------
+        draws : int from 10, default=1000
+            Draws of each chain, kept after a warm-up of half as many, at least 400.
+        chains : int from 2, default=4
+            Independent chains.
+        gamma : float from 0 to below 1, optional
+            Contrast strength, by default that of the fit. The posterior also exists above
+            `gamma_max_`, where the closed form does not.
+        learning_rate : float above 0, default=1.0
+            w: how much each row counts. Weights of rows count as numbers of rows, so where theirs
+            mean something else, w can make up for it.
+        noise_floor : float above 0, optional
+            :math:`\sigma_0^2`, in the units of the data's variances; by default a hundredth of the
+            noise variance at ``gamma = 0``.
+        random_state : int, Generator or None, default=None
+            Seed of the chains.
+
+        Returns
+        -------
+        arviz.InferenceData
+            `posterior` holds, for each chain and draw: ``loadings`` (feature, component), W, turned
+            to lie as near as possible to that of the closed form; ``noise_variance``;
+            ``components`` (component, feature), the orthonormal basis of W's span nearest to that
+            of the closed form; ``feature_weights`` (component, feature), their squares as
+            `feature_weights` scales them. None of them depends on how a draw of W was turned,
+            which the model leaves open. `arviz.summary` lists means, bands and diagnostics,
+            `arviz.hdi` gives the bands as arrays, `arviz.plot_forest` draws them.
+
+        Raises
+        ------
+        ImportError
+            If nutpie or ArviZ is not installed.
+        ValueError
+            If the posterior is not proper, which takes ``w n (1 - gamma) > D + d - 1``; a parameter
+            is out of range; the fit was to incomplete data, or comes from a file without moments.
+        TypeError
+            If a parameter has the wrong type.
+
+        Warns
+        -----
+        ContrastWarning
+            Before sampling, if the closed form's noise variance is not above the floor: the
+            posterior then sits on it, and is as narrow as the floor is low. Afterwards, if R-hat,
+            effective sample sizes or divergences say that the chains have not converged.
+
+        Notes
+        -----
+        Bands are those of the loss, not of a model of both datasets: at ``gamma > 0`` their
+        coverage is not the nominal one, whatever w. `contrast_core.bootstrap_stability` asks what
+        other rows would have given.
+
+        W is drawn as a lower trapezoidal matrix, in coordinates along the eigenvectors of
+        :math:`C(\gamma)`, with the volume of its rotations: no chain wanders along equivalent
+        matrices.
+
+        References
+        ----------
+        Li, Jones and Engelhardt, arXiv:2012.07977, 2020, Sec. 5.3 and Theorem 5. Sampler: Hoffman
+        and Gelman, "The No-U-Turn Sampler", JMLR 15, 2014.
+
+        Examples
+        --------
+        >>> from contrast_core import PCPCA
+        >>> from contrast_core.datasets import make_toy
+        >>> toy = make_toy(300, 300)
+        >>> pcpca = PCPCA(1, gamma=0.8).fit(toy.foreground, background=toy.background)
+        >>> found = pcpca.posterior(random_state=0)
+        >>> found.posterior["components"].sizes
+        Frozen({'chain': 4, 'draw': 1000, 'component': 1, 'feature': 2})
+        >>> found.posterior["components"].mean(["chain", "draw"]).to_numpy().round(1)
+        array([[ 0.8, -0.4]])
+        """
+        self._check_moments("posteriors are drawn")
+        draws, chains = check_sizes(draws, chains)
+        x, y = self.foreground_moments_, self.background_moments_
+        d = len(self.components_)
+        rate = check_number(learning_rate, "learning_rate", above=0)
+        strength = self.gamma_ if gamma is None else check_number(gamma, "gamma", at_least=0)
+        _check_proper(strength, rate, x.n_samples, x.n_features, d)
+        floor = _noise_floor(noise_floor, x, y, d)
+        rng = check_generator(random_state)
+        density = _Density.of(contrast_spectrum(x, y, strength), d, strength, floor)
+        if not density.noise_variance > floor:
+            warn(
+                f"at gamma={strength:.4g} the closed form's noise variance, "
+                f"{density.noise_variance:.3g}, is not above noise_floor={floor:.3g}: the "
+                "posterior sits on its floor, is as narrow as the floor is low, and may be hard "
+                "to draw from. A smaller gamma or a higher noise_floor avoids it."
+            )
+        found = draw_matrices(
+            density.target(rate * x.n_samples),
+            *density.start(rate * x.n_samples),
+            draws=draws,
+            chains=chains,
+            rng=rng,
+        )
+        variables = density.variables(found.matrices, found.others[..., 0])
+        check_converged(
+            {name: variables[name] for name in ("loadings", "noise_variance")}, found.diverging
+        )
+        return inference_data(
+            variables,
+            found.diverging,
+            x.feature_names,
+            gamma=strength,
+            learning_rate=rate,
+            noise_floor=floor,
+        )
+
+
+def _check_proper(gamma: float, rate: float, n: float, n_features: int, d: int) -> None:
+    least = n_features + d - 1
+    limit = 1 - least / (rate * n)
+    if gamma < limit:
+        return
+    advice = (
+        f"Use one below {limit:.4g}" if limit > 0 else "No gamma does, 0 included: use more rows"
+    )
+    raise ValueError(
+        f"the posterior at gamma={gamma:.4g} is not proper: with {n_features} features, "
+        f"n_components={d} and learning_rate={rate:.4g} it takes learning_rate * n * (1 - gamma) > "
+        f"{least}, and n is {n:.6g}. {advice}, fewer features or a higher learning_rate."
+    )
+
+
+def _noise_floor(noise_floor: object, x: Moments, y: Moments, d: int) -> float:
+    if noise_floor is not None:
+        return check_number(noise_floor, "noise_floor", above=0)
+    leading = solve_contrasts(x, y, [0.0], d, plan_for(x, y, d)).values.sum()
+    return _FLOOR * float(x.total_variance - leading) / (x.n_features - d)
+
+
+class _Density(NamedTuple):
+    """The posterior along the eigenvectors of the contrast, variances in a unit of their own."""
+
+    directions: FloatArray
+    values: FloatArray  # of C(gamma), descending, in that unit
+    gamma: float
+    floor: float
+    noise_variance: float
+    lengths: FloatArray  # of the closed form's loadings, none zero
+    unit: float
+
+    @classmethod
+    def of(cls, spectrum: ContrastSpectrum, d: int, gamma: float, floor: float) -> _Density:
+        values, directions = spectrum
+        noise_variance = float(values[d:].sum()) / ((1 - gamma) * (len(values) - d))
+        unit = max(float(values[0]) / (1 - gamma), floor)
+        squares = (values[:d] / (1 - gamma) - max(noise_variance, floor)) / unit
+        lengths = np.sqrt(np.maximum(squares, 1e-4))
+        return cls(directions, values / unit, gamma, floor, noise_variance, lengths, unit)
+
+    def start(self, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """A likely W, how wide to spread, and a likely logarithm of the noise above its floor."""
+        loadings = np.zeros((len(self.values), len(self.lengths)))
+        np.fill_diagonal(loadings, self.lengths)
+        above = max(self.noise_variance - self.floor, 0.1 * self.floor) / self.unit
+        width = 2 / np.sqrt(weight * (1 - self.gamma))
+        return loadings, np.full((len(self.values), 1), width), np.log([above])
+
+    def target(self, weight: float) -> Target:
+        """Log-density of W and of the logarithm of the noise above its floor.
+
+        With `weight` = w n, S = W'W, K = W'CW and M = S + sigma^2 I, by the determinant lemma
+        and the Woodbury identity; S is diagonalised, for all that is needed of it are the inverse
+        and the determinant of M.
+        """
+        n_features, d = len(self.values), len(self.lengths)
+        variances, total = self.values[:, None], float(self.values.sum())
+        share, floor = 1 - self.gamma, self.floor / self.unit
+
+        def log_density(
+            loadings: FloatArray, logarithm: FloatArray
+        ) -> tuple[float, FloatArray, FloatArray]:
+            above = math.exp(logarithm[0])
+            noise = floor + above
+            gram = loadings.T @ loadings
+            applied = variances * loadings
+            squares, turn = np.linalg.eigh(gram)
+            along = np.maximum(squares, 0.0) + noise
+            inverse = (turn / along) @ turn.T
+            explained = inverse @ (loadings.T @ applied)  # inverse K
+            rest = explained @ inverse
+            trace = float(explained.trace())
+            left = (total - trace) / noise
+            log_determinant = float(np.log(along).sum()) + (n_features - d) * math.log(noise)
+            value = -0.5 * weight * (share * log_determinant + left) + logarithm[0]
+            by_loadings = weight * (
+                (applied @ inverse - loadings @ rest) / noise - share * (loadings @ inverse)
+            )
+            twice = (left * noise - trace + float((rest * gram).sum())) / noise**2
+            spread = float((1 / along).sum()) + (n_features - d) / noise
+            by_noise = -0.5 * weight * (share * spread - twice) * above + 1.0
+            return float(value), by_loadings, np.array([by_noise])
+
+        return log_density
+
+    def variables(
+        self, loadings: FloatArray, logarithms: FloatArray
+    ) -> dict[str, NDArray[np.float64]]:
+        """In the units and along the features of the data, turned towards the closed form."""
+        d = len(self.lengths)
+        transposed = np.swapaxes(loadings, -1, -2)
+        closed_form = np.zeros((d, len(self.values)))
+        np.fill_diagonal(closed_form, self.lengths)
+        bases = np.swapaxes(np.linalg.qr(loadings)[0], -1, -2)
+        near = aligned(transposed, closed_form) @ self.directions * np.sqrt(self.unit)
+        return {
+            "loadings": np.swapaxes(near, -1, -2),
+            "noise_variance": self.floor + self.unit * np.exp(logarithms),
+            "components": aligned(bases, np.eye(*closed_form.shape)) @ self.directions,
+        }

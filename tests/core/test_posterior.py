@@ -1,0 +1,404 @@
+"""Gibbs posteriors: draws against exact densities, what they are told in, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from contrast_core import CPCA, PCPCA, ContrastWarning, SecondMoments, load, save
+from contrast_core._posterior import _inference_data, draw_matrices
+from contrast_core.datasets import make_toy
+from contrast_core.linalg import aligned
+
+arviz = pytest.importorskip("arviz", reason="arviz is not installed (extra posterior)")
+pytest.importorskip("nutpie", reason="nutpie is not installed (extra posterior)")
+
+
+def moments(values: Any, n: float = 50, scale: float = 1.0) -> tuple[SecondMoments, SecondMoments]:
+    """A foreground and a background whose difference has these eigenvalues, in turned axes."""
+    n_features = len(values)
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(n_features, n_features)))[0]
+    mean, ridge = np.zeros(n_features), np.eye(n_features)
+    contrast = (turn * values) @ turn.T
+    return (
+        SecondMoments(n, mean, scale * (contrast + ridge)),
+        SecondMoments(n, mean, scale * ridge),
+    )
+
+
+def turned(n_features: int) -> Any:
+    return np.linalg.qr(np.random.default_rng(3).normal(size=(n_features, n_features)))[0]
+
+
+def cpca(values: Any, k: int = 1, n: float = 50, scale: float = 1.0) -> CPCA:
+    x, y = moments(np.array(values), n, scale)
+    return CPCA(k, alpha=1.0).fit(x, background=y)
+
+
+def flat(found: Any, name: str) -> Any:
+    values = found.posterior[name].to_numpy()
+    return values.reshape(-1, *values.shape[2:])
+
+
+def assert_mean(draws: Any, exact: float) -> None:
+    """Chains (chains, draws) whose mean is within 5 Monte Carlo errors of the exact value."""
+    error = draws.std() / np.sqrt(float(arviz.ess(draws, method="mean")))
+    assert abs(draws.mean() - exact) < 5 * error
+
+
+# Of matrices
+
+
+def test_draws_up_to_rotation_have_the_volume_of_all_matrices() -> None:
+    """A standard normal 3 x 2 matrix: its Gram matrix is Wishart with 3 degrees of freedom."""
+
+    def normal(matrix: Any, others: Any) -> Any:
+        return -0.5 * (matrix**2).sum(), -matrix, np.empty(0)
+
+    found = draw_matrices(
+        normal,
+        np.eye(3, 2),
+        np.ones((3, 1)),
+        np.empty(0),
+        draws=1000,
+        chains=4,
+        rng=np.random.default_rng(0),
+    )
+    grams = np.swapaxes(found.matrices, -1, -2) @ found.matrices
+    assert_mean(np.trace(grams, axis1=-2, axis2=-1), 6.0)
+    assert_mean(np.linalg.det(grams), 6.0)
+    # The trace is chi-squared. Every fifth draw is as good as independent; the bound of Kolmogorov
+    # and Smirnov's distance is then exceeded once in a million.
+    traces = np.trace(grams, axis1=-2, axis2=-1)[:, ::5].ravel()
+    bound = np.sqrt(np.log(2e6) / (2 * len(traces)))
+    assert stats.kstest(traces, stats.chi2(6).cdf).statistic < bound
+
+
+def test_aligned_rows_are_nearest_and_forget_how_they_were_turned() -> None:
+    rng = np.random.default_rng(0)
+    target, rows = rng.normal(size=(3, 6)), rng.normal(size=(4, 3, 6))
+    found = aligned(rows, target)
+    turns = np.linalg.qr(rng.normal(size=(200, 3, 3)))[0]
+    for one, before in zip(found, rows, strict=True):
+        np.testing.assert_allclose(one.T @ one, before.T @ before, atol=1e-12)
+        others = np.linalg.norm(turns @ before - target, axis=(1, 2))
+        assert np.linalg.norm(one - target) <= others.min()
+    np.testing.assert_allclose(aligned(turns[0] @ rows, target), found, atol=1e-12)
+
+
+# PCPCA
+
+
+def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[str, float]:
+    """Means of the posterior in two dimensions, d = 1, by summing over a grid."""
+    angles = (np.arange(60) + 0.5) * np.pi / 60
+    lengths = np.exp(np.linspace(-3, 4, 160))
+    noises = floor + np.exp(np.linspace(-6, 5, 160))
+    theta, r, s2 = np.meshgrid(angles, lengths, noises, indexing="ij")
+    along = values[0] * np.cos(theta) ** 2 + values[1] * np.sin(theta) ** 2
+    total = r**2 + s2
+    left = along / total + (sum(values) - along) / s2
+    log = -0.5 * weight * ((1 - gamma) * np.log(total * s2) + left)
+    log += 2 * np.log(r) + np.log(s2 - floor)  # r dr, and the grid's logarithms
+    density = np.exp(log - log.max())
+    density /= density.sum()
+    return {
+        "noise": float((density * s2).sum()),
+        "length": float((density * r).sum()),
+        "turn": float((density * np.cos(2 * theta)).sum()),
+    }
+
+
+@pytest.mark.parametrize(("n", "gamma", "rate"), [(20, 0.3, 1.0), (60, 0.6, 0.7)])
+def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, rate: float) -> None:
+    mean, values = np.zeros(2), np.array([2.0, 0.8])
+    turn = turned(2)
+    y = SecondMoments(n, mean, np.diag([1.0, 0.5]))
+    x = SecondMoments(n, mean, (turn * values) @ turn.T + gamma * y.covariance)
+    model = PCPCA(1, gamma=0.1).fit(x, background=y)
+    found = model.posterior(gamma=gamma, learning_rate=rate, noise_floor=0.05, random_state=0)
+    exact = exact_pcpca(values, rate * n, gamma, 0.05)
+    along = found.posterior["components"].to_numpy()[:, :, 0] @ turn
+    loadings = found.posterior["loadings"].to_numpy()[..., 0]
+    assert_mean(found.posterior["noise_variance"].to_numpy(), exact["noise"])
+    assert_mean(np.linalg.norm(loadings, axis=-1), exact["length"])
+    assert_mean(2 * along[..., 0] ** 2 - 1, exact["turn"])
+    assert found.posterior.attrs["noise_floor"] == 0.05
+
+
+@cache
+def toy_posterior() -> tuple[PCPCA, Any]:
+    toy = make_toy(300, 300)
+    model = PCPCA(1, gamma=0.85).fit(toy.foreground, background=toy.background)
+    return model, model.posterior(random_state=0)
+
+
+def test_toy_axis_converges_and_lies_at_the_closed_form() -> None:
+    model, found = toy_posterior()
+    assert float(arviz.rhat(found.posterior["components"])["components"].max()) < 1.01
+    axis = flat(found, "components")[:, 0].mean(axis=0)
+    assert axis @ model.components_[0] / np.linalg.norm(axis) > np.cos(np.pi / 36)
+    # One convention: every draw on the side of the closed form.
+    assert (flat(found, "components")[:, 0] @ model.components_[0] > 0).all()
+    assert (flat(found, "loadings")[:, :, 0] @ model.components_[0] > 0).all()
+    weights = flat(found, "feature_weights")
+    np.testing.assert_array_equal(weights.max(axis=-1), 1.0)
+    assert list(arviz.summary(found, var_names=["loadings", "noise_variance"]).index) == [
+        "loadings[0, 0]",
+        "loadings[1, 0]",
+        "noise_variance",
+    ]
+
+
+def test_draws_are_reproducible_and_scale_with_the_data() -> None:
+    values = np.array([3.0, 1.0, 0.5, 0.3])
+    options: dict[str, Any] = {"draws": 30, "chains": 2}
+    results = []
+    for scale, seed in ((1.0, 0), (1.0, 0), (2.0**-14, 0), (2.0**17, 0), (1.0, 1)):
+        x, y = moments(values, 200, scale)
+        model = PCPCA(2, gamma=0.2).fit(x, background=y)
+        with pytest.warns(ContrastWarning, match="may not have converged"):  # so few draws
+            found = model.posterior(random_state=seed, **options)
+        results.append(
+            (flat(found, "loadings") / np.sqrt(scale), flat(found, "noise_variance") / scale)
+        )
+    for other in results[1:4]:
+        for first, again in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(again, first, rtol=1e-9, atol=1e-12)
+    assert not np.allclose(results[0][0], results[4][0])
+
+
+def test_spread_falls_with_the_root_of_the_rows_and_centres_on_the_closed_form() -> None:
+    values = np.array([4.0, 2.0, 0.6, 0.5, 0.4, 0.3])
+    spreads = []
+    for n in (400, 40_000):
+        x, y = moments(values, n)
+        model = PCPCA(2, gamma=0.2).fit(x, background=y)
+        found = model.posterior(400, random_state=0)
+        loadings, noise = flat(found, "loadings"), flat(found, "noise_variance")
+        spreads.append([*loadings.std(axis=0).ravel(), noise.std()])
+    np.testing.assert_allclose(np.divide(*spreads), 10, rtol=0.35)
+    np.testing.assert_allclose(loadings.mean(axis=0), model.loadings_, atol=0.01)
+    np.testing.assert_allclose(noise.mean(), model.noise_variance_, rtol=0.01)
+
+
+def test_an_improper_posterior_is_refused_with_the_largest_gamma() -> None:
+    x, y = moments(np.array([4.0, 2.0, 0.6, 0.5]), 20)
+    model = PCPCA(2, gamma=0.1).fit(x, background=y)
+    for gamma, rate in ((0.75, 1.0), (0.9, 1.0), (0.5, 0.5)):  # the limit is 1 - 5 / (20 w)
+        with pytest.raises(ValueError, match=rf"not proper.*Use one below {1 - 0.25 / rate:.4g}"):
+            model.posterior(gamma=gamma, learning_rate=rate)
+    with pytest.raises(ValueError, match="No gamma does, 0 included: use more rows"):
+        model.posterior(learning_rate=0.25)
+
+
+def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    toy = make_toy(60, 60)
+    model = PCPCA(1).fit(toy.foreground, background=toy.background)
+    monkeypatch.setattr("contrast_core.probabilistic._gibbs_posterior.draw_matrices", None)
+    above = (model.gamma_max_ + 1 - 2 / 60) / 2
+    with (
+        pytest.warns(ContrastWarning, match=r"-\d\.\d+, is not above noise_floor.*on its floor"),
+        pytest.raises(TypeError, match="NoneType"),
+    ):
+        model.posterior(gamma=above)
+    with (
+        pytest.warns(ContrastWarning, match="not above noise_floor=5: the posterior sits"),
+        pytest.raises(TypeError, match="NoneType"),
+    ):
+        model.posterior(noise_floor=5.0)
+    with pytest.raises(TypeError, match="NoneType"):  # nothing to tell
+        model.posterior()
+
+
+# CPCA
+
+
+def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
+    """Of the squared first coordinate under exp(sum e_i v_i^2) on the sphere: grid and values."""
+    heights = (np.arange(4000) + 0.5) / 4000  # uniform on the sphere
+    around = (np.arange(720) + 0.5) * 2 * np.pi / 720
+    second = (1 - heights[:, None] ** 2) * np.cos(around) ** 2
+    third = (1 - heights[:, None] ** 2) * np.sin(around) ** 2
+    log = exponents[0] * heights[:, None] ** 2 + exponents[1] * second + exponents[2] * third
+    density = np.exp(log - log.max()).sum(axis=1)
+    return heights**2, np.cumsum(density) / density.sum()
+
+
+@pytest.mark.parametrize(("k", "rate"), [(1, 0.02), (1, 1.0), (2, 0.1)])
+def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float) -> None:
+    """k = 1, and k = 2 by the normal of the plane, whose exponents are the opposite."""
+    values = np.array([2.0, 1.0, 0.4])
+    found = cpca(values, k).posterior(learning_rate=rate, random_state=0)
+    bases = found.posterior["components"].to_numpy()
+    v = bases[:, :, 0] if k == 1 else np.cross(bases[:, :, 0], bases[:, :, 1])
+    squares = (v @ turned(3)) ** 2
+    exponents = 50 * rate * values * (1 if k == 1 else -1)
+    for i in range(3):
+        grid, cdf = bingham_cdf(np.roll(exponents, -i))
+        assert_mean(squares[..., i], float(np.diff(cdf, prepend=0.0) @ grid))
+        # Every fifth draw is as good as independent; then this fails once in a million.
+        some = np.sort(squares[:, ::5, i].ravel())
+        steps = np.arange(len(some) + 1) / len(some)
+        exact = np.interp(some, grid, cdf)
+        distance = max(np.abs(exact - steps[1:]).max(), np.abs(exact - steps[:-1]).max())
+        assert distance < np.sqrt(np.log(2e6) / (2 * len(some)))
+
+
+def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast() -> None:
+    values = np.array([4.0, 1.0, 0.5, 0.3])
+    turn = turned(4)
+    covariance = (turn * values) @ turn.T
+
+    def rate(C: Any, alpha: float, n: float = 50, m: float = 80) -> float:
+        d = len(C)
+        x, y = SecondMoments(n, np.zeros(d), C), SecondMoments(m, np.zeros(d), np.eye(d) * C[0, 0])
+        model = CPCA(1, alpha=alpha).fit(x, background=y)
+        with pytest.warns(ContrastWarning, match="may not have converged"):
+            return float(model.posterior(10, chains=2).posterior.attrs["learning_rate"])
+
+    np.testing.assert_allclose(
+        rate(covariance, 0.0), 0.5 * (1 / values[1:].mean() - 1 / values[0]), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        rate(2.0**10 * covariance, 0.7), rate(covariance, 0.7) / 2.0**10, rtol=1e-9
+    )
+
+
+def test_default_bands_are_as_wide_as_the_estimate_varies() -> None:
+    """Angles over 200 pairs of data sets, against the angles that their posteriors give."""
+    rng = np.random.default_rng(0)
+    sd_x, sd_y, n, m = np.array([2.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 1.0]), 200, 300
+    fits = [
+        CPCA(1, alpha=1.0).fit(
+            rng.normal(size=(n, 4)) * sd_x, background=rng.normal(size=(m, 4)) * sd_y
+        )
+        for _ in range(200)
+    ]
+    across = np.array([fit.components_[0, 1:] / fit.components_[0, 0] for fit in fits])
+    drawn = []
+    for fit in fits[:4]:
+        found = flat(fit.posterior(300, chains=2, random_state=0), "components")[:, 0]
+        own = found - (found @ fit.components_[0])[:, None] * fit.components_[0]
+        drawn.append((own**2).sum(axis=1).mean())
+    assert 0.5 < np.mean(drawn) / (across**2).sum(axis=1).mean() < 2
+
+
+def test_wide_data_and_products_give_the_posterior_of_the_covariances() -> None:
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(9, 22)), rng.normal(size=(8, 22))
+    X[:, :2] *= 6
+    explained, rates = [], []
+    for solver in ("eigh", "gram", "lanczos"):
+        model = CPCA(2, alpha=1.0, solver=solver, random_state=0).fit(X, background=Y)
+        found = model.posterior(300, random_state=0)
+        bases = found.posterior["components"].to_numpy()
+        contrast = np.cov(X.T, bias=True) - np.cov(Y.T, bias=True)
+        explained.append(np.einsum("cskd,de,cske->cs", bases, contrast, bases))
+        np.testing.assert_allclose(
+            bases @ np.swapaxes(bases, -1, -2),
+            np.broadcast_to(np.eye(2), (4, 300, 2, 2)),
+            atol=1e-9,
+        )
+        rates.append(found.posterior.attrs["learning_rate"])
+    np.testing.assert_allclose(rates, rates[0], rtol=1e-9)
+    errors = [chains.std() / np.sqrt(float(arviz.ess(chains))) for chains in explained]
+    for other, error in zip(explained[1:], errors[1:], strict=True):
+        assert abs(other.mean() - explained[0].mean()) < 5 * np.hypot(error, errors[0])
+
+
+# What both say and refuse
+
+
+def test_rhat_is_that_of_arviz() -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.standard_t(3, size=(4, 101, 5)).cumsum(axis=1) * np.arange(1, 6)
+    draws[0, :, 2] += 30
+    expected = [float(arviz.rhat(draws[:, :, i])) for i in range(5)]
+    np.testing.assert_allclose(_inference_data.rank_rhat(draws), expected, rtol=1e-9)
+
+
+def test_chains_that_have_not_converged_are_told_of() -> None:
+    rng = np.random.default_rng(0)
+    good, none = rng.normal(size=(4, 500, 3)), np.zeros((4, 500), dtype=bool)
+    _inference_data.check_converged({"a": good, "b": good[..., 0]}, none)
+    apart = good.copy()
+    apart[0, :, 1] += 1
+    slow = good.cumsum(axis=1)
+    some = none.copy()
+    some[1, 3] = True
+    for draws, diverging, told in (
+        (apart, none, r"R-hat is 1\.\d+.* 0 of 2000 draws diverged"),
+        (slow, none, "effective sample size"),
+        (good, some, " 1 of 2000 draws diverged"),
+    ):
+        with pytest.warns(ContrastWarning, match=told):
+            _inference_data.check_converged({"a": good, "b": draws}, diverging)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"draws": 5}, ValueError, "draws=5 is out of range"),
+        ({"draws": 20.0}, TypeError, "draws must be an integer"),
+        ({"chains": 1}, ValueError, "chains=1 is out of range"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate=0 is out of range"),
+        ({"learning_rate": np.inf}, ValueError, "learning_rate=inf is out of range"),
+        ({"learning_rate": "1"}, TypeError, "learning_rate must be a number"),
+        ({"random_state": -1}, ValueError, "random_state"),
+        ({"gamma": -0.1}, ValueError, "gamma=-0.1 is out of range"),
+        ({"gamma": 1.0}, ValueError, "not proper"),
+        ({"gamma": np.nan}, ValueError, "gamma=nan is out of range"),
+        ({"noise_floor": 0}, ValueError, "noise_floor=0 is out of range"),
+    ],
+)
+def test_odd_arguments_are_refused(options: Any, error: Any, told: str) -> None:
+    x, y = moments(np.array([4.0, 2.0, 0.6]))
+    with pytest.raises(error, match=told):
+        PCPCA(1, gamma=0.1).fit(x, background=y).posterior(**options)
+    if not {"gamma", "noise_floor"} & set(options):
+        with pytest.raises(error, match=told):
+            CPCA(1, alpha=1.0).fit(x, background=y).posterior(**options)
+
+
+def test_what_has_no_posterior_is_refused(tmp_path: Any) -> None:
+    x, y = moments(np.array([4.0, 2.0, 0.6]))
+    with pytest.raises(ValueError, match="n_components=3 are all of the 3 features"):
+        CPCA(3, alpha=0.5).fit(x, background=y).posterior()
+    flat_y = SecondMoments(50, np.zeros(3), np.diag([1.0, 0.0, 0.0]))
+    with pytest.raises(ValueError, match="at alpha=inf there is no posterior"):
+        CPCA(1, alpha=np.inf).fit(x, background=flat_y).posterior()
+    for model in (CPCA(1, alpha=0.5), PCPCA(1, gamma=0.1)):
+        save(model.fit(x, background=y), tmp_path / "model")
+        with pytest.raises(ValueError, match="no moments, which posteriors are drawn from"):
+            load(tmp_path / "model").posterior()
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 40, 4))
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="incomplete data, which have no moments that posteriors"):
+        PCPCA(1, gamma=0.1).fit(X, background=Y).posterior()
+
+
+def test_features_keep_their_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X, Y = (pandas.DataFrame(rng.normal(size=(60, 3)), columns=list("abc")) for _ in range(2))
+    X["b"] *= 3
+    found = PCPCA(1, gamma=0.2).fit(X, background=Y).posterior(500, random_state=0)
+    summary = arviz.summary(found, var_names="components", kind="stats")
+    assert list(summary.index) == ["components[0, a]", "components[0, b]", "components[0, c]"]
+    assert summary["mean"].idxmax() == "components[0, b]"
+
+
+def test_without_nutpie_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nutpie.compiled_pyfunc", None)
+    x, y = moments(np.array([4.0, 2.0, 0.6]))
+    with pytest.raises(ImportError, match=r"pip install 'contrast-suite\[posterior\]'"):
+        CPCA(1, alpha=0.5).fit(x, background=y).posterior()
