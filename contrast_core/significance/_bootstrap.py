@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from contrast_core._moment_contrast import MomentContrast
-from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_count,
+    check_generator,
+    check_number,
+)
 from contrast_core.feedback import Progress, muted, with_progress
-from contrast_core.linalg import principal_angles
+from contrast_core.linalg import aligned, principal_angles
 from contrast_core.significance._estimators import (
     components_of,
     fitted_on,
@@ -22,13 +29,15 @@ from contrast_core.significance._estimators import (
 )
 from contrast_core.significance._units import TwoSamples, two_samples
 
+_FEATURES_AT_ONCE = 1000
+
 
 @dataclass(frozen=True, eq=False)
 class BootstrapStability:
     """Stability of components under resampling; made by `bootstrap_stability`.
 
-    All are squared cosines, from 0 to 1. Unrelated directions give about 1/D for `matched` and
-    k/D for `retained` and the subspace.
+    Stability is in squared cosines, from 0 to 1. Unrelated directions give about 1/D for `matched`
+    and k/D for `retained` and the subspace.
 
     Parameters
     ----------
@@ -40,6 +49,15 @@ class BootstrapStability:
         the component is real, but turns within the subspace (nearly tied eigenvalues).
     angles : ndarray of shape (B, k)
         Principal angles between our subspace and the resample's, radians, descending.
+    components : ndarray of shape (k, n_features)
+        Those of the data.
+    lower, upper : ndarray of shape (k, n_features)
+        Between which their loadings lie in a share `level` of the resamples, as much missing at
+        either end. A resample's components are turned within their subspace to lie as near to ours
+        as they can, so the bands tell of the subspace; how far components turn within it is the
+        difference between `matched` and `retained`.
+    level : float
+        Of these bands.
     n_groups, n_background_groups : int or None
         Number of groups in each dataset; None where rows were drawn one by one.
     """
@@ -47,6 +65,10 @@ class BootstrapStability:
     matched: FloatArray
     retained: FloatArray
     angles: FloatArray
+    components: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    level: float
     n_groups: int | None
     n_background_groups: int | None
 
@@ -77,6 +99,7 @@ def bootstrap_stability(
     background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
     background_mix: ArrayLike | None = None,
     n_resamples: int = 200,
+    level: float = 0.95,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
 ) -> BootstrapStability:
@@ -107,6 +130,8 @@ def bootstrap_stability(
         As for `CPCA.fit`.
     n_resamples : int, default=200
         Number of bootstrap samples, B.
+    level : float above 0, below 1, default=0.95
+        Share of the resamples within the bands of the loadings.
     random_state : int, Generator or None, default=None
         Seed of the resampling.
     progress : bool or callable, default=False
@@ -133,7 +158,7 @@ def bootstrap_stability(
     References
     ----------
     Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, Sec. 7.2 (eigenvectors of a
-    covariance). Contrast: see `CPCA`.
+    covariance) and 13.3 (percentiles). Contrast: see `CPCA`.
 
     Examples
     --------
@@ -147,6 +172,9 @@ def bootstrap_stability(
     ((2,), True)
     """
     n_resamples = check_count(n_resamples, "n_resamples")
+    share = check_number(level, "level", above=0, at_most=1)
+    if share == 1:
+        raise ValueError("level=1 is out of range: it must be below 1.")
     rng = check_generator(random_state)
     weights: dict[str, Any] = {
         "sample_weight": sample_weight,
@@ -158,7 +186,7 @@ def bootstrap_stability(
     fitted = fitted_on(samples, units, estimator, X, background, **weights)
     ours = components_of(fitted, samples)
     again = held(fitted, len(ours))
-    matched, retained, angles = [], [], []
+    matched, retained, angles, turned = [], [], [], []
     with resampling(samples), muted():
         for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):
             times_x, times_y = _draw(samples, rng)
@@ -168,9 +196,33 @@ def bootstrap_stability(
             matched.append(squared[linear_sum_assignment(squared, maximize=True)])
             retained.append(squared.sum(axis=1))
             angles.append(principal_angles(ours, theirs))
+            turned.append(aligned(theirs, ours))
     return BootstrapStability(
-        np.array(matched), np.array(retained), np.array(angles), *samples.n_groups()
+        np.array(matched),
+        np.array(retained),
+        np.array(angles),
+        fitted.components_,
+        *_bands(np.array(turned), samples.basis, share),
+        share,
+        *samples.n_groups(),
     )
+
+
+def _bands(
+    components: FloatArray, basis: FloatArray | None, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Percentiles over the resamples, of few features at a time where there is a `basis`."""
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    if basis is None:
+        lower, upper = np.quantile(components, ends, axis=0)
+        return lower, upper
+    n_blocks = math.ceil(basis.shape[1] / _FEATURES_AT_ONCE)
+    parts = [
+        np.quantile(components @ some, ends, axis=0)
+        for some in np.array_split(basis, n_blocks, axis=1)
+    ]
+    lower, upper = np.concatenate(parts, axis=-1)
+    return lower, upper
 
 
 def _draw(

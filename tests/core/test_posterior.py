@@ -298,13 +298,13 @@ def test_wide_data_and_products_give_the_posterior_of_the_covariances() -> None:
     explained, rates = [], []
     for solver in ("eigh", "gram", "lanczos"):
         model = CPCA(2, alpha=1.0, solver=solver, random_state=0).fit(X, background=Y)
-        found = model.posterior(300, random_state=0)
+        found = model.posterior(600, random_state=0)
         bases = found.posterior["components"].to_numpy()
         contrast = np.cov(X.T, bias=True) - np.cov(Y.T, bias=True)
         explained.append(np.einsum("cskd,de,cske->cs", bases, contrast, bases))
         np.testing.assert_allclose(
             bases @ np.swapaxes(bases, -1, -2),
-            np.broadcast_to(np.eye(2), (4, 300, 2, 2)),
+            np.broadcast_to(np.eye(2), (4, 600, 2, 2)),
             atol=1e-9,
         )
         rates.append(found.posterior.attrs["learning_rate"])
@@ -329,15 +329,18 @@ def test_chains_that_have_not_converged_are_told_of() -> None:
     rng = np.random.default_rng(0)
     good, none = rng.normal(size=(4, 500, 3)), np.zeros((4, 500), dtype=bool)
     _inference_data.check_converged({"a": good, "b": good[..., 0]}, none)
+    few = none.copy()
+    few[1, 3:23] = True
+    _inference_data.check_converged({"a": good}, few)
     apart = good.copy()
     apart[0, :, 1] += 1
     slow = good.cumsum(axis=1)
     some = none.copy()
-    some[1, 3] = True
+    some[1, 3:24] = True
     for draws, diverging, told in (
         (apart, none, r"R-hat is 1\.\d+.* 0 of 2000 draws diverged"),
         (slow, none, "effective sample size"),
-        (good, some, " 1 of 2000 draws diverged"),
+        (good, some, " 21 of 2000 draws diverged"),
     ):
         with pytest.warns(ContrastWarning, match=told):
             _inference_data.check_converged({"a": good, "b": draws}, diverging)

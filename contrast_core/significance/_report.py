@@ -1,0 +1,352 @@
+"""All that is known of a contrast, in a form that a supplement can print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrast_core._moment_contrast import MomentContrast
+from contrast_core._strength import StrengthPath
+from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
+from contrast_core.feedback import Progress, muted
+from contrast_core.linalg import principal_angles
+from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
+from contrast_core.significance._cross_fit import CrossFittedRatio, cross_fitted_ratio
+from contrast_core.significance._estimators import check_estimator, quietly_fitted
+from contrast_core.significance._permutation import PermutationTest, permutation_test
+from contrast_core.solve import loaded_rows
+
+Columns: TypeAlias = dict[str, list[Any]]
+
+_NEAR = 10.0  # degrees: within them another strength is said to show the same subspace
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastReport:
+    """What a contrast shows, and how certain it is; made by `contrast_report`.
+
+    Printed it is plain text, in a notebook a table. `statements` and the two tables are what it
+    says, for a text of one's own: `pandas.DataFrame(report.features())`.
+
+    Parameters
+    ----------
+    estimator : MomentContrast
+        The method, fitted to the data.
+    n_rows : tuple of int
+        Rows of foreground and background.
+    ratio : CrossFittedRatio
+        Is there anything to find?
+    test : PermutationTest
+        Which components are real.
+    stability : BootstrapStability
+        How certain subspace and loadings are.
+    strengths : ndarray of shape (S,)
+        Other strengths of the contrast, ascending: the method's own grid.
+    angles : ndarray of shape (S,)
+        Largest principal angle between the subspace at each of them and that of `estimator`,
+        radians.
+    """
+
+    estimator: MomentContrast
+    n_rows: tuple[int, int]
+    ratio: CrossFittedRatio
+    test: PermutationTest
+    stability: BootstrapStability
+    strengths: FloatArray
+    angles: FloatArray
+
+    def statements(self) -> dict[str, str]:
+        """Sentences by their subject."""
+        return {
+            "contrast": self._contrast(),
+            "data": self._data(),
+            "anything to find": self._finding(),
+            "components": self._components(),
+            "subspace": self._subspace(),
+            "other strengths": self._strengths(),
+        }
+
+    def components(self) -> Columns:
+        """A table of the components, by columns.
+
+        Variances of foreground and background along each; the p-value of the permutation test; and
+        the share of it that its counterpart in a resample, and the resample's whole subspace, keep.
+        """
+        fitted: Any = self.estimator
+        return {
+            "component": list(range(1, len(fitted.components_) + 1)),
+            "foreground variance": fitted.foreground_variance_.tolist(),
+            "background variance": fitted.background_variance_.tolist(),
+            "contrast index": fitted.contrast_index_.tolist(),
+            "p-value": self.test.p_values.tolist(),
+            "stability": self.stability.component_stability.tolist(),
+            "retained": self.stability.component_retention.tolist(),
+        }
+
+    def features(self, n_top: int = 10) -> Columns:
+        """A table of the features of largest loading in each component, by columns.
+
+        Parameters
+        ----------
+        n_top : int, default=10
+            Features of each component; all, where there are fewer.
+
+        Returns
+        -------
+        dict of lists
+            ``component``, ``feature``, ``loading``, and the ends of its bootstrap band, ``lower``
+            and ``upper``.
+        """
+        n_top = check_count(n_top, "n_top")
+        found = self.stability
+        names = self._names()
+        table: Columns = {
+            name: [] for name in ("component", "feature", "loading", "lower", "upper")
+        }
+        for j, (loadings, lower, upper) in enumerate(
+            zip(found.components, found.lower, found.upper, strict=True), start=1
+        ):
+            top = np.argsort(-np.abs(loadings), kind="stable")[:n_top]
+            table["component"] += [j] * len(top)
+            table["feature"] += [str(names[i]) for i in top]
+            for name, values in (("loading", loadings), ("lower", lower), ("upper", upper)):
+                table[name] += values[top].tolist()
+        return table
+
+    def __str__(self) -> str:
+        statements = self.statements()
+        width = max(map(len, statements))
+        lines = [f"{subject:{width}}  {text}" for subject, text in statements.items()]
+        return "\n".join(
+            [
+                "Contrast report",
+                *lines,
+                "",
+                *_aligned(self.components()),
+                "",
+                f"Loadings, with {self.stability.level:.0%} bands",
+                *_aligned(self.features()),
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        statements = "".join(
+            f"<tr><th style='text-align:left'>{escape(subject)}</th>"
+            f"<td style='text-align:left'>{escape(text)}</td></tr>"
+            for subject, text in self.statements().items()
+        )
+        return (
+            f"<h4>Contrast report</h4><table>{statements}</table>{_html(self.components())}"
+            f"<p>Loadings, with {self.stability.level:.0%} bands</p>{_html(self.features())}"
+        )
+
+    def _names(self) -> NDArray[Any]:
+        given = getattr(self.estimator, "feature_names_in_", None)
+        return np.arange(self.stability.components.shape[1]) if given is None else given
+
+    def _contrast(self) -> str:
+        fitted: Any = self.estimator
+        name, k = fitted._strength, len(fitted.components_)
+        given = fitted.get_params()[name]
+        chosen = f"chosen by {name}={given!r}" if isinstance(given, str) else "given"
+        return f"{type(fitted).__name__} at {name} = {fitted.strength_:.4g}, {chosen}; {_of(k)}"
+
+    def _data(self) -> str:
+        n, m = self.n_rows
+        text = f"{n} foreground and {m} background rows"
+        if self.test.n_groups is not None:
+            text += f", in {self.test.n_groups} and {self.test.n_background_groups} groups"
+        return f"{text}; {self.stability.components.shape[1]} features"
+
+    def _finding(self) -> str:
+        found = self.ratio
+        verdict = "yes" if found.found else "no"
+        if found.few_groups:
+            verdict += ", as far as so few groups can tell"
+        return (
+            f"{verdict}: foreground over background variance is {found.ratio:.3g} on rows that did "
+            f"not choose the directions; {found.baseline:.3g} without contrast, a finding from "
+            f"{found.threshold:.3g} on"
+        )
+
+    def _components(self) -> str:
+        test, k = self.test, len(self.test.p_values)
+        kind = "all" if test.exact else "random"
+        return (
+            f"{test.n_significant(_LEVEL)} of {k} significant at {_LEVEL:.0%}, tested one after "
+            f"the other by {test.n_permutations} {kind} relabellings"
+        )
+
+    def _subspace(self) -> str:
+        largest = np.degrees(self.stability.angles.max(axis=1))
+        half, most = np.quantile(largest, [0.5, 0.95])
+        return (
+            f"{half:.0f} degrees from that of half of {len(largest)} resamples or less, "
+            f"{most:.0f} from that of 95% (largest principal angle)"
+        )
+
+    def _strengths(self) -> str:
+        name = self.estimator._strength
+        own, degrees = self.estimator.strength_, np.degrees(self.angles)
+        near = np.append(self.strengths[_around(self.strengths, own, degrees < _NEAR)], own)
+        return (
+            f"within {_NEAR:.0f} degrees of it from {name} = {near.min():.3g} to {near.max():.3g}, "
+            f"of {self.strengths[0]:.3g} to {self.strengths[-1]:.3g} looked at; "
+            f"{degrees[0]:.0f} degrees at {self.strengths[0]:.3g}"
+        )
+
+
+def contrast_report(
+    estimator: MomentContrast,
+    X: MatrixLike,
+    *,
+    background: MatrixLike | Sequence[MatrixLike],
+    groups: ArrayLike | None = None,
+    background_groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    background_mix: ArrayLike | None = None,
+    n_permutations: int = 999,
+    n_resamples: int = 200,
+    random_state: int | np.random.Generator | None = None,
+    progress: Progress = False,
+) -> ContrastReport:
+    """Report what a contrast shows, and how certain it is, for the supplement of a paper.
+
+    Which contrast, and how it was chosen; whether there is anything to find (`cross_fitted_ratio`);
+    how many components are real (`permutation_test`); how certain they and their loadings are
+    (`bootstrap_stability`); over which strengths the subspace stays; and which features make it.
+
+    Parameters
+    ----------
+    estimator : CPCA, CPCAStar or PCPCA
+        The method and number of components; it is cloned.
+    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+        Foreground and background rows, not moments; without groups the background may be a list of
+        several.
+    groups, background_groups : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit that each row belongs to. Without groups every row is taken
+        as independent: with rows that repeat, all looks far more certain than it is.
+    sample_weight, background_weight, background_mix
+        As for `CPCA.fit`.
+    n_permutations, n_resamples : int, default=999 and 200
+        Relabellings and bootstrap samples.
+    random_state : int, Generator or None, default=None
+        Seed of all that is random.
+    progress : bool or callable, default=False
+        Show progress bars: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+
+    Returns
+    -------
+    ContrastReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        As the functions that it is made of; see `permutation_test`.
+
+    See Also
+    --------
+    contrast_core.contrast_path : All strengths, with their subspaces.
+
+    Notes
+    -----
+    Groups say what is independent. The contrast itself is of all rows, not within groups.
+
+    Examples
+    --------
+    >>> from contrast_core import CPCA, contrast_report
+    >>> from contrast_core.datasets import make_four_groups
+    >>> data = make_four_groups(random_state=0)
+    >>> report = contrast_report(
+    ...     CPCA(1), data.foreground, background=data.background,
+    ...     n_permutations=99, n_resamples=20, random_state=0,
+    ... )
+    >>> print(report.statements()["components"])
+    1 of 1 significant at 5%, tested one after the other by 99 random relabellings
+    >>> report.features(3)["feature"]
+    ['1', '9', '4']
+    """
+    check_estimator(estimator)
+    rng = check_generator(random_state)
+    weights: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "background_weight": background_weight,
+        "background_mix": background_mix,
+    }
+    given: dict[str, Any] = {
+        "background": background,
+        "groups": groups,
+        "background_groups": background_groups,
+        "random_state": rng,
+        **weights,
+    }
+    bars: dict[str, Any] = {"progress": progress}
+    test = permutation_test(estimator, X, n_permutations=n_permutations, **given, **bars)
+    with muted("cross-fitted"):  # the report says so
+        ratio = cross_fitted_ratio(X, n_components=len(test.p_values), **given)
+    stability = bootstrap_stability(estimator, X, n_resamples=n_resamples, **given, **bars)
+    fitted = quietly_fitted(estimator, X, background, **weights)
+    strengths, angles = _other_strengths(fitted)
+    rows = loaded_rows(X, background)
+    return ContrastReport(
+        estimator=fitted,
+        n_rows=(rows.foreground.shape[0], rows.background.shape[0]),
+        ratio=ratio,
+        test=test,
+        stability=stability,
+        strengths=strengths,
+        angles=angles,
+    )
+
+
+def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
+    """The method's grid, and the largest angle of the subspace at each to that of the fit."""
+    path: list[StrengthPath] = fitted.path()
+    angles = [principal_angles(other.components_, fitted.components_)[0] for other in path]  # type: ignore[attr-defined]
+    return np.array([other.strength_ for other in path]), np.array(angles)
+
+
+def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the near ones can be reached from one's own without passing one that is not."""
+    far = strengths[~near]
+    lower, upper = far[far < own], far[far > own]
+    return np.asarray(
+        near
+        & (strengths > (lower.max() if len(lower) else -np.inf))
+        & (strengths < (upper.min() if len(upper) else np.inf))
+    )
+
+
+def _of(k: int) -> str:
+    return f"{k} component" + ("" if k == 1 else "s")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _aligned(columns: Columns) -> list[str]:
+    """A table as lines, numbers to the right."""
+    rows = [list(columns), *(map(_shown, row) for row in zip(*columns.values(), strict=True))]
+    cells = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in cells
+    ]
+
+
+def _html(columns: Columns) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_shown(value))}</td>" for value in row) + "</tr>"
+        for row in zip(*columns.values(), strict=True)
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,165 @@
+"""The report of a contrast: what its parts say, once, for every method and kind of data."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import (
+    CPCA,
+    PCPCA,
+    CPCAStar,
+    SparseCPCA,
+    bootstrap_stability,
+    contrast_report,
+    permutation_test,
+    principal_angles,
+)
+from tests.core.samples import quiet
+
+FEW: dict[str, Any] = {"n_permutations": 39, "n_resamples": 20, "random_state": 0}
+
+
+def two_sets(n: int = 80, n_features: int = 6) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(n, n_features)), rng.normal(size=(n - 10, n_features))
+    X[:, 0] *= 4
+    Y[:, 1] *= 3
+    return X, Y
+
+
+@quiet
+@pytest.mark.parametrize("estimator", [CPCA(2), CPCA(1, alpha=2.0), CPCAStar(2), PCPCA(2)])
+def test_report_says_what_its_parts_say(estimator: Any) -> None:
+    X, Y = two_sets()
+    report = contrast_report(estimator, X, background=Y, **FEW)
+    fitted = type(estimator)(**estimator.get_params()).fit(X, background=Y)
+    np.testing.assert_allclose(report.estimator.components_, fitted.components_, atol=1e-12)
+    np.testing.assert_allclose(report.estimator.strength_, fitted.strength_)
+    again = permutation_test(estimator, X, background=Y, n_permutations=39, random_state=0)
+    np.testing.assert_array_equal(report.test.p_values, again.p_values)
+    table = report.components()
+    assert table["component"] == list(range(1, len(fitted.components_) + 1))
+    np.testing.assert_array_equal(table["p-value"], again.p_values)
+    np.testing.assert_allclose(table["foreground variance"], fitted.foreground_variance_)
+    for strength, angle in list(zip(report.strengths, report.angles, strict=True))[::7]:
+        other = fitted.at(strength).components_
+        np.testing.assert_allclose(angle, principal_angles(other, fitted.components_)[0], atol=1e-6)
+    text = str(report)
+    assert f"{fitted.strength_:.4g}" in text
+    assert f"{again.n_significant()} of {len(again.p_values)} significant at 5%" in text
+    assert "80 foreground and 70 background rows; 6 features" in text
+    assert report.statements()["anything to find"].startswith("yes: ")
+    given = not isinstance(estimator.get_params()[fitted._strength], str)
+    assert ("given" in report.statements()["contrast"]) == given
+    html = report._repr_html_()
+    assert re.sub("<[^>]*>", "", html).count("significant at 5%") == 1
+
+
+def test_nothing_is_reported_of_noise() -> None:
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(2, 60, 5))
+    report = contrast_report(CPCA(1), X, background=Y, **FEW)
+    assert report.statements()["anything to find"].startswith("no: ")
+    assert report.statements()["components"].startswith("0 of 1")
+
+
+def test_features_are_those_of_largest_loading_with_their_bands() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, Y = (pandas.DataFrame(rows, columns=list("abcdef")) for rows in two_sets())
+    report = contrast_report(CPCA(1), X, background=Y, **FEW)
+    table = pandas.DataFrame(report.features(3))
+    assert table["feature"][0] == "a"
+    assert list(table.columns) == ["component", "feature", "loading", "lower", "upper"]
+    assert table["loading"].abs().is_monotonic_decreasing
+    assert (table["lower"] <= table["upper"]).all()
+    first = table.iloc[0]
+    assert 0.9 < first["lower"] <= first["upper"] <= 1
+    assert len(report.features(100)["feature"]) == 6
+    with pytest.raises(ValueError, match="n_top=0"):
+        report.features(0)
+
+
+def test_groups_are_reported_and_weigh_in() -> None:
+    X, Y = two_sets(n=90)
+    groups, behind = np.arange(90) // 10, 100 + np.arange(80) // 10
+    report = contrast_report(
+        CPCA(1), X, background=Y, groups=groups, background_groups=behind, **FEW
+    )
+    assert "in 9 and 8 groups" in report.statements()["data"]
+    assert "as far as so few groups can tell" in report.statements()["anything to find"]
+
+
+def test_sparse_rows_several_backgrounds_and_lists() -> None:
+    X, Y = two_sets()
+    dense = contrast_report(CPCA(1), X, background=Y, **FEW)
+    for x, y in ((sp.csr_array(X), sp.csr_array(Y)), (X.tolist(), Y.tolist())):
+        other = contrast_report(CPCA(1), x, background=y, **FEW)
+        assert other.n_rows == dense.n_rows == (80, 70)
+        np.testing.assert_allclose(other.stability.lower, dense.stability.lower, atol=1e-8)
+    several = contrast_report(CPCA(1), X, background=[Y[:30], Y[30:]], **FEW)
+    assert several.n_rows == (80, 70)
+
+
+def test_what_cannot_be_tested_is_refused() -> None:
+    X, Y = two_sets()
+    with pytest.raises(TypeError, match="SparseCPCA"):
+        contrast_report(SparseCPCA(1), X, background=Y, **FEW)
+    with pytest.raises(TypeError, match="estimator is str"):
+        contrast_report("CPCA", X, background=Y, **FEW)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="denoise"):
+        contrast_report(CPCA(1, alpha="denoise"), X, background=Y, **FEW)
+
+
+# The bands, of `bootstrap_stability`
+
+
+def test_bands_hold_the_loadings_as_often_as_they_say() -> None:
+    """With many rows, over data sets, a band of 80% has the true loading in about 80%."""
+    sd_x, sd_y = np.array([3.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 1.0])
+    inside = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        X, Y = rng.normal(size=(200, 4)) * sd_x, rng.normal(size=(200, 4)) * sd_y
+        found = bootstrap_stability(
+            CPCA(1, alpha=1.0), X, background=Y, n_resamples=60, level=0.8, random_state=seed
+        )
+        assert (found.lower <= found.upper).all()
+        inside.append((found.lower[0, 1:] <= 0) & (found.upper[0, 1:] >= 0))
+    assert 0.66 < np.mean(inside) < 0.93  # 90 of them: 0.8 give or take three errors
+
+
+def test_bands_narrow_with_rows_and_widen_with_their_level() -> None:
+    X, Y = two_sets(n=100)
+    more = np.vstack([two_sets(n=100)[0] for _ in range(9)])
+    options: dict[str, Any] = {"n_resamples": 40, "random_state": 0}
+
+    def width(rows: Any, **given: Any) -> float:
+        found = bootstrap_stability(CPCA(1, alpha=1.0), rows, background=Y, **options, **given)
+        return float((found.upper - found.lower)[0, 1:].mean())
+
+    assert width(X, level=0.5) < width(X) < width(X, level=0.99)
+    assert width(more) < width(X)
+
+
+def test_wide_data_have_the_bands_of_all_features() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(14, 1700)), rng.normal(size=(12, 1700))
+    X[:, 3] *= 60
+    found = bootstrap_stability(CPCA(1, alpha=1.0), X, background=Y, n_resamples=9, random_state=0)
+    assert found.components.shape == found.lower.shape == found.upper.shape == (1, 1700)
+    assert found.lower[0, 3] > 0.5
+    assert (found.lower <= found.upper).all()
+    middle = (found.lower[0] + found.upper[0]) / 2
+    assert np.corrcoef(middle, found.components[0])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.5, -0.1, np.nan])
+def test_levels_out_of_range_are_refused(level: float) -> None:
+    X, Y = two_sets()
+    with pytest.raises(ValueError, match=f"level={level:g} is out of range"):
+        bootstrap_stability(CPCA(1), X, background=Y, level=level)
