@@ -57,6 +57,7 @@ napoleon_use_rtype = False
 napoleon_preprocess_types = False
 # A single backtick is a link where there is something to link to, code otherwise.
 default_role = "py:obj"
+smartquotes = False
 # Words in types, such as n_features, are attributes of several classes too.
 suppress_warnings = ["config.cache", "ref.python"]
 
@@ -76,7 +77,18 @@ def _skip(_app: Sphinx, _what: str, _name: str, member: object, skip: bool, _opt
     return skip or str(getattr(member, "__module__", "")).startswith("sklearn.")
 
 
+def _slots(
+    _app: Sphinx, _what: str, _name: str, _obj: object, _options: Any, lines: list[str]
+) -> None:
+    """Names of AnnData slots are set in bold as other names are, which code cannot be within."""
+    for number, line in enumerate(lines):
+        name, colon, kind = line.partition(" : ")
+        if colon and name.startswith("`."):
+            lines[number] = name.replace("`", "").replace("*", r"\*") + colon + kind
+
+
 def setup(app: Sphinx) -> None:
     """Bring the notebooks here, and tell autodoc what to leave out."""
     _copy_tutorials()
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-docstring", _slots, priority=400)  # before napoleon

@@ -77,7 +77,7 @@ def front() -> None:
     """What PCA shows and what a contrast shows: animals, and an image."""
     mice = load_mouse_protein()
     cpca = CPCA(n_components=2).fit(mice.foreground, background=mice.background)
-    field = cells_behind_fringes((320, 320))
+    field = cells_behind_fringes((448, 448))
     result = suppress_background(field.image, field.empty)
     axes = panels(4)
     names = {"Ts65Dn": "Down syndrome", "Control": "control"}
@@ -217,7 +217,8 @@ def components() -> None:
         ax.annotate(
             f"p = {p:.3g}", (number, height), (6, 3), textcoords="offset points", fontsize=8
         )
-    ax.set(xlabel="component", ylabel="statistic", xticks=at, xlim=(0.8, 5.7))
+    ax.set(xlabel="component", ylabel="statistic", xticks=at, xlim=(0.8, 5.9))
+    ax.margins(y=0.15)
     ax.set_title("observed, and 90% of relabellings", fontsize=9)
 
 
@@ -273,7 +274,7 @@ def frames() -> None:
 @drawing
 def fringes() -> None:
     """An image, freed of its background, and what was removed."""
-    image, clean, empty = cells_behind_fringes((320, 320))
+    image, clean, empty = cells_behind_fringes((448, 448))
     result = suppress_background(image, empty)
     shown = {
         "image": image,

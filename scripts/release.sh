@@ -17,6 +17,7 @@ imports_of() {
     case "$1" in
         scanpy) echo "from scanpy_ext import get, pl, pp, tl" ;;
         napari) echo "import napari_plugin._model" ;; # a Qt binding is the user's choice
+        posterior) echo "import arviz, nutpie; from contrast_core import *" ;;
         *) echo "from contrast_core import *" ;;
     esac
 }
@@ -24,7 +25,7 @@ imports_of() {
 pythons="${PYTHONS:-3.11}"
 cd "$work" # not the repository: its packages would be imported
 for python in $pythons; do
-    for extra in ${EXTRAS:-- scanpy napari dask fast}; do
+    for extra in ${EXTRAS:-- scanpy napari posterior dask fast}; do
         "$uv" venv --quiet --clear --python "$python" env
         if [ "$extra" = - ]; then wanted="$wheel"; else wanted="$wheel[$extra]"; fi
         "$uv" pip install --quiet --python env/bin/python "$wanted"
