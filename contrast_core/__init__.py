@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         effective_n_pairs,
         expected_subspace_error,
     )
+    from contrast_core.deep import CVAE
     from contrast_core.linalg import principal_angles, subspace_error
     from contrast_core.moments import GroupedMoments, PairMoments, SecondMoments
     from contrast_core.path import ContrastPath, contrast_path
@@ -55,6 +56,7 @@ _HOME = {
     "CLVM": "contrast_core.probabilistic",
     "CPCA": "contrast_core.spectral",
     "CPCAStar": "contrast_core.spectral",
+    "CVAE": "contrast_core.deep",
     "ContrastByLabel": "contrast_core._by_label",
     "ContrastDimension": "contrast_core.significance",
     "ContrastPath": "contrast_core.path",
@@ -94,6 +96,7 @@ _SUBPACKAGES = ("datasets", "images", "pairing")
 __all__ = [
     "CLVM",
     "CPCA",
+    "CVAE",
     "PCPCA",
     "BootstrapStability",
     "CPCAStar",

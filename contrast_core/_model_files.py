@@ -34,6 +34,7 @@ _HOMES = {
     "CLVM": "contrast_core",
     "CPCA": "contrast_core",
     "CPCAStar": "contrast_core",
+    "CVAE": "contrast_core",
     "ContrastByLabel": "contrast_core",
     "FrameBackgroundRemover": "contrast_core.images",
     "GroupedMoments": "contrast_core",
@@ -253,6 +254,7 @@ class _Writer:
         parameters = value.get_params(deep=False)
         fitted = {name: one for name, one in vars(value).items() if name not in parameters}
         fitted.pop("_metadata_request", None)  # what pipelines pass on is not of the fit
+        parameters |= dict.fromkeys(getattr(value, "_not_saved", ()))
         if not self.moments:
             for name in getattr(value, "_of_moments", ()):
                 fitted.pop(name, None)

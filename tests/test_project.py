@@ -22,6 +22,7 @@ PUBLIC_NAMES = {
         "CLVM",
         "CPCA",
         "CPCAStar",
+        "CVAE",
         "ContrastByLabel",
         "ContrastDimension",
         "ContrastPath",

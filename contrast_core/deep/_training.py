@@ -97,7 +97,7 @@ def train(
     device = torch.device(device)
     module.to(device)
     generator = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
-    adam = torch.optim.Adam(parameters or module.parameters(), lr=learning_rate)
+    adam = torch.optim.Adam(parameters or module.parameters(), lr=learning_rate, fused=True)
     half = mixed and device.type == "cuda" and torch.cuda.is_bf16_supported()
     training: list[float] = []
     evaluated: list[float] = []

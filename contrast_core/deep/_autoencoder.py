@@ -1,0 +1,291 @@
+"""What a fitted contrastive autoencoder does with rows and latent variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from contrast_core._base import Embedding
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_choice,
+    check_count,
+    check_flag,
+    check_generator,
+)
+from contrast_core.deep._reading import Likelihood, Measured
+from contrast_core.rows import check_device
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from contrast_core.deep._coding import Coder
+    from contrast_core.deep._networks import ContrastiveNetworks
+
+Dataset: TypeAlias = Literal["foreground", "background"]
+
+
+class Autoencoder(Embedding):
+    """Base of `CVAE`, which trains the networks."""
+
+    networks: Mapping[str, nn.Module] | None
+    device: Any
+
+    weights_: dict[str, NDArray[Any]]
+    mean_: FloatArray
+    unit_: float
+    rates_: FloatArray | None
+    total_: float | None
+    noise_variance_: float | FloatArray
+    training_loss_: FloatArray
+    held_out_loss_: FloatArray
+    latent_sizes_: tuple[int, int]
+    likelihood_: Likelihood
+    own_networks_: tuple[str, ...]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.latent_sizes_[0]
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Posterior means of the salient latent variables.
+
+        Background rows have them too, as rows of the foreground would: near those of foreground
+        rows in which nothing is added.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
+                shape (n, n_features)
+            Rows from anywhere, read in blocks.
+
+        Returns
+        -------
+        ndarray of shape (n, n_salient)
+            For a dask array, a dask array, not yet computed; for a tensor, a
+            tensor on its device, through which gradients flow.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, or a value is NaN or infinite.
+        """
+        rows, coder = self._rows(X), self._coder()
+        scores: FloatArray = rows.map(partial(coder.salient), self.latent_sizes_[0], dense=True)
+        return scores
+
+    def transform_shared(self, X: MatrixLike) -> FloatArray:
+        """Posterior means of the shared latent variables.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows of either dataset.
+
+        Returns
+        -------
+        ndarray of shape (n, n_shared)
+            For a dask array or a tensor, the same, as from `transform`.
+
+        Raises
+        ------
+        ValueError
+            As for `transform`.
+        """
+        rows, coder = self._rows(X), self._coder()
+        scores: FloatArray = rows.map(partial(coder.shared), self.latent_sizes_[1], dense=True)
+        return scores
+
+    def denoise(self, X: MatrixLike) -> FloatArray:
+        r"""What the salient part adds to the background, :math:`f_t(\operatorname{E} t)`.
+
+        The paper's de-noised target: the shared part is left out, and with it the background, its
+        mean included. Of counts, which the two parts multiply, it is the background's mean profile
+        as the salient part alone changes it, at the sum of each row.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows to denoise.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            In the units of the data. For a dask array or a tensor, the same, as from `transform`.
+
+        Raises
+        ------
+        ValueError
+            As for `transform`.
+
+        References
+        ----------
+        Severson, Ghosh and Ng, arXiv:1811.06094, Sec. 4.4 and Fig. 3b.
+        """
+        rows, coder = self._rows(X), self._coder()
+        result: FloatArray = rows.map(partial(coder.denoised), self.n_features_in_, dense=True)
+        return result
+
+    def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
+        """Evidence lower bound of each row: at most its log-density.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows.
+        dataset : {"foreground", "background"}, default="foreground"
+            As rows of which; those of the background have no salient part.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Natural logarithms, of densities in the units of the data. The expectation over latent
+            variables is by a cubature rule of third degree, without anything random. Bounds of fits
+            to the same data can be compared; they are no densities.
+
+        Raises
+        ------
+        ValueError
+            If `dataset` is neither, or as for `transform`.
+        """
+        check_choice(dataset, "dataset", ("foreground", "background"))
+        rows, coder = self._rows(X), self._coder()
+        function = coder.foreground_bounds
+        if dataset == "background":
+            function = coder.background_bounds
+        bounds: FloatArray = rows.map(partial(function), 1, dense=True)
+        return bounds[:, 0]
+
+    def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
+        """Mean of `score_samples` over rows.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows.
+        y : ignored
+        dataset : {"foreground", "background"}, default="foreground"
+            As for `score_samples`.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            As for `score_samples`.
+        """
+        return float(self.score_samples(X, dataset=dataset).mean())
+
+    def sample_foreground(
+        self,
+        n_samples: int = 1,
+        *,
+        denoised: bool = False,
+        noise: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Draw rows like those of the foreground.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows.
+        denoised : bool, default=False
+            Leave the shared part out, as `denoise` does: what is added to the background, alone.
+        noise : bool, default=False
+            Whether to add the noise; counts are then drawn from the negative binomial, else they
+            are expected counts. Their sum is the mean of the background's rows.
+        random_state : int, Generator or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is out of range.
+        """
+        return self._sample(
+            n_samples, True, not check_flag(denoised, "denoised"), noise, random_state
+        )
+
+    def sample_background(
+        self,
+        n_samples: int = 1,
+        *,
+        noise: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Draw rows like those of the background.
+
+        Parameters
+        ----------
+        n_samples, noise, random_state
+            As for `sample_foreground`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is out of range.
+        """
+        return self._sample(n_samples, False, True, noise, random_state)
+
+    def _sample(
+        self, n_samples: int, salient: bool, shared: bool, noise: bool, random_state: Any
+    ) -> FloatArray:
+        coder, rng = self._coder(), check_generator(random_state)
+        n = check_count(n_samples, "n_samples")
+        t, z = (rng.standard_normal((n, size)) for size in self.latent_sizes_)
+        seed = int(rng.integers(2**63)) if check_flag(noise, "noise") else None
+        return coder.decoded(t if salient else None, z if shared else None, noise=seed)
+
+    @property
+    def _measured(self) -> Measured:
+        return Measured(self.mean_, self.unit_, self.rates_, self.total_)
+
+    def _coder(self) -> Coder:
+        """The fitted networks; made anew for each use, as weights are arrays."""
+        check_is_fitted(self)
+        from contrast_core.deep._coding import Coder, restored
+
+        given = tuple(sorted(self.networks or {}))
+        if given != self.own_networks_:
+            raise ValueError(
+                f"this CVAE was fitted with networks of its own for {list(self.own_networks_)}, "
+                f"but the parameter networks has {list(given)}. Model files hold weights, not "
+                "code: give the same networks by set_params(networks=...)."
+            )
+        networks = self._networks(
+            self.n_features_in_, self.latent_sizes_, self.likelihood_, np.random.default_rng(0)
+        )
+        restored(networks, self.weights_)
+        return Coder(networks, self._measured, check_device(self.device or "cpu"))
+
+    def _networks(
+        self,
+        n_features: int,
+        sizes: tuple[int, int],
+        likelihood: Likelihood,
+        rng: np.random.Generator,
+    ) -> ContrastiveNetworks:
+        import torch
+
+        from contrast_core.deep._networks import ContrastiveNetworks, sizes_of
+
+        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        noise = () if likelihood == "gaussian" else (n_features,)
+        return ContrastiveNetworks(self.networks, sizes_of(n_features, *sizes), noise, generator)

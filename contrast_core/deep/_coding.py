@@ -1,0 +1,156 @@
+"""Fitted networks at work on rows of every kind, and from latent variables back to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from torch import Tensor
+
+from contrast_core._validation import FloatArray
+from contrast_core.deep._likelihoods import Gaussian, NegativeBinomial, RowModel
+from contrast_core.deep._networks import ContrastiveNetworks
+from contrast_core.deep._objective import bounds, posterior
+from contrast_core.deep._reading import Measured
+
+
+def row_model(
+    measured: Measured, device: torch.device, dtype: torch.dtype = torch.float32
+) -> RowModel:
+    """The density that these measures are of."""
+    if measured.rates_ is None:
+        return Gaussian()
+    return NegativeBinomial(measured.mean_, measured.unit_, measured.rates_, device, dtype)
+
+
+class Coder:
+    """Encoders and decoders between rows in their own units and latent variables.
+
+    Its methods take blocks of rows, ndarrays or sparse, to ndarrays; and tensors to tensors,
+    through which gradients flow. All is computed in float64, in which results do not depend on the
+    rows that come along.
+    """
+
+    def __init__(
+        self, networks: ContrastiveNetworks, measured: Measured, device: torch.device
+    ) -> None:
+        self.networks, self.measured = networks.eval().double(), measured
+        self._to(device)
+
+    def _to(self, device: torch.device) -> None:
+        self.networks.to(device)
+        self.device, self._model = device, row_model(self.measured, device, torch.float64)
+
+    @property
+    def _counts(self) -> bool:
+        return self.measured.rates_ is not None
+
+    def salient(self, rows: Any) -> Any:
+        return self._of(rows, lambda x: self._encoded(x, "salient"))
+
+    def shared(self, rows: Any) -> Any:
+        return self._of(rows, lambda x: self._encoded(x, "shared"))
+
+    def denoised(self, rows: Any) -> Any:
+        """What the salient latent variables add to the background, in the units of the rows."""
+
+        def function(x: Tensor) -> Tensor:
+            decoded = self.networks.salient_decoder(self._encoded(x, "salient"))
+            return self._in_units(decoded, x.sum(dim=1, keepdim=True), mean=0.0)
+
+        return self._of(rows, function)
+
+    def foreground_bounds(self, rows: Any) -> Any:
+        return self._of(rows, lambda x: self._bounds(x, x[:0]))
+
+    def background_bounds(self, rows: Any) -> Any:
+        return self._of(rows, lambda x: self._bounds(x[:0], x))
+
+    def decoded(
+        self, salient: NDArray[Any] | None, shared: NDArray[Any] | None, *, noise: int | None
+    ) -> FloatArray:
+        """Rows from latent variables of either kind, or both; with draws of the noise by a seed."""
+        parts = {"salient_decoder": salient, "shared_decoder": shared}
+        with torch.no_grad():
+            total: Any = 0.0
+            for name, latent in parts.items():
+                if latent is not None:
+                    given = torch.tensor(latent, dtype=torch.float64, device=self.device)
+                    total = total + getattr(self.networks, name)(given)
+            sums = total.new_full((len(total), 1), self.measured.total_ or 0.0)
+            mean = self.measured.mean_ if shared is not None else 0.0
+            rows = self._in_units(total, sums, mean).numpy(force=True)
+            scale = torch.exp(self.networks.log_noise).numpy(force=True)
+        if noise is None:
+            return np.asarray(rows)
+        rng = np.random.default_rng(noise)
+        if self._counts:
+            return rng.poisson(rows * rng.gamma(scale**-2, scale**2, rows.shape)).astype(np.float64)
+        return np.asarray(rows + self.measured.unit_ * scale * rng.normal(size=rows.shape))
+
+    def _in_units(self, decoded: Tensor, sums: Tensor, mean: Any) -> Tensor:
+        """Expected rows: of counts at these sums, else about a mean."""
+        if self._counts:
+            return cast("NegativeBinomial", self._model).proportions(decoded).exp() * sums
+        offset = torch.as_tensor(mean, dtype=torch.float64, device=decoded.device)
+        return decoded * self.measured.unit_ + offset
+
+    def _encoded(self, x: Tensor, kind: str) -> Tensor:
+        encoder = getattr(self.networks, f"{kind}_encoder")
+        return posterior(encoder, self._model.seen(x)).mean
+
+    def _bounds(self, x: Tensor, y: Tensor) -> Tensor:
+        n_latent = self.networks.n_latent
+        k = sum(n_latent) if len(x) else n_latent[1]
+        # The cubature of third degree: on the axes, at the radius of a normal variable.
+        points = k**0.5 * torch.eye(k, dtype=x.dtype, device=x.device)
+        total = torch.zeros(len(x) + len(y), dtype=x.dtype, device=x.device)
+        for point in (*points, *-points):
+            noise = point[: k - n_latent[1]], point[k - n_latent[1] :]
+            total = total + bounds(self.networks, self._model, x, y, noise) / (2 * k)
+        scale = 0.0 if self._counts else x.shape[1] * np.log(self.measured.unit_)
+        return (total - scale)[:, None]
+
+    def _of(self, rows: Any, function: Callable[[Tensor], Tensor]) -> Any:
+        if isinstance(rows, Tensor):
+            if rows.device != self.device:
+                self._to(rows.device)
+            if not self._counts:
+                mean = torch.as_tensor(self.measured.mean_, device=rows.device)
+                rows = (rows - mean) / self.measured.unit_
+            return function(rows)
+        dense = np.asarray(rows.toarray() if issparse(rows) else rows)
+        if not self._counts:
+            dense = (dense - self.measured.mean_) / self.measured.unit_
+        with torch.no_grad():
+            return function(torch.tensor(dense, dtype=torch.float64, device=self.device)).numpy(
+                force=True
+            )
+
+
+def restored(networks: ContrastiveNetworks, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Put weights into networks.
+
+    Raises
+    ------
+    ValueError
+        If these are weights of other networks.
+    """
+    state = {name: torch.tensor(value) for name, value in weights.items()}
+    try:
+        networks.load_state_dict(state)
+    except (RuntimeError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"the fitted weights are of other networks than the parameter networks holds ({reason})"
+            ". Give those of the fit, by set_params(networks=...)."
+        ) from error
+
+
+def weights_of(networks: ContrastiveNetworks) -> dict[str, NDArray[Any]]:
+    """All weights, as arrays of their own."""
+    return {name: value.cpu().numpy().copy() for name, value in networks.state_dict().items()}

@@ -1,0 +1,301 @@
+"""Contrastive variational autoencoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
+
+import numpy as np
+
+from contrast_core._base import BackgroundMixin
+from contrast_core._validation import (
+    MatrixLike,
+    check_choice,
+    check_count,
+    check_flag,
+    check_generator,
+    check_number,
+    check_same_features,
+    shown,
+)
+from contrast_core.deep._autoencoder import Autoencoder
+from contrast_core.deep._reading import Likelihood, look_through, measured
+from contrast_core.feedback import warn
+from contrast_core.rows import Rows, check_device, rows_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class CVAE(BackgroundMixin, Autoencoder):
+    r"""Contrastive variational autoencoder: the same question where no straight line answers it.
+
+    Shared latent variables z act on foreground and background alike, salient ones t on the
+    foreground alone, each through a network,
+
+    .. math:: x = f_s(z) + f_t(t) + \varepsilon, \qquad y = f_s(z) + \varepsilon,
+
+    with standard normal z and t and :math:`\varepsilon \sim N(0, \sigma^2 I)`. Two more networks
+    tell the latent variables of a row: the mean and the variance of a normal posterior of each.
+    All four, and :math:`\sigma`, maximise the evidence lower bound of both datasets by Adam in
+    minibatches, read from wherever the data are. Rows are centred by the background's mean, so that
+    :math:`f_t` is all that the foreground has more, its shift included, and divided by the root of
+    the background's mean variance; the model is the same in any units.
+
+    Counts, of single cells, are modelled as such with ``likelihood="negative_binomial"``: with
+    their sum :math:`\ell` and the background's shares r of the features,
+
+    .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) .
+
+    Needs torch.
+
+    Parameters
+    ----------
+    n_salient : int, default=2
+        Salient latent dimensions, from 1.
+    n_shared : int, default=8
+        Shared latent dimensions, from 1. With too few of them the salient ones take over what the
+        background has as well.
+    likelihood : {"gaussian", "negative_binomial"}, default="gaussian"
+        Of rows given the latent variables; the latter of counts only.
+    networks : dict of torch.nn.Module, optional
+        Other networks than the paper's, under some of the names ``"salient_encoder"`` and
+        ``"shared_encoder"``, from rows (b, n_features) to means and logarithms of variances side by
+        side, (b, 2 * latent), and ``"salient_decoder"`` and ``"shared_decoder"``, from (b, latent)
+        to (b, n_features). Those of images begin with ``torch.nn.Unflatten(1, (1, height, width))``
+        and end with ``torch.nn.Flatten()``. They are copied, and start from the weights they have.
+        By default two hidden layers of 128 and 256 units with ReLU, the wider one on the side of
+        the rows.
+    max_epochs : int, optional
+        Passes over the data, at most. By default as many as make 4000 minibatches, from 20 to 400.
+    batch_size : int, default=128
+        Rows in a minibatch, of both datasets together, in proportion to their rows.
+    learning_rate : float above 0, default=1e-3
+        Of Adam.
+    validation_fraction : float from 0 to 0.5, default=0.1
+        Share of the rows of both datasets, at most 5000 of each, that are held out: training ends
+        once their bound has not risen for a tenth of the epochs (at least five), and the weights
+        are those of the best epoch. With 0 the weights of the last epoch are kept.
+    warm_start : bool, default=False
+        Go on from the weights and the scale of the fit before, which may have been in another
+        process (see `contrast_core.load`), for `max_epochs` more.
+    device : str or torch.device, optional
+        Where to compute, such as ``"cuda"``, with products in bfloat16 while training on a GPU that
+        has it. By default the processor.
+    verbose : bool, default=False
+        Show a progress bar of the epochs.
+    random_state : int, Generator or None, default=None
+        Seed of the first weights, of the minibatches and of the draws. With an integer the numbers
+        are the same each time on the same processor with as many threads. Layers of `networks` that
+        draw on their own, such as dropout, follow torch's global seed instead.
+
+    Attributes
+    ----------
+    weights_ : dict of ndarrays
+        Weights of the networks, by torch's names, and ``log_noise``.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the background; of logarithms of counts at 10,000 per row for counts.
+    unit_ : float
+        Root of the background's mean variance, likewise.
+    noise_variance_ : float or ndarray of shape (n_features,)
+        :math:`\sigma^2` in the data's squared units; of counts :math:`1 / \theta`, the
+        overdispersion of each feature.
+    training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
+        Minus the mean evidence lower bound per row, in the scaled units of the fit, of each epoch
+        and of what was held out after it (NaN if nothing was); a warm start appends to them.
+    best_epoch_ : int
+        After how many epochs the weights are those that were kept.
+    converged_ : bool
+        Whether the held-out loss had settled before `max_epochs`.
+    latent_sizes_ : tuple of int
+        `n_salient` and `n_shared` of the fit.
+    n_features_in_, feature_names_in_
+        As in scikit-learn; names only if `X` had string column names.
+
+    Notes
+    -----
+    The paper's encoders of z differ between the datasets; here one serves both, so that rows of
+    unknown origin have a place, and background rows are also encoded by the salient one.
+
+    Posteriors of latent variables are unique up to rotation and more, as those of any variational
+    autoencoder: axes of a scatter plot have no meaning on their own, and other seeds give other
+    pictures. Groups of a few kinds are told apart; ten kinds of digits on two axes are not.
+
+    See Also
+    --------
+    CLVM : The same with straight lines, by exact maximum likelihood.
+
+    References
+    ----------
+    Severson, Ghosh and Ng, arXiv:1811.06094, Sec. 2.4 (eq. 16 and 17) and Sec. 4.4. Abid and Zou,
+    arXiv:1902.04601. Counts: the negative binomial model of Lopez et al., "Deep generative modeling
+    for single-cell transcriptomics", Nature Methods 15, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import CVAE
+    >>> rng = np.random.default_rng(0)
+    >>> shared = np.outer(rng.normal(size=400), np.ones(10)) + 0.3 * rng.normal(size=(400, 10))
+    >>> turn = rng.uniform(0, 2 * np.pi, size=200)
+    >>> foreground, background = shared[:200].copy(), shared[200:]
+    >>> foreground[:, :2] += 3 * np.column_stack([np.cos(turn), np.sin(turn)])
+    >>> cvae = CVAE(max_epochs=5, random_state=0).fit(foreground, background=background)
+    >>> cvae.transform(foreground).shape, cvae.sample_foreground(7).shape
+    ((200, 2), (7, 10))
+    """
+
+    # Networks of the user's own are code, which model files do not hold, and a device may not be
+    # there where the file is read.
+    _not_saved: ClassVar[tuple[str, ...]] = ("networks", "device")
+
+    def __init__(
+        self,
+        n_salient: int = 2,
+        *,
+        n_shared: int = 8,
+        likelihood: Likelihood = "gaussian",
+        networks: Mapping[str, nn.Module] | None = None,
+        max_epochs: int | None = None,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        validation_fraction: float = 0.1,
+        warm_start: bool = False,
+        device: Any = None,
+        verbose: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.n_salient = n_salient
+        self.n_shared = n_shared
+        self.likelihood = likelihood
+        self.networks = networks
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: MatrixLike, y: object = None, *, background: MatrixLike) -> Self:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
+                shape (n, n_features)
+            Foreground rows, of one condition or several together. They stay where they are: only
+            minibatches are dense.
+        y : ignored
+        background : as X, of shape (m, n_features)
+            Background rows, with the features of `X` in the same order.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is out of range; if the features differ, a value is NaN or infinite, or
+            is no count for a likelihood of counts; if a dataset has one row, or the background does
+            not vary; if a network's output does not fit; if a loss is no number in the first epoch.
+            (In a later one that is a warning, and the weights of the best epoch before are kept.)
+        ImportError
+            Without torch.
+        """
+        _check_torch()
+        from contrast_core.deep._coding import restored, weights_of
+        from contrast_core.deep._fit import Settings, fit_networks
+
+        sizes, likelihood = self._sizes(), self._likelihood()
+        settings = Settings(
+            batch_size=check_count(self.batch_size, "batch_size", at_least=2),
+            learning_rate=check_number(self.learning_rate, "learning_rate", above=0),
+            held_out=check_number(
+                self.validation_fraction, "validation_fraction", at_least=0, at_most=0.5
+            ),
+            max_epochs=self.max_epochs
+            if self.max_epochs is None
+            else check_count(self.max_epochs, "max_epochs"),
+        )
+        verbose, device = check_flag(self.verbose, "verbose"), check_device(self.device or "cpu")
+        going_on = check_flag(self.warm_start, "warm_start") and hasattr(self, "weights_")
+        x, y_ = self._datasets(X, background)
+        losses = [np.empty(0), np.empty(0)]
+        if going_on:
+            self._check_goes_on(x, sizes, likelihood)
+            look_through((x, y_), likelihood)
+            scale, losses = self._measured, [self.training_loss_, self.held_out_loss_]
+        else:
+            scale = measured(x, y_, likelihood)
+        before = losses[0].size
+        rng = self._rng(before)
+        networks = self._networks(x.shape[1], sizes, likelihood, rng)
+        if going_on:
+            restored(networks, self.weights_)
+        history = fit_networks(networks, x, y_, scale, settings, rng, device, x.progress or verbose)
+        if history.ended == "not finite":
+            warn(
+                f"the loss is no number in epoch {before + len(history.training)}; the weights are "
+                f"those after epoch {before + history.best}. Lower the learning rate, or look for "
+                "rows with values far larger than others'."
+            )
+        weights = weights_of(networks)
+        noise = np.exp(2 * weights["log_noise"].astype(np.float64))
+        return self._set_fitted(
+            x.names,
+            n_features_in_=x.shape[1],
+            weights_=weights,
+            **scale._asdict(),
+            noise_variance_=noise if scale.rates_ is not None else float(noise) * scale.unit_**2,
+            training_loss_=np.append(losses[0], history.training),
+            held_out_loss_=np.append(losses[1], history.held_out),
+            best_epoch_=before + history.best,
+            converged_=history.ended == "settled",
+            latent_sizes_=sizes,
+            likelihood_=likelihood,
+            own_networks_=tuple(sorted(self.networks or {})),
+        )
+
+    def _datasets(self, X: MatrixLike, background: MatrixLike) -> tuple[Rows, Rows]:
+        x, y = rows_of(X, min_rows=2), rows_of(background, "background", min_rows=2)
+        check_same_features(x.shape[1], x.names, y.shape[1], y.names)
+        for rows in (x, y):
+            if np.isnan(rows.shape[0]):
+                raise ValueError(
+                    f"{rows.name} is a dask array with chunks of unknown size: call "
+                    "compute_chunk_sizes() on it first."
+                )
+        return x, y
+
+    def _sizes(self) -> tuple[int, int]:
+        return check_count(self.n_salient, "n_salient"), check_count(self.n_shared, "n_shared")
+
+    def _likelihood(self) -> Likelihood:
+        check_choice(self.likelihood, "likelihood", get_args(Likelihood))
+        return self.likelihood
+
+    def _rng(self, n_epochs: int) -> np.random.Generator:
+        """Other draws for each start that goes on."""
+        rng, given = check_generator(self.random_state), self.random_state
+        if n_epochs and given is not None and not isinstance(given, np.random.Generator):
+            return np.random.default_rng([given, n_epochs])
+        return rng
+
+    def _check_goes_on(self, x: Rows, sizes: tuple[int, int], likelihood: Likelihood) -> None:
+        fitted, asked = (*self.latent_sizes_, self.likelihood_), (*sizes, likelihood)
+        if fitted != asked:
+            raise ValueError(
+                f"warm_start=True goes on from a fit with n_salient, n_shared and likelihood "
+                f"{shown(fitted)}, but they are {shown(asked)} now. Set them back, or leave "
+                "warm_start out."
+            )
+        self._rows(x)  # with the features of the fit
+
+
+def _check_torch() -> None:
+    if find_spec("torch") is None:
+        raise ImportError("CVAE needs torch: install contrast-suite[torch].")

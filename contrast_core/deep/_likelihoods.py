@@ -1,0 +1,84 @@
+"""What rows are given the outputs of the decoders: normal, or counts."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from contrast_core._validation import FloatArray
+from contrast_core.deep._reading import TARGET
+
+
+class RowModel(Protocol):
+    """A density of rows, of tensors."""
+
+    def seen(self, rows: Tensor) -> Tensor:
+        """What encoders see of minibatches of rows, (b, n_features)."""
+
+    def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
+        """Of each row, (b,)."""
+
+
+class Gaussian:
+    r"""Normal noise of one variance, :math:`x \sim N(f, \sigma^2 I)`, of scaled rows."""
+
+    def seen(self, rows: Tensor) -> Tensor:
+        return rows
+
+    def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
+        squares = (rows - decoded).square().sum(dim=1) * torch.exp(-2 * log_noise)
+        return -0.5 * (squares + rows.shape[1] * (2 * log_noise + float(np.log(2 * np.pi))))
+
+
+class NegativeBinomial:
+    r"""Counts :math:`x_g \sim NB(\ell\,\mathrm{softmax}(f + \log r)_g, \theta_g)`, l the row's sum.
+
+    Parameters
+    ----------
+    mean, unit
+        Of logarithms of counts at 10,000 per row: what encoders see are differences from the mean
+        in these units.
+    rates : ndarray of shape (n_features,)
+        r, the background's share of each feature in all counts, where the decoders start from.
+    """
+
+    def __init__(
+        self,
+        mean: FloatArray,
+        unit: float,
+        rates: FloatArray,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._mean = torch.tensor(mean, dtype=dtype, device=device)
+        self._unit = unit
+        self._log_rates = torch.tensor(np.log(rates), dtype=dtype, device=device)
+
+    def seen(self, rows: Tensor) -> Tensor:
+        return (torch.log1p(rows * (TARGET / _totals(rows))) - self._mean) / self._unit
+
+    def proportions(self, decoded: Tensor) -> Tensor:
+        """Logarithms of the expected share of each feature in the counts of a row."""
+        return torch.log_softmax(decoded + self._log_rates, dim=1)
+
+    def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
+        log_mean = self.proportions(decoded) + torch.log(_totals(rows))
+        dispersion = torch.exp(-2 * log_noise)  # the inverse of the variance of a gamma noise
+        # log(theta + mean), which neither overflows nor loses the smaller one.
+        log_both = torch.logaddexp(log_mean, -2 * log_noise)
+        density = (
+            torch.lgamma(rows + dispersion)
+            - torch.lgamma(dispersion)
+            - torch.lgamma(rows + 1)
+            + dispersion * (-2 * log_noise - log_both)
+            + rows * (log_mean - log_both)
+        )
+        return density.sum(dim=1)
+
+
+def _totals(rows: Tensor) -> Tensor:
+    """Counts of each row, (b, 1); 1 of an empty one, whose density is then nearly constant."""
+    return rows.sum(dim=1, keepdim=True).clamp(min=1)

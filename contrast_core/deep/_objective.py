@@ -1,0 +1,65 @@
+"""The evidence lower bound of a contrastive variational autoencoder."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from contrast_core.deep._likelihoods import RowModel
+from contrast_core.deep._networks import ContrastiveNetworks
+
+
+class Posterior(NamedTuple):
+    """Independent normal latent variables of each row, (b, k) each."""
+
+    mean: Tensor
+    log_variance: Tensor
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Values at standard normal ones, (b, k) or (k,), through which gradients flow."""
+        return self.mean + torch.exp(0.5 * self.log_variance) * noise
+
+    def divergence(self) -> Tensor:
+        """From the standard normal prior, (b,)."""
+        terms = self.mean.square() + self.log_variance.exp() - 1 - self.log_variance
+        return 0.5 * terms.sum(dim=1)
+
+
+def posterior(encoder: torch.nn.Module, seen: Tensor) -> Posterior:
+    """Of the latent variables of rows, as an encoder sees them."""
+    return Posterior(*encoder(seen).to(seen.dtype).chunk(2, dim=1))
+
+
+def bounds(
+    networks: ContrastiveNetworks,
+    model: RowModel,
+    foreground: Tensor,
+    background: Tensor,
+    noise: tuple[Tensor, Tensor],
+) -> Tensor:
+    r"""The evidence lower bound of each row, at one value of its latent variables.
+
+    .. math:: \operatorname{E} \ln p(x \mid f_s(z) + f_t(t)) - KL(q(z \mid x) \| p(z))
+        - KL(q(t \mid x) \| p(t)),
+
+    without t for the background; the foreground's rows come first. The `noise` is that of t, of the
+    foreground's rows, and that of z, of all rows.
+
+    References
+    ----------
+    Severson, Ghosh and Ng, arXiv:1811.06094, eq. 17. Abid and Zou, arXiv:1902.04601, for the
+    encoder of z that both datasets share.
+    """
+    rows = torch.cat([foreground, background])
+    seen, n = model.seen(rows), len(foreground)
+    shared = posterior(networks.shared_encoder, seen)
+    decoded = networks.shared_decoder(shared.at(noise[1])).to(rows.dtype)
+    divergence = shared.divergence()
+    if n:
+        salient = posterior(networks.salient_encoder, seen[:n])
+        added = networks.salient_decoder(salient.at(noise[0])).to(rows.dtype)
+        decoded = torch.cat([decoded[:n] + added, decoded[n:]])
+        divergence = torch.cat([divergence[:n] + salient.divergence(), divergence[n:]])
+    return model.log_density(rows, decoded, networks.log_noise) - divergence

@@ -1,0 +1,125 @@
+"""Rows for training: checked, measured, some held out, and passed through in minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from contrast_core._validation import FloatArray
+from contrast_core.moments import FeatureMoments
+from contrast_core.rows import Rows, held, minibatches
+
+Likelihood: TypeAlias = Literal["gaussian", "negative_binomial"]
+
+TARGET = 1e4  # counts per row, of what encoders see of counts
+_MOST_HELD_OUT = 5000  # rows, which are kept in memory
+
+
+class Measured(NamedTuple):
+    """What the background says of the scale of the data, named as fitted attributes.
+
+    mean_, unit_
+        Of what encoders see: its mean (n_features,), and the root of the mean variance of features.
+    rates_, total_
+        Of counts: the share of each feature in all of them, none zero, and the mean sum of a row.
+    """
+
+    mean_: FloatArray
+    unit_: float
+    rates_: FloatArray | None = None
+    total_: float | None = None
+
+    @property
+    def of_minibatches(self) -> dict[str, Any]:
+        """How `minibatches` scales rows: counts stay as they are."""
+        return {} if self.rates_ is not None else {"shift": self.mean_, "scale": self.unit_}
+
+
+def measured(x: Rows, y: Rows, likelihood: Likelihood) -> Measured:
+    """Mean and scale of the background, in one pass, after a look through both datasets.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, counts are none, or the background does not vary.
+    """
+    look_through((x, y), likelihood)
+    if likelihood == "gaussian":
+        seen = FeatureMoments.from_data(y)
+        return Measured(seen.mean, _unit(seen, y.name))
+    totals, parts = np.zeros(y.shape[1]), []
+    for block in y.blocks():
+        totals += np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
+        parts.append(FeatureMoments.at_once(normalised(block)))
+    seen = reduce(FeatureMoments.merge, parts)
+    # Half a count of a feature that the background has none of: the foreground may.
+    rates = np.maximum(totals, 0.5)
+    mean_total = float(totals.sum() / y.shape[0])
+    return Measured(seen.mean, _unit(seen, y.name), rates / rates.sum(), mean_total)
+
+
+def look_through(datasets: Sequence[Rows], likelihood: Likelihood) -> None:
+    """Refuse what is not finite, or is no count where counts are modelled, before training."""
+    for rows in datasets:
+        for block in rows.blocks():
+            if likelihood != "gaussian":
+                _check_counts(block, rows.name)
+
+
+def normalised(counts: Any) -> Any:
+    """Logarithms of counts at 10,000 per row; sparse ones stay sparse."""
+    sums = np.maximum(np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1, 1), 1)
+    if not issparse(counts):
+        return np.log1p(counts * (TARGET / sums))
+    logs = counts.astype(np.float64)
+    logs.data = np.log1p(logs.data * np.repeat(TARGET / sums[:, 0], np.diff(logs.indptr)))
+    return logs
+
+
+def _check_counts(block: Any, name: str) -> None:
+    """Whole numbers from 0."""
+    values = block.data if issparse(block) else block
+    if not values.size:
+        return
+    wrong = values < 0
+    if values.dtype.kind == "f":
+        wrong |= values != np.floor(values)
+    if wrong.any():
+        raise ValueError(
+            f"{name} holds {values[wrong].flat[0]:g}, but likelihood='negative_binomial' is of "
+            "counts: whole numbers from 0. Give the raw counts, or take likelihood='gaussian'."
+        )
+
+
+def _unit(seen: FeatureMoments, name: str) -> float:
+    unit = float(np.sqrt(seen.variance.mean()))
+    if not seen.varies.any() or not 0 < unit < np.inf:
+        raise ValueError(
+            f"{name} does not vary (or its values exceed what float64 squares), and its spread is "
+            "the scale of the data: give at least two different rows."
+        )
+    return unit
+
+
+def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """Rows to fit to, and random others, in memory, that are held out: none, or at least one."""
+    n = rows.shape[0]
+    n_out = min(max(1, round(share * n)), _MOST_HELD_OUT) if share else 0
+    chosen = np.zeros(n, dtype=bool)
+    chosen[rng.choice(n, n_out, replace=False)] = True
+    return rows.take(~chosen), held(rows.take(chosen))
+
+
+def passes(
+    x: Rows, y: Rows, n_batches: int, rng: np.random.Generator, scale: dict[str, Any]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Minibatches of both datasets side by side, each in proportion to its rows."""
+    draws = rng.spawn(2)
+    both = (minibatches(z, n_batches, each, **scale) for z, each in zip((x, y), draws, strict=True))
+    for (_, foreground), (_, background) in zip(*both, strict=True):
+        yield foreground, background
