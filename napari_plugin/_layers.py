@@ -1,120 +1,290 @@
-"""Layers to stacks, and results to layers: what napari knows of a stack beyond its pixels."""
+"""Layers to images and regions, and results to layers: what napari knows beyond the pixels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from napari_plugin._model import (
-    OFFSET,
-    Denoised,
-    DenoisingModel,
-    FrameStack,
-    InputError,
-)
+from napari_plugin._apply import Denoised, as_layer_data, removed
+from napari_plugin._export import Calibration
+from napari_plugin._model import Outcome
+from napari_plugin._pair import BoolArray, Images
+from napari_plugin._settings import InputError, is_frames, parameters
 
 if TYPE_CHECKING:
-    from napari.layers import Image
+    from napari.layers import Image, Labels, Shapes
 
-LayerData = tuple[Any, dict[str, Any], str]
+LayerData = tuple[Any, dict[str, Any]]
 
 _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _METADATA_KEY = "contrast-suite"
+_CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """A pair of chosen layers as they were when the run started.
+class Place:
+    """Where and how results are shown: as the layer was when the run started.
 
     Layers may be renamed, moved or removed while the run goes on.
     """
 
-    foreground: FrameStack
-    background: FrameStack
     spatial: dict[str, Any]
-    """Keywords that place a layer of the foreground's shape where the foreground is."""
     map_spatial: dict[str, Any]
-    """The same for weight maps, which get a leading axis of their own."""
+    """The same for maps of components, which get a leading axis of their own."""
+    colormap: Any
 
 
-def read_layers(foreground: Image | None, background: Image | None) -> Source:
-    """Take what a run needs from two image layers, without reading pixels.
+def place_of(layer: Image) -> Place:
+    """Where a layer lies."""
+    spatial = {key: getattr(layer, key) for key in _SPATIAL}
+    maps = _map_spatial(layer) if layer.ndim > 2 else spatial
+    return Place(spatial, maps, layer.colormap)
+
+
+def images_of(layer: Image | None, what: str) -> Images:
+    """The images of a layer, without reading pixels.
 
     Raises
     ------
     InputError
-        If a layer is missing or both are the same, or it has colours or several resolutions.
+        If there is no layer, or it has colours or channels.
     """
-    if foreground is None or background is None:
-        missing = "foreground" if foreground is None else "background"
+    if layer is None:
+        raise InputError(f"Choose a layer {what}.")
+    if layer.rgb:
         raise InputError(
-            f"No {missing} was chosen. Choose two image layers: a foreground stack to denoise, and "
-            "a background stack of frames of the same size without the signal."
+            f"{layer.name!r} has RGB colours. Split it into channels (right-click the layer: "
+            "Split RGB), and choose one of them."
         )
-    if foreground == background:  # not `is`: napari hands proxies of layers to plugins
+    data = layer.data[0] if layer.multiscale else layer.data  # the finest of several resolutions
+    if data.ndim < 2:
+        raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
+    return Images(layer.name, data)
+
+
+def is_unnamed(layer: Image) -> bool:
+    """Whether the leading axes of a layer have no names of their own."""
+    if layer.ndim < 3 or layer.rgb:
+        return False
+    return all(label.lstrip("-").isdigit() for label in map(str, layer.axis_labels))
+
+
+def check_channels(layer: Image, axis: int | None) -> None:
+    """Refuse channels, of which each has a background of its own.
+
+    Raises
+    ------
+    InputError
+        With the way to split them.
+    """
+    names = [str(label).lower() for label in layer.axis_labels]
+    if axis is None:
+        found = [i for i, name in enumerate(names) if name in _CHANNELS]
+        axis = found[0] if found else None
+    if axis is not None:
         raise InputError(
-            f"{foreground.name!r} is both foreground and background. Choose as background another "
-            "stack, of frames without the signal."
+            f"{layer.name!r} holds channels, and each has a background of its own. Split it "
+            f"(right-click the layer: Split Stack, along axis {axis}), and run each channel."
         )
-    for layer in (foreground, background):
-        if layer.rgb:
-            raise InputError(
-                f"{layer.name!r} has RGB colours. Split it into channels (right-click the layer: "
-                "Split RGB), or convert it to grey values, and choose the result."
-            )
-        if layer.multiscale:
-            raise InputError(
-                f"{layer.name!r} has several resolutions. Add one of them as a layer of its own, "
-                "such as viewer.add_image(layer.data[0]), and choose that."
-            )
-    return Source(
-        FrameStack(foreground.name, foreground.data),
-        FrameStack(background.name, background.data),
-        spatial={key: getattr(foreground, key) for key in _SPATIAL},
-        map_spatial=_map_spatial(foreground),
+
+
+def calibration_of(layer: Image) -> Calibration:
+    """What a pixel of a layer measures."""
+    return Calibration(
+        tuple(float(abs(scale)) for scale in layer.scale),
+        tuple(str(unit) for unit in layer.units),
+        tuple(str(label) for label in layer.axis_labels),
     )
 
 
-def result_layers(source: Source, model: DenoisingModel, result: Denoised) -> list[LayerData]:
-    """Build the new layers, in the order to add them: weight maps below, the denoised stack on top.
+def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
+    """Where a drawn or painted layer marks the pixels of an image.
 
-    The weight maps are one layer, (k, 1, H, W) for a foreground (T, H, W). As a stack (k, H, W)
-    they would share the frames' slider, component 3 showing at frame 3 and nothing beyond the last
-    component; as k layers they would bury the others in the list. So components get a slider of
-    their own, and each map shows at every frame.
+    Returns
+    -------
+    ndarray of bool
+        Of height and width; or of the stack's shape, for labels of that shape.
+
+    Raises
+    ------
+    InputError
+        If nothing is marked within the image.
     """
-    name = source.foreground.name
-    parameters = {
-        "alpha": result.alpha,
-        "alpha_rule": model.alpha if isinstance(model.alpha, str) else "given",
-        "n_components": model.n_components,
-        "offset": OFFSET,
-        "foreground": name,
-        "background": source.background.name,
-    }
-    n_components, *frame_shape = result.weight_maps.shape
-    leading = [1] * (len(source.foreground.shape) - 2)
-    maps = {
-        "name": f"{name} weights",
-        "contrast_limits": (0.0, 1.0),
-        "colormap": "magma",
-        "metadata": {
-            _METADATA_KEY: parameters | {"contrastive_eigenvalues": result.eigenvalues.tolist()}
+    shape = tuple(map(int, (layer.data[0] if layer.multiscale else layer.data).shape))
+    mask = _painted(layer, region, shape) if hasattr(region, "brush_size") else None
+    if mask is None:
+        mask = _drawn(layer, region, shape[-2:])
+    if not mask.any():
+        raise InputError(
+            f"Nothing is marked in {region.name!r} within {layer.name!r}. Draw a rectangle over an "
+            "area that shows background and no signal."
+        )
+    return mask
+
+
+def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
+    data = np.asarray(labels.data) > 0
+    same = np.allclose(layer.scale[-2:], labels.scale[-2:]) and np.allclose(
+        layer.translate[-2:], labels.translate[-2:]
+    )
+    if data.shape == shape and same:
+        return data
+    if data.ndim > 2:  # marked at any time or depth
+        data = np.asarray(data.any(axis=tuple(range(data.ndim - 2))))
+    if data.shape == shape[-2:] and same:
+        return data
+    index = _other_coordinates(layer, labels, shape[-2:])
+    rows, columns = (np.rint(each).astype(int) for each in index)
+    inside = (rows >= 0) & (rows < data.shape[0]) & (columns >= 0) & (columns < data.shape[1])
+    mask = np.zeros(shape[-2:], dtype=bool)
+    mask[inside] = data[rows[inside], columns[inside]]
+    return mask
+
+
+def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
+    draw: Any = import_module("skimage.draw")  # without types
+
+    mask = np.zeros(shape, dtype=bool)
+    for vertices, kind in zip(shapes.data, shapes.shape_type, strict=True):
+        if kind in ("line", "path"):
+            continue
+        corners = np.asarray(vertices)[:, -2:]
+        if kind == "ellipse":
+            centre, half = corners.mean(axis=0), np.ptp(corners, axis=0) / 2
+            turn = np.linspace(0, 2 * np.pi, 60)[:, None]
+            corners = centre + half * np.hstack([np.sin(turn), np.cos(turn)])
+        world = _to_world(shapes, corners)
+        mask |= draw.polygon2mask(shape, _from_world(layer, world))
+    return mask
+
+
+def _plane(layer: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The last two axes' map to the world: matrix (2, 2) and shift (2,)."""
+    n = layer.ndim
+    origin = np.zeros((1, n))
+    corners = np.repeat(origin, 3, axis=0)
+    corners[1, -2], corners[2, -1] = 1, 1
+    world = np.array([layer.data_to_world(corner) for corner in corners])[:, -2:]
+    return (world[1:] - world[0]).T, world[0]
+
+
+def _to_world(layer: Any, points: NDArray[Any]) -> NDArray[np.float64]:
+    matrix, shift = _plane(layer)
+    return np.asarray(points @ matrix.T + shift)
+
+
+def _from_world(layer: Any, points: NDArray[Any]) -> NDArray[np.float64]:
+    matrix, shift = _plane(layer)
+    return np.asarray(np.linalg.solve(matrix, (points - shift).T).T, dtype=np.float64)
+
+
+def _other_coordinates(layer: Any, other: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Where the pixels of one layer lie in another, (2, height, width)."""
+    grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, 2)
+    return _from_world(other, _to_world(layer, grid)).T.reshape(2, *shape)
+
+
+def result_layers(outcome: Outcome, place: Place) -> dict[str, LayerData]:
+    """The new layers by kind, in the order to add them: the denoised images last and so on top.
+
+    Maps of components are one layer, (k, 1, H, W) for images (T, H, W). As a stack (k, H, W) they
+    would share the frames' slider, component 3 showing at frame 3; as k layers they would bury the
+    others in the list. So components get a slider of their own, and each map shows at every frame.
+    """
+    task, images = outcome.task, outcome.task.pair.foreground
+    made = parameters(outcome.solution.settings, outcome.solution.samples)
+    made |= {"foreground": images.name, "background": _background_name(outcome)}
+    if outcome.solution.automatic is not None:
+        made["strength"] = float(outcome.solution.estimator.strength_)
+    metadata = {_METADATA_KEY: made}
+    common = {"multiscale": False, "rgb": False}
+    layers: dict[str, LayerData] = {}
+    if outcome.maps is not None and is_frames(task.samples):
+        k, *frame = outcome.maps.shape
+        maps = outcome.maps.reshape(k, *[1] * (len(images.shape) - 2), *frame)
+        keywords = {"contrast_limits": (0.0, 1.0), "metadata": metadata, **place.map_spatial}
+        layers["weights"] = maps, {"name": f"{images.name} weights", **keywords}
+    elif outcome.maps is not None:
+        limits = (0.0, float(np.percentile(outcome.maps.flat[:: _step(outcome.maps)], 99.5)) or 1.0)
+        keywords = {"contrast_limits": limits, "metadata": metadata, **place.spatial}
+        layers["weights"] = outcome.maps, {"name": f"{images.name} weights", **keywords}
+    if "weights" in layers:
+        layers["weights"][1].update(colormap="magma", visible=False, **common)
+    data = shown_data(outcome.denoised)
+    low, high = outcome.shown
+    spread = high - low
+    layers["removed"] = (
+        removed(images, data),
+        {
+            "name": f"{images.name} removed",
+            "contrast_limits": removed_range(images, outcome),
+            "visible": False,
+            "metadata": metadata,
+            **common,
+            **place.spatial,
         },
-        **source.map_spatial,
-    }
-    denoised = {
-        "name": f"{name} denoised",
-        "contrast_limits": result.display_range,
-        "metadata": {_METADATA_KEY: parameters},
-        **source.spatial,
-    }
-    return [
-        (result.weight_maps.reshape(n_components, *leading, *frame_shape), maps, "image"),
-        (result.stack, denoised, "image"),
-    ]
+    )
+    layers["denoised"] = (
+        data,
+        {
+            "name": f"{images.name} denoised",
+            "contrast_limits": (low, low + spread),
+            "colormap": place.colormap,
+            "metadata": metadata,
+            **common,
+            **place.spatial,
+        },
+    )
+    return layers
+
+
+def shown_data(denoised: Any) -> Any:
+    """What a layer holds: an array, or a lazy one."""
+    return as_layer_data(denoised) if isinstance(denoised, Denoised) else denoised
+
+
+def removed_range(images: Images, outcome: Outcome) -> tuple[float, float]:
+    """A range of intensities for what was removed, from the image that is looked at."""
+    place = outcome.task.place
+    plane = np.asarray(images.data[place], dtype=np.float32)
+    left = outcome.denoised.plane(place) if isinstance(outcome.denoised, Denoised) else None
+    left = outcome.denoised[place] if left is None else left
+    difference = plane - left
+    difference = difference[np.isfinite(difference)]
+    if not difference.size:
+        return 0.0, 1.0
+    low, high = np.percentile(difference[:: max(1, difference.size // 2**16)], [0.5, 99.5])
+    return float(low), float(high) if high > low else float(low) + 1.0
+
+
+def _step(array: NDArray[Any]) -> int:
+    return max(1, array.size // 2**16)
+
+
+def _background_name(outcome: Outcome) -> str:
+    pair = outcome.task.pair
+    if outcome.task.saved is not None:
+        return "saved model"
+    if pair.background is not None:
+        return pair.background.name
+    return "frames" if pair.masks_frames else "area"
+
+
+def preview_layer(layer: Image, crop: tuple[slice, ...], found: Any) -> LayerData:
+    """A part of an image (height, width), as a layer over the place that it is a part of."""
+    from napari.utils.transforms import Affine
+
+    start = [each.start for each in crop]
+    moved = Affine(
+        scale=layer.scale, rotate=layer.rotate, shear=layer.shear, translate=layer.translate
+    )(start)
+    spatial = {key: getattr(layer, key) for key in _SPATIAL} | {"translate": tuple(moved)}
+    data = found.reshape(*[1] * (layer.ndim - 2), *found.shape[-2:])
+    return data, {"name": f"{layer.name} preview", "multiscale": False, "rgb": False, **spatial}
 
 
 def _map_spatial(layer: Image) -> dict[str, Any]:

@@ -1,257 +1,242 @@
-"""What the denoising widget does, without a window: checks, fit and projection, step by step."""
+"""What the window does, without the window: read, solve and apply, in steps that can be dropped."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core import CPCA, ContrastWarning, SecondMoments
-from contrast_core.images import Frames, Stack, weight_maps
+from contrast_core.images import FrameBackgroundRemover, Frames, weight_maps
+from napari_plugin._apply import (
+    Denoised,
+    FloatImage,
+    denoise,
+    display_range,
+    signal_strength,
+)
+from napari_plugin._cache import ReadingCache
+from napari_plugin._estimate import is_lazy
+from napari_plugin._pair import Images, Pair, check
+from napari_plugin._read import ELEMENTS, LARGEST_MATRIX, Reading, read
+from napari_plugin._settings import Progress, Samples, Settings, Steps, is_frames
+from napari_plugin._solve import Solution, solve
 
-MAX_PIXELS = 64 * 64
-"""Most pixels per frame: the two covariances then take 256 MiB, and solving as much again."""
-
-OFFSET: Literal["difference"] = "difference"
-"""What is added back to denoised frames: the static background goes too."""
-
-
-class InputError(ValueError):
-    """A choice that cannot work; the message says what to choose instead."""
-
-
-@dataclass(frozen=True, eq=False)
-class FrameStack:
-    """Frames (..., H, W), in memory or lazy, and the name that messages call them by."""
-
-    name: str
-    data: Stack
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the stack (..., H, W)."""
-        return tuple(self.data.shape)
-
-    @property
-    def frame_shape(self) -> tuple[int, int]:
-        """Height and width of a frame."""
-        return self.shape[-2], self.shape[-1]
-
-    @property
-    def n_frames(self) -> int:
-        """Number of 2-D frames over all leading axes."""
-        return math.prod(self.shape[:-2])
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How many of all frames to be read are done, and what comes next."""
-
-    done: int
-    total: int
-    next: str
+_MOST_POINTS = 5000
+_CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 
 
 @dataclass(frozen=True, eq=False)
-class Denoised:
-    """What a run found.
-
-    Attributes
-    ----------
-    stack : ndarray of float32, of the foreground's shape
-        The foreground's frames projected on the components, plus foreground minus background
-        mean; in the units of the data.
-    weight_maps : ndarray of float32 of shape (k, H, W)
-        Squared loadings of each component, with a maximum of 1.
-    alpha : float
-        The contrast used.
-    eigenvalues : ndarray of shape (k,)
-        Contrast along each component.
-    display_range : (float, float)
-        Pixels below and above are a few in a hundred: a good range of grey values.
-    warnings : tuple of str
-        What the user should know about this fit.
-    """
-
-    stack: NDArray[np.float32]
-    weight_maps: NDArray[np.float32]
-    alpha: float
-    eigenvalues: NDArray[np.float64]
-    display_range: tuple[float, float]
-    warnings: tuple[str, ...]
-
-
-Steps: TypeAlias = Generator[Progress, None, Denoised]
-
-
-@dataclass(frozen=True)
-class DenoisingModel:
-    """Denoise the frames of a foreground stack by contrastive PCA against a background stack.
+class Task:
+    """What is to be done: images, samples and settings as they were when the run began.
 
     Parameters
     ----------
-    n_components : int, default=10
-        Components kept, from 1 to the smaller of the pixels per frame and the foreground's frames
-        minus one.
-    alpha : "denoise" or float from 0 to inf, default="denoise"
-        Contrast strength, as in `contrast_core.CPCA`.
-
-    References
-    ----------
-    Abid, Zhang, Bagaria, Zou: Contrastive principal component analysis, arXiv:1709.06716,
-    Sec. 3.3.
+    pair : Pair
+    samples : Patches or Frames
+    settings : Settings
+    place : tuple of int
+        The image that is looked at, by its index of the leading axes.
+    available : int
+        Bytes of memory that are free.
+    saved : Solution, optional
+        A model from a file, which is applied as it is.
     """
 
-    n_components: int = 10
-    alpha: float | Literal["denoise"] = "denoise"
+    pair: Pair
+    samples: Samples
+    settings: Settings
+    place: tuple[int, ...]
+    available: int
+    saved: Solution | None = None
 
-    def check(self, foreground: FrameStack, background: FrameStack) -> None:
-        """Refuse, before any pixel is read, what cannot work.
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run found.
+
+    Parameters
+    ----------
+    task : Task
+    solution : Solution
+    denoised : ndarray of float32, or Denoised
+        In memory, or computed where it is looked at.
+    maps : ndarray of shape (k, height, width) or of the images' shape, optional
+        Weights of the patterns of whole frames; how strong the signal is around each pixel.
+    shown : (float, float)
+        A good range of intensities for the result.
+    reading : Reading, optional
+        None for a saved model.
+    """
+
+    task: Task
+    solution: Solution
+    denoised: FloatImage | Denoised
+    maps: NDArray[np.float32] | None
+    shown: tuple[float, float]
+    reading: Reading | None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences for the user that are known without further checks."""
+        found = self.solution.remarks
+        if self.reading is not None and self.reading.n_used < self.reading.n_images:
+            unit = "frames" if is_frames(self.task.samples) else "images"
+            used = f"{self.reading.n_used} of the {self.reading.n_images} {unit}, evenly spread"
+            found = (*found, f"The patterns were learnt from {used}.")
+        return found
+
+
+class RemovalModel:
+    """Background removal with what was read kept between runs."""
+
+    def __init__(self) -> None:
+        self._cache = ReadingCache()
+
+    def is_read(self, task: Task) -> bool:
+        """Whether a run would read nothing."""
+        if task.saved is not None:
+            return True
+        return self._cache.get(task.pair, task.samples, task.settings) is not None
+
+    def run(self, task: Task) -> Steps[Outcome]:
+        """Read what was not read, solve and apply; a generator that may be dropped.
 
         Raises
         ------
         InputError
-            With a message for the user that says what to do.
+            In words for the user.
         """
-        for stack in (foreground, background):
-            _check_stack(stack)
-        if foreground.frame_shape != background.frame_shape:
-            raise InputError(
-                f"Frames of {foreground.name!r} are {_pixels(foreground)}, those of "
-                f"{background.name!r} {_pixels(background)}. Choose stacks with frames of the same "
-                "size, or crop one to match the other."
-            )
-        n_pixels = math.prod(foreground.frame_shape)
-        if n_pixels > MAX_PIXELS:
-            raise InputError(
-                f"Frames of {_pixels(foreground)} have {n_pixels:,} pixels, and the two "
-                f"covariances would need {16 * n_pixels**2 / 2**30:,.1f} GiB of memory. Crop or "
-                f"bin both stacks to at most {MAX_PIXELS:,} pixels per frame (such as 64 x 64)."
-            )
-        most = min(n_pixels, foreground.n_frames - 1)
-        if not 1 <= self.n_components <= most:
-            raise InputError(
-                f"{self.n_components} components were asked for, but {foreground.n_frames} frames "
-                f"of {n_pixels} pixels in {foreground.name!r} have at most {most}. Choose 1 to "
-                f"{most} components, or a longer foreground."
-            )
+        reading, solution = yield from self._solved(task)
+        images = task.pair.foreground
+        denoised: FloatImage | Denoised
+        if is_lazy(task.pair, solution.settings, task.available):
+            denoised = Denoised(solution, images)
+            yield Progress(0, 1, "Removing")
+            plane = denoised.plane(task.place)
+            if is_frames(task.samples):  # a film's frames differ in brightness
+                plane = denoised[(0,) * (len(images.shape) - 3)][:32]
+        else:
+            denoised = yield from denoise(solution, images)
+            plane = _some(denoised)
+        maps = yield from self._maps(solution, images, denoised)
+        return Outcome(task, solution, denoised, maps, display_range(plane), reading)
 
-    def steps(
-        self, foreground: FrameStack, background: FrameStack, *, elements: int = 2**20
-    ) -> Steps:
-        """Run in steps: a generator that may be dropped between any two blocks of frames.
+    def preview(self, task: Task, part: Images) -> Steps[tuple[Solution, FloatImage]]:
+        """The result on a part of the images only; the reading is kept for the run."""
+        _, solution = yield from self._solved(task)
+        found = yield from denoise(solution, part, "Previewing")
+        return solution, found
 
-        Parameters
-        ----------
-        foreground, background : FrameStack
-            Every 2-D frame counts as one sample; lazy stacks are read block by block, the
-            foreground twice.
-        elements : int, default=2**20
-            Pixels in a block; 8 MB as float64, read and used in milliseconds.
+    def _solved(self, task: Task) -> Steps[tuple[Reading | None, Solution]]:
+        if task.saved is not None:
+            return None, task.saved
+        check(task.pair, task.samples, task.settings)
+        known = (task.pair, task.samples, task.settings)
+        reading = self._cache.get(*known)
+        if reading is None:
+            reading = yield from read(*known)
+            self._cache.put(*known, reading)
+        reading = replace(reading, samples=task.samples)
+        return reading, (yield from solve(reading, task.settings))
 
-        Yields
-        ------
-        Progress
-            Before the first and after every block.
-
-        Returns
-        -------
-        Denoised
-
-        Raises
-        ------
-        InputError
-            As in `check`, or if a stack holds NaN or infinity.
-        ValueError
-            If the contrast cannot be solved, such as for a constant background.
-        """
-        self.check(foreground, background)
-        total = 2 * foreground.n_frames + background.n_frames
-        done = 0
-
-        pair: list[SecondMoments] = []
-        for stack in (foreground, background):
-            moments: SecondMoments | None = None
-            reading = f"Reading {stack.name}"
-            yield Progress(done, total, reading)
-            rows = Frames().rows(stack.data, name=stack.name, elements=elements)
-            for start, stop in pairwise(rows.edges()):
-                frames = rows.read(start, stop, check=False)
-                _check_finite(frames, start, stack.name)
-                block = SecondMoments.from_data(frames, name=stack.name)
-                moments = block if moments is None else moments.merge(block)
-                yield Progress(done + stop, total, reading)
-            if moments is None:
-                raise InputError(f"{stack.name!r} has no pixels. Choose another stack.")
-            pair.append(moments)
-            done += stack.n_frames
-
-        yield Progress(done, total, "Solving")
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ContrastWarning)
-            cpca = CPCA(self.n_components, alpha=self.alpha).fit(pair[0], background=pair[1])
-
-        denoised = np.empty(foreground.shape, dtype=np.float32)
-        yield Progress(done, total, "Denoising")
-        rows = Frames().rows(foreground.data, name=foreground.name, elements=elements)
-        flat = denoised.reshape(rows.shape)
-        for start, stop in pairwise(rows.edges()):
-            flat[start:stop] = cpca.denoise(rows.read(start, stop), offset=OFFSET)
-            yield Progress(done + stop, total, "Denoising")
-
-        return Denoised(
-            stack=denoised,
-            weight_maps=weight_maps(cpca, foreground.frame_shape).astype(np.float32),
-            alpha=cpca.alpha_,
-            eigenvalues=cpca.contrastive_eigenvalues_,
-            display_range=_display_range(denoised),
-            warnings=tuple(
-                str(warning.message)
-                for warning in caught
-                if issubclass(warning.category, ContrastWarning)
-            ),
-        )
+    def _maps(
+        self, solution: Solution, images: Images, denoised: Any
+    ) -> Steps[NDArray[np.float32] | None]:
+        if isinstance(solution.samples, Frames):
+            estimator: Any = solution.estimator
+            if isinstance(estimator, FrameBackgroundRemover) and not estimator.n_components_:
+                return None
+            return weight_maps(estimator, images.image_shape).astype(np.float32)
+        if isinstance(denoised, Denoised) and images.n_images > 1:
+            return None  # a map for every image, of a result that is computed on view
+        return (yield from signal_strength(solution, images))
 
 
-def _check_stack(stack: FrameStack) -> None:
-    shape = stack.shape
-    if len(shape) < 3 or stack.n_frames < 2:
-        raise InputError(
-            f"{stack.name!r} has shape {shape}: a single frame. Choose a stack of two or more "
-            "frames (frames, height, width)."
-        )
-    kind = np.dtype(getattr(stack.data, "dtype", float)).kind
-    if kind not in "biuf":
-        raise InputError(
-            f"{stack.name!r} has pixels of type {getattr(stack.data, 'dtype', None)}. Choose a "
-            "stack of real numbers, such as the magnitude of complex pixels."
-        )
+def moved(
+    outcome: Outcome, suppression: float, n_components: int, place: tuple[int, ...]
+) -> Steps[Denoised]:
+    """The result at another suppression, with the image that is looked at computed already."""
+    yield Progress(0, 1, "Updating")
+    solution = outcome.solution.at(suppression, n_components)
+    denoised = Denoised(solution, outcome.task.pair.foreground)
+    denoised.plane(place)
+    return denoised
 
 
-def _check_finite(rows: NDArray[Any], first_frame: int, name: str) -> None:
-    if rows.dtype.kind != "f":
-        return
-    bad = ~np.isfinite(rows).all(axis=1)
-    if bad.any():
-        raise InputError(
-            f"{name!r} has NaN or infinite pixels, first in frame {first_frame + int(bad.argmax())}"
-            ". Fill them (such as by numpy.nan_to_num), or crop or leave out what holds them."
-        )
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What is kept of signal and background as the suppression rises, from 0 to 1."""
+
+    suppression: tuple[float, ...]
+    signal: tuple[float, ...]
+    background: tuple[float, ...]
 
 
-def _display_range(stack: NDArray[np.float32]) -> tuple[float, float]:
-    """Between percentiles of about a million pixels, of whole frames evenly spread."""
-    frames = stack.reshape(-1, stack.shape[-2] * stack.shape[-1])
-    sample = frames[:: max(1, stack.size // 2**20)]
-    low, high = np.percentile(sample, [1.0, 99.8])
-    return float(low), float(high) if high > low else float(low) + 1.0
+def contrast_curve(solution: Solution) -> Steps[Curve]:
+    """How much variance the patterns keep of foreground and background, over the suppression."""
+    signal: list[float] = []
+    background: list[float] = []
+    for done, suppression in enumerate(_CURVE):
+        yield Progress(done, len(_CURVE), "Drawing the curve")
+        found: Any = solution.at(suppression, solution.settings.n_components).estimator
+        for values, side in ((signal, "foreground"), (background, "background")):
+            moments = getattr(found, f"{side}_moments_")
+            kept = float(getattr(found, f"{side}_variance_").sum())
+            values.append(kept / max(float(moments.total_variance), 1e-300))
+    return Curve(_CURVE, tuple(signal), tuple(background))
 
 
-def _pixels(stack: FrameStack) -> str:
-    return "{} x {}".format(*stack.frame_shape)
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """Two scores of frames, (n, 2), and the places of the frames in the stack."""
+
+    scores: NDArray[np.float64]
+    places: tuple[tuple[int, ...], ...]
+
+
+def embed_frames(outcome: Outcome) -> Steps[Embedding]:
+    """Frames as points: the scores of the first two patterns, of at most 5,000 frames."""
+    images = outcome.task.pair.foreground
+    estimator: Any = outcome.solution.estimator
+    rows = Frames().rows(images.data, name=images.name, elements=ELEMENTS)
+    step = -(-images.n_images // _MOST_POINTS)
+    scores: list[NDArray[np.float64]] = []
+    kept: list[int] = []
+    for start, stop in pairwise(rows.edges()):
+        yield Progress(start, images.n_images, "Drawing the frames")
+        block = rows.read(start, stop, check=False)[-start % step :: step]
+        if len(block):
+            scores.append(_two_scores(estimator, np.nan_to_num(block)))
+            kept.extend(range(start + -start % step, stop, step))
+    leading = images.shape[:-2]
+    places = tuple(tuple(map(int, np.unravel_index(i, leading))) for i in kept)
+    return Embedding(np.concatenate(scores), places)
+
+
+def can_embed(outcome: Outcome) -> bool:
+    """Whether frames have scores: whole frames, with two patterns that were found."""
+    n = getattr(outcome.solution.estimator, "n_components_", None)
+    if n is None:
+        n = outcome.solution.settings.n_components
+    return is_frames(outcome.solution.samples) and n >= 2
+
+
+def has_curve(outcome: Outcome) -> bool:
+    """Whether a curve of contrasts is drawn in a moment: small live projections."""
+    large = outcome.solution.estimator.n_features_in_ > LARGEST_MATRIX // 4
+    return outcome.solution.is_live and not large
+
+
+def _two_scores(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
+    if isinstance(estimator, FrameBackgroundRemover):
+        return np.asarray((rows - estimator.mean_) @ estimator.filters_[:, :2])
+    return np.asarray((rows - estimator.mean_) @ estimator.components_[:2].T)
+
+
+def _some(stack: FloatImage) -> FloatImage:
+    """Whole images evenly spread, about a million pixels."""
+    images = stack.reshape(-1, *stack.shape[-2:])
+    return images[:: max(1, stack.size // 2**20)]

@@ -14,8 +14,11 @@ def test_the_installed_plugin_is_found_and_valid():
     manifest = PluginManifest.from_distribution("contrast-suite")
     assert manifest.display_name == "Contrast"
     manifest.validate_imports()
-    assert [w.display_name for w in manifest.contributions.widgets] == ["Contrastive denoising"]
-    assert [s.display_name for s in manifest.contributions.sample_data] == ["Digits on photographs"]
+    assert [w.display_name for w in manifest.contributions.widgets] == ["Remove background"]
+    assert [s.display_name for s in manifest.contributions.sample_data] == [
+        "Cells behind fringes",
+        "Digits on photographs",
+    ]
 
 
 def test_command_line_validates_and_lists_it():
@@ -42,6 +45,17 @@ def test_sample_is_two_stacks_of_equal_frames_made_alike_each_time():
         low, high = keywords["contrast_limits"]
         assert low <= data.min() < data.max() <= high
     np.testing.assert_array_equal(digits_on_photographs()[1][0], foreground[0])
+
+
+def test_the_other_sample_is_an_image_with_known_cells():
+    from napari_plugin._sample_data import cells_behind_fringes
+
+    ((image, keywords, kind),) = cells_behind_fringes()
+    assert kind == "image"
+    assert image.shape == keywords["metadata"]["clean"].shape == (512, 512)
+    low, high = keywords["contrast_limits"]
+    assert np.mean((image > low) & (image < high)) > 0.98
+    assert abs(keywords["metadata"]["clean"][:150, :150]).max() < 0.01
 
 
 def test_importing_the_sample_makes_nothing():

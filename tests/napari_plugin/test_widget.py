@@ -1,168 +1,123 @@
-"""The widget in a napari window: what a user does, sees and may do wrong."""
+"""The dock in a napari window: from choices to layers."""
 
 from __future__ import annotations
-
-import threading
-import time
 
 import dask.array as da
 import numpy as np
 import pytest
-from napari.layers import Image
-from napari.utils.notifications import notification_manager
+import zarr
+from qtpy.QtCore import QPointF, Qt
+from qtpy.QtGui import QKeyEvent, QMouseEvent
+from qtpy.QtWidgets import QApplication
 
-from napari_plugin._model import DenoisingModel, Progress
-
-
-@pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer()
-
-
-@pytest.fixture
-def widget(viewer):
-    return open_widget(viewer)
+from contrast_core.images import suppress_background
+from napari_plugin._choices import FRAMES, PATCHES, RANGE
+from napari_plugin._results import place_in
 
 
-def open_widget(viewer):
-    """Open the widget as the Plugins menu does."""
-    return viewer.window.add_plugin_dock_widget("contrast-suite", "Contrastive denoising")[1]
-
-
-@pytest.fixture
-def notified():
-    """A function that returns severity and text of the notifications since the test began."""
-    start = len(notification_manager.records)
-    return lambda: [
-        (str(record.severity), record.message) for record in notification_manager.records[start:]
-    ]
-
-
-@pytest.fixture
-def stacks():
-    rng = np.random.default_rng(0)
-    foreground = rng.normal(size=(40, 6, 5)).astype(np.float32)
-    foreground[:, 1:3, 1:3] += 6 * rng.random(size=(40, 1, 1))
-    return foreground, rng.normal(size=(30, 6, 5)).astype(np.float32)
-
-
-@pytest.fixture
-def ready(viewer, widget, stacks):
-    """The widget with two layers chosen and few components."""
-    viewer.add_image(stacks[0], name="cells")
-    viewer.add_image(stacks[1], name="empty")
-    choose(widget, viewer, "cells", "empty")
-    widget.n_components.value = 2
-    return widget
-
-
-def choose(widget, viewer, foreground, background):
-    widget.foreground.value = viewer.layers[foreground]
-    widget.background.value = viewer.layers[background]
-
-
-def names(viewer):
-    return [layer.name for layer in viewer.layers]
-
-
-def is_idle(widget):
-    return widget.run.enabled and not widget.cancel.enabled and widget.progress.value == 0
-
-
-def click_and_wait(widget, qtbot):
-    widget.run.native.click()
-    assert not widget.run.enabled
-    assert widget.cancel.enabled
-    qtbot.waitUntil(lambda: is_idle(widget), timeout=60_000)
-    assert widget.progress.native.isHidden()
-
-
-def endless(started, stopped):
-    """Steps that go on until they are dropped, and say when."""
-
-    def steps(self, foreground, background):
-        try:
-            while True:
-                started.set()
-                time.sleep(0.01)
-                yield Progress(1, 4, "Reading")
-        finally:
-            stopped.set()
-
-    return steps
-
-
-def test_from_sample_to_layers(viewer, widget, qtbot, notified):
-    assert widget.foreground.choices == (None,)
-    viewer.open_sample("contrast-suite", "digits-on-photographs")
-    choose(widget, viewer, "digits on photographs", "photographs")
-    source = viewer.layers["digits on photographs"]
+def test_from_the_sample_and_a_rectangle_to_cells_without_fringes(viewer, dock, notified):
+    viewer.open_sample("contrast-suite", "cells-behind-fringes")
+    source = viewer.layers["cells behind fringes"]
     before = source.data.copy()
+    assert dock.choices.foreground.value == source
+    assert dock.choices.compare.value == PATCHES
+    dock.choices.draw.native.click()
+    drawn = viewer.layers["background"]
+    assert drawn.mode == "add_rectangle"
+    drawn.add_rectangles(np.array([[5, 5], [5, 145], [145, 145], [145, 5]]))
 
-    click_and_wait(widget, qtbot)
+    dock.run()
 
-    assert names(viewer) == [
-        "photographs",
-        "digits on photographs",
-        "digits on photographs weights",
-        "digits on photographs denoised",
+    assert dock.names == [
+        *("cells behind fringes", "background"),
+        *(f"cells behind fringes {kind}" for kind in ("weights", "removed", "denoised")),
     ]
-    denoised = viewer.layers["digits on photographs denoised"]
-    weights = viewer.layers["digits on photographs weights"]
+    found = viewer.layers["cells behind fringes denoised"]
+    mask = np.zeros(before.shape, dtype=bool)
+    mask[5:145, 5:145] = True
+    expected = suppress_background(before, mask)
+    assert np.corrcoef(found.data.ravel(), expected.denoised.ravel())[0, 1] > 0.9999
+    clean = source.metadata["clean"]
+    fit = np.polynomial.Polynomial.fit(found.data.ravel(), clean.ravel(), 1)
+    own = np.polynomial.Polynomial.fit(before.ravel(), clean.ravel(), 1)
+    error = ((fit(found.data) - clean) ** 2).mean() / ((own(before) - clean) ** 2).mean()
+    assert error <= 0.08
     np.testing.assert_array_equal(source.data, before)
-    assert denoised.data.shape == source.data.shape
-    assert weights.data.shape == (10, 1, 28, 28)
-    np.testing.assert_allclose(weights.data.max(axis=(1, 2, 3)), 1.0)
-    parameters = denoised.metadata["contrast-suite"]
-    assert parameters == {
-        "alpha": pytest.approx(5.051, abs=1e-3),
-        "alpha_rule": "denoise",
-        "n_components": 10,
-        "offset": "difference",
-        "foreground": "digits on photographs",
-        "background": "photographs",
-    }
-    eigenvalues = weights.metadata["contrast-suite"]["contrastive_eigenvalues"]
-    assert eigenvalues == sorted(eigenvalues, reverse=True)
-    assert "alpha 5.051 (automatic)" in widget.status.value
-    assert widget.alpha.value == pytest.approx(parameters["alpha"], abs=1e-4)
+    assert [layer.visible for layer in viewer.layers] == [True, True, False, False, True]
+    assert dock.words.startswith("Done")
+    assert found.metadata["contrast-suite"]["method"] == "automatic"
+    dock.wait_for_all()
     assert notified() == []
 
 
-def test_alpha_given_by_hand(viewer, ready, qtbot):
-    assert not ready.alpha.enabled
-    ready.automatic.value = False
-    assert ready.alpha.enabled
-    ready.alpha.value = 2.5
-    click_and_wait(ready, qtbot)
-    parameters = viewer.layers["cells denoised"].metadata["contrast-suite"]
-    assert (parameters["alpha"], parameters["alpha_rule"]) == (2.5, "given")
-    assert "alpha 2.5 (given)" in ready.status.value
+def test_the_sample_of_digits_is_ready_to_run(viewer, dock):
+    viewer.open_sample("contrast-suite", "digits-on-photographs")
+    assert dock.choices.foreground.value == viewer.layers["digits on photographs"]
+    assert dock.choices.background.value == viewer.layers["photographs"]
+    assert dock.choices.compare.value == FRAMES
+    assert "0.2 GB" in dock.widget.cost.value
 
 
-def test_a_second_run_overwrites_nothing(viewer, ready, qtbot):
-    click_and_wait(ready, qtbot)
+def test_films_by_background_removal_are_in_memory_and_judged(viewer, ready, notified):
+    ready.choices.method.value = "automatic"
+    ready.run()
+    denoised, weights = viewer.layers["cells denoised"], viewer.layers["cells weights"]
+    assert isinstance(denoised.data, np.ndarray)
+    assert weights.data.shape[1:] == (1, 6, 5)
+    ready.wait_for_all()
+    assert "no structure" in ready.words  # white noise is no background to be learnt
+    assert notified() == []
+
+
+def test_a_projection_is_lazy_and_moves_with_the_slider(viewer, ready, film, qtbot):
+    ready.run()
+    denoised = viewer.layers["cells denoised"]
+    ready.wait_for_all()
+    first = np.asarray(denoised.data)
+    assert isinstance(denoised.data, da.Array)
+    assert "Move the suppression" in ready.words
+    before = denoised.metadata["contrast-suite"]["strength"]
+    ready.choices.suppression.value = 80
+    ready.choices.suppression.value = 90
+    qtbot.waitUntil(
+        lambda: denoised.metadata["contrast-suite"]["suppression"] == 0.9, timeout=60_000
+    )
+    assert denoised.metadata["contrast-suite"]["strength"] == pytest.approx(9 * before)
+    assert ready.names.count("cells denoised") == 1
+    assert np.abs(np.asarray(denoised.data) - first).max() > 0
+    removed = viewer.layers["cells removed"]
+    np.testing.assert_allclose(
+        np.asarray(removed.data) + np.asarray(denoised.data), film[0], atol=1e-5
+    )
+    ready.choices.n_components.value = 1
+    qtbot.waitUntil(lambda: denoised.metadata["contrast-suite"]["components"] == 1, timeout=60_000)
+    ready.wait_for_all()
+    viewer.layers.remove(denoised)  # and then the slider moves nothing, quietly
+    ready.choices.suppression.value = 20
+    assert ready.is_quiet
+
+
+def test_a_second_run_overwrites_nothing_and_reads_nothing(viewer, ready, monkeypatch):
+    ready.run()
     first = viewer.layers["cells denoised"]
-    data = first.data
-    before = data.copy()
-    ready.n_components.value = 3
-    click_and_wait(ready, qtbot)
-    assert names(viewer) == [
-        *["cells", "empty", "cells weights", "cells denoised"],
-        *["cells weights [1]", "cells denoised [1]"],
+    ready.wait_for_all()
+    monkeypatch.setattr("napari_plugin._model.read", None)  # would fail
+    ready.choices.method.value = "pcpca"
+    ready.run()
+    assert ready.names[2:] == [
+        *("cells weights", "cells removed", "cells denoised"),
+        *("cells weights [1]", "cells removed [1]", "cells denoised [1]"),
     ]
     assert viewer.layers["cells denoised"] is first
-    assert first.data is data
-    np.testing.assert_array_equal(data, before)
 
 
-def test_results_lie_where_their_source_lies(viewer, widget, stacks, qtbot, notified):
+def test_results_lie_where_their_source_lies(viewer, dock, film, notified):
     turned = np.eye(4)
     turned[2:, 2:] = [[0.8, -0.6], [0.6, 0.8]]
     affine = np.eye(5)
     affine[2:4, 4] = 7.0, -3.0
     source = viewer.add_image(
-        da.from_array(stacks[0].reshape(10, 4, 6, 5), chunks=(3, 4, 6, 5)),
+        da.from_array(film[0].reshape(10, 4, 6, 5), chunks=(3, 4, 6, 5)),
         name="cells",
         scale=(2.0, 3.0, 0.5, 0.25),
         translate=(5.0, 6.0, 7.0, 8.0),
@@ -172,23 +127,25 @@ def test_results_lie_where_their_source_lies(viewer, widget, stacks, qtbot, noti
         units=("s", "um", "um", "um"),
         axis_labels=("t", "z", "y", "x"),
     )
-    viewer.add_image(stacks[1], name="empty", units=("um", "um", "um"))
-    choose(widget, viewer, "cells", "empty")
-    widget.n_components.value = 3
-    click_and_wait(widget, qtbot)
+    viewer.add_image(film[1], name="empty", units=("um", "um", "um"))
+    viewer.dims.set_point(0, 9.0)
+    viewer.dims.last_used = 1
+    dock.choose("cells", "empty", method="cpca", n_components=3, compare=FRAMES)
+    looked_at = place_in(viewer, source)
+    dock.run()
 
     denoised, weights = viewer.layers["cells denoised"], viewer.layers["cells weights"]
-    assert isinstance(denoised.data, np.ndarray)
     assert denoised.data.shape == (10, 4, 6, 5)
     assert denoised.units == source.units
     assert denoised.axis_labels == source.axis_labels
     np.testing.assert_allclose(denoised.scale, source.scale)
     np.testing.assert_allclose(denoised.translate, source.translate)
+    assert viewer.dims.last_used == 2  # the slider that was active, behind that of the patterns
+    assert place_in(viewer, source) == looked_at
 
     assert weights.data.shape == (3, 1, 1, 6, 5)
     assert weights.units[1:] == source.units
     assert weights.axis_labels == ("component", *source.axis_labels)
-    np.testing.assert_allclose(weights.scale[-2:], source.scale[-2:])
     for frame in ((0, 0), (9, 3), (5, 1)):  # every map lies over every frame
         for pixel in ((0, 0), (5, 4), (2, 3)):
             world = source.data_to_world((*frame, *pixel))
@@ -196,206 +153,157 @@ def test_results_lie_where_their_source_lies(viewer, widget, stacks, qtbot, noti
             index = np.array(weights.world_to_data((2, *world)))
             np.testing.assert_allclose(index[[0, 3, 4]], (2, *pixel), atol=1e-9)
             assert (np.abs(index[1:3]) < 0.5).all()
+    dock.wait_for_all()
     assert notified() == []  # such as of units that do not agree
 
 
-def test_weights_show_at_every_frame(viewer, ready, stacks, qtbot):
-    click_and_wait(ready, qtbot)
-    weights = viewer.layers["cells weights"]
-    for frame in (0, len(stacks[0]) - 1):
-        for component in (0, 1):
-            viewer.dims.set_point((0, 1), (component, frame))
-            shown = weights.get_value((component, frame, 1, 1), world=True)
-            assert shown == weights.data[component, 0, 1, 1]
+def test_a_rectangle_marks_the_same_pixels_under_any_scale(viewer, picture):
+    mask = picture.choices.pair().mask
+    assert mask[:60, :30].all()
+    assert mask.sum() <= 61 * 31
+    labels = viewer.add_labels(mask.astype(int), scale=(0.5, 0.25), translate=(3, 7), name="paint")
+    picture.choose("cells", "paint")
+    np.testing.assert_array_equal(picture.choices.pair().mask, mask)
+    coarse = viewer.add_labels(
+        np.ones((30, 15), dtype=int), scale=(1.0, 0.5), translate=(3.25, 7.125), name="coarse"
+    )
+    picture.choose("cells", "coarse")
+    assert picture.choices.pair().mask[:60, :30].all()
+    assert picture.choices.pair().mask.sum() == 60 * 30
+    assert labels.visible
+    assert coarse.visible
+
+
+def test_preview_is_of_the_part_on_screen_and_in_its_place(viewer, picture):
+    viewer.camera.zoom = 200
+    viewer.camera.center = viewer.layers["cells"].data_to_world((45, 45))
+    picture.qtbot.wait(50)
+    picture.run("preview")
+    preview = viewer.layers["cells preview"]
+    assert preview.data.shape < (64, 64)
+    corner = viewer.layers["cells"].world_to_data(preview.data_to_world((0, 0)))
+    top, left = np.rint(corner).astype(int)
+    assert top <= 40
+    inside = preview.data[44 - top, 44 - left]
+    picture.run()
+    whole = viewer.layers["cells denoised"].data
+    assert inside == pytest.approx(whole[44, 44], rel=0.2)
+    picture.run("preview")
+    assert [name for name in picture.names if "preview" in name] == ["cells preview"]
+
+
+def test_a_range_of_frames_is_background(viewer, dock, film):
+    viewer.add_image(np.concatenate(film), name="all")
+    dock.choose("all", RANGE, method="cpca", n_components=2, compare=FRAMES)
+    dock.choices.first.value, dock.choices.last.value = 40, 69
+    dock.run()
+    assert "all denoised" in dock.names
+    np.testing.assert_array_equal(np.flatnonzero(dock.choices.pair().mask), range(40, 70))
+    dock.choices.first.value, dock.choices.last.value = 50, 40
+    dock.run()
+    assert "goes from 50 to 40" in dock.words
+
+
+def test_stored_and_pyramid_layers_are_denoised_too(viewer, dock, film, tmp_path):
+    stored = zarr.create_array(str(tmp_path / "z"), data=film[0], chunks=(10, 6, 5))
+    viewer.add_image(stored, name="stored", multiscale=False)
+    viewer.add_image([np.repeat(film[1], 2, axis=2)[..., ::2], film[1][:, :3, :2]], name="pyramid")
+    dock.choose("stored", "pyramid", method="cpca", n_components=2, compare=FRAMES)
+    dock.run()
+    found = viewer.layers["stored denoised"].data.compute()
+    viewer.add_image(film[0], name="cells")
+    viewer.add_image(film[1], name="empty")
+    dock.choose("cells", "empty", compare=FRAMES)
+    dock.run()
+    np.testing.assert_allclose(found, viewer.layers["cells denoised"].data.compute(), atol=1e-5)
+
+
+def test_before_and_after(viewer, picture):
+    picture.run()
+    denoised = viewer.layers["cells denoised"]
+    picture.widget.original.native.click()
+    assert not denoised.visible
+    assert viewer.layers["cells"].visible
+    picture.widget.original.native.click()
+    assert denoised.visible
+
+
+def test_a_click_on_a_frame_goes_there(viewer, ready):
+    ready.run()
+    ready.wait_for_all()
+    widget = ready.widget
+    assert not widget.curve.isHidden()
+    assert len(widget.frames._points) == 40
+    plot = widget.frames
+    plot.resize(260, 160)
+    where = plot._on_screen(plot._points, plot._points)[17]
+    event = QMouseEvent(
+        QMouseEvent.Type.MouseButtonPress,
+        QPointF(*where),
+        QPointF(*where),
+        *(Qt.MouseButton.LeftButton, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier),
+    )
+    plot.mousePressEvent(event)
+    frame = place_in(viewer, viewer.layers["cells denoised"])[0]
+    assert np.hypot(*(plot._on_screen(plot._points, plot._points)[frame] - where)) < 1
+    for key, step in ((Qt.Key.Key_Right, 1), (Qt.Key.Key_Left, 0)):
+        plot.keyPressEvent(QKeyEvent(QKeyEvent.Type.KeyPress, key, Qt.KeyboardModifier.NoModifier))
+        assert place_in(viewer, viewer.layers["cells denoised"])[0] == (frame + step) % 40
+    plot.grab()  # paints without complaint
+    widget.curve.grab()
+
+
+def test_files_go_out_and_a_model_comes_back(viewer, picture, tmp_path, monkeypatch):
+    files = picture.widget.files
+    picture.choices.method.value = "cpca"
+    picture.run()
+    expected = viewer.layers["cells denoised"].data.compute()
+    monkeypatch.setattr(files, "ask_for_file", lambda *_: tmp_path / "out.ome.tif")
+    files.export.native.click()
+    picture.wait()
+    assert "Written to" in picture.words
+    assert (tmp_path / "out.ome.tif").exists()
+    files.script.native.click()
+    assert "CPCA(10" in QApplication.clipboard().text()
+    monkeypatch.setattr(files, "ask_for_file", lambda *_: tmp_path / "m.contrast")
+    files.save.native.click()
+    assert "Saved as m.contrast" in picture.words
+    files.folder.native.click()
+    assert "Choose a saved model first" in picture.words
+    monkeypatch.setattr(files, "ask_for_existing", lambda *_: tmp_path / "m.contrast")
+    files.load.native.click()
+    picture.choices.background.value = None
+    picture.run()
+    again = viewer.layers["cells denoised [1]"]
+    np.testing.assert_allclose(again.data.compute(), expected, atol=1e-5)
+    picture.wait_for_all()
+    picture.choices.suppression.value = 75  # and its slider lives on
+    picture.qtbot.waitUntil(
+        lambda: again.metadata["contrast-suite"].get("suppression") == 0.75, timeout=60_000
+    )
+    folders = iter([tmp_path, tmp_path / "results"])
+    monkeypatch.setattr(files, "ask_for_folder", lambda *_: next(folders))
+    files.folder.native.click()
+    picture.wait()
+    assert (tmp_path / "results" / "out.ome.tif").exists(), picture.words
+    files.load.native.click()
+    assert files.path is None
+    assert picture.choices.background.enabled
+
+
+def test_everything_is_reached_by_the_keyboard_and_titles_fit(viewer, dock):
+    native = dock.widget.native
+    for button in ("run", "preview"):
+        focus = getattr(dock.widget, button).native.focusPolicy()
+        assert focus & Qt.FocusPolicy.TabFocus
+    assert native.minimumWidth() >= 300
+    assert dock.widget.frames.focusPolicy() & Qt.FocusPolicy.TabFocus
 
 
 def test_the_choices_follow_the_layers(viewer, ready):
-    viewer.add_labels(np.ones((4, 6, 5), dtype=int))
     viewer.layers["empty"].name = "blank"
-    assert [str(choice) for choice in ready.background.choices] == ["None", "cells", "blank"]
-    assert ready.background.value is viewer.layers["blank"]
+    names = [str(choice) for choice in ready.choices.background.choices]
+    assert names == ["None", "blank", RANGE]
+    assert ready.choices.background.value is viewer.layers["blank"]
     viewer.layers.remove("blank")
-    assert ready.background.value is None
-
-
-def zeros(*shape, **keywords):
-    return lambda: Image(np.zeros(shape), name="cells", **keywords)
-
-
-@pytest.mark.parametrize(
-    ("make_layer", "message"),
-    [
-        (zeros(40, 6, 4), "Choose stacks with frames of the same size"),
-        (zeros(6, 5), "a single frame. Choose a stack of two or more"),
-        (zeros(2, 6, 5), "2 components were asked for, but 2 frames"),
-        (zeros(40, 6, 5, 3, rgb=True), "has RGB colours. Split it into channels"),
-        (
-            lambda: Image([np.zeros((40, 6, 5)), np.zeros((40, 3, 2))], name="cells"),
-            "has several resolutions. Add one of them as a layer of its own",
-        ),
-    ],
-)
-def test_a_wrong_layer_gives_advice_and_changes_nothing(
-    viewer, widget, stacks, notified, make_layer, message
-):
-    viewer.add_layer(make_layer())
-    viewer.add_image(stacks[1], name="empty")
-    choose(widget, viewer, "cells", "empty")
-    widget.n_components.value = 2
-    widget.run.native.click()
-    assert is_idle(widget)
-    assert names(viewer) == ["cells", "empty"]
-    ((severity, text),) = notified()
-    assert severity == "warning"
-    assert message in text
-    assert "cells" in text
-
-
-@pytest.mark.parametrize(
-    ("foreground", "background", "message"),
-    [
-        (None, "empty", "No foreground was chosen. Choose two image layers"),
-        ("cells", None, "No background was chosen. Choose two image layers"),
-        ("cells", "cells", "'cells' is both foreground and background. Choose as background"),
-    ],
-)
-def test_a_wrong_pair_gives_advice_and_changes_nothing(
-    viewer, ready, notified, foreground, background, message
-):
-    ready.foreground.value = foreground and viewer.layers[foreground]
-    ready.background.value = background and viewer.layers[background]
-    ready.run.native.click()
-    assert is_idle(ready)
-    assert names(viewer) == ["cells", "empty"]
-    ((severity, text),) = notified()
-    assert severity == "warning"
-    assert message in text
-
-
-def test_missing_pixels_found_on_the_way_give_advice(viewer, ready, qtbot, notified):
-    viewer.layers["empty"].data[4, 2, 2] = np.nan
-    click_and_wait(ready, qtbot)
-    assert names(viewer) == ["cells", "empty"]
-    ((severity, text),) = notified()
-    assert severity == "warning"
-    assert "'empty' has NaN or infinite pixels, first in frame 4. Fill them" in text
-    assert ready.status.value == "The run failed"
-
-
-@pytest.mark.parametrize("error", [RuntimeError, MemoryError, StopIteration])
-def test_an_unforeseen_failure_is_shown_and_leaves_the_widget_usable(
-    viewer, ready, qtbot, notified, monkeypatch, error
-):
-    def steps(self, foreground, background):
-        yield Progress(1, 2, "Reading")
-        raise error("out of luck")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DenoisingModel, "steps", steps)
-        click_and_wait(ready, qtbot)
-    assert names(viewer) == ["cells", "empty"]
-    ((severity, text),) = notified()
-    assert severity == "error"
-    assert "out of luck" in text or "StopIteration" in text
-    click_and_wait(ready, qtbot)
-    assert "cells denoised" in names(viewer)
-
-
-def test_a_failure_to_add_the_result_is_shown_too(viewer, ready, qtbot, notified, monkeypatch):
-    def fail(*args):
-        raise RuntimeError("no room")
-
-    monkeypatch.setattr("napari_plugin._widget.result_layers", fail)
-    click_and_wait(ready, qtbot)
-    assert [text for _, text in notified()] == ["no room"]
-    assert names(viewer) == ["cells", "empty"]
-
-
-def test_negative_contrast_is_told(viewer, ready, qtbot, notified):
-    ready.automatic.value = False
-    ready.alpha.value = 50.0
-    ready.n_components.value = 12
-    click_and_wait(ready, qtbot)
-    ((severity, text),) = notified()
-    assert severity == "warning"
-    assert "negative contrast" in text
-    assert "cells denoised" in names(viewer)
-
-
-def test_all_computing_is_in_a_thread(ready, qtbot, monkeypatch):
-    original, seen = DenoisingModel.steps, set()
-
-    def steps(self, foreground, background):
-        generator = original(self, foreground, background)
-        while True:
-            seen.add(threading.get_ident())
-            try:
-                progress = next(generator)
-            except StopIteration as stop:
-                return stop.value
-            yield progress
-
-    monkeypatch.setattr(DenoisingModel, "steps", steps)
-    click_and_wait(ready, qtbot)
-    assert seen
-    assert threading.get_ident() not in seen
-
-
-def test_progress_is_shown_while_it_runs(ready, qtbot, monkeypatch):
-    started, stopped = threading.Event(), threading.Event()
-    monkeypatch.setattr(DenoisingModel, "steps", endless(started, stopped))
-    ready.run.native.click()
-    qtbot.waitUntil(lambda: ready.progress.value == 1, timeout=10_000)
-    assert ready.progress.max == 4
-    assert not ready.progress.native.isHidden()
-    assert ready.status.value == "Reading"
-    ready.cancel.native.click()
-    qtbot.waitUntil(stopped.is_set, timeout=10_000)
-
-
-def test_cancel_acts_at_once_and_adds_nothing(viewer, ready, qtbot, monkeypatch, notified):
-    started, stopped = threading.Event(), threading.Event()
-    with monkeypatch.context() as patch:
-        patch.setattr(DenoisingModel, "steps", endless(started, stopped))
-        ready.run.native.click()
-        qtbot.waitUntil(started.is_set, timeout=10_000)
-        ready.cancel.native.click()
-    assert is_idle(ready)
-    assert ready.progress.native.isHidden()
-    assert ready.status.value == "Cancelled; nothing was added"
-    qtbot.waitUntil(stopped.is_set, timeout=10_000)
-    assert names(viewer) == ["cells", "empty"]
-    assert notified() == []
-    click_and_wait(ready, qtbot)  # and the widget is ready for the next run
-    assert "cells denoised" in names(viewer)
-
-
-def test_a_result_that_comes_after_cancel_is_dropped(viewer, ready, qtbot):
-    ready.run.native.click()
-    worker = ready._running.worker
-    while worker in worker._worker_set and not worker.is_running:
-        time.sleep(0.001)
-    while worker.is_running:  # no events are processed here: its signals wait in the queue
-        time.sleep(0.01)
-    ready.cancel.native.click()
-    qtbot.wait(100)
-    assert names(viewer) == ["cells", "empty"]
-    assert ready.status.value == "Cancelled; nothing was added"
-
-
-@pytest.mark.parametrize("what", ["widget", "window"])
-def test_closing_during_a_run_stops_it_quietly(viewer, ready, qtbot, monkeypatch, notified, what):
-    started, stopped = threading.Event(), threading.Event()
-    monkeypatch.setattr(DenoisingModel, "steps", endless(started, stopped))
-    ready.run.native.click()
-    qtbot.waitUntil(started.is_set, timeout=10_000)
-    if what == "widget":
-        viewer.window.remove_dock_widget(ready.native)
-    else:
-        viewer.close()
-    qtbot.waitUntil(stopped.is_set, timeout=10_000)
-    qtbot.wait(50)
-    assert notified() == []
-    if what == "widget":
-        assert names(viewer) == ["cells", "empty"]
-        viewer.add_image(np.zeros((4, 4)))  # nothing is left that would hear of it
+    assert ready.choices.background.value is None

@@ -1,0 +1,176 @@
+"""Drives the real napari window from menu to result, with a picture at each step.
+
+    xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python scripts/napari_window.py [FOLDER]
+
+Every click is one of the mouse: menus are opened and their entries chosen, buttons pressed, the
+rectangle dragged. Says how many clicks each sample took, and the error of the result. Bounds: five
+clicks and .08 for cells behind fringes, four clicks for digits on photographs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from napari import Viewer
+from napari.qt import get_qapp
+from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
+from qtpy.QtGui import QMouseEvent
+from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QApplication
+
+TITLE = "Remove background"
+
+
+class Hands:
+    """A mouse that counts its clicks, and a camera."""
+
+    def __init__(self, viewer: Viewer, folder: Path, name: str) -> None:
+        self.viewer, self.folder, self.name = viewer, folder, name
+        self.clicks = self.pictures = 0
+        self.window = viewer.window._qt_window
+
+    def wait(self, until=lambda: False, seconds: float = 0.3) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until():
+            QApplication.processEvents()
+            time.sleep(0.005)
+
+    def look(self, step: str) -> None:
+        self.wait()
+        self.pictures += 1
+        path = self.folder / f"{self.name}-{self.pictures}-{step}.png"
+        self.viewer.screenshot(path, canvas_only=False, flash=False)
+        print(f"   {path}")
+
+    def choose(self, *path: str) -> None:
+        """Click on a menu, and on the entry that hovering leads to: two clicks."""
+        menu = self._entry(self.window.menuBar(), path[0]).menu()
+        self.clicks += 2
+        menu.aboutToShow.emit()
+        for title in path[1:-1]:
+            menu = self._entry(menu, title).menu()
+            menu.aboutToShow.emit()
+        self._entry(menu, path[-1]).trigger()
+        self.wait(seconds=1.0)
+
+    def _entry(self, menu, title: str):
+        found = [a for a in menu.actions() if a.text().replace("&", "").startswith(title)]
+        if not found:
+            raise LookupError(f"{title!r} is not among {[a.text() for a in menu.actions()]}")
+        return found[0]
+
+    def press(self, button) -> None:
+        self.clicks += 1
+        QTest.mouseClick(button.native, Qt.MouseButton.LeftButton)
+        self.wait()
+
+    def drag(self, first: tuple[float, float], last: tuple[float, float]) -> None:
+        """From one place of the image, in pixels, to another."""
+        self.clicks += 1
+        canvas = self.viewer.window._qt_viewer.canvas.native
+        ends = [self._on_canvas(place, canvas) for place in (first, last)]
+        steps = [
+            QPoint(*(np.round(ends[0] + share * (ends[1] - ends[0])).astype(int).tolist()))
+            for share in np.linspace(0, 1, 6)
+        ]
+        left, none = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
+        self._mouse(canvas, QEvent.Type.MouseMove, steps[0], none, none)
+        self._mouse(canvas, QEvent.Type.MouseButtonPress, steps[0], left, left)
+        for step in steps[1:]:
+            self._mouse(canvas, QEvent.Type.MouseMove, step, none, left)
+        self._mouse(canvas, QEvent.Type.MouseButtonRelease, steps[-1], left, none)
+        self.wait()
+
+    def _mouse(self, canvas, kind, where, button, buttons) -> None:
+        far = QPointF(canvas.mapToGlobal(where))
+        event = QMouseEvent(
+            kind, QPointF(where), far, button, buttons, Qt.KeyboardModifier.NoModifier
+        )
+        QApplication.sendEvent(canvas, event)
+        self.wait(seconds=0.05)
+
+    def _on_canvas(self, place, canvas):
+        camera, size = self.viewer.camera, np.array([canvas.width(), canvas.height()])
+        offset = (np.asarray(place) - np.asarray(camera.center)[-2:]) * camera.zoom
+        return size / 2 + offset[::-1]
+
+
+def relative_error(estimate, clean, noisy) -> float:
+    def error(image) -> float:
+        fit = np.polynomial.Polynomial.fit(image.ravel(), clean.ravel(), 1)
+        return float(((fit(image) - clean) ** 2).mean())
+
+    return error(estimate) / error(noisy)
+
+
+def dock_of(viewer):
+    return viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]  # the one that is open
+
+
+def run(hands: Hands, dock) -> float:
+    start = time.monotonic()
+    hands.press(dock.run)
+    hands.wait(lambda: not dock.cancel.enabled, seconds=300)
+    return time.monotonic() - start
+
+
+def cells_behind_fringes(viewer: Viewer, folder: Path) -> bool:
+    hands = Hands(viewer, folder, "cells")
+    hands.choose("File", "Open Sample", "Contrast", "Cells behind fringes")
+    hands.look("sample")
+    dock = dock_of(viewer)
+    hands.press(dock.choices.draw)
+    hands.look("draw")
+    hands.drag((8, 8), (145, 145))
+    hands.look("rectangle")
+    seconds = run(hands, dock)
+    hands.look("result")
+    clicks = hands.clicks
+    source = viewer.layers["cells behind fringes"]
+    found = viewer.layers["cells behind fringes denoised"].data
+    error = relative_error(found, source.metadata["clean"], source.data)
+    print(f"   {clicks} clicks (bound 5), relative error {error:.3f} (bound .08), {seconds:.1f} s")
+    dock.original.native.click()
+    hands.look("before")
+    return clicks <= 5 and error <= 0.08
+
+
+def digits_on_photographs(viewer: Viewer, folder: Path) -> bool:
+    hands = Hands(viewer, folder, "digits")
+    hands.choose("File", "Open Sample", "Contrast", "Digits on photographs")
+    hands.look("sample")
+    dock = dock_of(viewer)
+    seconds = run(hands, dock)
+    hands.look("result")
+    clicks = hands.clicks
+    hands.wait(lambda: dock._after.is_quiet, seconds=300)
+    hands.look("checked")
+    print(f"   {clicks} clicks (bound 4), {seconds:.1f} s; {dock.status.value!r}")
+    dock.choices.method.value = "cpca"
+    run(hands, dock)
+    hands.wait(lambda: dock._after.is_quiet, seconds=300)
+    dock.choices.suppression.value = 70
+    hands.wait(seconds=2)
+    hands.look("slider")
+    return clicks <= 4 and "digits on photographs denoised" in viewer.layers
+
+
+def main() -> int:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output")
+    folder.mkdir(parents=True, exist_ok=True)
+    get_qapp()
+    reached = True
+    for part in (cells_behind_fringes, digits_on_photographs):
+        print(part.__name__.replace("_", " "), flush=True)
+        viewer = Viewer()
+        viewer.window.resize(1500, 950)
+        reached &= part(viewer, folder)
+        viewer.close()
+    return not reached
+
+
+if __name__ == "__main__":
+    sys.exit(main())

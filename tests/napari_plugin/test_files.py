@@ -1,0 +1,185 @@
+"""Results and models in files, and folders of them, without a window."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+from contrast_core import SecondMoments, save
+from contrast_core.datasets import cells_behind_fringes
+from contrast_core.images import Frames, Patches
+from napari_plugin._apply import Denoised, as_layer_data, denoise
+from napari_plugin._export import Calibration, export, read_images
+from napari_plugin._pair import Images, Pair
+from napari_plugin._read import read
+from napari_plugin._saved import apply_to_folder, load_model, save_model
+from napari_plugin._settings import InputError, Settings
+from napari_plugin._solve import solve
+
+MICRONS = Calibration((2.0, 0.5, 0.25), ("second", "micrometer", "micrometer"), ("t", "y", "x"))
+
+
+def finish(steps):
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+
+
+def solved(pair, samples, settings):
+    return finish(solve(finish(read(pair, samples, settings)), settings))
+
+
+@pytest.fixture(scope="module")
+def fringes():
+    return cells_behind_fringes((128, 128))
+
+
+@pytest.fixture(scope="module")
+def by_patches(fringes):
+    return solved(Pair(Images("cells", fringes.image), mask=fringes.empty), Patches(), Settings())
+
+
+@pytest.fixture(scope="module")
+def film():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(40, 6, 5)) + np.eye(6)[:, :5] * rng.normal(size=(40, 1, 1)), rng.normal(
+        size=(40, 6, 5)
+    )
+
+
+@pytest.fixture(scope="module")
+def by_frames(film):
+    pair = Pair(Images("cells", film[0]), Images("empty", film[1]))
+    return {
+        method: solved(pair, Frames(), Settings(method, n_components=3))
+        for method in ("automatic", "cpca", "pcpca", "cpca_star")
+    }
+
+
+@pytest.mark.parametrize("name", ["film.ome.tif", "film.tif", "film.ome.zarr"])
+def test_what_is_written_is_read_again_with_its_scale(tmp_path, film, by_frames, name):
+    data = as_layer_data(Denoised(by_frames["cpca"], Images("cells", film[0])))
+    path = finish(export(data, tmp_path / name, MICRONS))
+    again, calibration = read_images(path)
+    np.testing.assert_array_equal(np.asarray(again), data.compute())
+    assert calibration.labels == ("t", "y", "x")
+    assert calibration.scale[1:] == (0.5, 0.25)
+    assert calibration.units[1:] == ("micrometer", "micrometer")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    finish(export(data + 1, path, MICRONS))  # and replaced as a whole
+    np.testing.assert_array_equal(np.asarray(read_images(path)[0]), (data + 1).compute())
+
+
+def test_others_read_it_too(tmp_path):
+    stack = np.random.default_rng(0).normal(size=(3, 2, 30, 40)).astype(np.float32)
+    calibration = Calibration(
+        (1.0, 3.0, 0.5, 0.5), ("pixel", *["micrometer"] * 3), ("", "", "y", "x")
+    )
+    finish(export(stack, tmp_path / "s.ome.tif", calibration))
+    with tifffile.TiffFile(tmp_path / "s.ome.tif") as file:
+        assert file.series[0].axes == "TZYX"
+        assert 'PhysicalSizeZ="3.0"' in file.ome_metadata
+        np.testing.assert_array_equal(file.asarray(), stack)
+    finish(export(stack, tmp_path / "s.ome.zarr", calibration))
+    group = zarr.open_group(str(tmp_path / "s.ome.zarr"), mode="r")
+    [image] = group.attrs["multiscales"]
+    assert [axis["name"] for axis in image["axes"]] == ["t", "z", "y", "x"]
+    assert image["datasets"][0]["coordinateTransformations"][0]["scale"] == [1.0, 3.0, 0.5, 0.5]
+    np.testing.assert_array_equal(da.from_zarr(str(tmp_path / "s.ome.zarr" / "0")), stack)
+
+
+@pytest.mark.parametrize("name", ["film.ome.tif", "film.ome.zarr"])
+def test_what_is_dropped_leaves_no_file(tmp_path, film, name, monkeypatch):
+    monkeypatch.setattr("napari_plugin._export._PIXELS", 90)
+    steps = export(film[0], tmp_path / name, MICRONS)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"Use \.ome\.tif"):
+        finish(export(np.zeros((3, 3)), tmp_path / "a.jpg", Calibration.unknown(2)))
+    with pytest.raises(InputError, match="6 axes cannot be written"):
+        finish(export(np.zeros((1,) * 6), tmp_path / "a.tif", Calibration.unknown(6)))
+
+
+def test_a_saved_model_gives_the_same_and_its_slider_lives_on(tmp_path, film, by_frames):
+    for method, solution in by_frames.items():
+        path = tmp_path / f"{method}.contrast"
+        assert save_model(solution, path) == (method != "automatic")
+        again = load_model(path, (7, 6, 5))
+        assert again.settings.method == method
+        assert again.samples == Frames()
+        images = Images("cells", film[0])
+        np.testing.assert_array_equal(
+            finish(denoise(again, images)), finish(denoise(solution, images))
+        )
+        assert again.is_live == solution.is_live == (method != "automatic")
+        if again.is_live:
+            np.testing.assert_allclose(
+                again.at(0.7, 3).estimator.components_,
+                solution.at(0.7, 3).estimator.components_,
+                atol=1e-8,
+            )
+
+
+def test_a_model_of_patches_is_for_images_of_any_size(tmp_path, fringes, by_patches):
+    path = tmp_path / "fringes.contrast"
+    save_model(by_patches, path)
+    image = fringes.image[:90, :70]
+    found = finish(denoise(load_model(path, image.shape), Images("cells", image)))
+    whole = finish(denoise(by_patches, Images("cells", fringes.image)))
+    np.testing.assert_allclose(found[:70, :50], whole[:70, :50], atol=1e-4)
+    with pytest.raises(InputError, match="frames or patches of 256 pixels"):
+        load_model(path, (10, 12, 12))
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path, film, by_frames):
+    (tmp_path / "no.contrast").write_text("no")
+    with pytest.raises(InputError, match="could not be read: it is not a model"):
+        load_model(tmp_path / "no.contrast", (6, 5))
+    save(SecondMoments.from_data(film[0].reshape(40, 30)), tmp_path / "moments.contrast")
+    with pytest.raises(InputError, match="holds a SecondMoments"):
+        load_model(tmp_path / "moments.contrast", (6, 5))
+    save_model(by_frames["automatic"], tmp_path / "frames.contrast")
+    with pytest.raises(InputError, match="for frames of 6 x 5 pixels, these are of 8 x 8"):
+        load_model(tmp_path / "frames.contrast", (9, 8, 8))
+
+
+def test_a_folder_is_worked_off_and_failures_are_listed(tmp_path, fringes, by_patches):
+    model, source, target = (tmp_path / name for name in ("m.contrast", "in", "out"))
+    save_model(by_patches, model)
+    source.mkdir()
+    tifffile.imwrite(
+        source / "a.tif",
+        fringes.image,
+        imagej=True,
+        resolution=(4.0, 4.0),
+        metadata={"unit": "um", "axes": "YX"},
+    )
+    scale = Calibration((0.5, 0.5), ("micrometer",) * 2, ("y", "x"))
+    finish(export(fringes.image[:64], source / "b.ome.zarr", scale))
+    tifffile.imwrite(source / "rgb.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
+    (source / "broken.tif").write_text("no")
+    (source / "notes.txt").write_text("no")
+    failures = finish(apply_to_folder(model, source, target, ".ome.tif"))
+    assert [text.partition(":")[0] for text in failures] == ["broken.tif", "rgb.tif"]
+    assert sorted(path.name for path in target.iterdir()) == ["a.ome.tif", "b.ome.tif"]
+    found, calibration = read_images(target / "a.ome.tif")
+    expected = finish(denoise(by_patches, Images("cells", fringes.image)))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert calibration.scale == (0.25, 0.25)
+    assert calibration.units == ("micrometer",) * 2
+    assert read_images(target / "b.ome.tif")[1].scale == (0.5, 0.5)
+    with pytest.raises(InputError, match="Choose another folder for the results"):
+        finish(apply_to_folder(model, source, source, ".ome.tif"))
+    with pytest.raises(InputError, match="holds no TIFF or OME-Zarr"):
+        (tmp_path / "void").mkdir()
+        finish(apply_to_folder(model, tmp_path / "void", target, ".ome.tif"))

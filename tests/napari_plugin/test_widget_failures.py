@@ -1,0 +1,269 @@
+"""What a user may do wrong, interrupt or take away: told in the dock, and nothing left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from napari.layers import Image
+
+from napari_plugin._choices import FRAMES, PATCHES
+from napari_plugin._model import RemovalModel
+from napari_plugin._settings import Progress
+
+
+def layer(*shape, **options):
+    return lambda: Image(np.zeros(shape, dtype=options.pop("dtype", "f4")), name="cells", **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "compare", "message"),
+    [
+        (layer(40, 6, 4), FRAMES, "Choose layers with frames of the same size"),
+        (layer(6, 5), FRAMES, "'cells' is a single image"),
+        (layer(1, 6, 5), FRAMES, "'cells' is a single image"),
+        (layer(40, 6, 5, 3, rgb=True), PATCHES, "has RGB colours. Split it into channels"),
+        (layer(40, 6, 5, axis_labels=("c", "y", "x")), PATCHES, "holds channels"),
+        (layer(40, 6, 5, dtype="c8"), PATCHES, "not plain intensities"),
+        (layer(40, 6, 5), PATCHES, "smaller than a patch of 16 x 16"),
+        (layer(3, 6, 5), FRAMES, "3 frames with signal"),
+    ],
+)
+def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(
+    viewer, dock, film, notified, make, compare, message
+):
+    viewer.add_layer(make())
+    viewer.add_image(film[1], name="empty")
+    dock.choose("cells", "empty", compare=compare)
+    dock.widget.run.native.click()
+    assert dock.is_idle
+    assert dock.names == ["cells", "empty"]
+    assert message in dock.words
+    assert "cells" in dock.words or "frames" in dock.words
+    assert notified() == []  # a toast shows 38 characters
+
+
+def test_a_missing_choice_gives_advice(viewer, dock, film):
+    dock.widget.run.native.click()
+    assert "Choose a layer under Image" in dock.words
+    viewer.add_image(film[0], name="cells")
+    dock.choices.background.value = None
+    dock.widget.run.native.click()
+    assert "Say where the background is alone" in dock.words
+    dock.choices.draw.native.click()
+    dock.choices.compare.value = PATCHES
+    dock.widget.run.native.click()
+    assert "Nothing is marked in 'background'" in dock.words
+    dock.choices.compare.value = FRAMES
+    dock.widget.run.native.click()
+    assert "A drawn area marks pixels" in dock.words
+
+
+def test_axes_without_names_are_asked_for(viewer, dock, film):
+    viewer.add_image(film[0], name="cells")
+    assert dock.choices.channels.choices[1:] == (
+        "Axis 0, of length 40",
+        *dock.choices.channels.choices[2:],
+    )
+    dock.choices.channels.value = "Axis 0, of length 40"
+    dock.widget.run.native.click()
+    assert "Split Stack, along axis 0" in dock.words
+    viewer.layers.clear()
+    viewer.add_image(film[0], name="named", axis_labels=("t", "y", "x"))
+    assert len(dock.choices.channels.choices) == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_missing_pixels_found_on_the_way_give_advice(viewer, ready, bad, notified):
+    viewer.layers["empty"].data[4, 2, 2] = bad
+    ready.run()
+    assert ready.names == ["empty", "cells"]
+    assert "'empty' has empty (NaN) or infinite pixels, first in frame 4. Fill" in ready.words
+    assert notified() == []
+
+
+def test_swapped_layers_are_told(viewer, ready):
+    ready.choose("empty", "cells")
+    ready.run()
+    ready.wait_for_all()
+    assert "probably swapped" in ready.words
+
+
+def test_null_data_are_told(viewer, dock):
+    rng = np.random.default_rng(0)
+    for name in ("empty", "cells"):
+        viewer.add_image(rng.normal(size=(60, 6, 5)), name=name)
+    dock.choose("cells", "empty", method="cpca", n_components=2, compare=FRAMES)
+    dock.run()
+    dock.wait_for_all()
+    assert "Nothing was found" in dock.words
+    dock.choose("empty", None)
+    dock.widget.run.native.click()
+    assert "Nothing was found" not in dock.words  # cleared at each run
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, StopIteration, ValueError])
+def test_an_unforeseen_failure_is_told_and_leaves_the_dock_usable(
+    ready, notified, monkeypatch, error
+):
+    def steps(self, task):
+        yield Progress(1, 2, "Reading")
+        raise error("out of luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemovalModel, "run", steps)
+        ready.run()
+    assert ready.names == ["empty", "cells"]
+    if error is MemoryError:
+        assert "not enough memory" in ready.words
+        assert notified() == []
+    else:
+        assert "not foreseen" in ready.words
+        ((severity, _),) = notified()
+        assert severity == "error"
+    ready.run()
+    assert "cells denoised" in ready.names
+
+
+def test_a_failure_to_add_the_result_is_told_too(ready, notified, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr("napari_plugin._results.result_layers", fail)
+    ready.run()
+    assert "not foreseen" in ready.words
+    assert [text for _, text in notified()] == ["no room"]
+    assert ready.names == ["empty", "cells"]
+
+
+@pytest.mark.parametrize("step", ["read", "solve", "signal_strength", "denoise"])
+def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
+    viewer, picture, monkeypatch, notified, endless, step
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(f"napari_plugin._model.{step}", endless)
+        picture.widget.run.native.click()
+        picture.qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+        picture.qtbot.waitUntil(lambda: picture.words == "Reading", timeout=60_000)
+        assert not picture.widget.progress.native.isHidden()
+        picture.widget.cancel.native.click()
+        assert picture.is_idle
+        assert picture.words == "Cancelled; nothing was added."
+        picture.qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
+    assert picture.names == ["cells", "background"]
+    picture.run()  # and the dock is ready for the next run
+    assert "cells denoised" in picture.names
+    assert notified() == []
+
+
+def test_the_next_run_waits_for_a_dying_one(ready, monkeypatch, endless):
+    running = []
+    original = RemovalModel.run
+
+    def steps(self, task):
+        running.append("begins" if endless.stopped.is_set() else "beside a dying one")
+        return original(self, task)
+
+    slow = threading.Event()
+
+    def dying(self, task):
+        try:
+            yield from endless()
+        finally:
+            slow.wait(10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemovalModel, "run", dying)
+        ready.widget.run.native.click()
+        ready.qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+    monkeypatch.setattr(RemovalModel, "run", steps)
+    ready.widget.cancel.native.click()
+    ready.widget.run.native.click()
+    ready.qtbot.wait(100)
+    assert running == []
+    assert ready.widget.cancel.enabled
+    slow.set()
+    ready.wait()
+    assert running == ["begins"]
+    assert "cells denoised" in ready.names
+
+
+def test_a_result_that_comes_after_cancel_is_dropped(viewer, ready, monkeypatch):
+    ended = threading.Event()
+    original = RemovalModel.run
+
+    def steps(self, task):
+        result = yield from original(self, task)
+        ended.set()
+        return result
+
+    monkeypatch.setattr(RemovalModel, "run", steps)
+    ready.widget.run.native.click()
+    assert ended.wait(60)  # no events are processed here: its signals wait in the queue
+    time.sleep(0.1)
+    ready.widget.cancel.native.click()
+    ready.qtbot.wait(100)
+    assert ready.names == ["empty", "cells"]
+    assert ready.words == "Cancelled; nothing was added."
+
+
+def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatch, notified):
+    original = RemovalModel.run
+    begun, go_on = threading.Event(), threading.Event()
+
+    def steps(self, task):
+        begun.set()
+        go_on.wait(60)
+        return (yield from original(self, task))
+
+    monkeypatch.setattr(RemovalModel, "run", steps)
+    ready.widget.run.native.click()
+    ready.qtbot.waitUntil(begun.is_set, timeout=60_000)
+    viewer.layers["cells"].name = "renamed"
+    viewer.layers.remove("empty")
+    viewer.layers.remove("renamed")
+    go_on.set()
+    ready.wait_for_all()
+    assert ready.names == ["cells weights", "cells removed", "cells denoised"]
+    ready.widget.original.native.click()
+    assert notified() == []
+
+
+@pytest.mark.parametrize("what", ["dock", "window"])
+def test_closing_during_a_run_stops_it_quietly(
+    viewer, ready, qtbot, monkeypatch, notified, endless, what
+):
+    monkeypatch.setattr(RemovalModel, "run", endless)
+    ready.widget.run.native.click()
+    qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+    if what == "dock":
+        viewer.window.remove_dock_widget(ready.widget.native)
+    else:
+        viewer.close()
+    qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
+    qtbot.wait(50)
+    assert notified() == []
+    if what == "dock":
+        assert ready.names == ["empty", "cells"]
+        viewer.add_image(np.zeros((4, 4)))  # nothing is left that would hear of it
+
+
+def test_all_computing_is_in_a_thread(ready, monkeypatch):
+    original, seen = RemovalModel.run, set()
+
+    def steps(self, task):
+        generator = original(self, task)
+        while True:
+            seen.add(threading.get_ident())
+            try:
+                progress = next(generator)
+            except StopIteration as stop:
+                return stop.value
+            yield progress
+
+    monkeypatch.setattr(RemovalModel, "run", steps)
+    ready.run()
+    assert seen
+    assert threading.get_ident() not in seen
