@@ -27,6 +27,7 @@ from napari_plugin._settings import (
     Method,
     Samples,
     Settings,
+    default_patches,
     default_samples,
     is_frames,
 )
@@ -50,6 +51,7 @@ class Choices(Container[Widget]):
 
     def __init__(self, viewer: napari.Viewer) -> None:
         self._viewer = viewer
+        self._settled = self._selecting = False
         self.foreground = ComboBox(
             label="Image",
             choices=self._images,
@@ -127,10 +129,13 @@ class Choices(Container[Widget]):
         self.margins = (0, 0, 0, 0)
         self.raw.native.setDecimals(6)
         self.foreground.changed.connect(self._on_foreground)
+        for box in (self.foreground, self.background):
+            box.changed.connect(self.settle)
         for widget in (self.background, self.compare, self.method, self.advanced, self.by_hand):
             widget.changed.connect(self._show_what_applies)
         self.advanced.changed.connect(self.method.reset_choices)
         self.draw.changed.connect(self.draw_background)
+        self._preselect()
         self._on_foreground()
 
     # What is offered
@@ -168,24 +173,29 @@ class Choices(Container[Widget]):
         """Offer the layers that there are now; napari calls this whenever they change."""
         boxes = (self.foreground, self.background)
         chosen = [box.value for box in boxes]
+        self._selecting = True  # which is nobody's choice
         super().reset_choices()
         for box, layer in zip(boxes, chosen, strict=True):
             if layer in box.choices:  # under a new name, perhaps, by which magicgui loses it
                 box.value = layer
+        self._selecting = False
         self._preselect()
+
+    def settle(self, *_: object) -> None:
+        """The user has chosen: nothing is preselected any more, while the layers are there."""
+        self._settled = self._settled or not self._selecting
 
     def _preselect(self) -> None:
         """The newest image, and a stack of equal frames or a drawn area as its background."""
         images = self._images()
-        if self.foreground.value is None and images:
-            self.foreground.value = images[-1]
-        layer = self.foreground.value
-        if layer is None or self.background.value is not None:
+        if (self._settled and self.foreground.value is not None) or not images:
             return
+        self._settled, self._selecting = False, True
+        self.foreground.value = layer = images[-1]
         alike = [
             other
-            for other in images
-            if other != layer and layer.ndim > 2 and other.data.shape[-2:] == layer.data.shape[-2:]
+            for other in images[:-1]
+            if layer.ndim > 2 and other.data.shape[-2:] == layer.data.shape[-2:]
         ]
         drawn = [
             other
@@ -196,6 +206,7 @@ class Choices(Container[Widget]):
             self.background.value = drawn[-1]
         elif len(images) == 2 and alike:
             self.background.value = alike[0]
+        self._selecting = False
 
     # What applies
 
@@ -258,8 +269,7 @@ class Choices(Container[Widget]):
             return Frames()
         side = self.side.value
         step = self.step.value if self.advanced.value else 0
-        step = step or max(1, side // 8 if self.method.value == "automatic" else side // 4)
-        return Patches(side, min(step, side))
+        return Patches(side, min(step, side)) if step else default_patches(self.method.value, side)
 
     def settings(self) -> Settings:
         """How the background is removed."""

@@ -76,7 +76,9 @@ class Runner:
         self._number += 1
         number, stop = self._number, Event()
         # A worker lives on after its run, so its slots hold a number, not the images.
-        worker = create_worker(_work, work.steps, stop)
+        made: list[Steps[Any]] = []
+        worker = create_worker(_work, work.steps, stop, made)
+        worker.aborted.connect(partial(_close, made))  # by napari, as its window closes
         worker.yielded.connect(partial(self._on_yielded, number))
         worker.returned.connect(partial(self._on_returned, number))
         worker.errored.connect(partial(self._on_errored, number))
@@ -95,8 +97,8 @@ class Runner:
 
     def _end(self) -> None:
         if self._current is not None:
-            self._current.bar.close()
-            self._current = None
+            current, self._current = self._current, None
+            current.bar.close()  # last: napari's bars take events as they change
 
     def _is_current(self, number: int) -> bool:
         # Signals that are still queued when a run is cancelled must find that it is over.
@@ -105,13 +107,13 @@ class Runner:
     def _on_yielded(self, number: int, report: Progress) -> None:
         if not self._is_current(number) or self._current is None:
             return
-        bar = self._current.bar
+        if self._on_progress is not None:
+            self._on_progress(report)
+        bar = self._current.bar  # last: it takes events, the end of this work perhaps
         if bar.total != report.total or bar.desc != report.doing:
             bar.reset(total=report.total)
             bar.set_description(report.doing)
         bar.update(report.done - bar.n)
-        if self._on_progress is not None:
-            self._on_progress(report)
 
     def _on_returned(self, number: int, result: Any) -> None:
         if not self._is_current(number) or self._current is None:
@@ -156,7 +158,15 @@ class _Failure:
     error: Exception
 
 
-def _work(make: Callable[[], Steps[Any]], stop: Event) -> Generator[Progress, None, Any]:
+def _close(made: list[Steps[Any]]) -> None:
+    """End a process that solves; a worker that napari stops does not go on to do it."""
+    for steps in made:
+        steps.close()
+
+
+def _work(
+    make: Callable[[], Steps[Any]], stop: Event, made: list[Steps[Any]]
+) -> Generator[Progress, None, Any]:
     """Take the steps in the worker's thread, returning an exception instead of raising it.
 
     A worker takes any RuntimeError for the end of the application and reports neither an error nor
@@ -164,9 +174,9 @@ def _work(make: Callable[[], Steps[Any]], stop: Event) -> Generator[Progress, No
     """
     blas = ThreadpoolController()
     n_threads = max(1, (os.cpu_count() or 1) // 2)
-    steps: Steps[Any] | None = None
     try:
         steps = make()
+        made.append(steps)
         while not stop.is_set():
             # BLAS threads spin while they wait for a core that the window is drawing on; on all
             # cores, a fit of a fraction of a second took a minute.
@@ -178,6 +188,5 @@ def _work(make: Callable[[], Steps[Any]], stop: Event) -> Generator[Progress, No
     except Exception as error:
         return _Failure(error)
     finally:
-        if steps is not None:
-            steps.close()  # ends a process that solves
+        _close(made)
     return None

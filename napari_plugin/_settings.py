@@ -107,7 +107,7 @@ def default_samples(shape: tuple[int, ...], method: Method = "automatic") -> Sam
 
 def default_patches(method: Method, side: int = 16) -> Patches:
     """Every second place where that is worth its time; a projection is live at every fourth."""
-    return Patches(side, min(side, 2 if method == "automatic" else 4))
+    return Patches(side, max(1, side // 8 if method == "automatic" else side // 4))
 
 
 def parameters(settings: Settings, samples: Samples) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from contrast_core.feedback import muted
 from contrast_core.images import (
     FrameBackgroundRemover,
     Frames,
-    Patches,
     StructuredBackgroundRemover,
     block_moments,
     verdicts,
@@ -30,6 +29,7 @@ from napari_plugin._settings import (
     Samples,
     Settings,
     Steps,
+    default_patches,
     strength,
 )
 
@@ -285,7 +285,7 @@ def samples_of(estimator: Estimator, method: str, shape: tuple[int, ...]) -> Sam
     if method != "automatic" and shape[-2] * shape[-1] == n:
         return Frames()
     if side * side == n and min(shape[-2:]) >= side:
-        return Patches(side, min(side, 2 if method == "automatic" else 4))
+        return default_patches("automatic" if method == "automatic" else "cpca", side)
     raise InputError(
         f"The saved model is for frames or patches of {n} pixels, which these images of "
         f"{shape[-2]} x {shape[-1]} do not have. Choose images like those it was made from."

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from magicgui.widgets import Container, Label, ProgressBar, PushButton, Widget
 from napari.utils.notifications import notification_manager
-from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QComboBox
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QComboBox, QDockWidget
 
 from contrast_core.images import Patches
 from napari_plugin._choices import Choices
@@ -60,6 +60,7 @@ class BackgroundRemoval(Container[Widget]):
         self._model = RemovalModel()
         self.results = Results(napari_viewer)
         self._preview: Any = None
+        self._watched: Any = None
         self._wanted: tuple[float, int] | None = None
         self._places: tuple[tuple[int, ...], ...] = ()
         self._said: list[str] = []
@@ -104,7 +105,6 @@ class BackgroundRemoval(Container[Widget]):
         self.choices.n_components.changed.connect(self._on_slider)
         self.choices.changed.connect(self._show_cost)
         self.native.destroyed.connect(self._abandon)
-        QTimer.singleShot(0, self._watch_dock)
 
     def _dress(self) -> None:
         """What magicgui leaves to Qt: words that wrap and can be copied, a dock of any width."""
@@ -131,14 +131,12 @@ class BackgroundRemoval(Container[Widget]):
 
     def _watch_dock(self) -> None:
         """Closing the dock only takes the widget out of it."""
-        try:
-            dock = self.native.parent()
-        except RuntimeError:  # closed already
-            return
-        while dock is not None and not hasattr(dock, "isFloating"):
+        dock = self.native.parent()
+        while dock is not None and not isinstance(dock, QDockWidget):
             dock = dock.parent()
-        if dock is not None:
+        if dock is not None and dock is not self._watched:
             dock.destroyed.connect(self._abandon)
+            self._watched = dock
 
     # What napari calls
 
@@ -242,6 +240,8 @@ class BackgroundRemoval(Container[Widget]):
 
     def begin(self, work: Work) -> None:
         """Begin a work, and say so."""
+        self.choices.settle()
+        self._watch_dock()
         self._mover.cancel()
         self._after.cancel()
         self.results.forget()

@@ -222,35 +222,27 @@ def _save(name: str) -> None:
 
 
 def napari() -> None:
-    """Digits hidden on photographs, denoised by the widget in the napari window."""
+    """Cells behind fringes: an empty area is marked in the napari window, and the pattern goes."""
     from napari import Viewer
     from napari.qt import get_qapp
 
     application = get_qapp()
     viewer = Viewer()
     viewer.window.resize(1500, 900)
-    viewer.open_sample("contrast-suite", "digits-on-photographs")
-    _, widget = viewer.window.add_plugin_dock_widget("contrast-suite", "Contrastive denoising")
-    foreground = viewer.layers["digits on photographs"]
-    widget.foreground.value = foreground
-    widget.background.value = viewer.layers["photographs"]
+    viewer.open_sample("contrast-suite", "cells-behind-fringes")
+    _, widget = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")
+    widget.choices.draw.native.click()
+    corners = np.array([[8, 8], [8, 145], [145, 145], [145, 8]])
+    viewer.layers["background"].add_rectangles(corners)
     widget.run.native.click()
     deadline = time.monotonic() + 90
-    while not widget.run.enabled and time.monotonic() < deadline:
+    while widget.cancel.enabled and time.monotonic() < deadline:
         application.processEvents()
         time.sleep(0.01)
     print(f"   {widget.status.value}")
-    denoised = viewer.layers["digits on photographs denoised"]
-
-    # The first eight frames, four and four: as they were above, denoised below.
-    for layer in list(viewer.layers):
-        layer.visible = False
-    for first in (0, 4):
-        for name, layer in (("noisy", foreground), ("denoised", denoised)):
-            for frame in range(first, first + 4):
-                viewer.add_image(np.asarray(layer.data[frame]), name=f"frame {frame} {name}")
     grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid  # napari before 0.9
-    grid.shape = (4, 4)
+    for name in ("background", "cells behind fringes weights", "cells behind fringes removed"):
+        viewer.layers.remove(name)
     grid.enabled = True
     viewer.reset_view()
     for _ in range(20):

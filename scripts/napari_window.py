@@ -93,7 +93,8 @@ class Hands:
         self.wait(seconds=0.05)
 
     def _on_canvas(self, place, canvas):
-        camera, size = self.viewer.camera, np.array([canvas.width(), canvas.height()])
+        viewer, size = self.viewer, np.array([canvas.width(), canvas.height()])
+        camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera  # before 0.9
         offset = (np.asarray(place) - np.asarray(camera.center)[-2:]) * camera.zoom
         return size / 2 + offset[::-1]
 

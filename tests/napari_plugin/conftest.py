@@ -132,3 +132,8 @@ class Endless:
 @pytest.fixture
 def endless():
     return Endless()
+
+
+@pytest.fixture
+def make_endless():
+    return Endless
