@@ -9,7 +9,7 @@ import psutil
 from magicgui.widgets import Container, Label, ProgressBar, PushButton, Widget
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QDockWidget
+from qtpy.QtWidgets import QComboBox, QDockWidget, QSizePolicy
 
 from contrast_core.images import Patches
 from napari_plugin._choices import Choices
@@ -104,30 +104,31 @@ class BackgroundRemoval(Container[Widget]):
         self.choices.suppression.changed.connect(self._on_slider)
         self.choices.n_components.changed.connect(self._on_slider)
         self.choices.changed.connect(self._show_cost)
+        self._show_buttons()
         self.native.destroyed.connect(self._abandon)
 
     def _dress(self) -> None:
         """What magicgui leaves to Qt: words that wrap and can be copied, a dock of any width."""
-        for box in (self.choices, self.files, *self):
-            for widget in (box, *(box if isinstance(box, Container) else ())):
-                native = widget.native
-                if isinstance(native, QComboBox):
-                    native.setSizeAdjustPolicy(
-                        QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-                    )
-                    native.setMinimumContentsLength(14)
-        self.native.setMinimumWidth(_WIDTH)
+        for widget in self.choices:
+            if isinstance(widget.native, QComboBox):
+                widget.native.setSizeAdjustPolicy(
+                    QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+                )
+                widget.native.setMinimumContentsLength(14)
+        # magicgui takes the width that all rows would need, those that are hidden too.
+        self.root_native_widget.setMinimumWidth(_WIDTH)
         for label in (self.status, self.cost, self[-1]):
             label.native.setWordWrap(True)
+            label.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
             label.native.setTextInteractionFlags(
                 Qt.TextInteractionFlag.TextSelectableByMouse
                 | Qt.TextInteractionFlag.TextSelectableByKeyboard
             )
-        layout = self._widget._layout if hasattr(self._widget, "_layout") else None
+        layout = self.native.layout()
         for plot in (self.curve, self.frames):
             plot.setVisible(False)
-            if layout is not None:
-                layout.addWidget(plot)
+            layout.addWidget(plot)
+        layout.addStretch()
 
     def _watch_dock(self) -> None:
         """Closing the dock only takes the widget out of it."""
