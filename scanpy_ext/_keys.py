@@ -39,6 +39,7 @@ class Keys:
 CPCA = Keys(obsm="X_cpca", varm="cPCs", uns="cpca")
 PCPCA = Keys(obsm="X_pcpca", varm="PCs_pcpca", uns="pcpca")
 CLVM = Keys(obsm="X_clvm", varm="PCs_clvm", uns="clvm")
+CVAE = Keys(obsm="X_cvae", varm="", uns="cvae")
 CPCA_STAR = Keys(obsm="X_cpca_star", varm="PCs_cpca_star", uns="cpca_star")
 KERNEL_CPCA = Keys(obsm="X_kernel_cpca", varm="PCs_kernel_cpca", uns="kernel_cpca")
 CPCA_PATH = Keys(obsm="X_cpca_path", varm="cPCs_path", uns="cpca_path")

@@ -229,11 +229,12 @@ def read(
     copy: bool = False,
     progress: Progress = False,
     missing: bool = False,
+    counts: bool = False,
 ) -> ContrastInput:
     """Select cells and genes, and check them; what is in memory is looked through for NaN.
 
     Where values may be `missing`, NaN passes in what can hold it.
-    Warns where the values of genes are no logarithms of counts.
+    Warns where the values of genes are no logarithms of counts, unless `counts` are wanted.
     """
     check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, include_reference, foreground, background)
@@ -254,7 +255,7 @@ def read(
         other = _read_other(adata, background, layer, obsm, features, matrix, missing)
         if within is not None:
             of_others = known_labels(background, within, "within")
-    if features is not None:
+    if features is not None and not counts:
         _values.warn_of_values(matrix, other)
     return ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
 

@@ -107,6 +107,7 @@ PUBLIC_NAMES = {
         "cpca",
         "cpca_path",
         "cpca_star",
+        "cvae",
         "denoise",
         "impute",
         "kernel_cpca",
@@ -123,6 +124,7 @@ PUBLIC_NAMES = {
         "pairs",
         "path",
         "scree",
+        "training",
     },
 }
 

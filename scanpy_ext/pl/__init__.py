@@ -6,5 +6,6 @@ from ._loadings import loadings
 from ._pairs import pairs
 from ._path import path
 from ._scree import scree
+from ._training import training
 
-__all__ = ["contrast_check", "contrast_curve", "loadings", "pairs", "path", "scree"]
+__all__ = ["contrast_check", "contrast_curve", "loadings", "pairs", "path", "scree", "training"]

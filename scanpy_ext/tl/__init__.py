@@ -4,6 +4,7 @@ from ._clvm import clvm
 from ._cpca import cpca
 from ._cpca_path import cpca_path
 from ._cpca_star import cpca_star
+from ._cvae import cvae
 from ._denoise import denoise
 from ._impute import impute
 from ._kernel_cpca import kernel_cpca
@@ -17,6 +18,7 @@ __all__ = [
     "cpca",
     "cpca_path",
     "cpca_star",
+    "cvae",
     "denoise",
     "impute",
     "kernel_cpca",

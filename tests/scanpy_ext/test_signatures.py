@@ -63,7 +63,7 @@ def test_no_signature_hides_its_parameters(tool):
 
 def test_the_shared_parameters_are_those_that_are_read():
     read = inspect.signature(_read.read).parameters
-    own = ("adata", "n_comps", "missing")  # of a tool, not of the caller
+    own = ("adata", "n_comps", "missing", "counts")  # of a tool, not of the caller
     types = {name: read[name].annotation for name in read if name not in own}
     assert types == {
         name: annotation.__forward_arg__

@@ -1,0 +1,66 @@
+"""How a training went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._docs import documented
+from ._figure import finish, panels
+from ._result import stored_result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from ._figure import AxesGiven, Drawn, Save
+
+
+@documented
+def training(
+    adata: AnnData,
+    *,
+    key: str = "cvae",
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
+    show: bool | None = None,
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
+    """The loss of each epoch of a training, of the cells it fits and of those held out.
+
+    From `scanpy_ext.tl.cvae`. A held-out loss that still falls at the end asks for more epochs; one
+    far above that of the training asks for more cells.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.cvae` was run.
+    key
+        Name of its result in `.uns`.
+    {FIGURE}
+
+    Returns
+    -------
+    The axes, in a list, if `show=False` or with `ax`, the figure if
+    `return_fig=True`, else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result.
+    """
+    result = stored_result(adata, key, "training_loss", "scanpy_ext.tl.cvae", None)
+    epochs = np.arange(1, len(result["training_loss"]) + 1)
+    with panels(1, 1, size=(4.2, 3.2), figsize=figsize, ax=ax) as (figure, axes):
+        panel = axes[0, 0]
+        for name, label in (("training_loss", "training"), ("held_out_loss", "held out")):
+            panel.plot(epochs, result[name], ".-", label=label)
+        panel.axvline(result["best_epoch"], color="0.6", linestyle=":", label="kept")
+        panel.set(xlabel="epoch", ylabel="minus the bound per cell", title=key)
+        panel.legend(fontsize="small")
+        panel.grid(visible=False)
+        panel.spines[["top", "right"]].set_visible(False)
+        return finish(
+            figure, [panel], "training", show=show, save=save, return_fig=return_fig, ax=ax
+        )

@@ -1,0 +1,157 @@
+"""Contrastive variational autoencoders of the cells of an AnnData."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+
+from contrast_core import CVAE, save
+
+from .. import _keys, _read, _write
+from .._docs import documented
+from .._read import Design
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+@documented
+def cvae(
+    adata: AnnData,
+    *,
+    n_comps: int = 2,
+    n_shared: int = 8,
+    likelihood: Literal["negative_binomial", "gaussian"] = "negative_binomial",
+    max_epochs: int | None = None,
+    device: Any = None,
+    model_file: str | PathLike[str] | None = None,
+    key_added: str | None = None,
+    random_state: int | None = 0,
+    **design: Unpack[Design],
+) -> AnnData | None:
+    """Contrastive variational autoencoder: shared and salient latent variables of raw counts.
+
+    Foreground cells have shared latent variables z and salient ones t, background cells z alone,
+    each decoded by a network [1]_ [2]_; counts are negative binomial with the cell's sum. The
+    salient ones, what only the foreground has, keep the difference between conditions, also one
+    that no linear direction shows. All cells of `adata` are embedded, as posterior means of t and
+    of z, also those in neither set. Cells in both sets, as the reference cells are by default,
+    count in both. Training is random and takes minutes; it reads minibatches of cells from wherever
+    they are, and needs torch.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    {CELLS}
+    n_comps
+        Number of salient latent dimensions.
+    n_shared
+        Number of shared latent dimensions.
+    likelihood
+        Of counts, or `"gaussian"` of log-normalised ones, whose noise has one variance.
+    max_epochs
+        Passes over the cells, at most; by default 20 to 400, fewer the more cells there are. It
+        ends once the likelihood of a tenth of the cells, held out, no longer rises.
+    device
+        Where torch computes, such as `"cuda"`; the processor by default.
+    model_file
+        File for the trained model: `contrast_core.load` reads it, for new cells, generated or
+        denoised ones, or to go on with training. It holds weights and numbers, no code.
+    {DATA}
+    {OBSM}
+    key_added
+        Name of the results in `.obsm` and `.uns`, instead of `X_cvae` and `cvae`.
+    {COPY}
+    random_state
+        Seed of all that is random; the same seed gives the same numbers on the same processor.
+    {PROGRESS}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obsm['X_cvae' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
+        The embedding: posterior means of the salient latent variables.
+    `.obsm['X_cvae_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
+        Posterior means of the shared latent variables.
+    `.uns['cvae' | key_added]['training_loss' | 'held_out_loss']` : `ndarray` (shape `(n_epochs,)`)
+        Minus the evidence lower bound per cell, of each epoch and after it of the cells held out:
+        `scanpy_ext.pl.training` draws them.
+    `.uns['cvae' | key_added]['best_epoch']` : `int`
+        The epoch whose weights are kept.
+    `.uns['cvae' | key_added]['converged']` : `bool`
+        Whether it ended before `max_epochs`.
+    `.uns['cvae' | key_added]['n_foreground' | 'n_background']` : `int`
+        Number of cells.
+    `.uns['cvae' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    Raises
+    ------
+    {RAISES}
+        Also if values are no counts, or no number comes out in the first epoch.
+    ImportError
+        Without torch.
+
+    Notes
+    -----
+    Give raw counts: `layer="counts"` where `.X` is log-normalised. Donors and batches are not
+    modelled; what differs between those of the foreground and of the background is in the contrast.
+    If anything fails, `adata` is left untouched.
+
+    References
+    ----------
+    .. [1] Severson, Ghosh, Ng (2019). Unsupervised learning with contrastive latent variable
+       models. AAAI. arXiv:1811.06094, Sec. 2.4.
+    .. [2] Abid, Zou (2019). Contrastive variational autoencoder enhances salient features.
+       arXiv:1902.04601.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
+    >>> adata = anndata.AnnData(counts)
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
+    >>> cx.tl.cvae(adata, groupby="condition", reference="ctrl", max_epochs=2)
+    >>> adata.obsm["X_cvae"].shape, adata.obsm["X_cvae_shared"].shape
+    ((60, 2), (60, 8))
+    """
+    keys = _keys.CVAE.added(key_added)
+    counts = likelihood == "negative_binomial"
+    data = _read.read(adata, n_comps=n_comps, counts=counts, **design)
+    model = CVAE(
+        n_comps,
+        n_shared=n_shared,
+        likelihood=likelihood,
+        max_epochs=max_epochs,
+        device=device,
+        random_state=random_state,
+    )
+    model.fit(data.foreground, background=data.background)
+    scores, latent = data.embed(model), np.asarray(model.transform_shared(data.matrix))
+    if model_file is not None:
+        save(model, model_file)
+    params = _write.storable(
+        n_shared=n_shared,
+        likelihood=likelihood,
+        max_epochs=max_epochs,
+        device=None if device is None else str(device),
+        model_file=None if model_file is None else str(model_file),
+        random_state=random_state,
+    )
+    result = {
+        "params": data.params | params,
+        "training_loss": model.training_loss_,
+        "held_out_loss": model.held_out_loss_,
+        "best_epoch": model.best_epoch_,
+        "converged": model.converged_,
+    }
+    return _write.write(
+        adata,
+        obsm={keys.obsm: scores, keys.shared().obsm: latent},
+        uns={keys.uns: result | data.sizes},
+        copy=data.copy,
+    )
