@@ -43,8 +43,10 @@ def test_the_code_of_a_page_runs_and_prints_what_it_says(
     page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = page.read_text(encoding="utf-8")
-    if "scanpy_ext" in "".join(code for code, _ in BLOCK.findall(text)):
-        pytest.importorskip("scanpy")
+    code = "".join(code for code, _ in BLOCK.findall(text))
+    for word, needed in {"scanpy_ext": "scanpy", "CVAE": "torch", ".posterior(": "nutpie"}.items():
+        if word in code:
+            pytest.importorskip(needed)
     monkeypatch.chdir(ROOT)
     namespace: dict[str, object] = {}
     for code, shown in BLOCK.findall(text):
