@@ -32,6 +32,7 @@ EXPERIMENTS = {
     "Li, Jones and Engelhardt: probabilistic contrastive PCA": (
         "pcpca_mice",
         "pcpca_digits",
+        "pcpca_noise",
         "missing_values",
     ),
     "An online algorithm for contrastive PCA": ("cpca_star_range", "cpca_star_online"),
