@@ -61,11 +61,19 @@ def main() -> int:
             "{:.3f}, {:.3f}; {:.3f}, {:.3f}".format(*mean),
         )
     high = VARIANCES >= 2.5
-    for text, gain in (
-        ("PCPCA above cPCA at noise 2.5 to 5", means[high, 1] - means[high, 0]),
-        ("  the same, automatic contrasts", means[high, 3] - means[high, 2]),
-    ):
-        report.row(text, "above", f"{gain.min():.3f} to {gain.max():.3f}", gain.min() > 0)
+    tuned, automatic = (means[high, i + 1] - means[high, i] for i in (0, 2))
+    report.row(
+        "PCPCA above cPCA, noise 2.5 to 5, tuned",
+        "above",
+        f"{tuned.min():.3f} to {tuned.max():.3f}",
+        tuned.min() >= 0,
+        short="at one contrast both have the same axes, and the silhouette is of scaled axes: "
+        "cPCA, tuned over a range that holds PCPCA's, cannot be the worse one; the paper does not give "
+        "its grid for cPCA",
+    )
+    report.bound("PCPCA's best at most 0.03 below cPCA's", tuned.min() > -0.03)
+    text = f"{automatic.min():.3f} to {automatic.max():.3f}"
+    report.row("  the same, contrasts chosen without labels", "above", text, automatic.min() > 0)
     falls = bool((np.diff(means[:, :2], axis=0)[1:] < 0.01).all())
     report.row("both decline with noise", "decline", str(falls), falls)
     figure, axes = panels(1, 1, 4.5)
