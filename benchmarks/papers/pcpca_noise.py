@@ -68,8 +68,8 @@ def main() -> int:
         f"{tuned.min():.3f} to {tuned.max():.3f}",
         tuned.min() >= 0,
         short="at one contrast both have the same axes, and the silhouette is of scaled axes: "
-        "cPCA, tuned over a range that holds PCPCA's, cannot be the worse one; the paper does not give "
-        "its grid for cPCA",
+        "cPCA, tuned over a range that holds PCPCA's, cannot be the worse one; the paper does "
+        "not give its grid for cPCA",
     )
     report.bound("PCPCA's best at most 0.03 below cPCA's", tuned.min() > -0.03)
     text = f"{automatic.min():.3f} to {automatic.max():.3f}"
