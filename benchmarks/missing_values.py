@@ -2,7 +2,7 @@
 
     python benchmarks/missing_values.py
 
-Installs `pcpca` 0.4 into a throw-away folder. Four minutes on two cores.
+Installs `pcpca` 0.4 into a throw-away folder, and draws three figures. Four minutes on two cores.
 
 *Simulated* (7.3.1): foreground and background from PPCA models of their own, D = 10, d = 2,
 n = m = 100, unit noise; a share p of all values is removed. Beside PCPCA at half of its gamma_max_,
@@ -34,8 +34,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import matplotlib
 import numpy as np
 from _peers import peers
+from _tasks import OUTPUT
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
@@ -45,9 +47,13 @@ from contrast_core.probabilistic import _incomplete
 from contrast_core.probabilistic._observed_likelihood import ObservedRows
 from contrast_core.rows import rows_of
 
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
 N_SETS, N_MASKS = 8, 5
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 REMOVED = (0.0, 0.2, 0.6, 0.9)
+NAMES = ("pooled PPCA", "foreground PPCA", "half of max", "auto")
 evaluations: list[int] = []  # of each start of every fit
 
 
@@ -141,13 +147,12 @@ def imputation_error(model: PCPCA, gaps: Any, truth: Any) -> float:
 
 
 def simulated(bounds: Bounds) -> None:
-    names = ("pooled PPCA", "foreground PPCA", "half of max", "auto")
     print(f"\nsimulated, means over {N_SETS} sets: held-out log-density | imputation error")
     print(
         "     p "
-        + "".join(f"{name:>17}" for name in names)
+        + "".join(f"{name:>17}" for name in NAMES)
         + " |"
-        + "".join(f"{name:>17}" for name in names)
+        + "".join(f"{name:>17}" for name in NAMES)
         + "   starts apart"
     )
     table, apart = [], []
@@ -189,6 +194,8 @@ def simulated(bounds: Bounds) -> None:
             + f"   {sum(s > 1e-6 for s in spread)} of {N_SETS}, up to {apart[-1]:.1e}"
         )
     values = np.array(table)
+    kinds = ("held-out log-density", "imputation error")
+    draw("missing_simulated", SHARES, {name: values[:, i] for i, name in enumerate(NAMES)}, kinds)
     upto = [i for i, share in enumerate(SHARES) if share <= 0.5]
     density, error = values[upto][:, :, 0], values[upto][1:, :, 1]
     bounds.check(
@@ -211,6 +218,20 @@ def simulated(bounds: Bounds) -> None:
         max(apart[: at + 1]) <= 1e-6,
     )
     print("  gamma above its limit: refused in all sets where nothing is said of it above")
+
+
+def draw(file: str, shares: Any, curves: dict[str, Any], kinds: tuple[str, ...]) -> None:
+    """Curves (shares, kinds) over the share of values removed, a panel for each kind."""
+    figure, panels = plt.subplots(1, len(kinds), figsize=(4.5 * len(kinds), 3.5), squeeze=False)
+    for kind, panel in enumerate(panels[0]):
+        for name, values in curves.items():
+            panel.plot(shares, values[:, kind], marker="o", label=name)
+        panel.set(xlabel="share of values removed", ylabel=kinds[kind])
+    panels[0, -1].legend(fontsize=7)
+    figure.tight_layout()
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    figure.savefig(OUTPUT / f"{file}.png", dpi=110)
+    print(f"  drawn: {OUTPUT / file}.png")
 
 
 def standardised(values: Any) -> Any:
@@ -251,7 +272,7 @@ def mouse(bounds: Bounds) -> None:
         silhouettes(natural, whole[0], labels[~np.isnan(X).any(axis=1)]),
     )
     show("all rows, gamma='auto'", silhouettes(fit(X, Y, "auto"), X, labels))
-    results = {}
+    results, imputed = {}, []
     for share in REMOVED[1:]:
         rows: dict[str, list[Any]] = {}
         errors = []
@@ -294,7 +315,16 @@ def mouse(bounds: Bounds) -> None:
             error = " / ".join(f"{value:.3f}" for value in np.mean(errors, axis=0))
             more = f"{error:>26}" if name == "incomplete" else ""
             show(f"{share:.0%} removed, {name}", np.mean(values, axis=0), more)
+        imputed.append(np.mean(errors, axis=0))
         results[share] = {name: np.mean(values, axis=0) for name, values in rows.items()}
+    curves = {
+        name: np.array([results[share].get(name, (np.nan, np.nan)) for share in REMOVED[1:]])
+        for name in ("incomplete", "incomplete, auto", "mean-filled", "zero-filled")
+    }
+    draw("missing_mice", REMOVED[1:], curves, ("silhouette", "silhouette, unit axes"))
+    of_errors = np.array(imputed).T[:, :, None]
+    curves = dict(zip(("incomplete", "gamma' = 0.2", "pooled PPCA"), of_errors, strict=True))
+    draw("missing_mice_errors", REMOVED[1:], curves, ("imputation error",))
     bounds.check(
         f"silhouette {found[0]:.3f} within 0.03 of the rows' without gaps, {of_whole[0]:.3f}",
         found[0] >= of_whole[0] - 0.03,

@@ -34,6 +34,7 @@ EXPERIMENTS = {
         "pcpca_mice",
         "pcpca_digits",
         "pcpca_noise",
+        "posterior",
         "missing_values",
     ),
     "An online algorithm for contrastive PCA": ("cpca_star_range", "cpca_star_online"),
