@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _digits_on_pictures import digits_on_scenes
+from numpy.typing import NDArray
 
 from contrast_core.datasets import ContrastData, digits_on_photos, load_mouse_protein
 
@@ -52,3 +54,14 @@ def kang_cells() -> ContrastData:
         feature_names=tuple(cells.var_names[genes]),
         description="Peripheral blood cells with and without interferon beta (Kang et al. 2018).",
     )
+
+
+def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Cells of five tumours: log1p of counts per 10,000, patient, whether treated."""
+    import anndata
+
+    adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
+    counts = adata.X.toarray().astype(np.float64)
+    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
+    treated = adata.obs["condition"].to_numpy(str) != "ctrl"
+    return values, adata.obs["patient"].to_numpy(str), treated

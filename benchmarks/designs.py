@@ -6,7 +6,7 @@ the accuracy on it, mean over the five, of two, three and five components. "with
 fitted with the patients as groups, and scores are centred by patient. Then the moments of
 100,000 x 2,000 rows with 50 groups beside those without: medians of five runs by turns.
 
-    CONTRAST_DATA=/path/to/data python benchmarks/designs.py
+    python benchmarks/designs.py
 
 Bounds: cPCA with two components at least .75, within patients at least .80; grouping costs at most
 a tenth more.
@@ -21,30 +21,13 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from _tasks import data_folder
+from _tasks import glioblastoma_cells
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, ContrastWarning, SecondMoments
 
 BOUND, WITHIN_BOUND, COST_BOUND = 0.75, 0.80, 1.10
-
-
-def cells() -> tuple[Any, Any, Any]:
-    """Expression, patient and whether treated."""
-    import anndata
-
-    folder = data_folder()
-    if folder is None:
-        raise SystemExit("set CONTRAST_DATA to the folder that holds glioblastoma/")
-    adata = anndata.read_h5ad(folder / "glioblastoma" / "glioblastoma_panobinostat.h5ad")
-    counts = adata.X.toarray().astype(np.float64)
-    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
-    return (
-        values,
-        adata.obs["patient"].to_numpy(str),
-        adata.obs["condition"].to_numpy(str) != "ctrl",
-    )
 
 
 def accuracies(
@@ -82,7 +65,7 @@ def grouping_cost() -> float:
 
 
 def main() -> int:
-    values, patient, treated = cells()
+    values, patient, treated = glioblastoma_cells()
     missed = 0
     warnings.simplefilter("ignore", ContrastWarning)  # negative contrast, at many components
     print(f"{'components':>10}  {'':16}{'PCA':>6}{'cPCA':>6}   cPCA, by patient left out")

@@ -8,11 +8,10 @@ from __future__ import annotations
 import sys
 from itertools import combinations
 
-import anndata
 import numpy as np
 from _measures import accuracy, silhouette
 from _report import Report, panels, scatter, spread
-from _tasks import ROOT
+from _tasks import glioblastoma_cells
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, PCPCA, contrast_path
@@ -27,22 +26,15 @@ FRACTIONS = np.append(np.linspace(0, 0.95, 20), 0.99)
 ALPHAS = np.append(0.0, np.geomspace(0.1, 1000, 40))
 
 
-def cells() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Expression, patient and condition."""
-    adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
-    counts = adata.X.toarray().astype(np.float64)
-    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
-    return values, *(adata.obs[name].to_numpy(str) for name in ("patient", "condition"))
-
-
 def main() -> int:
     report = Report(DATA)
-    values, patient, condition = cells()
+    values, patient, treated = glioblastoma_cells()
+    condition = np.where(treated, "panobinostat", "ctrl")
     names = np.unique(patient)
     curves, found, chosen, ends = [], [], [], []
     for name in names:
         inside = patient == name
-        X, Y = values[inside], values[~inside & (condition == "ctrl")]
+        X, Y = values[inside], values[~inside & ~treated]
         cpca, pcpca = CPCA().fit(X, background=Y), PCPCA().fit(X, background=Y)
         models = [cpca.path(ALPHAS), [pcpca.at(f * pcpca.gamma_max_) for f in FRACTIONS]]
         curves.append(
@@ -99,7 +91,7 @@ def main() -> int:
     for pair in combinations(names, 2):
         inside = np.isin(patient, pair)
         labels = np.char.add(np.char.add(patient[inside], " "), condition[inside])
-        X, Y = values[inside], values[~inside & (condition == "ctrl")]
+        X, Y = values[inside], values[~inside & ~treated]
         path = contrast_path(X, background=Y)
         views = [path.at(alpha).transform(X) for alpha in (0.0, *path.representative_alphas)]
         four.append(
