@@ -41,8 +41,9 @@ EXPERIMENTS = {
     "Severson, Ghosh and Ng: contrastive latent variable models": ("clvm", "cvae"),
     "PCA++": ("pca_pp_theory", "pca_pp_digits", "pca_pp_cells", "pca_pp_times"),
 }
-# Of those that do more, the paper's part.
+# Of those that do more, the paper's part; and what some need beyond the suite's own requirements.
 PARTS = {"cvae": ["digits"]}
+NEEDS = {"cvae": "torch", "posterior": "arviz"}
 
 
 def script(name: str) -> Path:
@@ -71,8 +72,8 @@ def main() -> int:
             if options.names and name not in options.names:
                 continue
             print(f"\n== {name}: {paper}", flush=True)
-            if name == "cvae" and find_spec("torch") is None:
-                print("left out: it needs torch")
+            if name in NEEDS and find_spec(NEEDS[name]) is None:
+                print(f"left out: it needs {NEEDS[name]}")
                 continue
             extra = ["--large"] if options.large and name == "pca_pp_times" else PARTS.get(name, [])
             before = getrusage(RUSAGE_CHILDREN)
