@@ -1,4 +1,4 @@
-"""What torch's networks fit: the only place that imports torch.nn, and only once it is needed."""
+"""What torch's networks fit; torch is imported only once it is needed."""
 
 from contrast_core.deep._cvae import CVAE
 

@@ -48,6 +48,7 @@ def train(
     rng: np.random.Generator,
     max_epochs: int,
     patience: int,
+    least_gain: float = 0.0,
     learning_rate: float = 1e-3,
     parameters: Any = None,
     device: torch.device | str = "cpu",
@@ -74,6 +75,8 @@ def train(
         Passes over the data, at most.
     patience : int
         It ends once the held-out loss, the mean of three epochs, has not been lower for so many.
+    least_gain : float, default=0
+        By how much it must be lower for that to count.
     learning_rate : float, default=1e-3
         Of Adam.
     parameters : iterable, optional
@@ -131,7 +134,7 @@ def train(
             ended = "not finite"
             break
         smooth = -epoch if held_out is None else float(np.mean(evaluated[-_SMOOTHED:]))
-        if smooth < lowest:
+        if smooth < lowest - least_gain:
             lowest, best, kept = smooth, epoch, _copied(module)
         elif epoch - best >= patience:
             ended = "settled"

@@ -18,7 +18,7 @@ from contrast_core._validation import (
     check_number,
     shown,
 )
-from contrast_core.feedback import warn
+from contrast_core.feedback import Progress, warn
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._clvm_em import (
     Fit,
@@ -31,13 +31,17 @@ from contrast_core.probabilistic._clvm_em import (
 )
 from contrast_core.probabilistic._clvm_observed import (
     check_combination,
+    check_in_memory,
+    check_streamed,
     check_tails,
+    check_torch,
     described,
     fit_observed,
     observed_rows,
 )
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse, relevant_shared
+from contrast_core.probabilistic._clvm_start import starting_point, varying
 from contrast_core.probabilistic._incomplete import rows_with_gaps
 from contrast_core.probabilistic._two_densities import TwoDensities
 from contrast_core.rows import Rows
@@ -62,6 +66,12 @@ class CLVM(TwoDensities):
     Values may be missing, as NaN, in foreground and background, and outliers may count for less,
     with `robust`. The likelihood is then that of what is observed of each row, and expectation
     maximisation reads the rows, weighted, in every step.
+
+    Where there is no closed form, ``inference="vi"`` climbs the variational bound by stochastic
+    gradients: for counts, for features or dimensions to be selected where values are missing or
+    noise has heavy tails, and for robust fits to data that are not in memory. It begins at what
+    expectation maximisation finds, and is slower and less exact: prefer ``"em"`` wherever that can
+    do the same.
 
     Parameters
     ----------
@@ -88,7 +98,21 @@ class CLVM(TwoDensities):
     robust : "entries" or "rows", optional
         Student's t with 4 degrees of freedom instead of the normal distribution: of the noise of
         each value on its own, for single values that are wrong, or of each row as a whole, noise
-        and latent variables, for whole samples that are. The data must be in memory.
+        and latent variables, for whole samples that are. The data must be in memory, but for "vi".
+    inference : "em" or "vi", default="em"
+        Expectation maximisation; or stochastic variational inference, which needs torch, on
+        minibatches of rows, dense one by one, of data of every kind. The posterior of a row's
+        latent variables has a full covariance. It is the exact one with normal noise and with
+        ``robust="rows"``, where the bound is the log-likelihood; with ``robust="entries"`` it is
+        independent of the values' weights; for counts it is the best normal one. "vi" combines
+        `robust`, missing values and counts with ``sparsity="horseshoe"`` (rows of W then have
+        posteriors too, gradients by draws from these) and with `ard`; it takes no groups, weights
+        or several backgrounds.
+    likelihood : "normal" or "counts", default="normal"
+        "counts", with "vi", is of raw counts: negative binomial, of mean
+        :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)` with the row's total
+        :math:`\ell_i` and a dispersion for each feature. Loadings are then of logarithms of rates,
+        and relative: what would multiply all features alike is in the total.
     n_init : int, default=1
         Starts; the most likely solution is kept. The first is from the leading components of the
         background and of the contrast, the others are random.
@@ -97,12 +121,17 @@ class CLVM(TwoDensities):
         of the noise's standard deviation and by the logarithm of its variance. (The likelihood
         stops rising, to nine digits, long before the subspaces stop turning.) With missing values
         or `robust` ten times this is the largest change in a step, of a loading in units of the
-        noise's standard deviation and of the logarithm of its variance.
+        noise's standard deviation and of the logarithm of its variance. Not of "vi", which ends
+        once the bound has not been higher for eight passes at each of three rates of learning.
     max_iter : int, default=3000
         Evaluations of the likelihood, at most, for each start; each reads the rows with missing
-        values or `robust`.
+        values or `robust`. Of "vi" passes over the rows to fit, each with another to evaluate.
     random_state : int, Generator or None, default=None
-        Seed of the random starts.
+        Seed of the random starts; of the order of minibatches and draws with "vi".
+    device : str or torch.device, optional
+        Where "vi" computes, such as "cuda"; by default the processor.
+    progress : bool or callable, default=False
+        Show a bar of the passes of "vi": tqdm's, or one that is called as tqdm is.
 
     Attributes
     ----------
@@ -118,21 +147,28 @@ class CLVM(TwoDensities):
         S, rotated likewise; with `ard`, of as many columns as it keeps. They need not be
         orthogonal to those of W.
     noise_variance_ : float
-        sigma^2; with `robust` the square of Student's scale, half of the variance.
+        sigma^2; with `robust` the square of Student's scale, half of the variance. Not of counts.
+    dispersions_ : ndarray of shape (n_features,)
+        Of counts: r, where a count of mean a has the variance :math:`a + a^2 / r`.
+    library_size_ : float
+        Of counts: mean total of a row of the foreground, which `sample` gives to all.
     latent_covariance_ : ndarray of shape (t, t)
         Covariance of t given a complete row, the same for every row; with `robust` where its
-        weights are 1.
-    tails_ : {"normal", "entries", "rows"}
+        weights are 1. Not of counts.
+    tails_ : {"normal", "entries", "rows", "counts"}
         What the fit took the distribution to be; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
         Log-likelihood of all rows of both datasets at the start and after each step, natural
         logarithms, over the features that vary. It does not fall, but for rounding (which grows
         with the ratio of the largest variance to the noise's). With ``robust="entries"`` it is the
-        variational lower bound.
+        variational lower bound. Not of "vi".
+    elbo_ : ndarray of shape (number of passes + 2,)
+        Of "vi": the variational lower bound of that log-likelihood, at the start, after each pass
+        and at the end, where the parameters are those of the highest one.
     n_iter_ : int
-        Steps taken.
+        Steps taken; passes of "vi".
     converged_ : bool
-        Whether `tol` was reached.
+        Whether `tol` was reached; of "vi", whether the bound no longer rose.
     foreground_variance_, background_variance_ : ndarray of shape (t,)
         Variance of foreground and background along each component; with missing values or `robust`
         the model's, of loadings and `noise_variance_`.
@@ -140,14 +176,15 @@ class CLVM(TwoDensities):
         :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
         only); NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of foreground and background.
+        Means of foreground and background; of counts logarithms of the features' shares of a row's
+        total where latent variables are zero.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         What the data were reduced to; not with missing values or `robust`. The latter, for more
         features than rows, hold the rows.
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
         From centred rows to scores, the posterior means of t, and back, as `inverse_transform`
         says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`. None of them, nor
-        what needs them, with ``robust="entries"``, which weighs each value of a row.
+        what needs them, with ``robust="entries"``, which weighs each value of a row, or of counts.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -159,12 +196,16 @@ class CLVM(TwoDensities):
         On `fit`: if the latent variables explain all that varies, so that the likelihood has no
         maximum, or a parameter is out of range. With missing values or `robust`: if a feature is
         never observed in one of the datasets, fewer than two rows have a value, or `sparsity`,
-        `ard`, groups, weights, several backgrounds or data not in memory are given as well.
+        `ard`, groups, weights, several backgrounds or data not in memory are given as well. With
+        "vi": if groups, weights, several backgrounds or a penalty are, or counts are none.
+    ImportError
+        With "vi", if torch is not installed.
 
     Warns
     -----
     ContrastWarning
-        If `tol` is not reached after `max_iter` evaluations, or the two datasets' scales differ by
+        If `tol` is not reached after `max_iter` evaluations or passes, or the two datasets' scales
+        differ by
         orders of magnitude.
 
     See Also
@@ -222,20 +263,28 @@ class CLVM(TwoDensities):
         sparsity: Sparsity | None = None,
         ard: bool = False,
         robust: Literal["entries", "rows"] | None = None,
+        inference: Literal["em", "vi"] = "em",
+        likelihood: Literal["normal", "counts"] = "normal",
         n_init: int = 1,
         tol: float = 1e-6,
         max_iter: int = 3000,
         random_state: int | np.random.Generator | None = None,
+        device: Any = None,
+        progress: Progress = False,
     ) -> None:
         self.n_shared = n_shared
         self.n_salient = n_salient
         self.sparsity = sparsity
         self.ard = ard
         self.robust = robust
+        self.inference = inference
+        self.likelihood = likelihood
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
+        self.progress = progress
 
     def fit(
         self,
@@ -271,8 +320,10 @@ class CLVM(TwoDensities):
             As `CPCA.fit`, and as the class says.
         """
         design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
-        tails = check_tails(self.robust)
+        tails = check_tails(self.robust, self.likelihood, self.inference)
         parts = rows_with_gaps(X, background, design, "CLVM")
+        if self.inference == "vi" and background is not None:
+            return self._fit_variational(parts, design, tails)
         if tails != "normal" and background is not None and not parts:
             raise TypeError(
                 f"robust={tails!r} weighs rows, which moments do not hold: give the data instead, "
@@ -287,7 +338,10 @@ class CLVM(TwoDensities):
 
     def _fit_rows(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
         ard = check_flag(self.ard, "ard")
-        check_combination(parts, design, tails, sparsity=self.sparsity is not None, ard=ard)
+        what = "missing values (NaN)" if tails == "normal" else f"robust={tails!r}"
+        check_combination(parts, design, what, sparsity=self.sparsity is not None, ard=ard)
+        if tails != "normal":
+            check_in_memory(parts, what)
         rows = observed_rows(*parts)
         k, t = self._dimensions(int(rows.varies.sum()))
         rngs = [check_generator(self.random_state)] * (check_count(self.n_init, "n_init") - 1)
@@ -298,8 +352,37 @@ class CLVM(TwoDensities):
             _warn_not_converged(max_iter)
         return self._set_fitted(rows.names, tails_=tails, **described(best, k))
 
+    def _fit_variational(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
+        ard = check_flag(self.ard, "ard")
+        if self.sparsity not in (None, "horseshoe"):
+            raise ValueError(
+                f"sparsity={shown(self.sparsity)} needs inference='em': with 'vi' features are "
+                "selected by sparsity='horseshoe'."
+            )
+        check_streamed(parts, design)
+        max_passes = check_count(self.max_iter, "max_iter")
+        rng, device = check_generator(self.random_state), check_torch(self.device)
+        varies = varying(parts)
+        k, t = self._dimensions(int(varies.sum()))
+        horseshoe = self._sparsity(t) is not None
+        start = starting_point(parts, varies, k, t, tails, rng)
+        from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch
+
+        found = fit_variational(
+            *(parts, start, k, tails, horseshoe, ard),
+            rng=rng,
+            max_passes=max_passes,
+            device=device,
+            progress=self.progress,
+        )
+        if not found.converged:
+            _warn_not_converged(max_passes)
+        names = parts[0].names or parts[1].names
+        return self._set_fitted(names, tails_=tails, **found.described(start, tails))
+
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        for name in ("groups_", "group_means_", *self._of_moments):
+        of_some = ("groups_", "group_means_", "elbo_", "log_likelihoods_", "dispersions_")
+        for name in (*of_some, "noise_variance_", "library_size_", *self._of_moments):
             if name not in attributes:  # of a fit before
                 self.__dict__.pop(name, None)
         return super()._set_fitted(feature_names, **attributes)

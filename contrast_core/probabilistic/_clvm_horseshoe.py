@@ -89,6 +89,17 @@ def horseshoe_support(problem: Problem, dense: Model) -> NDArray[np.bool_]:
     variational Bayes for elaborate distributions", Bayesian Analysis 6(4), 2011.
     """
     varies = np.asarray(dense.loadings.any(axis=1))  # of constant features there is nothing to tell
+    scales, noise = posterior_scales(problem, dense, varies)
+    support = varies.copy()
+    limit = least_scale(noise, problem.x.weight * problem.n_rows)
+    support[varies] = scales.below(limit) <= 0.5
+    return support
+
+
+def posterior_scales(
+    problem: Problem, dense: Model, varies: NDArray[np.bool_]
+) -> tuple[Scales, float]:
+    """Of the features that vary; and the noise variance."""
     size, n_latent = int(varies.sum()), dense.loadings.shape[1]
     t = n_latent - problem.n_shared
     scales = Scales(1.0, np.ones(size), 1.0, 1.0)
@@ -100,10 +111,12 @@ def horseshoe_support(problem: Problem, dense: Model) -> NDArray[np.bool_]:
         if np.abs(np.log(scales.precision / before)).max() <= _SETTLED:
             break
         found = _updated(found, problem, varies, scales.precision)
-    support = varies.copy()
-    error = found.model.noise / (problem.x.weight * problem.n_rows)
-    support[varies] = scales.below(max(_LEAST_SCALE, _ERRORS * error)) <= 0.5
-    return support
+    return scales, found.model.noise
+
+
+def least_scale(noise: float, n_rows: float) -> float:
+    """delta, from the noise variance where features vary by 1, and the foreground's rows."""
+    return max(_LEAST_SCALE, _ERRORS * noise / n_rows)
 
 
 def _updated(

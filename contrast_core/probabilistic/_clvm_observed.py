@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from contrast_core.probabilistic._clvm_em import (
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_rows import Means, RowFit, fit_rows
 from contrast_core.probabilistic._incomplete import observed_part
-from contrast_core.rows import Rows
+from contrast_core.rows import Rows, check_device
 from contrast_core.solve import Design, contrast_index, contrast_moments
 
 _CLIPPED_AT = 4.5  # median absolute deviations: where the rows that give a start are cut off
@@ -53,8 +54,22 @@ class ObservedRows(NamedTuple):
     names: tuple[str, ...] | None
 
 
-def check_tails(robust: object) -> Tails:
-    """What `robust` asks for."""
+def check_tails(robust: object, likelihood: object, inference: object) -> Tails:
+    """What `robust` and `likelihood` ask for, and whether `inference` can do it."""
+    by = check_choice(inference, "inference", ["em", "vi"])
+    of = check_choice(likelihood, "likelihood", ["normal", "counts"])
+    if of == "counts":
+        if robust is not None:
+            raise ValueError(
+                f"robust={robust!r} is of normal noise; likelihood='counts' has tails of its own: "
+                "leave one of them out."
+            )
+        if by == "em":
+            raise ValueError(
+                "likelihood='counts' has no closed form: give inference='vi' as well, or fit "
+                "logarithms of normalised counts."
+            )
+        return "counts"
     if robust is None:
         return "normal"
     found = check_choice(robust, "robust", ["entries", "rows"], "None")
@@ -62,14 +77,13 @@ def check_tails(robust: object) -> Tails:
 
 
 def check_combination(
-    parts: Sequence[Rows], design: Design, tails: Tails, *, sparsity: bool, ard: bool
+    parts: Sequence[Rows], design: Design, what: str, *, sparsity: bool = False, ard: bool = False
 ) -> None:
     """Refuse what a fit from rows does not combine with."""
-    what = "missing values (NaN)" if tails == "normal" else f"robust={tails!r}"
     centre = "subtract each group's mean or median first, in foreground and background"
     refused = {
-        "sparsity": (sparsity, "leave it out"),
-        "ard": (ard, "leave it out and give n_shared"),
+        "sparsity": (sparsity, "leave it out, or give inference='vi' and sparsity='horseshoe'"),
+        "ard": (ard, "leave it out and give n_shared, or give inference='vi'"),
         "groups": (design.groups is not None, centre),
         "background_groups": (design.background_groups is not None, centre),
         "sample_weight": (design.sample_weight is not None, "leave it out, or repeat rows"),
@@ -80,12 +94,43 @@ def check_combination(
     for name, (given, remedy) in refused.items():
         if given:
             raise ValueError(f"CLVM does not combine {what} with {name}: {remedy}.")
+
+
+def check_in_memory(parts: Sequence[Rows], what: str) -> None:
+    """Refuse rows that cannot be read again and again."""
     for part in parts:
-        if tails != "normal" and not (part.in_memory and (part.can_miss or part.is_sparse)):
+        if not (part.in_memory and (part.can_miss or part.is_sparse)):
             raise TypeError(
                 f"{part.name} is not an array, DataFrame or sparse matrix in memory, which {what} "
                 "needs, for it reads the rows again and again: convert it."
             )
+
+
+def check_streamed(parts: Sequence[Rows], design: Design) -> None:
+    """Refuse what stochastic inference cannot take."""
+    if not parts:
+        raise TypeError(
+            "inference='vi' reads rows, which moments do not hold: give the data instead, or "
+            "inference='em'."
+        )
+    check_combination(parts, design, "inference='vi'")
+    for part in parts:
+        if np.isnan(part.shape[0]):
+            raise ValueError(
+                f"{part.name} is a dask array with chunks of unknown size: call "
+                "compute_chunk_sizes() on it first."
+            )
+
+
+def check_torch(device: object) -> Any:
+    """The device to compute on."""
+    try:
+        import_module("torch")
+    except ImportError as error:
+        raise ImportError(
+            "inference='vi' needs torch; install contrast-suite[torch], or give inference='em'."
+        ) from error
+    return check_device("cpu" if device is None else device)
 
 
 def observed_rows(foreground: Rows, background: Rows) -> ObservedRows:
@@ -176,24 +221,32 @@ def fit_observed(
 
 
 def described(fit: RowFit, n_shared: int) -> dict[str, Any]:
-    """Fitted attributes."""
-    loadings, noise = fit.model
+    """Fitted attributes, of loadings with the shared ones first."""
+    attributes = described_model(*fit.model, fit.means, n_shared)
+    return attributes | {
+        "noise_variance_": fit.model.noise,
+        "log_likelihoods_": fit.log_likelihoods,
+        "n_iter_": len(fit.log_likelihoods) - 1,
+        "converged_": fit.converged,
+    }
+
+
+def described_model(
+    loadings: FloatArray, noise: float, means: Means, n_shared: int
+) -> dict[str, Any]:
+    """What loadings and means tell, with the model's variances along the components."""
     (shared, _), (salient, components) = (
         rotated(np.asarray, part) for part in np.split(loadings, [n_shared], axis=1)
     )
     background = noise + ((components @ shared) ** 2).sum(axis=1)
     foreground = background + (salient**2).sum(axis=0)
     return {
-        "mean_": fit.means.x,
-        "background_mean_": fit.means.y,
+        "mean_": means.x,
+        "background_mean_": means.y,
         "components_": components,
         "shared_loadings_": shared,
         "salient_loadings_": salient,
         "selected_": salient.any(axis=1),
-        "noise_variance_": noise,
-        "log_likelihoods_": fit.log_likelihoods,
-        "n_iter_": len(fit.log_likelihoods) - 1,
-        "converged_": fit.converged,
         "foreground_variance_": foreground,
         "background_variance_": background,
         "contrast_index_": contrast_index(foreground, background),

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._clvm_em import Model
 
-Tails: TypeAlias = Literal["normal", "entries", "rows"]
+Tails: TypeAlias = Literal["normal", "entries", "rows", "counts"]
 
 DOF = 4.0  # of Student's t
 _WEIGHING_STEPS = 500  # of the weights of a new row's values, at most
@@ -76,15 +76,14 @@ def expected(
     latent = (inverse @ ((given * left) @ loadings)[:, :, None])[:, :, 0]
     covariance = noise * inverse.reshape(len(given), k * k)
     if tails == "entries":
-        around = (left - latent @ loadings.T) ** 2 + covariance @ outer.T
-        scaled = around / (dof * noise)
+        scaled = _scaled(left, latent, covariance, model, dof)
         constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - (np.log(dof * np.pi)) / 2
         constant = constant - xp.log(noise) / 2
         inside = (seen * (constant - (dof + 1) / 2 * xp.log1p(scaled))).sum(axis=1)
         # log det of the covariance is that of noise times the inverse system.
         spread = k * xp.log(noise) - log_determinant
         divergence = from_standard(latent, covariance, spread)
-        new = seen * ((dof + 1) / dof / (1 + scaled))
+        new = seen * _weights(scaled, dof)
         return Side(inside - divergence, new, latent, covariance)
     n_seen = seen.sum(axis=1)
     # As squares of what is left, not as a difference of squares, which may be far larger.
@@ -100,21 +99,28 @@ def expected(
     return Side(density, given * scale, latent, covariance / scale)
 
 
-def settled(
-    left: Any,
-    seen: Any,
-    model: Model,
-    tails: Tails,
-    *,
-    steps: int = _WEIGHING_STEPS,
-    tol: float = _SETTLED,
-) -> Side:
+def _scaled(left: Any, latent: Any, covariance: Any, model: Model, dof: float) -> Any:
+    """Expected squares of what the latent variables leave, over dof times the noise variance."""
+    around = (left - latent @ model.loadings.T) ** 2 + covariance @ outer_products(model.loadings).T
+    return around / (dof * model.noise)
+
+
+def _weights(scaled: Any, dof: float) -> Any:
+    return (dof + 1) / dof / (1 + scaled)
+
+
+def value_weights(left: Any, seen: Any, latent: Any, covariance: Any, model: Model) -> Any:
+    """Weights of values by themselves, (n, n_features), given posteriors of latent variables."""
+    return seen * _weights(_scaled(left, latent, covariance, model, DOF), DOF)
+
+
+def settled(left: Any, seen: Any, model: Model, tails: Tails) -> Side:
     """The same of new rows: with weights for each value, where these no longer change."""
     weights = seen + 0 * left
     side = expected(left, seen, weights, model, tails)
-    for _ in range(steps if tails == "entries" and len(left) else 0):
+    for _ in range(_WEIGHING_STEPS if tails == "entries" and len(left) else 0):
         before, side = side, expected(left, seen, side.weights, model, tails)
-        if not abs(side.latent - before.latent).max() > tol:
+        if not abs(side.latent - before.latent).max() > _SETTLED:
             break
     return side
 

@@ -27,8 +27,11 @@ _PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # in units of the log-likelihood
 _TOL = 1e-5  # of a step, in standard deviations of the noise
 _EVALUATIONS = 500
 _NEWTON_STEPS = 50  # about five in practice
-_SHAPE, _RATE = 1e-3, 1e-3  # of the inverse gamma prior; the rate in units of the noise variance
-_PRUNED = 1e-2  # columns whose squared length is this share of the noise variance are none
+PRIOR_SHAPE, PRIOR_RATE = (
+    1e-3,
+    1e-3,
+)  # of the inverse gamma prior; the rate in units of the noise variance
+PRUNED = 1e-2  # columns whose squared length is this share of the noise variance are none
 
 
 def fit_sparse(
@@ -171,7 +174,7 @@ def relevant_shared(problem: Problem, dense: Model) -> int:
     found, value = _with_prior(problem, dense, dense.noise)
     while True:
         directions, lengths, _ = np.linalg.svd(found.loadings[:, :k], full_matrices=False)
-        kept = int((lengths**2 > _PRUNED * found.noise).sum())
+        kept = int((lengths**2 > PRUNED * found.noise).sum())
         if not kept:
             return 0
         fewer = found.loadings.copy()
@@ -187,7 +190,7 @@ def _with_prior(problem: Problem, start: Model, noise: float) -> tuple[Model, fl
     scale = Scale(start.loadings.shape, noise**0.5)
 
     def at(point: FloatArray) -> Evaluation:
-        value, slope, update = evaluate_with_prior(scale.model(point), problem, _RATE * noise)
+        value, slope, update = evaluate_with_prior(scale.model(point), problem, PRIOR_RATE * noise)
         return Evaluation(value, scale.gradient(slope), scale.point(update, problem))
 
     found = ascend(at, scale.point(start, problem), tol=_TOL, max_iter=_EVALUATIONS)
@@ -200,7 +203,7 @@ def evaluate_with_prior(model: Model, problem: Problem, rate: float) -> tuple[fl
     (log det is concave, so that it lies below its tangent, which is quadratic in S.)
     """
     k = problem.n_shared
-    weight = (problem.n_features / 2 + _SHAPE) / problem.n_rows
+    weight = (problem.n_features / 2 + PRIOR_SHAPE) / problem.n_rows
     value, slope, cross, second = expect(model, problem)
     shared = model.loadings[:, :k]
     values, vectors = np.linalg.eigh(rate * np.eye(k) + shared.T @ shared / 2)

@@ -20,6 +20,7 @@ from contrast_core._validation import (
     check_flag,
     check_generator,
 )
+from contrast_core.probabilistic._clvm_counts import CountModel, counts_density, counts_latent
 from contrast_core.probabilistic._clvm_em import Model, posterior
 from contrast_core.probabilistic._clvm_posterior import DOF, Tails, densities_of, latent_of
 from contrast_core.probabilistic._density import complete_or_not, log_densities
@@ -36,7 +37,9 @@ class TwoDensities(MomentContrast):
 
     shared_loadings_: FloatArray
     salient_loadings_: FloatArray
-    noise_variance_: float
+    noise_variance_: float  # but of counts
+    dispersions_: FloatArray  # of counts
+    library_size_: float  # of counts
     tails_: Tails
 
     def __sklearn_tags__(self) -> Any:
@@ -44,29 +47,48 @@ class TwoDensities(MomentContrast):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _model(self, dataset: object) -> tuple[Model, FloatArray]:
-        """Model and mean of a dataset."""
+    @property
+    def _is_linear(self) -> bool:
+        """Whether posterior means are linear in the rows."""
+        check_is_fitted(self)
+        return self.tails_ not in ("entries", "counts")
+
+    def _loadings(self, dataset: object) -> tuple[FloatArray, FloatArray]:
+        """Loadings and mean of a dataset."""
         check_is_fitted(self)
         if check_choice(dataset, "dataset", ["foreground", "background"]) == "background":
-            return Model(self.shared_loadings_, self.noise_variance_), self.background_mean_
-        loadings = np.hstack([self.shared_loadings_, self.salient_loadings_])
-        return Model(loadings, self.noise_variance_), self.mean_
+            return self.shared_loadings_, self.background_mean_
+        return np.hstack([self.shared_loadings_, self.salient_loadings_]), self.mean_
+
+    def _model(self, dataset: object) -> tuple[Model, FloatArray]:
+        """Model of normal or Student's noise, and mean, of a dataset."""
+        loadings, mean = self._loadings(dataset)
+        return Model(loadings, self.noise_variance_), mean
+
+    def _count_model(self, dataset: object) -> CountModel:
+        """Model of counts of a dataset."""
+        return CountModel(*self._loadings(dataset), np.log(self.dispersions_))
 
     @property
     def latent_covariance_(self) -> FloatArray:
         """Covariance of the salient latent variables given a row, (t, t)."""
+        if self.tails_ == "counts":
+            raise AttributeError(
+                "latent_covariance_ is not defined with likelihood='counts': it depends on the row."
+            )
         k = self.shared_loadings_.shape[1]
         return posterior(self._model("foreground")[0]).covariance[k:, k:]
 
     @property
     def projection_(self) -> FloatArray:
         """Map from centred rows to posterior means, (n_features, t)."""
-        if self.tails_ == "entries":
+        if not self._is_linear:
+            given = "robust='entries'" if self.tails_ == "entries" else "likelihood='counts'"
             raise AttributeError(
-                f"{type(self).__name__}(robust='entries') weighs every value of a row, so its "
+                f"{type(self).__name__}({given}) weighs every value of a row, so its "
                 "scores are no linear map of rows and there is no way back from them: only "
                 "transform, transform_shared, score_samples, score and sample are defined. Use "
-                "robust='rows' or none for the rest."
+                "robust='rows' or none, of logarithms instead of counts, for the rest."
             )
         k = self.shared_loadings_.shape[1]
         return posterior(self._model("foreground")[0]).gain[:, k:]
@@ -123,16 +145,18 @@ class TwoDensities(MomentContrast):
     def _posterior_means(
         self, X: MatrixLike, dataset: object, which: tuple[int, int], groups: ArrayLike | None
     ) -> FloatArray:
-        model, mean = self._model(dataset)
         first, last = which
-        by_row = partial(
-            latent_of, model=model, mean=mean, tails=self.tails_, first=first, last=last
-        )
-        if self.tails_ == "entries":
+        of: dict[str, Any] = {"first": first, "last": last}
+        if self.tails_ == "counts":
+            by_row = partial(counts_latent, model=self._count_model(dataset), **of)
+        else:
+            model, mean = self._model(dataset)
+            by_row = partial(latent_of, model=model, mean=mean, tails=self.tails_, **of)
+        if not self._is_linear:
             if groups is not None:
                 raise ValueError(
-                    "groups are given, but with robust='entries' scores are not linear in the "
-                    "rows: centre the rows by group before the fit instead."
+                    "groups are given, but with robust='entries' or likelihood='counts' scores are "
+                    "not linear in the rows: they cannot be centred by group."
                 )
             rows = self._weighed_rows(X)
             found: FloatArray = rows.map(by_row, last - first, dense=True)
@@ -149,10 +173,11 @@ class TwoDensities(MomentContrast):
         return either
 
     def _weighed_rows(self, X: MatrixLike) -> Rows:
-        rows = self._rows(X, missing=True)
+        rows = self._rows(X, missing=self.tails_ != "counts")
         if not (rows.can_miss or rows.is_sparse):
             raise TypeError(
-                f"{rows.name} is a tensor, but a robust model weighs rows with NumPy: give arrays."
+                f"{rows.name} is a tensor, but a model that is robust, or of counts, weighs rows "
+                "with NumPy: give arrays."
             )
         return rows
 
@@ -271,8 +296,11 @@ class TwoDensities(MomentContrast):
         TypeError
             If X is a tensor and the model robust.
         """
-        model, mean = self._model(dataset)
-        by_row = partial(densities_of, model=model, mean=mean, tails=self.tails_)
+        if self.tails_ == "counts":
+            by_row = partial(counts_density, model=self._count_model(dataset))
+        else:
+            model, mean = self._model(dataset)
+            by_row = partial(densities_of, model=model, mean=mean, tails=self.tails_)
         if self.tails_ != "normal":
             column: FloatArray = self._weighed_rows(X).map(by_row, 1, dense=True)
             return column[:, 0]
@@ -337,11 +365,17 @@ class TwoDensities(MomentContrast):
         ValueError, TypeError
             If `n_samples` is not an integer of at least 1, or `dataset` is neither.
         """
-        (loadings, variance), mean = self._model(dataset)
+        loadings, mean = self._loadings(dataset)
         shape = check_count(n_samples, "n_samples"), loadings.shape[1]
         with_noise = check_flag(noise, "noise")
         rng = check_generator(random_state)
         rows = rng.standard_normal(shape) @ loadings.T
+        if self.tails_ == "counts":
+            rates = self.library_size_ * np.exp(rows + mean)
+            r = self.dispersions_
+            drawn = rng.negative_binomial(r, r / (r + rates)) if with_noise else rates
+            return np.asarray(drawn, np.float64)
+        variance = self.noise_variance_
         errors = np.sqrt(variance) * rng.standard_normal(rows.shape) if with_noise else 0.0
         if self.tails_ == "rows":
             wide = np.sqrt(DOF / rng.chisquare(DOF, (len(rows), 1)))

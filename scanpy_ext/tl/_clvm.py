@@ -23,6 +23,8 @@ def clvm(
     n_comps: int = 2,
     n_shared: int = 2,
     robust: Literal["entries", "rows"] | None = None,
+    inference: Literal["em", "vi"] = "em",
+    likelihood: Literal["normal", "counts"] = "normal",
     key_added: str | None = None,
     random_state: int | None = 0,
     **design: Unpack[WithinDesign],
@@ -37,7 +39,8 @@ def clvm(
     Cells in both sets, as the reference cells are by default, count in both.
 
     Values may be missing, as NaN in a dense layer: the likelihood is then that of what each cell
-    has observed. With `robust` wrong values or bad cells count for less.
+    has observed. With `robust` wrong values or bad cells count for less. With
+    `likelihood="counts"` the model is of raw counts.
 
     Parameters
     ----------
@@ -52,7 +55,16 @@ def clvm(
     robust
         Student's t instead of the normal distribution: of the noise of each value (`"entries"`),
         where single values are wrong, or of each cell (`"rows"`), where whole cells are; see
-        `contrast_core.CLVM`. The cells in use are held in memory, dense.
+        `contrast_core.CLVM`. The cells in use are held in memory, dense, but with
+        `inference="vi"`.
+    inference
+        Expectation maximisation (`"em"`), or stochastic variational inference with torch (`"vi"`),
+        on minibatches of cells that alone are dense: for raw counts, and for robust fits to data
+        larger than memory. Slower and less exact where both can be had.
+    likelihood
+        `"counts"`, with `inference="vi"`: negative binomial, of raw counts in `layer`, with each
+        cell's total over the genes in use for its size. Loadings and means are then of logarithms
+        of rates.
     {DATA}
     {OBSM}
     key_added
@@ -60,7 +72,7 @@ def clvm(
         `clvm`.
     {COPY}
     random_state
-        Here for the calling style that all functions share. Nothing is random.
+        Seed of the order of minibatches with `inference="vi"`; nothing else is random.
     {PROGRESS}
 
     Returns
@@ -77,12 +89,13 @@ def clvm(
         The shared loadings S, likewise. With `obsm` in `.uns[...]['shared_loadings']`.
     `.varm['PCs_clvm_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
         What gives the salient scores of any cell: `(x - mean) @ filters`. Not with
-        `robust="entries"`, whose scores are not linear: `scanpy_ext.tl.project` and
-        `scanpy_ext.tl.denoise` then refuse.
-    `.uns['clvm' | key_added]['noise_variance']` : `float`
-        Variance of the noise.
-    `.uns['clvm' | key_added]['log_likelihoods']` : `ndarray`
-        Log-likelihood at the start and after each step of the fit.
+        `robust="entries"` or `likelihood="counts"`, whose scores are not linear:
+        `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` then refuse.
+    `.uns['clvm' | key_added]['noise_variance' | 'dispersions']` : `float` or `ndarray`
+        Variance of the noise; of counts the dispersion of each gene in use.
+    `.uns['clvm' | key_added]['log_likelihoods' | 'elbo']` : `ndarray`
+        Log-likelihood at the start and after each step of the fit; with `inference="vi"` its
+        variational lower bound, at the start, after each pass and at the end.
     `.uns['clvm' | key_added]['converged']` : `bool`
         Whether it has settled.
     {KEPT}
@@ -92,11 +105,12 @@ def clvm(
     ------
     {RAISES}
         Here NaN is a missing value, but in sparse matrices and in backed or dask-backed data; with
-        `within` nothing may be missing and `robust` is not available.
+        `within` nothing may be missing, and `robust` and `inference="vi"` are not available.
 
     Notes
     -----
     {EXPECTS}
+    With `likelihood="counts"`, give raw counts instead.
 
     References
     ----------
@@ -115,22 +129,42 @@ def clvm(
     """
     keys = _keys.CLVM.added(key_added)
     shared = keys.shared()
-    data = _read.read(adata, n_comps=n_comps, missing=True, **design)
-    model = CLVM(n_shared=n_shared, n_salient=n_comps, robust=robust)
+    counts = likelihood == "counts"
+    data = _read.read(adata, n_comps=n_comps, missing=not counts, counts=counts, **design)
+    model = CLVM(
+        n_shared=n_shared,
+        n_salient=n_comps,
+        robust=robust,
+        inference=inference,
+        likelihood=likelihood,
+        random_state=random_state,
+        progress=design.get("progress", False) if inference == "vi" else False,
+    )
     model.fit(data.foreground, background=data.background, **data.groups)
     result = {
         "params": data.params
-        | _write.storable(n_shared=n_shared, robust=robust, random_state=random_state),
-        "noise_variance": float(model.noise_variance_),
-        "log_likelihoods": model.log_likelihoods_,
+        | _write.storable(
+            n_shared=n_shared,
+            robust=robust,
+            inference=inference,
+            likelihood=likelihood,
+            random_state=random_state,
+        ),
         "converged": model.converged_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
+    result |= (
+        {"elbo": model.elbo_} if inference == "vi" else {"log_likelihoods": model.log_likelihoods_}
+    )
+    if counts:
+        result["dispersions"] = model.dispersions_
+    else:
+        result["noise_variance"] = float(model.noise_variance_)
     if data.features is None:
         result["shared_loadings"] = model.shared_loadings_
     loadings = model.salient_loadings_
-    filters = None if robust == "entries" else model.projection_
+    filters = None if counts or robust == "entries" else model.projection_
     slots = data.slots(keys, model, result, loadings=loadings, filters=filters)
     latent = model.transform_shared(data.matrix, groups=data.within)
     slots["obsm"][shared.obsm] = np.asarray(latent)

@@ -1,0 +1,164 @@
+"""What a row of counts tells of its latent variables, of NumPy arrays or of torch tensors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrast_core._validation import FloatArray
+from contrast_core.probabilistic._clvm_posterior import (
+    from_standard,
+    identity,
+    log_gamma,
+    namespace,
+    outer_products,
+)
+
+_STEPS = 30  # of Newton's method; about five in practice
+_SETTLED = 1e-6
+_LEAST_TOTAL = 1e-9  # of a row without any count, of which nothing can be told
+
+
+def _quadrature(n: int) -> list[tuple[float, float]]:
+    nodes, shares = np.polynomial.hermite_e.hermegauss(n)
+    return list(zip(nodes, shares / shares.sum(), strict=True))
+
+
+# Of expectations over one normal variable: of the bound's terms and, less exactly, of their slopes.
+_BOUND, _SLOPES = _quadrature(5), _quadrature(3)
+
+
+class CountModel(NamedTuple):
+    r"""Negative binomial counts, a row's total times what its latent variables make of the shares.
+
+    The mean of a count is :math:`a = \ell_i \exp(\mu_j + \lambda_j^\top z_i)`, its variance
+    :math:`a + a^2 / r_j`.
+
+    loadings : array of shape (n_features, k)
+    mean : array of shape (n_features,)
+        mu: the logarithm of each feature's share of a row's total, l.
+    log_dispersion : array of shape (n_features,)
+        Logarithm of r.
+    """
+
+    loadings: Any
+    mean: Any
+    log_dispersion: Any
+
+
+class Posteriors(NamedTuple):
+    """Of latent variables, normal: means (n, k) and covariances (n, k * k)."""
+
+    latent: Any
+    covariance: Any
+
+
+def count_bound(counts: Any, model: CountModel, found: Posteriors) -> Any:
+    """Lower bound of the log-probability of each row, (n,), by posteriors as `count_posteriors`.
+
+    It needs expectations of ``log(1 + exp(psi))`` with psi normal, entry by entry, which quadrature
+    gives.
+    """
+    xp = namespace(counts)
+    loadings, r, k = model.loadings, xp.exp(model.log_dispersion), model.loadings.shape[1]
+    centre, spread = _logarithms(found, _base(counts, model), loadings)
+    values = counts * centre
+    for node, share in _BOUND:
+        psi = centre + node * spread
+        values = values - share * (counts + r) * (
+            xp.clip(psi, 0, None) + xp.log1p(xp.exp(-abs(psi)))
+        )
+    values = values + log_gamma(counts + r) - log_gamma(r) - log_gamma(counts + 1)
+    log_determinant = xp.linalg.slogdet(found.covariance.reshape(len(counts), k, k))[1]
+    return values.sum(axis=1) - from_standard(found.latent, found.covariance, log_determinant)
+
+
+def count_posteriors(
+    counts: Any, model: CountModel, start: Posteriors | None = None, *, steps: int = _STEPS
+) -> Posteriors:
+    """Normal posteriors with full covariances that make the bound largest.
+
+    Newton's method for the means, with the covariances that the expected curvature gives there.
+
+    Parameters
+    ----------
+    counts : array of shape (n, n_features)
+    model : CountModel
+    start : Posteriors, optional
+        Where to begin, by default at the prior.
+    steps : int
+        At most.
+
+    References
+    ----------
+    Opper and Archambeau, "The variational Gaussian approximation revisited", Neural Computation
+    21(3), 2009.
+    """
+    xp = namespace(counts)
+    loadings, r = model.loadings, xp.exp(model.log_dispersion)
+    n, k = len(counts), loadings.shape[1]
+    base, outer, prior = _base(counts, model), outer_products(loadings), identity(k, loadings)
+    if start is None:
+        latent = 0 * counts[:, :1] * loadings[:1]
+        start = Posteriors(latent, latent[:, :1] + prior.reshape(1, k * k))
+    found = start
+    for _ in range(steps if k and n else 0):
+        centre, spread = _logarithms(found, base, loadings)
+        slope, curvature = counts, 0.0
+        for node, share in _SLOPES:
+            p = 1 / (1 + xp.exp(-xp.clip(centre + node * spread, -500, 500)))
+            slope = slope - share * (counts + r) * p
+            curvature = curvature + share * (counts + r) * (p * (1 - p))
+        inverse = xp.linalg.inv((curvature @ outer).reshape(n, k, k) + prior)
+        step = (inverse @ (slope @ loadings - found.latent)[:, :, None])[:, :, 0]
+        # Where a logarithm changes by one, the curvature changes by at most itself: a step that is
+        # shorter where it is long never descends.
+        turned = abs(step @ loadings.T)
+        longest = (turned.max(axis=1) if xp is np else turned.amax(dim=1))[:, None] + 1e-12
+        latent = found.latent + step * (xp.log1p(longest) / longest)
+        covariance = inverse.reshape(n, k * k)
+        change = abs(covariance - found.covariance).max()
+        found = Posteriors(latent, covariance)
+        if max(float(longest.max()), float(change)) <= _SETTLED:
+            break
+    return found
+
+
+def _base(counts: Any, model: CountModel) -> Any:
+    """Logarithms of means over dispersions, where latent variables are zero."""
+    xp = namespace(counts)
+    totals = xp.clip(counts.sum(axis=1), _LEAST_TOTAL, None)
+    return xp.log(totals)[:, None] + (model.mean - model.log_dispersion)
+
+
+def _logarithms(found: Posteriors, base: Any, loadings: Any) -> tuple[Any, Any]:
+    """Mean and standard deviation of the logarithm of each mean over its dispersion."""
+    xp = namespace(base)
+    variances = found.covariance @ outer_products(loadings).T
+    return base + found.latent @ loadings.T, xp.sqrt(xp.clip(variances, 0.0, None))
+
+
+def counts_latent(rows: FloatArray, *, model: CountModel, first: int, last: int) -> FloatArray:
+    """Posterior means of latent variables `first` to `last`, (n, k)."""
+    found: FloatArray = count_posteriors(checked_counts(rows), model).latent[:, first:last]
+    return found
+
+
+def counts_density(rows: FloatArray, *, model: CountModel) -> FloatArray:
+    """Column of lower bounds of the rows' log-probabilities."""
+    rows = checked_counts(rows)
+    found: FloatArray = count_bound(rows, model, count_posteriors(rows, model))[:, None]
+    return found
+
+
+def checked_counts(rows: FloatArray) -> FloatArray:
+    """Rows in double precision; ValueError unless these are counts."""
+    rows = np.asarray(rows, dtype=np.float64)
+    wrong = (rows < 0) | (rows != np.floor(rows))
+    if wrong.any():
+        raise ValueError(
+            f"likelihood='counts' is of whole numbers from 0, but a value is {rows[wrong][0]:g}; "
+            "give raw counts, before normalisation and logarithms, or leave likelihood out."
+        )
+    return rows

@@ -1,0 +1,311 @@
+"""The contrastive latent variable model by stochastic variational inference, with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from contrast_core._validation import FloatArray
+from contrast_core.deep._training import train
+from contrast_core.feedback import Progress
+from contrast_core.probabilistic._clvm_counts import (
+    CountModel,
+    Posteriors,
+    checked_counts,
+    count_bound,
+    count_posteriors,
+)
+from contrast_core.probabilistic._clvm_em import Model
+from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
+from contrast_core.probabilistic._clvm_posterior import Tails, expected, value_weights
+from contrast_core.probabilistic._clvm_selection import PRIOR_RATE, PRIOR_SHAPE, PRUNED
+from contrast_core.probabilistic._clvm_start import Start, VariationalFit
+from contrast_core.rows import ELEMENTS, Rows, minibatches
+
+_RATES = (0.02, 0.005, 0.001)  # of Adam, one after another, in standard deviations of the noise
+_PATIENCE = 8  # passes without a higher bound
+_BATCH_ROWS = 256
+_LEAST_STEPS = 8  # in a pass, where there are rows enough
+_LOCAL_STEPS = 3  # of a row's own posterior whenever it comes by; it goes on where it was
+_LEAST_GAIN = 0.05  # of the bound, that counts
+_FIRST_LOG_ERROR = -3.0  # of a salient loading, in standard deviations of the noise
+_SCALE_STEPS = 5  # of the horseshoe's scales before each pass, in closed form
+
+
+class _Prior(NamedTuple):
+    """What is maximised beside the bound of the rows: by none, by W's scales or by S's columns."""
+
+    horseshoe: bool = False
+    relevance: bool = False
+
+
+class _Parameters(nn.Module):
+    """Loadings (size, k + t), of which some may be held at zero, means (2, size) and scales.
+
+    With the horseshoe, each salient loading has a normal posterior, `log_errors` the logarithm of
+    its standard deviation.
+    """
+
+    kept: Tensor
+
+    def __init__(
+        self, start: Start, n_shared: int, support: NDArray[np.bool_], prior: _Prior
+    ) -> None:
+        super().__init__()
+        kept = np.ones(start.loadings.shape)
+        kept[~support, n_shared:] = 0.0
+        self.register_buffer("kept", torch.tensor(kept))
+        self.loadings = nn.Parameter(torch.tensor(start.loadings * kept))
+        self.means = nn.Parameter(torch.tensor(start.means))
+        self.log_scale = nn.Parameter(torch.tensor(start.log_scale))
+        n_salient = start.loadings.shape[1] - n_shared
+        shape = (len(support), n_salient) if prior.horseshoe else (0, n_salient)
+        self.log_errors = nn.Parameter(torch.full(shape, _FIRST_LOG_ERROR, dtype=torch.float64))
+
+
+class _Objective:
+    """Rows of both datasets, and the bound by the parameters.
+
+    Each row of counts keeps its posterior from one pass to the next.
+    """
+
+    def __init__(self, parts: Sequence[Rows], start: Start, n_shared: int, tails: Tails) -> None:
+        self.parts = tuple(part.columns(start.varies) for part in parts)
+        self.n_shared, self.tails, self.start = n_shared, tails, start
+        self.log_unit = float(np.log(start.unit))
+        sizes = [part.shape[0] for part in parts]
+        self.n_rows = sum(sizes)
+        steps = max(self.n_rows // _BATCH_ROWS, min(_LEAST_STEPS, min(sizes) // _LEAST_STEPS))
+        self.n_batches = max(1, min(steps, *sizes))
+        # To evaluate, as few as are held at once.
+        few = -(-self.n_rows * len(start.loadings) // ELEMENTS)
+        self.n_parts = max(1, min(few, *sizes))
+        self.posteriors: list[Posteriors] = []
+
+    def batches(
+        self, n_batches: int, rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Minibatches of both datasets, and which rows they are."""
+        options: dict[str, Any] = {"dtype": np.float64}
+        both = []
+        for part, shift in zip(self.parts, self.start.means, strict=True):
+            if self.tails != "counts":
+                options |= {"shift": shift, "scale": self.start.unit}
+            both.append(minibatches(part, n_batches, rng, **options))
+        for (i, x), (j, y) in zip(*both, strict=True):
+            if self.tails == "counts":
+                checked_counts(x), checked_counts(y)
+            yield x, y, i, j
+
+    def bound(self, of: _Parameters, loadings: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
+        """Sum over the rows of a minibatch, in the units of the data."""
+        total = torch.zeros((), dtype=torch.float64, device=loadings.device)
+        for side, (rows, index) in enumerate(zip(batch[:2], batch[2:], strict=True)):
+            part = loadings[:, : self.n_shared] if side else loadings
+            bound = self._of_counts if self.tails == "counts" else self._of_values
+            total = total + bound(of, part, rows, side, index)
+        return total
+
+    def _of_values(
+        self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
+    ) -> Tensor:
+        missing = torch.isnan(rows)
+        left = torch.where(missing, 0.0, rows - of.means[side])
+        seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
+        model: Any = Model(loadings, torch.exp(of.log_scale[0]))  # type: ignore[arg-type]
+        weights = seen
+        if self.tails == "entries":
+            with torch.no_grad():
+                before, kept = self._before(side, index, loadings)
+                weights = value_weights(left, seen, *before, model)
+                for _ in range(_LOCAL_STEPS):
+                    found = expected(left, seen, weights, model, self.tails)
+                    weights = found.weights
+                kept.latent[index], kept.covariance[index] = found.latent, found.covariance
+        density = expected(left, seen, weights, model, self.tails).log_density
+        return torch.as_tensor((density - seen.sum(dim=1) * self.log_unit).sum())
+
+    def _of_counts(
+        self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
+    ) -> Tensor:
+        model = CountModel(loadings, of.means[side], of.log_scale)
+        with torch.no_grad():
+            before, kept = self._before(side, index, loadings)
+            found = count_posteriors(rows, model, before, steps=_LOCAL_STEPS)
+            kept.latent[index], kept.covariance[index] = found
+        return torch.as_tensor(count_bound(rows, model, found).sum())
+
+    def _before(self, side: int, index: Tensor, like: Tensor) -> tuple[Posteriors, Posteriors]:
+        """What the posteriors of these rows were, at first the prior, and where all are kept."""
+        if not self.posteriors:
+            widths = self.start.loadings.shape[1], self.n_shared
+            for part, k in zip(self.parts, widths, strict=True):
+                n = part.shape[0]
+                eye = torch.eye(k, dtype=like.dtype, device=like.device).reshape(1, k * k)
+                self.posteriors.append(Posteriors(like.new_zeros(n, k), eye.repeat(n, 1)))
+        kept = self.posteriors[side]
+        return Posteriors(kept.latent[index], kept.covariance[index]), kept
+
+
+def fit_variational(
+    parts: Sequence[Rows],
+    start: Start,
+    n_shared: int,
+    tails: Tails,
+    horseshoe: bool,
+    ard: bool,
+    *,
+    rng: np.random.Generator,
+    max_passes: int,
+    device: Any,
+    progress: Progress,
+) -> VariationalFit:
+    """Climb the variational bound, from the start of `Start`, by Adam on minibatches.
+
+    The posterior of a row's latent variables has a full covariance. It is known, given the
+    parameters, for ``"normal"`` and ``"rows"``, where the bound is the likelihood, and found for
+    each row of a minibatch otherwise. With `ard` shared columns that a vague prior on their lengths
+    shrinks away, and with `horseshoe` rows of W that this prior does, are left out first.
+    """
+    support = np.ones(len(start.loadings), dtype=bool)
+    options: dict[str, Any] = {"rng": rng, "device": device, "progress": progress}
+    if ard and n_shared:
+        objective = _Objective(parts, start, n_shared, tails)
+        found = _climb(objective, support, _Prior(relevance=True), max_passes, options)
+        start, n_shared = _relevant(found.start, n_shared, tails)
+    if horseshoe:
+        objective = _Objective(parts, start, n_shared, tails)
+        found = _climb(objective, support, _Prior(horseshoe=True), max_passes, options)
+        start, support = found.start, found.support
+        if not support.any():
+            raise ValueError(
+                "sparsity='horseshoe' leaves no feature with a salient loading; leave sparsity out."
+            )
+    objective = _Objective(parts, start, n_shared, tails)
+    found = _climb(objective, support, _Prior(), max_passes, options)
+    best = found.start
+    return VariationalFit(
+        *(best.loadings, best.means, best.log_scale, n_shared, found.elbo, found.converged)
+    )
+
+
+class _Climbed(NamedTuple):
+    start: Start
+    support: NDArray[np.bool_]
+    elbo: FloatArray
+    converged: bool
+
+
+def _climb(
+    objective: _Objective,
+    support: NDArray[np.bool_],
+    prior: _Prior,
+    max_passes: int,
+    options: dict[str, Any],
+) -> _Climbed:
+    """Adam at falling rates; the parameters of the highest bound, those of the start among them."""
+    start, k = objective.start, objective.n_shared
+    n_rows = objective.n_rows
+    shifted = start._replace(means=start.means * (objective.tails == "counts"))
+    module = _Parameters(shifted, k, support, prior).to(options["device"])
+    scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
+
+    def precision() -> Tensor:
+        values = torch.from_numpy(scales.precision / start.spread**2)
+        return values.to(options["device"])[:, None]
+
+    def loss(batch: tuple[Tensor, ...], draws: torch.Generator) -> Tensor:
+        loadings = module.loadings * module.kept
+        extra = torch.zeros((), dtype=torch.float64, device=loadings.device)
+        if prior.horseshoe:
+            salient, errors = loadings[:, k:], torch.exp(module.log_errors)
+            noise = torch.randn(
+                errors.shape, generator=draws, dtype=errors.dtype, device=errors.device
+            )
+            loadings = torch.cat([loadings[:, :k], salient + errors * noise], dim=1)
+            weights = precision()
+            extra = (weights * (salient**2 + errors**2) - torch.log(weights * errors**2)).sum() / 2
+        if prior.relevance:
+            shared = loadings[:, :k]
+            inner = shared.T @ shared / 2
+            inner = inner + PRIOR_RATE * torch.eye(k, dtype=inner.dtype, device=inner.device)
+            extra = (len(support) / 2 + PRIOR_SHAPE) * torch.logdet(inner)
+        n_batches = objective.n_batches if module.training else objective.n_parts
+        return (extra - n_batches * objective.bound(module, loadings, batch)) / n_rows
+
+    def squares() -> FloatArray:
+        with torch.no_grad():
+            found = module.loadings[:, k:] ** 2 + torch.exp(2 * module.log_errors)
+        return found.sum(dim=1).cpu().numpy() / start.spread**2
+
+    def batches() -> Iterator[tuple[NDArray[Any], ...]]:
+        nonlocal scales
+        if prior.horseshoe:
+            for _ in range(_SCALE_STEPS):
+                scales = scales.updated(squares(), module.log_errors.shape[1])
+        yield from objective.batches(objective.n_batches, options["rng"])
+
+    def all_rows() -> Iterator[tuple[NDArray[Any], ...]]:
+        yield from objective.batches(objective.n_parts, np.random.default_rng(0))
+
+    def value() -> float:
+        draws = torch.Generator(options["device"]).manual_seed(0)
+        tensors = (tuple(torch.from_numpy(a).to(options["device"]) for a in b) for b in all_rows())
+        with torch.no_grad():
+            return -float(np.mean([float(loss(batch, draws)) for batch in tensors]))
+
+    module.eval()
+    elbo, converged = [value()], False
+    best, kept = elbo[0], {name: v.clone() for name, v in module.state_dict().items()}
+    for rate in _RATES:
+        left = max_passes + 1 - len(elbo)
+        if left <= 0:
+            break
+        history = train(
+            *(module, loss, batches, all_rows),
+            max_epochs=left,
+            patience=_PATIENCE,
+            least_gain=_LEAST_GAIN / n_rows,
+            learning_rate=rate,
+            mixed=False,
+            **options,
+        )
+        elbo += [-float(each) for each in history.held_out]
+        converged = history.ended == "settled"
+        if -history.held_out[history.best - 1] > best or prior.horseshoe or prior.relevance:
+            best = -float(history.held_out[history.best - 1])
+            kept = {name: v.clone() for name, v in module.state_dict().items()}
+        else:
+            module.load_state_dict(kept)
+    module.load_state_dict(kept)
+    found = {name: v.detach().cpu().numpy() for name, v in module.named_parameters()}
+    loadings = found["loadings"] * module.kept.cpu().numpy()
+    means = found["means"]
+    if objective.tails != "counts":
+        means = start.means + start.unit * means
+    if prior.horseshoe:
+        noise = 0.0 if objective.tails == "counts" else float(np.exp(found["log_scale"][0]))
+        limit = least_scale(noise / start.spread**2, objective.parts[0].shape[0])
+        support = scales.below(limit) <= 0.5
+    return _Climbed(
+        start._replace(loadings=loadings, means=means, log_scale=found["log_scale"]),
+        support,
+        np.array([*elbo, best]) * n_rows,
+        converged,
+    )
+
+
+def _relevant(found: Start, n_shared: int, tails: Tails) -> tuple[Start, int]:
+    """The shared columns that are left, turned to be orthogonal."""
+    directions, lengths, _ = np.linalg.svd(found.loadings[:, :n_shared], full_matrices=False)
+    noise = 1.0 if tails == "counts" else float(np.exp(found.log_scale[0]))
+    kept = int((lengths**2 > PRUNED * noise).sum())
+    n_salient = found.loadings.shape[1] - n_shared
+    kept = max(kept, int(not n_salient))
+    shared = (directions * lengths)[:, :kept]
+    return found._replace(loadings=np.hstack([shared, found.loadings[:, n_shared:]])), kept

@@ -1,0 +1,333 @@
+"""CLVM by stochastic variational inference."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import logsumexp
+from scipy.stats import nbinom
+from sklearn.base import clone
+
+from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save, subspace_error
+from contrast_core.datasets import load_mouse_protein
+from contrast_core.probabilistic import _clvm_counts as counts
+from contrast_core.probabilistic import _clvm_posterior as posterior
+from contrast_core.probabilistic._clvm_em import Model
+from contrast_core.probabilistic._clvm_start import Start
+from contrast_core.rows import rows_of
+from tests.core.test_clvm import generated
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+FEW = pytest.mark.filterwarnings("ignore:the likelihood still rises")
+
+
+def fit(X: Any, Y: Any, **options: Any) -> CLVM:
+    options = {"n_shared": 1, "n_salient": 1, "random_state": 0} | options
+    return CLVM(inference="vi", **options).fit(X, background=Y)
+
+
+def total(model: CLVM, X: Any, Y: Any) -> float:
+    """Log-density of both datasets."""
+    of_y = model.score_samples(Y, dataset="background")
+    return float(model.score_samples(X).sum() + of_y.sum())
+
+
+def holes(rows: Any, seed: int = 0) -> Any:
+    return np.where(np.random.default_rng(seed).random(rows.shape) < 0.2, np.nan, rows)
+
+
+def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Counts with two shared and one salient dimension, the latter of a third of the features.
+
+    Six more features, which do not vary but for their noise, make up most of a row's total.
+    """
+    rng = np.random.default_rng(seed)
+    share = np.append(0.1 * rng.dirichlet(np.full(d, 4.0)), np.full(6, 0.15))
+    r = np.append(rng.uniform(2, 10, d), np.full(6, 1e3))
+    S, W = np.zeros((2, d + 6)), np.zeros((1, d + 6))
+    S[:, :d] = 0.6 * rng.normal(size=(2, d))
+    W[:, : d // 3] = 0.7 * rng.choice([-1, 1], d // 3)
+    parts = []
+    for part in (rng.normal(size=(n, 1)) @ W, 0.0):
+        totals = rng.lognormal(np.log(60 * d), 1.0, (n, 1))
+        rates = totals * share * np.exp(rng.normal(size=(n, 2)) @ S + part)
+        parts.append(rng.negative_binomial(r, r / (r + rates)).astype(float))
+    return parts[0], parts[1], W / np.linalg.norm(W)
+
+
+# Rows with normal noise, or Student's
+
+
+def test_at_the_maximum_of_the_likelihood_it_stays_there() -> None:
+    mice = load_mouse_protein()
+    X, Y = mice.foreground, mice.background
+    em = CLVM().fit(X, background=Y)
+    vi = fit(X, Y, n_shared=2, n_salient=2)
+    assert subspace_error(vi.components_, em.components_) <= 0.07
+    assert vi.elbo_[0] == pytest.approx(em.log_likelihoods_[-1], rel=1e-9)
+    assert vi.elbo_[0] - 1e-6 <= vi.elbo_[-1] <= em.log_likelihoods_[-1] + 1e-3
+    assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-10)
+    assert vi.elbo_[1:-1].max() > vi.elbo_[0] - 5  # it has come back from where Adam began
+    assert vi.converged_
+    assert vi.n_iter_ == len(vi.elbo_) - 2
+
+
+@pytest.mark.parametrize(("robust", "missing"), [(None, True), ("rows", False), ("entries", False)])
+def test_from_elsewhere_it_climbs_to_the_maximum(
+    robust: Any, missing: bool, monkeypatch: Any
+) -> None:
+    X, Y, _, _ = generated(150, 100, 8)
+    if missing:
+        X, Y = holes(X), holes(Y, 1)
+    em = CLVM(n_shared=1, n_salient=1, robust=robust).fit(X, background=Y)
+    unit = em.noise_variance_**0.5
+    loadings = np.hstack([em.shared_loadings_, em.salient_loadings_]) / unit
+    far = Start(
+        loadings + 0.5 * np.random.default_rng(1).normal(size=(8, 2)),
+        np.array([em.mean_, em.background_mean_]),
+        *(np.ones(1), unit, 1.0, np.ones(8, bool), np.zeros((2, 8))),
+    )
+    start = "contrast_core.probabilistic._clvm.starting_point"
+    monkeypatch.setattr(start, lambda *_: far)
+    vi = fit(X, Y, robust=robust, max_iter=60)
+    best = em.log_likelihoods_[-1]
+    assert vi.elbo_[0] < best - 50
+    assert best - 3.0 < vi.elbo_[-1] < best + 1e-3
+    if robust != "entries":
+        assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-9)
+    else:  # whose weights have not quite settled
+        assert 0 <= total(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
+
+
+@pytest.mark.parametrize("tails", ["normal", "rows", "entries"])
+def test_tensors_have_the_posteriors_of_arrays(tails: Any) -> None:
+    rng = np.random.default_rng(0)
+    seen = (rng.random((6, 5)) < 0.8) * 1.0
+    left, loadings = rng.normal(size=(6, 5)) * seen, rng.normal(size=(5, 2))
+    of_arrays = posterior.expected(left, seen, seen, Model(loadings, 0.7), tails)
+    model: Any = (torch.tensor(loadings), torch.tensor(0.7, dtype=torch.float64))
+    tensors = torch.tensor(left), torch.tensor(seen)
+    of_tensors = posterior.expected(*tensors, tensors[1], Model(*model), tails)
+    for one, other in zip(of_arrays, of_tensors, strict=True):
+        np.testing.assert_allclose(other.numpy(), one, rtol=1e-12, atol=1e-12)
+    weights = posterior.value_weights(left, seen, *of_arrays[2:], Model(loadings, 0.7))
+    if tails == "entries":
+        np.testing.assert_allclose(weights, of_arrays.weights)
+
+
+# Rows of counts
+
+
+def test_the_bound_of_counts_is_close_and_below() -> None:
+    rng = np.random.default_rng(0)
+    loadings, mean = 0.5 * rng.normal(size=(30, 3)), np.log(rng.dirichlet(np.full(30, 2.0)))
+    r = rng.uniform(0.5, 20, 30)
+    rates = rng.integers(5, 2000, (8, 1)) * np.exp(mean + rng.normal(size=(8, 3)) @ loadings.T)
+    rows = rng.negative_binomial(r, r / (r + rates)).astype(float)
+    rows[0] = 0.0
+    model = counts.CountModel(loadings, mean, np.log(r))
+    found = counts.count_posteriors(rows, model)
+    bounds = counts.count_bound(rows, model, found)
+    for row, m, flat, bound in zip(rows, found.latent, found.covariance, bounds, strict=True):
+        covariance = flat.reshape(3, 3)
+        drawn = rng.multivariate_normal(m, covariance, 40_000)
+        rate = max(row.sum(), 1e-9) * np.exp(mean + drawn @ loadings.T)
+        joint = nbinom.logpmf(row, r, r / (r + rate)).sum(axis=1) - (drawn**2).sum(axis=1) / 2
+        left = np.linalg.solve(np.linalg.cholesky(covariance), (drawn - m).T)
+        of_draws = -(left**2).sum(axis=0) / 2 - np.linalg.slogdet(covariance)[1] / 2
+        exact = logsumexp(joint - of_draws) - np.log(len(drawn))
+        assert -0.05 < bound - exact < 0.005
+    # No other normal posterior is better.
+    for _ in range(20):
+        m = found.latent + 0.05 * rng.normal(size=(8, 3))
+        other = counts.Posteriors(m, found.covariance * rng.uniform(0.8, 1.2, (8, 1)))
+        assert (counts.count_bound(rows, model, other) < bounds + 1e-4).all()
+    np.testing.assert_allclose(found.latent[0], 0.0, atol=1e-6)
+    tensors = counts.CountModel(*(torch.tensor(part) for part in model))
+    of_tensors = counts.count_posteriors(torch.tensor(rows), tensors)
+    np.testing.assert_allclose(of_tensors.latent.numpy(), found.latent, atol=1e-6)
+    value = counts.count_bound(torch.tensor(rows), tensors, of_tensors)
+    np.testing.assert_allclose(value.numpy(), bounds, rtol=1e-8)
+
+
+@FEW
+def test_counts_find_what_logarithms_do_not() -> None:
+    X, Y, truth = counted()
+    model = fit(X, Y, n_shared=2, likelihood="counts", max_iter=40)
+    logarithms = [
+        np.log1p(rows / np.maximum(1, rows.sum(axis=1, keepdims=True)) * 1500) for rows in (X, Y)
+    ]
+    other = CLVM(n_shared=2, n_salient=1).fit(logarithms[0], background=logarithms[1])
+    sines = [subspace_error(each.components_, truth) for each in (model, other)]
+    print(f"sine to the salient dimension: counts {sines[0]:.3f}, logarithms {sines[1]:.3f}")
+    assert sines[0] < 0.2
+    assert sines[0] < sines[1]
+    assert model.elbo_[-1] > model.elbo_[0] + 100
+    assert total(model, X, Y) == pytest.approx(model.elbo_[-1], abs=0.01 * len(X))
+    assert total(model, X, Y) >= model.elbo_[-1] - 1e-3
+    assert 2 < np.median(model.dispersions_[:24]) < 10
+    scores, shared = model.transform(X), model.transform_shared(Y, dataset="background")
+    assert scores.shape == (300, 1)
+    assert shared.shape == (300, 2)
+    np.testing.assert_allclose(model.transform(sp.csr_array(X)), scores, atol=1e-6)
+    drawn = model.sample(4000, noise=True, random_state=0)
+    np.testing.assert_allclose(drawn.mean(axis=0).sum(), X.sum(axis=1).mean(), rtol=0.15)
+    assert np.corrcoef(drawn.mean(axis=0), X.mean(axis=0))[0, 1] > 0.95
+    for name in ("projection_", "latent_covariance_", "noise_variance_"):
+        assert not hasattr(model, name)
+    with pytest.raises(AttributeError, match="likelihood='counts'"):
+        model.denoise(X)
+
+
+@FEW
+def test_a_row_without_counts_and_features_never_counted() -> None:
+    X, Y, _ = counted(120, 20)
+    X[0] = 0.0
+    X[:, 5] = Y[:, 5] = 0.0
+    X[:, 6] = 0.0
+    model = fit(X.astype(np.int32), Y.astype(np.float32), likelihood="counts", max_iter=3)
+    assert np.isfinite(model.transform(X)).all()
+    np.testing.assert_allclose(model.transform(X[:1]), 0.0, atol=1e-6)
+    assert not model.salient_loadings_[5].any()
+    assert np.isfinite(model.score_samples(X)).all()
+
+
+# Selection
+
+
+@FEW
+def test_the_horseshoe_with_counts_and_with_bad_rows() -> None:
+    X, Y, _ = counted()
+    model = fit(X, Y, n_shared=2, likelihood="counts", sparsity="horseshoe", max_iter=40)
+    assert model.selected_[:8].all()
+    assert model.selected_[8:].sum() <= 3
+    assert not model.salient_loadings_[~model.selected_].any()
+    rng = np.random.default_rng(0)
+    S, W = 2 * rng.normal(size=(1, 16)), np.repeat([2.0, 0.0], 8)[None]
+    X = rng.normal(size=(500, 1)) @ S + rng.normal(size=(500, 1)) @ W + rng.normal(size=(500, 16))
+    Y = rng.normal(size=(500, 1)) @ S + rng.normal(size=(500, 16))
+    X[:15] += 15 * rng.normal(size=(15, 16))
+    options: dict[str, Any] = {"sparsity": "horseshoe", "ard": True, "n_shared": 3}
+    model = fit(holes(X), Y, robust="rows", max_iter=60, **options)
+    np.testing.assert_array_equal(model.selected_, np.arange(16) < 8)
+    assert model.shared_loadings_.shape[1] == 1
+
+
+# Data of every kind
+
+
+@pytest.mark.filterwarnings("ignore:the likelihood still rises")
+def test_the_same_seed_gives_the_same_numbers_from_any_container(tmp_path: Path) -> None:
+    X, Y, _ = counted(200, 20)
+    options: dict[str, Any] = {"likelihood": "counts", "max_iter": 2}
+    model = fit(X, Y, **options)
+    state = torch.random.get_rng_state()
+    again = fit(X, Y, **options)
+    np.testing.assert_array_equal(again.salient_loadings_, model.salient_loadings_)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    sparse = fit(sp.csr_matrix(X), sp.csc_array(Y), **options)
+    np.testing.assert_allclose(sparse.salient_loadings_, model.salient_loadings_, atol=1e-8)
+    other = fit(X, Y, **options | {"random_state": 1})
+    assert (other.salient_loadings_ != model.salient_loadings_).any()
+    save(model, tmp_path / "counts.model")
+    np.testing.assert_array_equal(load(tmp_path / "counts.model").transform(X), model.transform(X))
+    assert clone(model).likelihood == "counts"
+
+
+@FEW
+def test_rows_that_are_streamed_give_the_same_model(tmp_path: Path) -> None:
+    dask_array = pytest.importorskip("dask.array", reason="dask is not installed")
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    X, Y, _, _ = generated(300, 200, 6)
+    X[:8] += 20
+    options: dict[str, Any] = {"robust": "rows", "max_iter": 60}
+    here = fit(X, Y, **options)
+    chunked = fit(*(dask_array.from_array(rows, chunks=(64, 6)) for rows in (X, Y)), **options)
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        stored = [
+            file.create_dataset(name, data=rows, chunks=(32, 6))
+            for name, rows in (("x", X), ("y", Y))
+        ]
+        filed = fit(*stored, **options)
+    for other in (chunked, filed):
+        assert subspace_error(other.components_, here.components_) < 0.02
+        assert other.elbo_[-1] == pytest.approx(here.elbo_[-1], abs=0.5)
+
+
+@FEW
+def test_shift_scale_and_constants() -> None:
+    X, Y, _, _ = generated(120, 100, 6)
+    plain = fit(X, Y, robust="rows", max_iter=20)
+    for c in (1e-4, 1e5):
+        padded = [np.hstack([c * (rows + 3), np.full((len(rows), 1), 2.0)]) for rows in (X, Y)]
+        other = fit(*padded, robust="rows", max_iter=20)
+        np.testing.assert_allclose(
+            abs(other.components_[:, :-1]), abs(plain.components_), atol=1e-3
+        )
+        assert other.noise_variance_ == pytest.approx(c**2 * plain.noise_variance_, rel=1e-3)
+        assert not other.salient_loadings_[-1].any()
+
+
+# What it refuses
+
+
+@FEW
+def test_what_it_cannot_do() -> None:
+    X, Y, _, _ = generated(30, 20, 5)
+    whole, behind = np.arange(150.0).reshape(30, 5), np.ones((20, 5))
+    moments = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    with pytest.raises(TypeError, match="moments do not hold"):
+        fit(*moments)
+    for options, data, message in (
+        ({"sparsity": 3.0}, {}, "sparsity=3.0 needs inference='em'"),
+        ({"sparsity": "auto"}, {}, "sparsity='auto' needs inference='em'"),
+        ({}, {"groups": [0, 1] * 15}, "does not combine inference='vi' with groups"),
+        ({}, {"sample_weight": np.ones(30)}, "with sample_weight"),
+        ({"inference": "mcmc"}, {}, "inference='mcmc' is unknown"),
+        ({"likelihood": "poisson"}, {}, "likelihood='poisson' is unknown"),
+        ({"likelihood": "counts", "inference": "em"}, {}, "no closed form: give inference='vi'"),
+        ({"likelihood": "counts", "robust": "rows"}, {}, "leave one of them out"),
+        ({"likelihood": "counts"}, {}, "whole numbers from 0"),
+    ):
+        model = CLVM(**{"n_shared": 1, "n_salient": 1, "inference": "vi"} | options)
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, background=Y, **data)
+        assert not hasattr(model, "components_")
+    with pytest.raises(ValueError, match="does not combine inference='vi' with several"):
+        CLVM(inference="vi").fit(X, background=[Y, Y])
+    with pytest.raises(ValueError, match="NaN"):
+        fit(np.where(np.arange(5) == 1, np.nan, whole), behind, likelihood="counts")
+    with pytest.warns(ContrastWarning, match="still rises"):
+        fit(X, Y, robust="rows", max_iter=2)
+    em = fit(X, Y, max_iter=2).set_params(inference="em").fit(X, background=Y)
+    assert not hasattr(em, "elbo_")
+    assert hasattr(em, "log_likelihoods_")
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch: Any) -> None:
+    X, Y, _, _ = generated(30, 20, 5)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"install contrast-suite\[torch\]"):
+        fit(X, Y)
+
+
+def test_it_shows_its_progress_and_takes_a_device() -> None:
+    X, Y, _, _ = generated(60, 40, 5)
+    seen: list[int] = []
+
+    def bar(items: Any, total: int, desc: str) -> Any:
+        seen.append(total)
+        return items
+
+    model = fit(X, Y, progress=bar, device="cpu")
+    assert len(seen) == 3
+    assert rows_of(X).shape == (60, 5)
+    assert model.converged_
+    with pytest.raises(ValueError, match="none that torch knows"):
+        fit(X, Y, device="gpu7")

@@ -1,0 +1,64 @@
+"""tl.clvm of raw counts, and of data that are only dense in minibatches."""
+
+from __future__ import annotations
+
+import anndata
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from anndata import AnnData
+
+import scanpy_ext as cx
+from contrast_core import CLVM
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+pytestmark = pytest.mark.filterwarnings("ignore:the likelihood still rises")
+
+
+@pytest.fixture
+def counted():
+    rng = np.random.default_rng(0)
+    adata = AnnData(sp.csr_matrix(rng.poisson(rng.gamma(2, 2, 12), (120, 12)).astype(np.float32)))
+    adata.obs["condition"] = ["ctrl", "stim"] * 60
+    adata.layers["counts"] = adata.X.copy()
+    adata.layers["logs"] = np.log1p(adata.X.toarray())
+    return adata
+
+
+def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
+    monkeypatch.setattr("contrast_core.probabilistic._clvm_variational._RATES", (0.02,))
+    options = {"n_shared": 1, "n_comps": 1, "inference": "vi", "likelihood": "counts"}
+    mask = np.arange(12) < 10
+    cx.tl.clvm(counted, **REFERENCE, **options, layer="counts", mask_var=mask)
+    X = counted.X.toarray()[:, mask]
+    core = CLVM(n_shared=1, n_salient=1, inference="vi", likelihood="counts", random_state=0)
+    core.fit(X, background=X[::2])
+    np.testing.assert_allclose(counted.obsm["X_clvm"], core.transform(X), atol=1e-5)
+    result = counted.uns["clvm"]
+    np.testing.assert_allclose(result["elbo"], core.elbo_, rtol=1e-6)
+    np.testing.assert_allclose(result["dispersions"], core.dispersions_, rtol=1e-4)
+    assert "noise_variance" not in result
+    assert "PCs_clvm_filters" not in counted.varm
+    counted.write_h5ad(tmp_path / "cells.h5ad")
+    lazy = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    cx.tl.clvm(lazy, **REFERENCE, **options, layer="counts", mask_var=mask, key_added="again")
+    again = lazy.obsm["again"]
+    lazy.file.close()
+    assert abs(np.corrcoef(again[:, 0], counted.obsm["X_clvm"][:, 0])[0, 1]) > 0.9
+    with pytest.raises(ValueError, match=r"clvm.*|linear|filters"):
+        cx.tl.project(counted, counted.copy(), key="clvm")
+
+
+def test_what_it_refuses_leaves_cells_as_they_were(counted, untouched):
+    counted.obs["donor"] = ["a", "b", "c"] * 40
+    vi = {"inference": "vi"}
+    for options, message in (
+        ({"likelihood": "counts", "layer": "counts"}, "give inference='vi'"),
+        ({"likelihood": "counts", "layer": "logs", **vi}, "whole numbers from 0"),
+        ({"layer": "logs", "within": "donor", **vi}, "does not combine inference='vi' with groups"),
+        ({"layer": "logs", "inference": "mcmc"}, "inference='mcmc' is unknown"),
+    ):
+        with untouched(counted), pytest.raises(ValueError, match=message):
+            cx.tl.clvm(counted, **REFERENCE, **options)
