@@ -89,7 +89,9 @@ class CLVM(TwoDensities):
         rho from 1 to 740,000. "horseshoe" takes instead those that the horseshoe prior does not
         shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales: a feature
         goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in units of the features' mean
-        variance, or below :math:`8 \sigma^2 / n`. By default all features have salient loadings.
+        variance, or below :math:`8 \sigma^2 / n`; with
+        ``n_salient=1`` and few features to leave out it leaves out fewer. By default all features
+        have salient loadings.
     ard : bool, default=False
         Automatic relevance determination of shared dimensions: with a vague prior on the length of
         each column of S those that add too little vanish, and the likelihood is maximised with as

@@ -14,13 +14,20 @@ from contrast_core import CLVM
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-pytestmark = pytest.mark.filterwarnings("ignore:the likelihood still rises")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{message}")
+    for message in ("the likelihood still rises", "the values look like raw counts")
+]
 
 
 @pytest.fixture
 def counted():
     rng = np.random.default_rng(0)
-    adata = AnnData(sp.csr_matrix(rng.poisson(rng.gamma(2, 2, 12), (120, 12)).astype(np.float32)))
+    response = np.exp(
+        rng.normal(size=(120, 1)) * (np.arange(12) < 4) * (np.arange(120) % 2)[:, None]
+    )
+    counts = rng.poisson(response * rng.gamma(4, 2, 12)).astype(np.float32)
+    adata = AnnData(sp.csr_matrix(counts))
     adata.obs["condition"] = ["ctrl", "stim"] * 60
     adata.layers["counts"] = adata.X.copy()
     adata.layers["logs"] = np.log1p(adata.X.toarray())
@@ -28,7 +35,8 @@ def counted():
 
 
 def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
-    monkeypatch.setattr("contrast_core.probabilistic._clvm_variational._RATES", (0.02,))
+    for name, value in (("_RATES", (0.02,)), ("_PATIENCE", 1), ("_LEAST_GAIN", 1.0)):
+        monkeypatch.setattr(f"contrast_core.probabilistic._clvm_variational.{name}", value)
     options = {"n_shared": 1, "n_comps": 1, "inference": "vi", "likelihood": "counts"}
     mask = np.arange(12) < 10
     cx.tl.clvm(counted, **REFERENCE, **options, layer="counts", mask_var=mask)
