@@ -54,12 +54,13 @@ class Fitted:
         return LinearMap(mean=self.means["mean"][used], projection=self.filters[used]), used
 
     def _check_linear(self) -> None:
-        if self.params.get("robust") == "entries":
-            raise ValueError(
-                f"adata.uns[{self.keys.uns!r}] is of scanpy_ext.tl.clvm with robust='entries', "
-                "which weighs every value of a cell: its scores are not linear. Run it on old and "
-                "new cells together, or with robust='rows' or none."
-            )
+        for name, value in (("robust", "entries"), ("likelihood", "counts")):
+            if self.params.get(name) == value:
+                raise ValueError(
+                    f"adata.uns[{self.keys.uns!r}] is of scanpy_ext.tl.clvm with {name}={value!r}, "
+                    "which weighs every value of a cell: its scores are not linear. Run it on old "
+                    "and new cells together, or on logarithms with robust='rows' or none."
+                )
 
     def projector(self) -> LinearMap:
         """The projector on the span of the loadings, along what the filters do not see.
