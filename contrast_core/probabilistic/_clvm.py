@@ -122,8 +122,8 @@ class CLVM(TwoDensities):
         Where to end: length of the gradient of the log-likelihood per row, by the loadings in units
         of the noise's standard deviation and by the logarithm of its variance. (The likelihood
         stops rising, to nine digits, long before the subspaces stop turning.) With missing values
-        or `robust` ten times this is the largest change in a step, of a loading in units of the
-        noise's standard deviation and of the logarithm of its variance. Not of "vi", which ends
+        or `robust` ten times this is the length of a step, of the loadings in units of the noise's
+        standard deviation and of the logarithm of its variance. Not of "vi", which ends
         once the bound has not been higher for eight passes at each of three rates of learning.
     max_iter : int, default=3000
         Evaluations of the likelihood, at most, for each start; each reads the rows with missing

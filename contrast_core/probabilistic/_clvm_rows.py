@@ -10,10 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from contrast_core._validation import FloatArray
+from contrast_core.probabilistic._ascent import Evaluation, ascend
 from contrast_core.probabilistic._clvm_em import Model
 from contrast_core.probabilistic._clvm_posterior import DOF, Side, Tails, expected, outer_products
 
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
+_LARGEST = 300.0  # logarithm of a weight, or of its inverse
 
 
 class Means(NamedTuple):
@@ -61,7 +63,8 @@ def fit_rows(
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
 
     Given the weights an iteration is weighted least squares, feature by feature. With entries the
-    posterior of z and of the weights are taken to be independent; the others are exact.
+    posterior of z and of the weights are taken to be independent; the others are exact. Steps are
+    extrapolated as `ascend` says.
 
     Parameters
     ----------
@@ -75,10 +78,10 @@ def fit_rows(
     dof : float, default=4
         nu.
     tol : float
-        Largest change of a loading, in standard deviations of the noise, and of the logarithm of
-        its variance, to end at.
+        Length of a step to end at, of the loadings in standard deviations of the first noise, and
+        of the logarithm of its variance.
     max_iter : int
-        Steps, at most.
+        Evaluations, at most.
 
     Raises
     ------
@@ -91,30 +94,50 @@ def fit_rows(
     Verleysen, "Robust probabilistic projections", ICML 2006, for whole rows.
     """
     filled = [np.nan_to_num(rows) for rows in (x, y)]
-    seen = weights = [(~np.isnan(rows)).astype(np.float64) for rows in (x, y)]
-    model, values, converged = start, [], False
-    for _ in range(max_iter):
+    seen = [(~np.isnan(rows)).astype(np.float64) for rows in (x, y)]
+    (d, k), unit = start.loadings.shape, start.noise**0.5
+    ends = np.cumsum([d * k, 1, d, d])
+
+    def pointed(model: Model, means: Means, weights: list[FloatArray]) -> FloatArray:
+        parts = [model.loadings.ravel() / unit, [np.log(model.noise)], *(m / unit for m in means)]
+        if tails == "entries":  # each posterior given the other: the weights are unknowns as well
+            parts += [np.log(w[s > 0]) for w, s in zip(weights, seen, strict=True)]
+        return np.concatenate(parts)
+
+    def parted(point: FloatArray) -> tuple[Model, Means, list[FloatArray]]:
+        loadings, log_noise, of_x, of_y, logarithms = np.split(point, ends)
+        # Where an extrapolation went astray the likelihood is to be low, not out of range.
+        noise = float(np.exp(np.clip(log_noise[0], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE]))))
+        weights = [s.copy() for s in seen]
+        if tails == "entries":
+            of_rows = np.split(logarithms, [int(seen[0].sum())])
+            for w, s, part in zip(weights, seen, of_rows, strict=True):
+                w[s > 0] = np.exp(np.clip(part, -_LARGEST, _LARGEST))
+        return Model(unit * loadings.reshape(d, k), noise), Means(unit * of_x, unit * of_y), weights
+
+    def at(point: FloatArray) -> Evaluation:
+        model, means, weights = parted(point)
         sides = []
-        for i, width in enumerate((model.loadings.shape[1], n_shared)):
+        for i, width in enumerate((k, n_shared)):
             part = Model(model.loadings[:, :width], model.noise)
             left = seen[i] * (filled[i] - means[i])
             sides.append(expected(left, seen[i], weights[i], part, tails, dof))
-        values.append(sum(float(side.log_density.sum()) for side in sides))
-        if converged:
-            break
-        weights = [side.weights for side in sides]
-        update, means = _maximised(filled, seen, sides, model)
+        update, new_means = _maximised(filled, seen, sides, model)
         if not update.noise > _LEAST_NOISE:
             raise ValueError(
-                f"{n_shared} shared and {model.loadings.shape[1] - n_shared} salient latent "
+                f"{n_shared} shared and {k - n_shared} salient latent "
                 "variables explain all that varies, or all but what counts as outliers, to working "
                 "precision: nothing is left to estimate the noise from. Use fewer of them, more "
                 "rows, or another `robust`."
             )
-        change = np.abs(update.loadings - model.loadings).max(initial=0.0)
-        settled = abs(np.log(update.noise / model.noise)) <= tol
-        model, converged = update, bool(settled and change <= tol * update.noise**0.5)
-    return RowFit(model, means, np.array(values), converged)
+        new = pointed(update, new_means, [side.weights for side in sides])
+        value = sum(float(side.log_density.sum()) for side in sides)
+        return Evaluation(value, (new - point)[: ends[1]], new)
+
+    first = pointed(start, means, seen)
+    found = ascend(at, first, tol=tol, max_iter=max_iter, smooth=False)
+    model, means, _ = parted(found.point)
+    return RowFit(model, means, found.values, found.converged)
 
 
 def _maximised(
