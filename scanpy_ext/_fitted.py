@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+def centres(
+    labels: NDArray[np.str_],
+    scores: NDArray[np.floating],
+    groups: NDArray[Any],
+    known: NDArray[np.floating],
+) -> Floats:
+    """What each cell's scores are centred by, (n_obs, k), after a fit within donors.
+
+    Its donor's mean scores, `known` (n_groups, k), and of another donor the mean of these cells.
+    """
+    means = dict(zip(map(str, groups), known, strict=True))
+    found = np.empty(scores.shape)
+    for label in np.unique(labels):
+        rows = labels == label
+        found[rows] = means[label] if label in means else scores[rows].mean(axis=0)
+    return found
+
+
 @dataclass(frozen=True)
 class Fitted:
     """What a linear method wrote, for the genes in use.
@@ -108,6 +126,12 @@ def restore(adata: AnnData, key: str) -> Fitted:
             "name the result with key=."
         )
     params = result.get("params", {})
+    if _keys.LEVELS in result:
+        raise ValueError(
+            f"adata.uns[{key!r}] has a contrast for each level of adata.obs[{params['by']!r}], "
+            "and here one is expected. Fit that level alone: give the masks foreground= and "
+            "background=, and key_added=."
+        )
     if "loadings" in result and "mean" in result:
         loadings = np.asarray(result["loadings"], dtype=np.float64)
         filters = np.asarray(result.get("filters", loadings), dtype=np.float64)

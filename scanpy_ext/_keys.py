@@ -30,6 +30,11 @@ class Keys:
         """The slots of one of several results; `.uns` has one entry for all of them."""
         return Keys(f"{self.obsm}_{index}", f"{self.varm}_{index}", self.uns)
 
+    def of_level(self, level: str) -> Keys:
+        """The slots of one level's contrast; `.uns` has one entry for all levels."""
+        name = level.replace("/", "_")  # which files take for a folder
+        return Keys(f"{self.obsm}_{name}", f"{self.varm}_{name}", self.uns)
+
     def numbered_in(self, obsm: Collection[str], *, start: int) -> list[Keys]:
         """The numbered slots that `obsm` holds, from `start` on."""
         slots = map(self.numbered, count(start))
@@ -46,11 +51,11 @@ CPCA_PATH = Keys(obsm="X_cpca_path", varm="cPCs_path", uns="cpca_path")
 PCA_PP = Keys(obsm="X_pca_pp", varm="PCs_pca_pp", uns="pca_pp")
 PCA_PLUS = Keys(obsm="X_pca_plus", varm="PCs_pca_plus", uns="pca_plus")
 
-LINEAR = (CPCA, PCPCA, CLVM, CPCA_STAR, PCA_PP, PCA_PLUS)
+LINEAR = (CPCA, PCPCA, CLVM, CPCA_STAR, CPCA_PATH, PCA_PP, PCA_PLUS)
 
 
 def linear(key: str) -> Keys:
-    """The slots of a linear method's result, by its name in `.uns`: the default one or added."""
+    """The slots of a result with loadings, by its name in `.uns`: the default one or added."""
     return next((keys for keys in LINEAR if keys.uns == key), Keys(key, key, key))
 
 
@@ -77,6 +82,7 @@ def filters(keys: Keys) -> str:
 IMPUTED = "impute"  # in .uns: the layers that tl.impute wrote
 DENOISED = "denoised_layers"  # in `.uns`: the layers that `tl.denoise` wrote, and from what
 
+LEVELS = "levels"  # in the result of several contrasts: that of each
 IN_USE = "in_use"
 VECTORS = ("mean", "background_mean", "cap")  # that a linear method may have, a value per gene
 
@@ -84,6 +90,16 @@ VECTORS = ("mean", "background_mean", "cap")  # that a linear method may have, a
 def vector(keys: Keys, name: str) -> str:
     """The column of `.var` of one of these, or of the genes in use: there it follows the genes."""
     return f"{keys.uns}_{name}"
+
+
+def vectors(keys: Keys) -> list[str]:
+    """All columns of `.var` that a linear method may have."""
+    return [vector(keys, name) for name in (IN_USE, *VECTORS)]
+
+
+def dimensions(obsm: str, number: int) -> list[str]:
+    """Names of the dimensions of an embedding: pca1, pca2, ... of X_pca."""
+    return [f"{obsm.removeprefix('X_')}{i}" for i in range(1, number + 1)]
 
 
 def checked(key: str, argument: str = "key_added") -> str:

@@ -28,6 +28,7 @@ class PairedInput:
     pairs: _pairs.Pairs
     features: _select.BoolArray
     params: dict[str, Any]
+    dtype: np.dtype[Any]
 
     @property
     def rows(self) -> Any:
@@ -56,7 +57,7 @@ class PairedInput:
         mean = np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0)
         return _write.write(
             adata,
-            obsm={keys.obsm: model.transform(self.scaled.matrix)},
+            obsm={keys.obsm: np.asarray(model.transform(self.scaled.matrix), self.dtype)},
             varm={
                 keys.varm: _read.of_all_genes(loadings.T, self.features),
                 _keys.filters(keys): _read.of_all_genes((filters * scale).T, self.features),
@@ -121,4 +122,5 @@ def paired_input(
         n_features = matrix.shape[1]
         scaled = ScaledFeatures(matrix.load(), np.full(n_features, np.inf), np.ones(n_features))
     params |= _write.storable(pairs=key or "pairs", scale=scale)
-    return PairedInput(scaled, pairs, cast("_select.BoolArray", features), params)
+    dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
+    return PairedInput(scaled, pairs, cast("_select.BoolArray", features), params, dtype)

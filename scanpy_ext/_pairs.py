@@ -231,8 +231,9 @@ def _leiden(
             labels[inside] = "0"
             continue
         part = anndata.AnnData(obsm={"X": basis[inside]}, shape=(len(inside), 0))
+        k = min(15, len(inside) - 1)
         sc.pp.neighbors(
-            part, n_neighbors=min(15, len(inside) - 1), use_rep="X", random_state=random_state
+            part, n_neighbors=k, use_rep="X", transformer="sklearn", random_state=random_state
         )
         sc.tl.leiden(
             part, flavor="igraph", n_iterations=2, directed=False, random_state=random_state

@@ -93,6 +93,11 @@ class ContrastInput:
         }
 
     @property
+    def shared(self) -> BoolArray:
+        """The cells in both sets, (n_obs,)."""
+        return self.selection.foreground & self.selection.background
+
+    @property
     def sizes(self) -> dict[str, int]:
         """How many cells the two sets have, fit for `.uns`."""
         n_other = 0 if self.other is None else int(self.other.shape[0])
@@ -100,6 +105,12 @@ class ContrastInput:
             "n_foreground": int(self.selection.foreground.sum()),
             "n_background": n_other or int(self.selection.background.sum()),
         }
+
+    def feature_names(self, adata: AnnData) -> list[str]:
+        """Names of the genes in use, or of the dimensions of the embedding."""
+        if self.features is not None:
+            return list(adata.var_names[self.features])
+        return _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])
 
     def loaded(self) -> tuple[Any, Any]:
         """Foreground and background as ndarrays or CSR; cells in both sets are read once."""
@@ -111,10 +122,13 @@ class ContrastInput:
         return both.take(inside[used]).load(check=False), both.take(behind[used]).load(check=False)
 
     def embed(self, model: Any) -> NDArray[np.floating]:
-        """Scores of all cells, (n_obs, n_comps)."""
-        if self.within is None:
-            return np.asarray(model.transform(self.matrix))
-        return np.asarray(model.transform(self.matrix, groups=self.within))
+        """Scores of all cells, (n_obs, n_comps), in the precision of their values."""
+        groups = {} if self.within is None else {"groups": self.within}
+        return self.as_precise(model.transform(self.matrix, **groups))
+
+    def as_precise(self, scores: Any) -> NDArray[np.floating]:
+        """Scores in single precision, if the values are."""
+        return np.asarray(scores, np.float32 if self.matrix.dtype == np.float32 else np.float64)
 
     def slots(
         self,

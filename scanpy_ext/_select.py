@@ -339,16 +339,23 @@ def check_component(component: object, n_components: int, name: str = "component
     return int(component)
 
 
-def check_count(value: object, name: str) -> int:
-    """A whole number of 1 or more.
+def check_count(value: object, name: str, least: int = 1) -> int:
+    """A whole number of `least` or more.
 
     Raises TypeError or ValueError if it is none.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}={quoted(value)}: expected a whole number of 1 or more.")
-    if value < 1:
-        raise ValueError(f"{name}={quoted(value)}: expected 1 or more.")
+        raise TypeError(f"{name}={quoted(value)}: expected a whole number of {least} or more.")
+    if value < least:
+        raise ValueError(f"{name}={quoted(value)}: expected {least} or more.")
     return int(value)
+
+
+def check_flag(value: object, name: str) -> bool:
+    """True or False; raises TypeError if it is neither."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {quoted(value)}.")
+    return bool(value)
 
 
 def is_anndata(value: object) -> TypeGuard[AnnData]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -11,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ._select import check_anndata
+from . import _keys
+from ._select import check_anndata, check_flag
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -43,10 +43,13 @@ def write(
     """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
 
     A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`.
-    The `stale` slots of an earlier call are removed, and what is None in `varm` and `var`.
+    The `stale` slots of an earlier call are removed, those of levels among them, and what is None
+    in `varm` and `var`.
     """
     check_writable(adata, copy)
     target = adata.copy() if copy else adata
+    stale = [*stale, *(keys for key in uns for keys in _of_levels(target.uns.get(key), key))]
+    stale = [keys for keys in stale if keys.obsm not in obsm]
     # Looked up anew for each entry: the first one written turns a view into a new object.
     for key, array in obsm.items():
         target.obsm[key] = array
@@ -72,6 +75,13 @@ def write(
     return target if copy else None
 
 
+def _of_levels(result: object, key: str) -> list[_keys.Keys]:
+    """The slots of an earlier result with a contrast for each level of a column."""
+    if not isinstance(result, Mapping) or _keys.LEVELS not in result:
+        return []
+    return [_keys.linear(key).of_level(str(level)) for level in result[_keys.LEVELS]]
+
+
 def storable(**arguments: Any) -> dict[str, Any]:
     """The arguments that an h5ad or zarr file can hold: those that are not None."""
     return {name: value for name, value in arguments.items() if value is not None}
@@ -88,8 +98,7 @@ def check_writable(adata: AnnData, copy: bool) -> None:
         If it is backed and a copy was asked for, or a view of a backed one.
     """
     check_anndata(adata)
-    if not isinstance(copy, bool | np.bool_):
-        raise TypeError(f"copy must be True or False, got {reprlib.repr(copy)}.")
+    check_flag(copy, "copy")
     if not adata.isbacked:
         return
     if copy:

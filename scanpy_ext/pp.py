@@ -4,16 +4,124 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from . import _pairs, _read, _select, _write
+import numpy as np
+
+from contrast_core.feedback import warn
+
+from . import _keys, _pairs, _read, _select, _values, _write
 from ._check import contrast_check
 from ._docs import documented
+from ._gene_summary import gene_summaries
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
     from contrast_core.feedback import Progress
 
-__all__ = ["contrast_check", "match_pairs"]
+__all__ = ["contrast_check", "genes_by_variance", "match_pairs"]
+
+_LOST = 0.3  # of the genes of largest variance
+
+
+@documented
+def genes_by_variance(
+    adata: AnnData,
+    n_top_genes: int = 2000,
+    *,
+    cells: _select.Mask | None = None,
+    layer: str | None = None,
+    key_added: str = "most_variable",
+    copy: bool = False,
+    progress: Progress = False,
+) -> AnnData | None:
+    """Mark the genes of largest plain variance, for `mask_var=`.
+
+    Highly variable genes, as `sc.pp.highly_variable_genes` chooses them, are those that vary more
+    than others of their mean. That favours genes of rare cell types and leaves out many strongly
+    expressed ones that answer to a condition in every cell: of a contrast they are often the better
+    half. Centred methods such as PCA and cPCA see a gene by its plain variance, and so does this.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`: log-normalised counts.
+    n_top_genes
+        Number of genes; of equal variances the first ones. Genes that do not vary are never among
+        them.
+    cells
+        The cells whose variance counts: a mask of shape `(n_obs,)`, or the name of a boolean column
+        of `adata.obs`; all by default. Take those of both sides of the contrast: genes that are
+        chosen on one side favour it.
+    layer
+        Use `adata.layers[layer]` instead of `adata.X`.
+    key_added
+        Name of the column of `adata.var`. It is not `highly_variable`, by which other functions
+        would choose genes without being told.
+    {COPY}
+    {PROGRESS}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.var['most_variable' | key_added]` : `bool`
+        Whether the gene is one of them: `mask_var="most_variable"`.
+    `.var['most_variable_variance' | key_added + '_variance']` : `float`
+        Its variance, with a divisor of n.
+
+    Raises
+    ------
+    ValueError
+        If a layer or mask does not exist or selects nothing, no gene varies, or there are NaN or
+        infinite values.
+    TypeError
+        If a mask is not boolean, or the matrix is of an unknown kind.
+
+    Warns
+    -----
+    contrast_core.ContrastWarning
+        If `adata.var` has `highly_variable` and lacks many of these genes there, for that column is
+        what `mask_var` is by default; if the values look like raw counts, or as after `sc.pp.scale`
+        (where no gene varies more than others).
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> adata = anndata.AnnData(np.random.default_rng(0).normal(size=(60, 4)) * [1, 4, 2, 3])
+    >>> cx.pp.genes_by_variance(adata, 2)
+    >>> adata.var["most_variable"].to_list()
+    [False, True, False, True]
+    """
+    _write.check_writable(adata, copy)
+    _keys.checked(key_added)
+    n_top_genes = _select.check_count(n_top_genes, "n_top_genes")
+    mask = np.ones(adata.n_obs, dtype=bool)
+    if cells is not None:
+        mask = _select.boolean_mask(adata, cells, axis="obs", argument="cells")
+    rows = _read.whole_matrix(adata, layer, progress)
+    if rows.in_memory:
+        rows.check()
+        _values.warn_of_values(rows)
+    [summary] = gene_summaries(rows, [mask])
+    assert summary is not None
+    variance = summary.moments.variance
+    order = np.argsort(-variance, kind="stable")[:n_top_genes]
+    order = order[summary.moments.varies[order]]
+    if not order.size:
+        raise ValueError(f"no gene of {rows.name} varies among these cells.")
+    chosen = np.zeros(adata.n_vars, dtype=bool)
+    chosen[order] = True
+    default = "highly_variable"
+    if default in adata.var and key_added != default:
+        lost = 1 - float(adata.var[default].to_numpy(dtype=bool)[chosen].mean())
+        if lost > _LOST:
+            warn(
+                f"{lost:.0%} of the {len(order)} genes of largest variance are not in "
+                f"adata.var[{default!r}], which is what is used by default: what a condition does "
+                f"to them would be lost. Give mask_var={key_added!r}."
+            )
+    columns = {key_added: chosen, f"{key_added}_variance": variance}
+    return _write.write(adata, var=columns, uns={}, copy=copy)
 
 
 @documented

@@ -41,7 +41,7 @@ def contrast_check(
     adata
         Annotated data matrix on which `scanpy_ext.pp.contrast_check` was run.
     key
-        Name of its result in `.uns`.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
 
     Returns
@@ -54,7 +54,7 @@ def contrast_check(
     ValueError
         If there is no such result.
     """
-    result = stored_result(adata, key, "counts", "scanpy_ext.pp.contrast_check", None)
+    result = stored_result(adata, key, "counts", "scanpy_ext.pp.contrast_check")
     counts, ratios = result["counts"], result["ratios"]
     by = [name for name in ("donor", "cell_type") if name in counts]
     names = counts[by].astype(str).agg(", ".join, axis=1) if by else ["all cells"]

@@ -23,7 +23,7 @@ def contrast_curve(
     adata: AnnData,
     *,
     component: int | None = None,
-    key: str | None = None,
+    key: str = _keys.CPCA_PATH.uns,
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
     show: bool | None = None,
@@ -44,7 +44,7 @@ def contrast_curve(
     component
         A component, counted from 1. By default the sum over all.
     key
-        The `key_added` of `scanpy_ext.tl.cpca_path`, if one was given.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
 
     Returns
@@ -57,8 +57,7 @@ def contrast_curve(
     ValueError
         If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such component.
     """
-    keys = _keys.CPCA_PATH.added(key)
-    result = stored_result(adata, keys.uns, "alphas", "scanpy_ext.tl.cpca_path", key)
+    result = stored_result(adata, key, "alphas", "scanpy_ext.tl.cpca_path")
     n_components = np.shape(result["foreground_variance"])[1]
     if component is not None:
         component = check_component(component, n_components)

@@ -70,6 +70,12 @@ def panels(
         raise
 
 
+def grid(n_panels: int, widest: int) -> tuple[int, int]:
+    """Rows and columns for so many panels, with no more than `widest` in a row."""
+    n_rows = -(-n_panels // widest)
+    return n_rows, -(-n_panels // n_rows)
+
+
 def legend_below(ax: Axes, given: AxesGiven) -> None:
     """A legend below all panels, or within one of those that were given."""
     if given is not None:

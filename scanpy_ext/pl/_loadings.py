@@ -9,14 +9,17 @@ import numpy as np
 
 from .. import _keys
 from .._docs import documented
-from .._select import check_anndata, check_count, is_among, listed, quoted
-from ._figure import finish, panels
+from .._loadings import loadings_of
+from .._select import check_count
+from ._figure import finish, grid, panels
 from ._result import chosen_components
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
     from ._figure import AxesGiven, Drawn, Save
+
+_WIDE = 5  # panels in a row
 
 
 @documented
@@ -25,7 +28,8 @@ def loadings(
     *,
     components: Sequence[int] | int | str | None = None,
     n_points: int = 20,
-    key: str = _keys.CPCA.varm,
+    key: str = _keys.CPCA.uns,
+    level: str | float | None = None,
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
     show: bool | None = None,
@@ -42,15 +46,14 @@ def loadings(
     Parameters
     ----------
     adata
-        Annotated data matrix with loadings in `.varm`.
+        Annotated data matrix on which a method of `scanpy_ext.tl` was run.
     components
         The components to show, counted from 1 as in `sc.pl.pca_loadings`: `[3, 4]`, `"3,4"`. All by
         default, at most three.
     n_points
         Number of genes per component. Genes with a loading of zero are left out.
-    key
-        Where the loadings are in `.varm`: `"cPCs"`, the `key_added` of `scanpy_ext.tl.cpca`, or
-        `"cPCs_path_<i>"`.
+    key, level
+        The result, and which set of its loadings: see `scanpy_ext.get.loadings`.
     {FIGURE}
 
     Returns
@@ -61,26 +64,22 @@ def loadings(
     Raises
     ------
     ValueError
-        If there are no loadings under `key`, or a component is not among them.
+        If there is no such result or level, or a component is not among its loadings.
     """
-    check_anndata(adata)
-    if not is_among(key, adata.varm):
-        raise ValueError(
-            f"adata.varm has no loadings {quoted(key)}; it has {listed(list(adata.varm))}. "
-            "Run scanpy_ext.tl.cpca first, or name them with key=."
-        )
-    table = np.asarray(adata.varm[key])
+    table = loadings_of(adata, key, level)
     n_components = table.shape[1]
     if components is None:
         components = range(1, min(n_components, 3) + 1)
     components = chosen_components(components, n_components)
-    n_points = min(check_count(n_points, "n_points"), adata.n_vars)
+    n_points = min(check_count(n_points, "n_points"), len(table))
 
-    names = adata.var_names.to_numpy()
+    names = table.index.to_numpy()
     size = (2.8, 0.6 + 0.19 * n_points)
-    with panels(1, len(components), size=size, figsize=figsize, ax=ax) as (figure, axes):
-        for panel, component in zip(axes.flat, components, strict=True):
-            loading = table[:, component - 1]
+    shape = grid(len(components), _WIDE) if ax is None else (1, len(components))
+    with panels(*shape, size=size, figsize=figsize, ax=ax) as (figure, axes):
+        drawn = list(axes.flat)[: len(components)]
+        for panel, component in zip(drawn, components, strict=True):
+            loading = table[component].to_numpy()
             largest = np.argsort(-np.abs(loading), kind="stable")[:n_points]
             largest = largest[loading[largest] != 0]
             order = largest[np.argsort(loading[largest], kind="stable")]
@@ -92,6 +91,8 @@ def loadings(
             panel.set(title=f"component {component}", xlabel="loading")
             panel.grid(visible=False)
             panel.spines[["top", "right"]].set_visible(False)
+        for empty in axes.flat[len(components) :]:
+            empty.remove()
         return finish(
-            figure, list(axes.flat), "loadings", show=show, save=save, return_fig=return_fig, ax=ax
+            figure, drawn, "loadings", show=show, save=save, return_fig=return_fig, ax=ax
         )

@@ -11,6 +11,7 @@ from .. import _keys
 from .._docs import documented
 from .._select import text
 from ._figure import finish, legend_below, panels
+from ._result import stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def pairs(
     adata: AnnData,
     *,
-    key: str | None = None,
+    key: str = "pairs",
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
     show: bool | None = None,
@@ -39,7 +40,7 @@ def pairs(
     adata
         Annotated data matrix on which `scanpy_ext.pp.match_pairs` was run.
     key
-        The `key_added` of `scanpy_ext.pp.match_pairs`, if one was given.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
 
     Returns
@@ -52,13 +53,13 @@ def pairs(
     ValueError
         If there are no pairs under `key`.
     """
+    result = stored_result(adata, key, "donors", "scanpy_ext.pp.match_pairs")
     keys = _keys.pairs(key)
-    if keys.uns not in adata.uns or keys.distances not in adata.obsp:
+    if keys.distances not in adata.obsp:
         raise ValueError(
-            f"adata.uns has no pairs {keys.uns!r}: run scanpy_ext.pp.match_pairs first"
-            f"{'' if key is None else f' with key_added={key!r}'}."
+            f"adata.obsp has no {keys.distances!r} beside adata.uns[{key!r}]: run "
+            "scanpy_ext.pp.match_pairs again."
         )
-    result = adata.uns[keys.uns]
     table = result["donors"]
     names = [str(name) for name in table.index]
     spot = np.arange(len(names))

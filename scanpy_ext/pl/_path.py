@@ -9,9 +9,9 @@ import numpy as np
 
 from .. import _keys
 from .._docs import documented
-from .._select import check_anndata, listed, quoted
+from .._select import listed, quoted
 from ._figure import FLOOR, finish, panels
-from ._result import chosen_components
+from ._result import chosen_components, stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -26,7 +26,7 @@ def path(
     color: str | Sequence[str] | None = None,
     *,
     components: Sequence[int] | str = (1, 2),
-    key: str | None = None,
+    key: str = _keys.CPCA_PATH.uns,
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
     show: bool | None = None,
@@ -53,7 +53,7 @@ def path(
     components
         The two components to draw, counted from 1: `(3, 4)` or `"3,4"`.
     key
-        The `key_added` of `scanpy_ext.tl.cpca_path`, if one was given.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
     **kwargs
         Passed on to `scanpy.pl.embedding`, such as `size`, `palette`, `cmap`, `legend_loc`.
@@ -70,14 +70,8 @@ def path(
     """
     import scanpy as sc
 
-    keys = _keys.CPCA_PATH.added(key)
-    check_anndata(adata)
-    if keys.uns not in adata.uns or keys.numbered(0).obsm not in adata.obsm:
-        raise ValueError(
-            f"adata.uns has no path {keys.uns!r}: run scanpy_ext.tl.cpca_path first"
-            f"{'' if key is None else f' with key_added={key!r}'}."
-        )
-    result = adata.uns[keys.uns]
+    result = stored_result(adata, key, "alphas", "scanpy_ext.tl.cpca_path")
+    keys = _keys.linear(key)
     alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]
     colors = [color] if color is None or isinstance(color, str) else list(color)
     if not colors:

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
-def stored_result(adata: AnnData, name: str, entry: str, function: str, key: str | None) -> Any:
+def stored_result(adata: AnnData, key: str, entry: str, function: str) -> Any:
     """An entry of `adata.uns`, checked to be what `function` wrote."""
     check_anndata(adata)
-    result = adata.uns[name] if is_among(name, adata.uns) else None
+    result = adata.uns[key] if isinstance(key, str) and is_among(key, adata.uns) else None
     if not isinstance(result, Mapping) or entry not in result:
         raise ValueError(
-            f"adata.uns has no result {quoted(name)} of {function}: run it first"
-            f"{'' if key is None else f' with key_added={key!r}'}."
+            f"adata.uns has no result {quoted(key)} of {function}: run it first, or name its "
+            "key_added with key=."
         )
     return result
 

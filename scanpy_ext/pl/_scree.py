@@ -41,7 +41,7 @@ def scree(
     adata
         Annotated data matrix on which `scanpy_ext.tl.significance` was run.
     key
-        Name of its result in `.uns`.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
 
     Returns
@@ -54,7 +54,7 @@ def scree(
     ValueError
         If there is no such result.
     """
-    result = stored_result(adata, key, "components", "scanpy_ext.tl.significance", None)
+    result = stored_result(adata, key, "components", "scanpy_ext.tl.significance")
     table = result["components"]
     exploratory = bool(result["exploratory"])
     p_values = table["exploratory_p_value" if exploratory else "p_value"]

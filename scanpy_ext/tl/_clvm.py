@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Unpack
 
-import numpy as np
-
 from contrast_core import CLVM
 
 from .. import _keys, _read, _write
@@ -167,7 +165,7 @@ def clvm(
     filters = None if counts or robust == "entries" else model.projection_
     slots = data.slots(keys, model, result, loadings=loadings, filters=filters)
     latent = model.transform_shared(data.matrix, groups=data.within)
-    slots["obsm"][shared.obsm] = np.asarray(latent)
+    slots["obsm"][shared.obsm] = data.as_precise(latent)
     if data.features is not None:
         whole = _read.of_all_genes(model.shared_loadings_, data.features)
         slots["varm"][shared.varm] = whole

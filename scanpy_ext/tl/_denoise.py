@@ -37,7 +37,7 @@ def denoise(
         Annotated data matrix on which `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca` or `clvm` was
         run.
     key
-        Name of the result in `.uns`.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     offset
         What is added back: `"foreground"` the foreground mean, so that values are like those that
         came in; `"difference"` the foreground mean minus the background mean, so that they are

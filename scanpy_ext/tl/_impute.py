@@ -39,7 +39,7 @@ def impute(
     adata
         Annotated data matrix on which `scanpy_ext.tl.pcpca` was run.
     key
-        Name of the result in `.uns`.
+        Name of the result in `.uns`: the method's, or the `key_added` that was given.
     layer
         The layer to fill in, `None` for `.X`; dense, NaN where a value is missing. By default the
         one of the fit.
@@ -89,9 +89,8 @@ def impute(
     """
     _write.check_writable(adata, copy)
     _keys.checked(layer_added, "layer_added")
-    if not isinstance(return_std, bool | np.bool_):
-        raise TypeError(f"return_std must be True or False, got {_select.quoted(return_std)}.")
-    names = [layer_added, f"{layer_added}_std"][: 1 + bool(return_std)]
+    return_std = _select.check_flag(return_std, "return_std")
+    names = [layer_added, f"{layer_added}_std"][: 1 + return_std]
     written = adata.uns.get(_keys.IMPUTED)
     written = dict(written) if isinstance(written, Mapping) else {}
     for name in names:

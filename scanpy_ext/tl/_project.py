@@ -47,7 +47,7 @@ def project(
         What `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `clvm`, `pca_plus` or `pca_pp` was run
         on. Only `.var`, `.varm` and `.uns` are used: `adata_fitted[:0]` does as well.
     key
-        Name of the result in `adata_fitted.uns`.
+        Name of the result in `adata_fitted.uns`: the method's, or the `key_added` that was given.
     layer
         The layer of `adata_new` to use, `None` for `.X`. By default the one of the fit.
     key_added
@@ -112,6 +112,7 @@ def project(
     scores = np.asarray(scores)
     if "within" in fitted.params:
         scores = scores - _of_groups(adata_new, adata_fitted.uns[fitted.keys.uns], scores)
+    scores = scores.astype(np.float32 if rows.dtype == np.float32 else np.float64)
     target = fitted.keys.obsm if key_added is None else fitted.keys.added(key_added).obsm
     return _write.write(adata_new, obsm={target: scores}, uns={}, copy=copy)
 
@@ -122,12 +123,7 @@ def _of_groups(
     """What each new cell's scores are centred by: its donor in the fit, or a new donor's mean."""
     name = str(result["params"]["within"])
     labels = _read.known_labels(adata, name, "the fit was within donors, but adata_new")
-    known = dict(zip(map(str, result["within_groups"]), result["within_scores"], strict=True))
-    centres = np.empty(scores.shape)
-    for label in np.unique(labels):
-        rows = labels == label
-        centres[rows] = known[label] if label in known else scores[rows].mean(axis=0)
-    return centres
+    return _fitted.centres(labels, scores, result["within_groups"], result["within_scores"])
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:

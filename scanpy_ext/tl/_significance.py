@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import pandas as pd
 
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    CPCAStar,
-    bootstrap_stability,
-    condition_test,
-    permutation_test,
-)
+from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
 from .._read import Design
+from .._relabelling import check_donor, resampled
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -152,52 +146,20 @@ def significance(
         raise ValueError(
             f"method={_select.quoted(method)} is unknown; expected one of {list(_METHODS)}."
         )
-    if isinstance(donor, str) and donor in (design.get("groupby"),):
-        raise ValueError(
-            f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
-            "or people that the cells come from, groupby= that of their condition."
-        )
+    check_donor(donor, design.get("groupby"))
     data = _read.read(adata, n_comps=n_comps, **design)
     model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
-    inside, behind = data.loaded()
-    given: dict[str, Any] = {
-        "random_state": random_state,
-        "progress": design.get("progress", False),
-    }
-    groups: dict[str, Any] = {}
-    if donor is None:
-        test = permutation_test(
-            model, inside, background=behind, n_permutations=n_permutations, **given
-        )
-    else:
-        front, back = data.selection.foreground, data.selection.background
-        shared = front & back
-        if shared.any() and (back & ~front).any():
-            raise ValueError(
-                f"{int(shared.sum())} of the {int(back.sum())} background cells are in the "
-                "foreground too. Put all of them there, so that the difference between the sets "
-                "is asked about, or none."
-            )
-        other = design.get("background")
-        groups["groups"] = _read.known_labels(adata, donor, "donor", front)
-        groups["background_groups"] = (
-            _read.known_labels(other, donor, "donor")
-            if _select.is_anndata(other)
-            else _read.known_labels(adata, donor, "donor", back)
-        )
-        treated = ~shared[front]
-        test = condition_test(
-            model,
-            inside[treated],
-            background=behind,
-            groups=groups["groups"][treated],
-            background_groups=groups["background_groups"],
-            include_background=bool(shared.any()),
-            n_permutations=n_permutations,
-            **given,
-        )
+    sets = resampled(adata, data, donor, design.get("background"))
+    progress = design.get("progress", False)
+    test = sets.permuted(model, n_permutations, random_state, progress)
     stability = bootstrap_stability(
-        model, inside, background=behind, n_resamples=n_resamples, **groups, **given
+        model,
+        sets.foreground,
+        background=sets.background,
+        n_resamples=n_resamples,
+        random_state=random_state,
+        progress=progress,
+        **sets.donors,
     )
     p_value = "p_value" if donor is not None else "exploratory_p_value"
     components = pd.DataFrame(

@@ -130,7 +130,7 @@ def test_every_method_finds_the_interferon_response(kang):
         function(kang, **DONORS)
         scores = kang.obsm[f"X_{name}"][foreground]
         assert silhouette_score(scores, kang.obs["condition"][foreground]) > 0.33
-        genes = cx.get.top_genes(kang, n=10, key="cPCs" if name == "cpca" else f"PCs_{name}")
+        genes = cx.get.top_genes(kang, n=10, key=name)
         assert {"ISG15", "IFIT3"} <= set(genes.index)
 
 

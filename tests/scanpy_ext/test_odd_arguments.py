@@ -135,6 +135,48 @@ def listed_genes(adata: AnnData, **options: Any) -> Any:
     return cx.get.top_genes(adata, **options)
 
 
+def every_loading(adata: AnnData, **options: Any) -> Any:
+    return cx.get.loadings(adata, **options)
+
+
+def by_level(adata: AnnData, **options: Any) -> Any:
+    given = {"by": "donor", "n_permutations": 9, "donor": None, "alpha": 1.0}
+    return contrasted(adata, **given | options)
+
+
+def chosen_genes(adata: AnnData, **options: Any) -> Any:
+    cx.pp.genes_by_variance(adata, **options)
+    return adata.var
+
+
+def mixing(adata: AnnData, **options: Any) -> Any:
+    return cx.get.mixing_report(adata, **{"condition": "condition", "cell_type": "donor"} | options)
+
+
+def levels_table(adata: AnnData, **options: Any) -> Any:
+    return cx.get.contrasts(adata, **options)
+
+
+def drawn_path(adata: AnnData, **options: Any) -> Any:
+    return cx.pl.path(adata, **options)
+
+
+def drawn_curve(adata: AnnData, **options: Any) -> Any:
+    return cx.pl.contrast_curve(adata, **options)
+
+
+def drawn_scree(adata: AnnData, **options: Any) -> Any:
+    return cx.pl.scree(adata, **options)
+
+
+def drawn_pairs(adata: AnnData, **options: Any) -> Any:
+    return cx.pl.pairs(adata, **options)
+
+
+def drawn_check(adata: AnnData, **options: Any) -> Any:
+    return cx.pl.contrast_check(adata, **options)
+
+
 def drawn_genes(adata: AnnData, **options: Any) -> Any:
     return cx.pl.loadings(adata, **options)
 
@@ -185,12 +227,41 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (significant, "n_comps", [*NO_COUNTS, 9], "n_comps"),
     (significant, "copy", NO_FLAGS, "copy"),
     (significant, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
-    (listed_genes, "component", [*NO_COUNTS, 9], "component"),
+    (listed_genes, "component", [*(one for one in NO_COUNTS if one is not None), 9], "component"),
     (listed_genes, "n", NO_SIZES, "n="),
-    (listed_genes, "key", [*NO_NAMES, None], "no loadings"),
+    (listed_genes, "key", [*NO_NAMES, None], "no result"),
+    (listed_genes, "level", NO_NAMES, "level="),
+    (every_loading, "key", [*NO_NAMES, None], "no result"),
+    (every_loading, "level", NO_NAMES, "level="),
+    (every_loading, "tidy", NO_FLAGS, "tidy"),
+    (levels_table, "key", [*NO_NAMES, None], "no result"),
+    (by_level, "by", NO_NAMES, "by"),
+    (by_level, "n_permutations", [one for one in NO_COUNTS if one is not None], "n_permutations"),
+    (by_level, "donor", NO_NAMES, "donor"),
+    (chosen_genes, "n_top_genes", NO_SIZES, "n_top_genes"),
+    (chosen_genes, "cells", NO_NAMES, "cells"),
+    (chosen_genes, "layer", NO_NAMES, "layer"),
+    (chosen_genes, "copy", NO_FLAGS, "copy"),
+    (chosen_genes, "key_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "key_added"),
+    (mixing, "condition", [*NO_NAMES, None], "condition"),
+    (mixing, "cell_type", [*NO_NAMES, None], "cell_type"),
+    (mixing, "reps", ["no", ["no"], [3], 3, [], None, [["a"]]], "reps|adata.obsm has no"),
+    (mixing, "resolution", ["3", None, -1, True, np.nan, [1.0]], "resolution"),
+    (mixing, "n_seeds", NO_COUNTS, "n_seeds"),
+    (mixing, "random_state", ["3", 2.5, [3], True], "random_state"),
+    (mixing, "max_cells", [*(one for one in NO_COUNTS if one is not None)], "max_cells"),
+    (drawn_path, "key", [*NO_NAMES, None], "no result"),
+    (drawn_path, "color", ["no", 3, ["no"], [3], [["a"]], len], "color"),
+    (drawn_path, "components", ["1", [1], 2.5, None, [1, 9], "1;2", []], "components"),
+    (drawn_curve, "key", [*NO_NAMES, None], "no result"),
+    (drawn_curve, "component", [*(one for one in NO_COUNTS if one is not None), 9], "component"),
+    (drawn_scree, "key", [*NO_NAMES, None], "no result"),
+    (drawn_pairs, "key", [*NO_NAMES, None], "no result"),
+    (drawn_check, "key", [*NO_NAMES, None], "no result"),
+    (drawn_genes, "level", NO_NAMES, "level="),
     (drawn_genes, "components", [*NO_SIZES, 9, 10**400, "1;2", []], "components"),
     (drawn_genes, "n_points", [*NO_SIZES, None], "n_points"),
-    (drawn_genes, "key", [*NO_NAMES, None], "no loadings"),
+    (drawn_genes, "key", [*NO_NAMES, None], "no result"),
     (imputed, "key", [*NO_NAMES, None, "cpca"], "no result|cannot fill values in"),
     (imputed, "layer", NO_NAMES, "layer"),
     (imputed, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
@@ -218,6 +289,9 @@ def test_odd_arguments_are_refused_by_name(
     adata = cells()
     contrasted(adata)
     cx.tl.pcpca(adata, groupby="condition", reference="ctrl", gamma=0.0)
+    cx.tl.cpca_path(adata, groupby="condition", reference="ctrl", n_representatives=2)
+    paired(adata)
+    adata.obsm["X_pca"] = np.asarray(adata.X)[:, :3]
     for value in values:
         with untouched(adata), pytest.raises((TypeError, ValueError)) as caught:
             call(adata, **{name: value})
@@ -233,5 +307,5 @@ def test_more_genes_than_there_are_is_all_of_them() -> None:
     plt.close(ax.figure)
 
 
-def test_the_table_has_two_hundred_cases() -> None:
-    assert sum(len(values) for _, _, values, _ in CALLS) > 200
+def test_the_table_has_six_hundred_cases() -> None:
+    assert sum(len(values) for _, _, values, _ in CALLS) > 600

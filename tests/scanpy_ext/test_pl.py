@@ -129,10 +129,10 @@ def test_scanpy_plots_the_embedding(done):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda a: cx.pl.path(a, key="other"), "no path 'other': run scanpy_ext.tl.cpca_path"),
+        (lambda a: cx.pl.path(a, key="other"), "no result .other. of scanpy_ext.tl.cpca_path"),
         (lambda a: cx.pl.path(a, color="nope"), "'nope' is neither a gene nor a column"),
         (lambda a: cx.pl.path(a, color=[]), "color is an empty list"),
-        (lambda a: cx.pl.loadings(a, key="PCs"), "no loadings 'PCs'; it has 'cPCs'"),
+        (lambda a: cx.pl.loadings(a, key="PCs"), "no result .PCs. with loadings; it has .cpca., .cpca_path."),
         (lambda a: cx.pl.loadings(a, components=[3]), "components=3: .*from 1 to 2"),
         (lambda a: cx.pl.loadings(a, components=[0]), "from 1 to 2"),
         (lambda a: cx.pl.loadings(a, components=[]), "from 1 to 2"),
@@ -285,7 +285,7 @@ def test_path_begins_with_pca_and_names_its_components(cells):
     axes = cx.pl.path(cells, "condition", show=False)
     assert [ax.get_xlabel() for ax in axes] == ["PC1", "cPC1"]
     close(axes)
-    axes = cx.pl.loadings(cells, components="2", key="cPCs_path_0", show=False)
+    axes = cx.pl.loadings(cells, components="2", key="cpca_path", level=0, show=False)
     assert [ax.get_title() for ax in axes] == ["component 2"]
     close(axes)
 

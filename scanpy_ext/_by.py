@@ -1,0 +1,216 @@
+"""A contrast for each level of a column, from one reading of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import false_discovery_control
+
+from contrast_core import CPCA, LinearMap, SecondMoments
+from contrast_core.feedback import Progress, muted, warn
+from contrast_core.rows import rows_of
+
+from . import _fitted, _read, _relabelling, _select
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_FEWEST = 10  # cells of either side
+_AT_ONCE = 8  # levels whose moments are summed up in one pass over data that are not in memory
+_TOP = 10  # genes that are named
+
+
+@dataclass(frozen=True)
+class LevelContrast:
+    """The contrast among the cells of one level."""
+
+    level: str
+    data: _read.ContrastInput
+    model: CPCA
+
+
+def split(adata: AnnData, data: _read.ContrastInput, by: str) -> dict[str, _read.ContrastInput]:
+    """The contrast's cells by the levels of a column, in their order, where there are enough.
+
+    By the column of the conditions: each of them against the same reference.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, no level has enough cells on both sides, the background is
+        another AnnData, or two levels would be written to the same slots.
+    """
+    labels = _select.column(adata, by, "by").to_numpy()
+    if data.other is not None:
+        raise ValueError(
+            "by= together with another AnnData as the background: its cells have no levels here. "
+            "Join both, with anndata.concat, and choose the sets by masks."
+        )
+    inside, behind = data.selection.foreground, data.selection.background
+    found, few = {}, []
+    whole = data.params.get("groupby") == by  # each condition with all of the reference
+    for level in _levels(adata, by, labels):
+        here = labels == level
+        front = inside & ((here | (inside & behind)) if whole else here)
+        back = behind if whole else behind & here
+        if whole and not (here & inside & ~behind).any():
+            continue  # the reference itself
+        if min((front & ~back).sum(), back.sum()) < _FEWEST:
+            few.append(level)
+            continue
+        selection = _select.Selection(front, back, data.selection.params)
+        found[level] = replace(data, selection=selection)
+    if not found:
+        raise ValueError(
+            f"by: no level of adata.obs[{by!r}] has {_FEWEST} cells of the background and as many "
+            "others of the foreground."
+        )
+    names = [level.replace("/", "_") for level in found]
+    if len(set(names)) < len(names):
+        twice = [level for level in found if names.count(level.replace("/", "_")) > 1]
+        raise ValueError(
+            f"by: levels {_select.listed(twice)} of adata.obs[{by!r}] differ by '/' and '_' alone, "
+            "which names of slots do not tell apart. Rename one."
+        )
+    if few:
+        warn(
+            f"{len(few)} level(s) of adata.obs[{by!r}] with fewer than {_FEWEST} cells of the "
+            f"background, or beside them of the foreground, are left out: {_select.listed(few)}."
+        )
+    return found
+
+
+def fitted(parts: dict[str, _read.ContrastInput], model: CPCA, by: str) -> list[LevelContrast]:
+    """Fit every level; data that are not in memory are read once for eight of them."""
+    found = []
+    with muted("negative contrast"):  # each component has its eigenvalue in the table
+        for level, data, sets in _sets(parts):
+            own = CPCA(**model.get_params())
+            try:
+                own.fit(sets[0], background=sets[1], **sets[2])
+            except ValueError as error:
+                raise ValueError(f"{by}={level!r}: {error}") from None
+            found.append(LevelContrast(level, data, own))
+    return found
+
+
+def embedded(contrasts: list[LevelContrast]) -> list[NDArray[np.floating]]:
+    """Scores of all cells on the components of each level, from one pass over them."""
+    data = contrasts[0].data
+    models = [each.model for each in contrasts]
+    mean = np.mean([model.mean_ for model in models], axis=0)
+    stacked = LinearMap(mean=mean, projection=np.hstack([m.projection_ for m in models]))
+    scores = np.split(np.asarray(stacked.transform(data.matrix)), len(models), axis=1)
+    centred = []
+    for model, own in zip(models, scores, strict=True):
+        shifted = own - (model.mean_ - mean) @ model.projection_
+        if data.within is not None:
+            known = (model.group_means_ - model.mean_) @ model.projection_
+            shifted -= _fitted.centres(data.within, shifted, model.groups_, known)
+        centred.append(data.as_precise(shifted))
+    return centred
+
+
+def table(contrasts: list[LevelContrast], names: NDArray[Any]) -> pd.DataFrame:
+    """A row for each level and component; `names` are those of the features in use."""
+    rows = {}
+    for level, data, model in ((each.level, each.data, each.model) for each in contrasts):
+        front, back = model.foreground_variance_, model.background_variance_
+        for j, component in enumerate(model.components_):
+            order = np.argsort(-np.abs(component), kind="stable")[:_TOP]
+            rows[f"{level} {j + 1}"] = {
+                "level": level,
+                "component": j + 1,
+                "alpha": float(model.alpha_),
+                "contrastive_eigenvalue": model.contrastive_eigenvalues_[j],
+                "foreground_variance": front[j],
+                "background_variance": back[j],
+                "ratio": front[j] / back[j] if back[j] > 0 else np.inf,
+                **data.sizes,
+                "top_genes": ", ".join(map(str, names[order[component[order] != 0]])),
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def with_p_values(
+    found: pd.DataFrame,
+    adata: AnnData,
+    contrasts: list[LevelContrast],
+    model: CPCA,
+    donor: str | None,
+    n_permutations: int,
+    random_state: int | None,
+    progress: Progress,
+) -> pd.DataFrame:
+    """The table with a p-value of each component, NaN where there are too few donors."""
+    p_values, refused = [], {}
+    for each in contrasts:
+        k = len(each.model.components_)
+        try:
+            sets = _relabelling.resampled(adata, each.data, donor)
+            test = sets.permuted(model, n_permutations, random_state, progress)
+            p_values.append(test.p_values)
+        except ValueError as error:
+            p_values.append(np.full(k, np.nan))
+            refused[each.level] = str(error)
+    if len(refused) == len(contrasts):
+        level, reason = next(iter(refused.items()))
+        raise ValueError(f"no level can be tested; {level!r}: {reason}")
+    if refused:
+        level, reason = next(iter(refused.items()))
+        warn(
+            f"{len(refused)} level(s) have no p-value ({_select.listed(list(refused))}); "
+            f"{level!r}: {reason}"
+        )
+    by_level = np.stack(p_values)
+    known = ~np.isnan(by_level[:, 0])
+    adjusted = np.full_like(by_level, np.nan)
+    adjusted[known] = false_discovery_control(by_level[known], axis=0)
+    place = int(found.columns.get_loc("top_genes"))
+    prefix = "" if donor is not None else "exploratory_"
+    found.insert(place, f"{prefix}p_value", by_level.ravel())
+    found.insert(place + 1, f"{prefix}p_adjusted", adjusted.ravel())
+    return found
+
+
+def _levels(adata: AnnData, by: str, labels: NDArray[Any]) -> list[str]:
+    """Levels with cells, as text: categories in their order, others sorted."""
+    there = {label for label in labels if label is not None}
+    column = adata.obs[by]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        ordered = list(dict.fromkeys(map(_select.text, column.cat.categories)))
+        return [level for level in ordered if level in there]
+    return sorted(there)
+
+
+def _sets(
+    parts: dict[str, _read.ContrastInput],
+) -> Iterator[tuple[str, _read.ContrastInput, tuple[Any, Any, dict[str, Any]]]]:
+    """Foreground, background and their groups of each level: rows in memory, or moments."""
+    if next(iter(parts.values())).matrix.in_memory:
+        for level, data in parts.items():
+            yield level, data, (data.foreground, data.background, data.groups)
+        return
+    listed = list(parts.items())
+    for start in range(0, len(listed), _AT_ONCE):
+        some = listed[start : start + _AT_ONCE]
+        rows = [each for _, data in some for each in _with_groups(data)]
+        moments = SecondMoments.from_parts(rows)
+        if some[0][1].within is not None:
+            moments = [each.within for each in moments]
+        for i, (level, data) in enumerate(some):
+            yield level, data, (moments[2 * i], moments[2 * i + 1], {})
+
+
+def _with_groups(data: _read.ContrastInput) -> list[Any]:
+    """Foreground and background with the donor of each cell, if that is told."""
+    sets: list[Any] = [data.foreground, data.background]
+    if data.within is None:
+        return sets
+    masks = data.selection.foreground, data.selection.background
+    return [rows_of(rows, groups=data.within[mask]) for rows, mask in zip(sets, masks, strict=True)]

@@ -1,0 +1,282 @@
+"""How well embeddings mix conditions and keep cell types apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._select import check_anndata, check_count, is_among, listed, quoted
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_DEFAULT = ("X_pca", "X_pca_plus", "X_pca_pp")
+_PERPLEXITY = 30  # of LISI, among three times as many neighbours
+_BISECTIONS = 40
+_TESTED = 50  # neighbours of each cell whose conditions kBET tests
+_FEWEST = 20  # cells of a type whose neighbours are judged
+
+
+def mixing_report(
+    adata: AnnData,
+    condition: str,
+    cell_type: str,
+    *,
+    reps: Sequence[str] = _DEFAULT,
+    resolution: float = 1.0,
+    n_seeds: int = 3,
+    max_cells: int | None = 20_000,
+    random_state: int = 0,
+) -> pd.DataFrame:
+    """How well embeddings mix the conditions, and how well they keep cell types apart.
+
+    Judge by both: an embedding without any structure mixes perfectly. Cells without a condition
+    or a cell type are left out; nothing is written.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix with embeddings in `.obsm`.
+    condition
+        Column of `adata.obs` that tells the conditions apart.
+    cell_type
+        Column of `adata.obs` with cell types.
+    reps
+        The embeddings to compare, by their names in `.obsm`. Names of the default that are not
+        there are left out.
+    resolution
+        Of the Leiden clusters.
+    n_seeds
+        Leiden's clusters depend on its seed: the scores of so many are averaged.
+    max_cells
+        Of more cells, so many are drawn at random for all scores and embeddings; `None` takes all.
+        Time and, for the silhouettes, the number of distances grow with the square of it.
+    random_state
+        Seed of the cells that are drawn, and the first of Leiden's seeds.
+
+    Returns
+    -------
+    A DataFrame with a row for each of `reps` and these columns:
+
+    `mixing_ari`
+        Adjusted Rand index of clusters and condition within a cell type, averaged over the types
+        that both conditions have [1]_ (Table 12). Lower is better mixed; 0 is chance.
+    `silhouette_condition`
+        Silhouette score by condition. Lower is better mixed; about 0 when fully.
+    `cell_type_ari`
+        Adjusted Rand index of clusters and cell type. Higher is better.
+    `silhouette_cell_type`
+        Silhouette score by cell type. Higher is better.
+    `transfer`
+        Fraction of the cells whose type is that of most of their 15 nearest neighbours among the
+        cells of the other conditions, averaged over conditions. Higher is better.
+
+    `ilisi`
+        Effective number of conditions among the neighbours of a cell (LISI [2]_ at perplexity 30),
+        median over the cells, from 0 (one) to 1 (all alike). Higher is better mixed.
+    `kbet`
+        Fraction of the cells whose nearest neighbours of their own type are of the conditions as
+        that type is, as the chi-squared test of kBET [3]_ finds at level .05; mean over the types
+        with at least 20 cells. Higher is better mixed; .95 is chance.
+    `n_cells`
+        How many cells the scores are of.
+
+    Raises
+    ------
+    ValueError
+        If a column or an embedding does not exist, or there are fewer than two conditions or cell
+        types.
+    TypeError
+        If an argument is of another type.
+
+    References
+    ----------
+    .. [1] PCA++: How uniformity induces robustness to background noise in contrastive learning.
+    .. [2] Korsunsky et al. (2019). Fast, sensitive and accurate integration of single-cell data
+       with Harmony. Nature Methods 16.
+    .. [3] Büttner et al. (2019). A test metric for assessing single-cell RNA-seq batch correction.
+       Nature Methods 16.
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> adata = anndata.AnnData(np.zeros((80, 1)))
+    >>> adata.obs["condition"] = ["ctrl", "stim"] * 40
+    >>> adata.obs["cell_type"] = ["T"] * 40 + ["B"] * 40
+    >>> rng = np.random.default_rng(0)
+    >>> adata.obsm["X_pca"] = rng.normal(size=(80, 2)) + 20.0 * (np.arange(80) < 40)[:, None]
+    >>> float(cx.get.mixing_report(adata, "condition", "cell_type").loc["X_pca", "transfer"])
+    1.0
+    """
+    from sklearn.metrics import silhouette_score
+
+    check_anndata(adata)
+    for argument, name in {"condition": condition, "cell_type": cell_type}.items():
+        if not is_among(name, adata.obs.columns):
+            raise ValueError(
+                f"{argument}: adata.obs has no column {quoted(name)}. "
+                f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
+            )
+    reps = _embeddings(adata, reps)
+    if isinstance(resolution, bool) or not isinstance(resolution, Real) or not 0 < resolution < inf:
+        raise ValueError(f"resolution={quoted(resolution)}: expected a positive number.")
+    n_seeds = check_count(n_seeds, "n_seeds")
+    seed = check_count(random_state, "random_state", least=0)
+    labels = adata.obs[[condition, cell_type]]
+    known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
+    if max_cells is not None and len(known) > check_count(max_cells, "max_cells"):
+        known = np.sort(np.random.default_rng(seed).choice(known, max_cells, replace=False))
+    conditions, types = (labels[name].to_numpy()[known].astype(str) for name in labels)
+    for name, values in {condition: conditions, cell_type: types}.items():
+        if len(np.unique(values)) < 2:
+            raise ValueError(
+                f"adata.obs[{name!r}] has {len(np.unique(values))} level(s) with cells; at least "
+                "two are needed to compare."
+            )
+
+    rows = {}
+    for rep in reps:
+        scores = np.asarray(adata.obsm[rep])[known]
+        clusterings = _leiden(scores, resolution, range(seed, seed + n_seeds))
+        mixing, identity = _rand_indices(clusterings, conditions, types)
+        rows[rep] = {
+            "mixing_ari": mixing,
+            "silhouette_condition": silhouette_score(scores, conditions),
+            "cell_type_ari": identity,
+            "silhouette_cell_type": silhouette_score(scores, types),
+            "transfer": _transfer(scores, conditions, types),
+            "ilisi": _lisi(scores, conditions),
+            "kbet": _accepted(scores, conditions, types),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").astype(float).assign(n_cells=len(known))
+
+
+def _embeddings(adata: AnnData, reps: Any) -> list[str]:
+    """Names of embeddings that are there."""
+    if isinstance(reps, str) or not isinstance(reps, Iterable):
+        reps = [reps]
+    reps = list(reps)
+    if reps == list(_DEFAULT):
+        reps = [rep for rep in reps if rep in adata.obsm]
+    if missing := [quoted(rep) for rep in reps if not is_among(rep, adata.obsm)]:
+        raise ValueError(
+            f"reps: adata.obsm has no {', '.join(missing)}; it has {listed(list(adata.obsm))}."
+        )
+    if not reps:
+        raise ValueError("adata.obsm has no embedding to report on: name some with reps=.")
+    return reps
+
+
+def _leiden(
+    scores: NDArray[np.floating], resolution: float, seeds: Sequence[int]
+) -> list[NDArray[Any]]:
+    import anndata
+    import scanpy as sc
+
+    cells = anndata.AnnData(obsm={"X": scores})
+    # Exact neighbours: the approximate ones depend on versions of two packages fitting together.
+    k = min(15, len(scores) - 1)
+    sc.pp.neighbors(cells, n_neighbors=k, use_rep="X", transformer="sklearn")
+    found = []
+    for seed in seeds:
+        sc.tl.leiden(
+            cells,
+            resolution=resolution,
+            flavor="igraph",
+            n_iterations=2,
+            directed=False,
+            random_state=seed,
+        )
+        found.append(cells.obs["leiden"].to_numpy(dtype=str))
+    return found
+
+
+def _rand_indices(
+    clusterings: list[NDArray[Any]], conditions: NDArray[Any], types: NDArray[Any]
+) -> tuple[float, float]:
+    """Mean ARI with the condition within cell types, and with the cell type."""
+    from sklearn.metrics import adjusted_rand_score
+
+    inside = [types == name for name in np.unique(types)]
+    mixed = [
+        adjusted_rand_score(conditions[cells], clusters[cells])
+        for clusters in clusterings
+        for cells in inside
+        if len(np.unique(conditions[cells])) > 1
+    ]
+    identity = [adjusted_rand_score(types, clusters) for clusters in clusterings]
+    return float(np.mean(mixed)) if mixed else float("nan"), float(np.mean(identity))
+
+
+def _transfer(scores: NDArray[np.floating], conditions: NDArray[Any], types: NDArray[Any]) -> float:
+    """Accuracy of 15-nearest-neighbour classification of one condition by the others."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    accuracies = []
+    for name in np.unique(conditions):
+        here = conditions == name
+        classifier = KNeighborsClassifier(min(15, int((~here).sum())))
+        accuracies.append(
+            classifier.fit(scores[~here], types[~here]).score(scores[here], types[here])
+        )
+    return float(np.mean(accuracies))
+
+
+def _lisi(scores: NDArray[np.floating], conditions: NDArray[Any]) -> float:
+    """Median inverse Simpson index of the conditions among neighbours, as a share of the most."""
+    distances, indices = _neighbors(scores, 3 * _PERPLEXITY)
+    weights = _neighbor_weights(distances, min(_PERPLEXITY, distances.shape[1] / 3))
+    levels, codes = np.unique(conditions, return_inverse=True)
+    shares = [(weights * (codes[indices] == code)).sum(axis=1) for code in range(len(levels))]
+    number = 1 / np.square(shares).sum(axis=0)
+    return float((np.median(number) - 1) / (len(levels) - 1))
+
+
+def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDArray[np.floating]:
+    """Normal weights of each cell's neighbours, as wide as gives them this perplexity."""
+    squares = np.square(distances, dtype=np.float64)
+    squares -= squares.min(axis=1, keepdims=True)
+    scale = squares.mean(axis=1, keepdims=True)
+    squares /= np.where(scale > 0, scale, 1)
+    low, high = np.full(scale.shape, -20.0), np.full(scale.shape, 20.0)  # logarithms
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        weights = np.exp(-squares * np.exp(middle))
+        weights /= weights.sum(axis=1, keepdims=True)
+        entropy = -(weights * np.log(np.maximum(weights, np.finfo(float).tiny))).sum(axis=1)
+        wide = (entropy > np.log(perplexity))[:, None]
+        low, high = np.where(wide, middle, low), np.where(wide, high, middle)
+    return np.asarray(weights)
+
+
+def _accepted(scores: NDArray[np.floating], conditions: NDArray[Any], types: NDArray[Any]) -> float:
+    """Share of the cells whose neighbours within their type pass for a draw from it."""
+    from scipy.stats import chi2
+
+    accepted = []
+    for name in np.unique(types):
+        here = types == name
+        levels, codes = np.unique(conditions[here], return_inverse=True)
+        if len(levels) < 2 or len(codes) < _FEWEST:
+            continue
+        _, indices = _neighbors(scores[here], _TESTED)
+        found = [(codes[indices] == code).sum(axis=1) for code in range(len(levels))]
+        expected = np.bincount(codes) / len(codes) * indices.shape[1]
+        statistic = (np.square(np.stack(found, axis=1) - expected) / expected).sum(axis=1)
+        accepted.append(float((statistic <= chi2.ppf(0.95, len(levels) - 1)).mean()))
+    return float(np.mean(accepted)) if accepted else float("nan")
+
+
+def _neighbors(scores: NDArray[np.floating], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Distances and indices of each cell's nearest others, a quarter of them where they are few."""
+    from sklearn.neighbors import NearestNeighbors
+
+    k = min(k, max(1, len(scores) // 4))
+    distances, indices = NearestNeighbors(n_neighbors=k).fit(scores).kneighbors()
+    return distances, indices

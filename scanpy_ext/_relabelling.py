@@ -1,0 +1,84 @@
+"""Whether other donors, or by chance other cells, would show the components of a contrast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contrast_core import condition_test, permutation_test
+
+from . import _read, _select
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from contrast_core.feedback import Progress
+    from contrast_core.significance import PermutationTest
+
+
+class Resampled(NamedTuple):
+    """Foreground and background in memory, and the donors of their cells, if these are told."""
+
+    foreground: Any
+    background: Any
+    donors: dict[str, Any]
+    data: _read.ContrastInput
+
+    def permuted(
+        self, model: Any, n_permutations: int, random_state: int | None, progress: Progress
+    ) -> PermutationTest:
+        """Change donors, or cells without them, between the two sets."""
+        given: dict[str, Any] = {
+            "background": self.background,
+            "n_permutations": n_permutations,
+            "random_state": random_state,
+            "progress": progress,
+        }
+        if not self.donors:
+            return permutation_test(model, self.foreground, **given)
+        front, shared = self.data.selection.foreground, self.data.shared
+        treated = ~shared[front]
+        return condition_test(
+            model,
+            self.foreground[treated],
+            groups=self.donors["groups"][treated],
+            background_groups=self.donors["background_groups"],
+            include_background=bool(shared.any()),
+            **given,
+        )
+
+
+def resampled(
+    adata: AnnData, data: _read.ContrastInput, donor: str | None, other: object = None
+) -> Resampled:
+    """Load what is to be resampled; `other` is another AnnData whose cells are the background.
+
+    Raises
+    ------
+    ValueError
+        If donors are not known, or some of the background is in the foreground and some is not.
+    """
+    donors: dict[str, Any] = {}
+    if donor is not None:
+        front, back = data.selection.foreground, data.selection.background
+        if data.shared.any() and (back & ~front).any():
+            raise ValueError(
+                f"{int(data.shared.sum())} of the {int(back.sum())} background cells are in the "
+                "foreground too. Put all of them there, so that the difference between the sets "
+                "is asked about, or none."
+            )
+        donors["groups"] = _read.known_labels(adata, donor, "donor", front)
+        donors["background_groups"] = (
+            _read.known_labels(other, donor, "donor")
+            if _select.is_anndata(other)
+            else _read.known_labels(adata, donor, "donor", back)
+        )
+    return Resampled(*data.loaded(), donors, data)
+
+
+def check_donor(donor: str | None, groupby: object) -> None:
+    """Raises ValueError if the donors are the conditions."""
+    if isinstance(donor, str) and donor == groupby:
+        raise ValueError(
+            f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
+            "or people that the cells come from, groupby= that of their condition."
+        )

@@ -1,0 +1,128 @@
+"""Genes by their variance, and tables of loadings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from anndata import AnnData
+
+import scanpy_ext as cx
+from contrast_core import ContrastWarning
+
+DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
+
+
+def counts(seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return np.log1p(rng.poisson(rng.gamma(1.0, 2.0, 30), size=(200, 30))).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "view", "backed", "dask"])
+def test_they_are_those_of_largest_variance(kind: str, tmp_path: Any) -> None:
+    values = counts()
+    adata = AnnData(values)
+    match kind:
+        case "csr" | "csc":
+            adata.X = sp.csr_matrix(values).asformat(kind)
+        case "view":
+            adata = AnnData(np.vstack([values, 9 * values]))[:200]
+        case "backed":
+            AnnData(sp.csr_matrix(values)).write_h5ad(tmp_path / "cells.h5ad")
+            adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+        case "dask":
+            adata.X = pytest.importorskip("dask.array").from_array(values, chunks=(70, 30))
+    variance = values.astype(float).var(axis=0)
+    if kind == "view":
+        adata = cx.pp.genes_by_variance(adata, 7, copy=True)
+    else:
+        cx.pp.genes_by_variance(adata, 7)
+    np.testing.assert_allclose(adata.var["most_variable_variance"], variance, rtol=1e-5)
+    assert set(np.flatnonzero(adata.var["most_variable"])) == set(np.argsort(-variance)[:7])
+
+
+def test_some_cells_another_layer_and_more_genes_than_vary() -> None:
+    values = counts()
+    values[:, 3] = 2.0
+    adata = AnnData(np.zeros_like(values), layers={"logs": values})
+    adata.obs["chosen"] = np.arange(200) < 80
+    cx.pp.genes_by_variance(adata, 100, cells="chosen", layer="logs", key_added="mine")
+    np.testing.assert_allclose(
+        adata.var["mine_variance"], values[:80].astype(float).var(axis=0), rtol=1e-5, atol=1e-12
+    )
+    assert not adata.var["mine"].iloc[3]
+    assert adata.var["mine"].sum() == (values[:80].std(axis=0) > 1e-6).sum()
+    with pytest.raises(ValueError, match=r"no gene of adata.X varies"):
+        cx.pp.genes_by_variance(adata)
+
+
+def test_what_a_choice_corrected_for_the_mean_loses_is_told() -> None:
+    adata = AnnData(counts())
+    variance = np.asarray(adata.X).var(axis=0)
+    adata.var["highly_variable"] = np.argsort(np.argsort(variance)) < 15  # the least variable
+    with pytest.warns(ContrastWarning, match=r"100% of the 10 genes .* mask_var='most_variable'"):
+        cx.pp.genes_by_variance(adata, 10)
+    adata.var["highly_variable"] = True
+    cx.pp.genes_by_variance(adata, 10)  # nothing to warn of
+    with pytest.warns(ContrastWarning, match="raw counts"):
+        cx.pp.genes_by_variance(AnnData(np.round(np.expm1(counts()))), 10)
+
+
+def test_a_table_of_loadings_wide_and_long(cells: AnnData) -> None:
+    cx.tl.cpca(cells, **DESIGN, alpha=1.0)
+    wide = cx.get.loadings(cells)
+    np.testing.assert_array_equal(wide, cells.varm["cPCs"])
+    assert wide.index.equals(cells.var_names)
+    assert wide.columns.to_list() == [1, 2]
+    long = cx.get.loadings(cells, tidy=True)
+    assert len(long) == 24
+    back = long.pivot(index="gene", columns="component", values="loading").loc[cells.var_names]
+    np.testing.assert_array_equal(back, wide)
+    with pytest.raises(TypeError, match="tidy must be True or False"):
+        cx.get.loadings(cells, tidy="yes")  # type: ignore[arg-type]
+
+
+def test_top_genes_of_all_components(cells: AnnData) -> None:
+    cx.tl.cpca(cells, **DESIGN, alpha=1.0)
+    every = cx.get.top_genes(cells, None, 3)
+    assert every["component"].to_list() == [1, 1, 1, 2, 2, 2]
+    for component in (1, 2):
+        part = every[every["component"] == component].drop(columns="component")
+        pd.testing.assert_frame_equal(part, cx.get.top_genes(cells, component, 3))
+
+
+def test_a_key_is_the_name_of_a_result_everywhere(cells: AnnData, untouched: Any) -> None:
+    cells.obsm["X_pca"] = np.asarray(cells.X)[:, :4]
+    cx.tl.cpca(cells, **DESIGN, alpha=1.0)
+    cx.tl.cpca(cells, **DESIGN, alpha=0.0, key_added="mine")
+    cx.tl.cpca(cells, **DESIGN, alpha=0.0, key_added="embedded", obsm="X_pca")
+    cx.tl.clvm(cells, **DESIGN, n_shared=1)
+    cx.tl.cpca_path(cells, **DESIGN, n_representatives=2)
+    cx.tl.cpca_path(cells, **DESIGN, n_representatives=2, obsm="X_pca", key_added="path")
+    cx.tl.kernel_cpca(cells, **DESIGN, alpha=1.0)
+    with untouched(cells):
+        for key, level, expected in [
+            ("cpca", None, cells.varm["cPCs"]),
+            ("mine", None, cells.varm["mine"]),
+            ("embedded", None, cells.uns["embedded"]["loadings"]),
+            ("clvm", None, cells.varm["PCs_clvm"]),
+            ("clvm", "shared", cells.varm["PCs_clvm_shared"]),
+            ("cpca_path", 1, cells.varm["cPCs_path_1"]),
+            ("path", "1", cells.uns["path"]["loadings"][1]),
+        ]:
+            np.testing.assert_array_equal(cx.get.loadings(cells, key=key, level=level), expected)
+        assert cx.get.loadings(cells, key="embedded").index[0] == "pca1"
+        for options, message in [
+            ({"key": "cPCs"}, "no result 'cPCs' with loadings"),
+            ({"key": "kernel_cpca"}, "has no loadings .* A kernel has none"),
+            ({"level": 1}, "it has one set of loadings: leave level out"),
+            ({"key": "cpca_path"}, "level=None .*it has '0', '1'"),
+            ({"key": "cpca_path", "level": 2}, "level=2 .*it has '0', '1'"),
+            ({"key": "cpca_path", "level": [1]}, "level="),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                cx.get.top_genes(cells, **options)

@@ -1,0 +1,94 @@
+"""The mixing report of many cells, and its scores of neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from anndata import AnnData
+from scipy.optimize import brentq
+from scipy.stats import chisquare, entropy
+
+import scanpy_ext as cx
+from scanpy_ext import _mixing
+
+
+def embedded(n: int, seed: int = 0) -> AnnData:
+    """Two types; conditions mixed in X_mixed and apart in X_apart."""
+    rng = np.random.default_rng(seed)
+    kind, condition = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    adata = AnnData(shape=(n, 0))
+    adata.obs["cell_type"] = np.array(["B", "T"])[kind]
+    adata.obs["condition"] = np.array(["ctrl", "stim"])[condition]
+    mixed = rng.normal(size=(n, 2)) + 8 * kind[:, None] * [1, 0]
+    adata.obsm["X_mixed"] = mixed.astype(np.float32)
+    adata.obsm["X_apart"] = (mixed + 8 * condition[:, None] * [0, 1]).astype(np.float32)
+    return adata
+
+
+def test_more_cells_than_scanpy_takes_for_few() -> None:
+    """From 8,192 cells on scanpy searches neighbours through pynndescent, unless it is told."""
+    report = cx.get.mixing_report(
+        embedded(9_000), "condition", "cell_type", reps="X_mixed", n_seeds=1, resolution=0.05
+    )
+    assert report.loc["X_mixed", "n_cells"] == 9_000
+    assert report.loc["X_mixed", "transfer"] > 0.99
+    assert abs(report.loc["X_mixed", "mixing_ari"]) < 0.01
+
+
+def test_a_stated_number_of_cells_is_drawn_by_the_seed() -> None:
+    adata = embedded(900)
+    adata.obs.loc[adata.obs_names[:100], "cell_type"] = None
+    options: dict[str, Any] = {"reps": ["X_mixed"], "n_seeds": 1}
+    drawn, again, other = (
+        cx.get.mixing_report(
+            adata, "condition", "cell_type", max_cells=300, random_state=seed, **options
+        )
+        for seed in (0, 0, 1)
+    )
+    assert drawn.equals(again)
+    assert not drawn.equals(other)
+    assert drawn["n_cells"].to_list() == [300]
+    every = cx.get.mixing_report(adata, "condition", "cell_type", max_cells=None, **options)
+    assert every["n_cells"].to_list() == [800]
+    assert abs(every["silhouette_cell_type"] - drawn["silhouette_cell_type"]).item() < 0.1
+
+
+def test_scores_of_neighbours_tell_mixed_from_apart() -> None:
+    adata = embedded(900)
+    adata.obs.loc[adata.obs_names[:10], "cell_type"] = "rare"
+    report = cx.get.mixing_report(
+        adata, "condition", "cell_type", reps=["X_mixed", "X_apart"], n_seeds=1
+    )
+    assert report.loc["X_mixed", "ilisi"] > 0.9
+    assert abs(report.loc["X_mixed", "kbet"] - 0.95) < 0.05
+    assert (report.loc["X_apart", ["ilisi", "kbet"]] < 0.05).all()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_they_are_what_their_papers_define(share: float) -> None:
+    """Cell by cell, with root finding and scipy's test, on conditions that are in part apart."""
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=(200, 3))
+    condition = np.where(rng.random(200) < share + 0.3 * (scores[:, 0] > 0), "a", "b")
+    distances = np.linalg.norm(scores[:, None] - scores, axis=2)
+    numbers, accepted = [], []
+    for i in range(200):
+        order = np.argsort(distances[i])[1:]
+        squares = distances[i, order[:50]] ** 2  # a quarter of the cells
+
+        def weights(beta: float, squares: Any = squares) -> Any:
+            found = np.exp(-beta * squares)
+            return found / found.sum()
+
+        perplexity = 50 / 3
+        beta = brentq(lambda b, w=weights: entropy(w(b)) - np.log(perplexity), 1e-6, 50.0)
+        shares = [weights(beta)[condition[order[:50]] == c].sum() for c in "ab"]
+        numbers.append(1 / np.square(shares).sum())
+        found = [(condition[order[:50]] == c).sum() for c in "ab"]
+        expected = [50 * (condition == c).mean() for c in "ab"]
+        accepted.append(chisquare(found, expected).pvalue >= 0.05)
+    np.testing.assert_allclose(_mixing._lisi(scores, condition), np.median(numbers) - 1, rtol=1e-6)
+    types = np.full(200, "T")
+    np.testing.assert_allclose(_mixing._accepted(scores, condition, types), np.mean(accepted))
