@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TypeVar
 
+from ._logging import logged
 from ._signature import written_out
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -151,4 +152,5 @@ def documented(function: F) -> F:
             doc = doc.replace(f"{{{name}}}", text)
         doc = doc.replace("<NAME>", function.__name__)
         function.__doc__ = doc
-    return written_out(function)
+    function = written_out(function)
+    return logged(function) if "copy" in inspect.signature(function).parameters else function

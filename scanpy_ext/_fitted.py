@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from contrast_core import LinearMap
 
-from . import _keys
+from . import _keys, _read
 from ._select import listed, quoted
 
 if TYPE_CHECKING:
@@ -37,6 +37,19 @@ def centres(
         rows = labels == label
         found[rows] = means[label] if label in means else scores[rows].mean(axis=0)
     return found
+
+
+def of_donors(
+    adata: AnnData,
+    result: Mapping[str, Any],
+    scores: NDArray[np.floating],
+    name: str = "adata",
+) -> Floats:
+    """What the scores of cells are centred by after this fit within donors, by their donors."""
+    labels = _read.known_labels(
+        adata, str(result["params"]["within"]), f"the fit was within donors, but {name}"
+    )
+    return centres(labels, scores, result["within_groups"], result["within_scores"])
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,7 @@ def loadings_of(adata: AnnData, key: str, level: object = None) -> pd.DataFrame:
     return pd.DataFrame(np.asarray(table), pd.Index(names), columns)
 
 
-def _sets(
-    adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]
-) -> dict[str | None, Any]:
+def _sets(adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]) -> dict[str | None, Any]:
     """Every set of loadings by its level, those of the only one by None; None if not there."""
     of_embedding = "obsm" in result.get("params", {})
     stored = result.get("loadings") if of_embedding else None

@@ -130,8 +130,8 @@ def mixing_report(
     seed = check_count(random_state, "random_state", least=0)
     labels = adata.obs[[condition, cell_type]]
     known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
-    if max_cells is not None and len(known) > check_count(max_cells, "max_cells"):
-        known = np.sort(np.random.default_rng(seed).choice(known, max_cells, replace=False))
+    if max_cells is not None and len(known) > (n := check_count(max_cells, "max_cells")):
+        known = np.sort(np.random.default_rng(seed).choice(known, n, replace=False))
     conditions, types = (labels[name].to_numpy()[known].astype(str) for name in labels)
     for name, values in {condition: conditions, cell_type: types}.items():
         if len(np.unique(values)) < 2:
@@ -161,16 +161,16 @@ def _embeddings(adata: AnnData, reps: Any) -> list[str]:
     """Names of embeddings that are there."""
     if isinstance(reps, str) or not isinstance(reps, Iterable):
         reps = [reps]
-    reps = list(reps)
-    if reps == list(_DEFAULT):
-        reps = [rep for rep in reps if rep in adata.obsm]
-    if missing := [quoted(rep) for rep in reps if not is_among(rep, adata.obsm)]:
+    names: list[str] = list(reps)
+    if names == list(_DEFAULT):
+        names = [rep for rep in names if rep in adata.obsm]
+    if missing := [quoted(rep) for rep in names if not is_among(rep, adata.obsm)]:
         raise ValueError(
             f"reps: adata.obsm has no {', '.join(missing)}; it has {listed(list(adata.obsm))}."
         )
-    if not reps:
+    if not names:
         raise ValueError("adata.obsm has no embedding to report on: name some with reps=.")
-    return reps
+    return names
 
 
 def _leiden(

@@ -170,6 +170,7 @@ def _by_mask(
     adata: AnnData, foreground: Mask | None, background: Mask | AnnData | None
 ) -> Selection:
     if is_anndata(background):
+        check_anndata(background, "background")
         inside = np.ones(adata.n_obs, dtype=bool)
         if foreground is not None:
             inside = boolean_mask(adata, foreground, axis="obs", argument="foreground")
@@ -318,6 +319,11 @@ def _check_two(mask: BoolArray, what: str) -> None:
 
 def check_anndata(adata: object, name: str = "adata") -> None:
     """Raises TypeError if it is something else."""
+    if hasattr(adata, "mod"):
+        raise TypeError(
+            f"{name} is {type(adata).__name__}; expected one AnnData of it. Give a modality, such "
+            "as mdata['rna']: results are written into it, and so into the whole."
+        )
     if not is_anndata(adata):
         raise TypeError(
             f"{name} is {type(adata).__name__}; expected an AnnData. Make one with "

@@ -11,6 +11,14 @@ from . import _read
 
 F = TypeVar("F", bound=Callable[..., object])
 
+_WITHIN = {  # why a method has no parameter of that name
+    "kernel_cpca": "a kernel is not centred by donor. Contrast an embedding that is (tl.cpca with "
+    "within=, then obsm= of its result), or give donor-centred values as a layer.",
+    "pca_pp": "donor= forms pairs within donors.",
+    "pca_plus": "donor= forms pairs within donors.",
+    "significance": "donor= compares the parts of a donor with each other.",
+}
+
 _OWN_BEFORE = "layer"  # a tool's own parameters stand between those of cells and those of values
 
 
@@ -22,6 +30,7 @@ def written_out(function: F) -> F:
     `help` and completion read them there, type checkers in `Design`; the defaults are those of
     `_read.read`. Another keyword is refused in the function's own name.
     """
+    function = _without_within(function)
     signature = inspect.signature(function)
     first, *own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     if len(own) + 1 == len(signature.parameters):
@@ -38,6 +47,8 @@ def written_out(function: F) -> F:
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> object:
+        if "within" not in taken and "within" in kwargs:
+            return function(*args, **kwargs)  # which says why not
         try:
             whole.bind(*args, **kwargs)
         except TypeError as error:
@@ -45,4 +56,19 @@ def written_out(function: F) -> F:
         return function(*args, **kwargs)
 
     cast("Any", checked).__signature__ = whole
+    return cast("F", checked)
+
+
+def _without_within(function: F) -> F:
+    """Answer `within=` where there is something better to say than that it is unknown."""
+    reason = _WITHIN.get(function.__name__)
+    if reason is None:
+        return function
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> object:
+        if "within" in kwargs:
+            raise TypeError(f"{function.__name__}() has no within=: {reason}")
+        return function(*args, **kwargs)
+
     return cast("F", checked)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from . import _keys
+from ._logging import wrote
 from ._select import check_anndata, check_flag
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def write(
     for keys in stale:
         target.obsm.pop(keys.obsm, None)
         target.varm.pop(keys.varm, None)
+    wrote("obsm", obsm)
+    wrote("varm", (name for name, table in varm.items() if table is not None))
+    wrote("var", (name for name, column in var.items() if column is not None))
+    wrote("obsp", obsp)
+    wrote("layers", layers)
+    wrote("uns", uns)
     return target if copy else None
 
 

@@ -93,6 +93,4 @@ def loadings(
             panel.spines[["top", "right"]].set_visible(False)
         for empty in axes.flat[len(components) :]:
             empty.remove()
-        return finish(
-            figure, drawn, "loadings", show=show, save=save, return_fig=return_fig, ax=ax
-        )
+        return finish(figure, drawn, "loadings", show=show, save=save, return_fig=return_fig, ax=ax)

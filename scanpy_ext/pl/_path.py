@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import _keys
 from .._docs import documented
-from .._select import listed, quoted
+from .._select import is_among, listed, quoted
 from ._figure import FLOOR, finish, panels
 from ._result import chosen_components, stored_result
 
@@ -73,13 +73,15 @@ def path(
     result = stored_result(adata, key, "alphas", "scanpy_ext.tl.cpca_path")
     keys = _keys.linear(key)
     alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]
-    colors = [color] if color is None or isinstance(color, str) else list(color)
+    colors: list[Any] = [color]
+    if isinstance(color, Iterable) and not isinstance(color, str):
+        colors = list(color)
     if not colors:
         raise ValueError("color is an empty list: name columns of adata.obs, or leave it out.")
     for name in colors:
-        if name is not None and name not in adata.obs.columns and name not in adata.var_names:
+        if name is not None and not any(is_among(name, n) for n in (adata.obs, adata.var_names)):
             raise ValueError(
-                f"color: {name!r} is neither a gene nor a column of adata.obs. "
+                f"color: {quoted(name)} is neither a gene nor a column of adata.obs. "
                 f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
             )
 

@@ -144,9 +144,9 @@ def cpca(
     data = _read.read(adata, n_comps=n_comps, **design)
     model = CPCA(n_comps, alpha=alpha, random_state=random_state)
     if by is not None:
-        given = {"by": by, "donor": donor, "n_permutations": n_permutations}
         check_donor(donor, design.get("groupby"))
-        return _by_level(adata, data, model, keys, design.get("progress", False), **given)
+        progress = design.get("progress", False)
+        return _by_level(adata, data, model, keys, progress, by, donor, n_permutations)
     if n_permutations is not None or donor is not None:
         raise ValueError(
             "n_permutations and donor are for by=, a contrast for each level; of one contrast "
@@ -170,7 +170,6 @@ def _by_level(
     model: CPCA,
     keys: _keys.Keys,
     progress: Progress,
-    *,
     by: str,
     donor: str | None,
     n_permutations: int | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -12,6 +13,9 @@ from .._docs import documented
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+
+_AT_ONCE = 4096  # cells
 
 
 @documented
@@ -30,6 +34,8 @@ def denoise(
     takes away what the background has as well: `offset + V V' (x - mean)` with the components as
     the columns of V [1]_ (Sec. 3.3); of cLVM the salient part, as `contrast_core.CLVM.denoise`.
     With few components that is a strong simplification: for pictures of the effect, not for tests.
+    After a fit within donors each cell counts about its donor's mean here too, so that what donors
+    differ by is taken away.
 
     Parameters
     ----------
@@ -98,10 +104,15 @@ def denoise(
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
     rows = _read.whole_matrix(adata, chosen).columns(fitted.places)
     denoised = np.zeros(adata.shape, np.float32 if rows.dtype == np.float32 else np.float64)
-    start = 0
-    for block in rows.blocks():
-        stop = start + block.shape[0]
-        denoised[start:stop, fitted.places] = linear.denoise(block, offset=offset)
-        start = stop
+    offsets = linear.offsets
+    if not _select.is_among(offset, offsets):
+        raise ValueError(f"offset={_select.quoted(offset)}: expected one of {list(offsets)}.")
+    scores = np.asarray(linear.transform(rows))
+    if "within" in fitted.params:
+        scores = scores - _fitted.of_donors(adata, adata.uns[fitted.keys.uns], scores)
+    back = replace(linear, mean=offsets[offset])
+    for start in range(0, len(scores), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        denoised[some, fitted.places] = back.inverse_transform(scores[some])
     own[layer_added] = _write.storable(key=key, offset=offset, layer=chosen)
     return _write.write(adata, layers={layer_added: denoised}, uns={_keys.DENOISED: own}, copy=copy)

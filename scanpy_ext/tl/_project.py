@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -111,19 +110,12 @@ def project(
         scores = linear.transform(rows)
     scores = np.asarray(scores)
     if "within" in fitted.params:
-        scores = scores - _of_groups(adata_new, adata_fitted.uns[fitted.keys.uns], scores)
+        scores = scores - _fitted.of_donors(
+            adata_new, adata_fitted.uns[fitted.keys.uns], scores, "adata_new"
+        )
     scores = scores.astype(np.float32 if rows.dtype == np.float32 else np.float64)
     target = fitted.keys.obsm if key_added is None else fitted.keys.added(key_added).obsm
     return _write.write(adata_new, obsm={target: scores}, uns={}, copy=copy)
-
-
-def _of_groups(
-    adata: AnnData, result: Mapping[str, Any], scores: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """What each new cell's scores are centred by: its donor in the fit, or a new donor's mean."""
-    name = str(result["params"]["within"])
-    labels = _read.known_labels(adata, name, "the fit was within donors, but adata_new")
-    return _fitted.centres(labels, scores, result["within_groups"], result["within_scores"])
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:

@@ -203,7 +203,9 @@ def _without(adata: anndata.AnnData, level: str) -> anndata.AnnData:
         ({"by": "cell_type", "alpha": -1}, "alpha"),
     ],
 )
-def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str, untouched: Any) -> None:
+def test_what_does_not_fit_is_refused(
+    options: dict[str, Any], message: str, untouched: Any
+) -> None:
     adata = study()
     adata.obs["one"] = "all"
     adata.obs["cell"] = [f"cell {i}" for i in range(adata.n_obs)]
@@ -214,16 +216,16 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str, unt
 
 def test_other_functions_name_what_they_need(untouched: Any) -> None:
     adata, other = study(), study(seed=1)
-    with untouched(adata), pytest.raises(ValueError, match="another AnnData as the background"):
+    with untouched(adata), pytest.raises(ValueError, match=r"another AnnData as the background"):
         cx.tl.cpca(adata, background=other, by="cell_type")
     cx.tl.cpca(adata, **DESIGN, by="cell_type", alpha=1.0)
     with untouched(adata):
         for call in (cx.tl.denoise, lambda a: cx.tl.project(a, a)):
-            with pytest.raises(ValueError, match="a contrast for each level of .*cell_type"):
+            with pytest.raises(ValueError, match=r"a contrast for each level of .*cell_type"):
                 call(adata)
-        with pytest.raises(ValueError, match="level=None of .*it has 'T/NK', 'B', 'mono'"):
+        with pytest.raises(ValueError, match=r"level=None of .*it has 'T/NK', 'B', 'mono'"):
             cx.get.top_genes(adata)
-        with pytest.raises(ValueError, match="no result 'x' of scanpy_ext.tl.cpca with by="):
+        with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext.tl.cpca with by="):
             cx.get.contrasts(adata, key="x")
     assert cx.get.top_genes(adata, level="B", n=1).index.to_list() == ["gene3"]
 

@@ -82,8 +82,7 @@ def test_they_are_what_their_papers_define(share: float) -> None:
             found = np.exp(-beta * squares)
             return found / found.sum()
 
-        perplexity = 50 / 3
-        beta = brentq(lambda b, w=weights: entropy(w(b)) - np.log(perplexity), 1e-6, 50.0)
+        beta = brentq(lambda b, w=weights: entropy(w(b)) - np.log(50 / 3), 1e-6, 50.0)
         shares = [weights(beta)[condition[order[:50]] == c].sum() for c in "ab"]
         numbers.append(1 / np.square(shares).sum())
         found = [(condition[order[:50]] == c).sum() for c in "ab"]

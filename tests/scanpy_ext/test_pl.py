@@ -132,7 +132,10 @@ def test_scanpy_plots_the_embedding(done):
         (lambda a: cx.pl.path(a, key="other"), "no result .other. of scanpy_ext.tl.cpca_path"),
         (lambda a: cx.pl.path(a, color="nope"), "'nope' is neither a gene nor a column"),
         (lambda a: cx.pl.path(a, color=[]), "color is an empty list"),
-        (lambda a: cx.pl.loadings(a, key="PCs"), "no result .PCs. with loadings; it has .cpca., .cpca_path."),
+        (
+            lambda a: cx.pl.loadings(a, key="PCs"),
+            "no result .PCs. with loadings; it has .cpca., .cpca_path.",
+        ),
         (lambda a: cx.pl.loadings(a, components=[3]), "components=3: .*from 1 to 2"),
         (lambda a: cx.pl.loadings(a, components=[0]), "from 1 to 2"),
         (lambda a: cx.pl.loadings(a, components=[]), "from 1 to 2"),

@@ -88,6 +88,25 @@ def test_new_cells_are_centred_by_their_donor(tmp_path: Any) -> None:
         cx.tl.project(new, old)
 
 
+@pytest.mark.parametrize("name", ["cpca", "pcpca"])
+def test_denoised_cells_are_without_their_donors_differences(name: str) -> None:
+    adata = study()
+    TOOLS[name](adata, **DESIGN, within="donor")
+    cx.tl.denoise(adata, key=name)
+    denoised = adata.layers["denoised"]
+    mean = adata.var[f"{name}_mean"].to_numpy()
+    for donor in "abc":
+        of_donor = (adata.obs["donor"] == donor).to_numpy()
+        np.testing.assert_allclose(denoised[of_donor].mean(axis=0), mean, atol=1e-9)
+    if name == "cpca":
+        expected = mean + adata.obsm["X_cpca"] @ adata.varm["cPCs"].T
+        np.testing.assert_allclose(denoised, expected, atol=1e-9)
+    plain = study()
+    TOOLS[name](plain, **DESIGN)
+    cx.tl.denoise(plain, key=name)
+    assert not np.allclose(plain.layers["denoised"], denoised)
+
+
 def test_another_anndata_is_a_background_with_donors_of_its_own() -> None:
     adata, other = study(), study(1)
     cx.tl.cpca(adata, background=other, within="donor")
@@ -110,8 +129,10 @@ def test_donors_that_are_missing_are_refused_and_nothing_is_written() -> None:
         cx.tl.cpca(adata, **DESIGN, within="donor")
     with pytest.raises(ValueError, match="no column 'animal'"):
         cx.tl.cpca(adata, **DESIGN, within="animal")
-    with pytest.raises(TypeError, match="kernel_cpca"):
-        cx.tl.kernel_cpca(adata, **DESIGN, within="donor")
+    for tool in (cx.tl.kernel_cpca, cx.tl.significance, cx.tl.pca_pp, cx.tl.pca_plus):
+        reason = "not centred by donor" if tool is cx.tl.kernel_cpca else "donor= "
+        with pytest.raises(TypeError, match=rf"{tool.__name__}\(\) has no within=: .*{reason}"):
+            tool(adata, within="donor")  # type: ignore[operator]
     assert not adata.obsm
     assert not adata.uns
 

@@ -1,0 +1,79 @@
+"""What is computed and written is told through scanpy's logger, as scanpy is set."""
+
+from __future__ import annotations
+
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import scanpy as sc
+from anndata import AnnData
+
+import scanpy_ext as cx
+
+DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
+
+
+def told(verbosity: int, call: Any) -> str:
+    before, file = sc.settings.verbosity, sc.settings.logfile
+    sc.settings.verbosity, sc.settings.logfile = verbosity, StringIO()
+    try:
+        call()
+        return str(sc.settings.logfile.getvalue())
+    finally:
+        sc.settings.verbosity, sc.settings.logfile = before, file
+
+
+def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
+    def call() -> None:
+        cx.tl.cpca(cells, **DESIGN, alpha=1.0)
+
+    assert told(1, call) == ""
+    started, finished = told(2, call).splitlines()
+    assert started == "computing scanpy_ext.tl.cpca"
+    assert finished.strip() == "finished (0:00:00)"
+    hints = told(3, call)
+    assert "'X_cpca' (adata.obsm)" in hints
+    assert "'cPCs' (adata.varm)" in hints
+    assert "'cpca' (adata.uns)" in hints
+
+
+def test_preparations_tell_too_and_errors_end_it(cells: AnnData) -> None:
+    found = told(3, lambda: cx.pp.genes_by_variance(cells, 3))
+    assert "computing scanpy_ext.pp.genes_by_variance" in found
+    assert "'most_variable', 'most_variable_variance' (adata.var)" in found
+
+    def wrong() -> None:
+        with pytest.raises(ValueError, match="no column"):
+            cx.tl.cpca(cells, groupby="nope", reference="ctrl")
+
+    assert "finished" not in told(2, wrong)
+
+
+@pytest.mark.parametrize("name", [*cx.tl.__all__, *cx.pp.__all__])
+def test_every_function_that_writes_tells(name: str) -> None:
+    function = getattr(cx.tl if name in cx.tl.__all__ else cx.pp, name)
+    needed = {"match_pairs": ("a", "b"), "significance": (), "project": (1,)}.get(name, ())
+    options = {"donor": None} if name == "significance" else {}
+
+    def call() -> None:
+        with pytest.raises(TypeError, match="is int; expected an AnnData"):
+            function(1, *needed, **options)
+
+    assert f".{name}" in told(2, call)
+
+
+def test_a_mudata_is_refused_with_what_to_give(cells: AnnData) -> None:
+    class MuData(SimpleNamespace):
+        pass
+
+    whole = MuData(mod={"rna": cells}, obs_names=cells.obs_names, var_names=cells.var_names)
+    for call in (
+        lambda: cx.tl.cpca(whole, **DESIGN),  # type: ignore[arg-type]
+        lambda: cx.pp.genes_by_variance(whole),  # type: ignore[arg-type]
+        lambda: cx.get.top_genes(whole),  # type: ignore[arg-type]
+        lambda: cx.tl.cpca(cells, background=whole),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=r"is MuData; expected one AnnData .*mdata\['rna'\]"):
+            call()
