@@ -100,8 +100,8 @@ PUBLIC_NAMES = {
         "scaled_features",
     },
     "scanpy_ext": {"get", "pl", "pp", "tl"},
-    "scanpy_ext.get": {"mixing_report", "top_genes"},
-    "scanpy_ext.pp": {"contrast_check", "match_pairs"},
+    "scanpy_ext.get": {"contrasts", "loadings", "mixing_report", "top_genes"},
+    "scanpy_ext.pp": {"contrast_check", "genes_by_variance", "match_pairs"},
     "scanpy_ext.tl": {
         "clvm",
         "cpca",

@@ -11,12 +11,16 @@ from ._figure import finish, legend_below, panels
 from ._result import stored_result
 
 if TYPE_CHECKING:
+    import pandas as pd
     from anndata import AnnData
+    from matplotlib.axes import Axes
 
     from ._figure import AxesGiven, Drawn, Save
 
 
-_MANY = 40  # rows of donors and cell types, from which on they are drawn closer
+_MANY = 30  # rows of donors with cell types, from which on they are a table
+_FEW = 4  # ratios, whose bars are no thicker where there are fewer
+_TIMES = 4.0  # more or fewer cells than in the foreground, the ends of the colours
 
 
 @documented
@@ -34,7 +38,9 @@ def contrast_check(
 
     From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
     that the background lacks fakes an effect. Right: the cross-fitted ratio (red) and those of one
-    donor's controls against another's (grey), which a real contrast exceeds.
+    donor's controls against another's (grey), which a real contrast exceeds. Many donors and cell
+    types are a table: how many times as large a type's share is in the background, and the numbers
+    of cells where one side has none.
 
     Parameters
     ----------
@@ -57,31 +63,20 @@ def contrast_check(
     result = stored_result(adata, key, "counts", "scanpy_ext.pp.contrast_check")
     counts, ratios = result["counts"], result["ratios"]
     by = [name for name in ("donor", "cell_type") if name in counts]
-    names = counts[by].astype(str).agg(", ".join, axis=1) if by else ["all cells"]
-    sides = ["foreground", "background"]
-    shares = counts[sides] / counts[sides].sum()
-    spot = np.arange(len(counts))
-    n_bars = max(len(counts), len(ratios))
-    small = n_bars > _MANY
-    font = 4 if small else "x-small"
-    height = max(2.6, 0.8 + (0.14 if small else 0.28) * n_bars)
-    with panels(1, 2, size=(4.6, height), figsize=figsize, ax=ax) as (figure, axes):
+    many = len(by) == 2 and len(counts) > _MANY
+    n_bars = max(counts[by[0]].nunique() if many else len(counts), len(ratios))
+    height = max(2.6, 0.8 + 0.28 * n_bars)
+    with panels(1, 2, size=(6.0 if many else 4.6, height), figsize=figsize, ax=ax) as (
+        figure,
+        axes,
+    ):
         cells, ratio = axes.flat
-        for side, shift, color in zip(sides, (-0.2, 0.2), ("tab:red", "0.6"), strict=True):
-            cells.barh(spot + shift, shares[side], height=0.4, color=color, label=side)
-            for y, share, n in zip(spot + shift, shares[side], counts[side], strict=True):
-                cells.annotate(
-                    f" {int(n)}",
-                    (share, y),
-                    va="center",
-                    fontsize=font,
-                    color="0.3",
-                )
-        cells.set_yticks(spot, names, fontsize="xx-small" if small else None)
-        cells.invert_yaxis()
-        cells.set(xlabel="share of the cells (number)", title="foreground and background")
-        cells.margins(x=0.15)
-        legend_below(cells, ax)
+        if many:
+            _table_of_cells(cells, counts, by)
+        else:
+            _bars_of_cells(cells, counts, by)
+            cells.spines[["top", "right"]].set_visible(False)
+            legend_below(cells, ax)
         place = np.arange(len(ratios))
         null = ratios["null"].astype(bool).to_numpy() if len(ratios) else place.astype(bool)
         relative = ratios["relative"].to_numpy(dtype=float)
@@ -92,11 +87,11 @@ def contrast_check(
             for name, is_null, unit in zip(ratios.index, null, ratios["unit"], strict=True)
         ]
         ratio.set_yticks(place, labels)
-        ratio.invert_yaxis()
+        ratio.set_ylim(max(len(ratios), _FEW) - 0.5, -0.5)
         ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
+        ratio.spines[["top", "right"]].set_visible(False)
         for panel in (cells, ratio):
             panel.grid(visible=False)
-            panel.spines[["top", "right"]].set_visible(False)
         return finish(
             figure,
             [cells, ratio],
@@ -106,3 +101,43 @@ def contrast_check(
             return_fig=return_fig,
             ax=ax,
         )
+
+
+def _bars_of_cells(panel: Axes, counts: pd.DataFrame, by: list[str]) -> None:
+    """A pair of bars for each row of the counts."""
+    sides = ["foreground", "background"]
+    names = counts[by].astype(str).agg(", ".join, axis=1) if by else ["all cells"]
+    shares = counts[sides] / counts[sides].sum()
+    spot = np.arange(len(counts))
+    for side, shift, color in zip(sides, (-0.2, 0.2), ("tab:red", "0.6"), strict=True):
+        panel.barh(spot + shift, shares[side], height=0.4, color=color, label=side)
+        for y, share, n in zip(spot + shift, shares[side], counts[side], strict=True):
+            panel.annotate(f" {int(n)}", (share, y), va="center", fontsize="x-small", color="0.3")
+    panel.set_yticks(spot, list(names))
+    panel.invert_yaxis()
+    panel.set(xlabel="share of the cells (number)", title="foreground and background")
+    panel.locator_params(axis="x", nbins=5)
+    panel.margins(x=0.15)
+
+
+def _table_of_cells(panel: Axes, counts: pd.DataFrame, by: list[str]) -> None:
+    """Donors by cell types: the background's share over the foreground's."""
+    front, back = (
+        counts.pivot_table(side, by[0], by[1], "sum", fill_value=0, observed=False)
+        for side in ("foreground", "background")
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = (back / back.to_numpy().sum()) / (front / front.to_numpy().sum())
+        logs = np.log2(times.to_numpy(dtype=float))
+    end = np.log2(_TIMES)
+    image = panel.imshow(np.clip(logs, -end, end), cmap="RdBu", vmin=-end, vmax=end, aspect="auto")
+    for i, j in np.argwhere((front.to_numpy() == 0) | (back.to_numpy() == 0)):
+        text = f"{int(front.iloc[i, j])}/{int(back.iloc[i, j])}"
+        color = "white" if front.iloc[i, j] or back.iloc[i, j] else "black"
+        panel.annotate(text, (j, i), ha="center", va="center", fontsize="xx-small", color=color)
+    panel.set_yticks(np.arange(len(times)), [str(name) for name in times.index])
+    panel.set_xticks(np.arange(times.shape[1]), [str(n) for n in times.columns], rotation=90)
+    panel.set_title("share in the background : foreground")
+    bar = panel.figure.colorbar(image, ax=panel)
+    ticks = [-end, 0, end]
+    bar.set_ticks(ticks, labels=[f"{2**tick:g}" for tick in ticks])

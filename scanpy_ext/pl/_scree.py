@@ -67,7 +67,8 @@ def scree(
         left, right = axes[0]
         left.plot(spot, table["null_95"], "_", color="0.5", markersize=22, label="95% of chance")
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
-        for x, y, p in zip(spot, table["statistic"], p_values, strict=True):
+        tops = np.fmax(table["statistic"], table["null_95"]) if many else table["statistic"]
+        for x, y, p in zip(spot, tops, p_values, strict=True):
             left.annotate(
                 f"p = {p:.2g}",
                 (x, y),
@@ -80,7 +81,7 @@ def scree(
             )
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
         left.set(title=f"significance, {by}", ylabel="statistic")
-        left.legend(fontsize="small")
+        left.legend(fontsize="small", markerscale=0.6)
         right.bar(spot - 0.2, table["stability"], width=0.4, label="same component")
         right.bar(spot + 0.2, table["retention"], width=0.4, label="same subspace")
         right.set(ylim=(0, 1.3), title=f"stability, {by}", ylabel="mean squared cosine")

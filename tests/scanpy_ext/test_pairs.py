@@ -415,5 +415,5 @@ def test_the_plot_shows_what_the_summary_says(design, tmp_path):
         cx.pl.pairs(design, save=tmp_path / "pairs.png")
     assert (tmp_path / "pairs.png").exists()
     assert not plt.get_fignums()
-    with pytest.raises(ValueError, match=r"no pairs 'other'.*key_added='other'"):
+    with pytest.raises(ValueError, match=r"no result 'other' of scanpy_ext.pp.match_pairs"):
         cx.pl.pairs(design, key="other")
