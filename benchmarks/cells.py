@@ -11,8 +11,8 @@ decides on a busy machine. Memory: the peak of what Python allocates beyond the 
 its own. Then from a file: a backed AnnData, its time, and the same subspace.
 
 And `by=` a column of eight cell types beside one call, at two components. Wanted: twice one call.
-Each type's contrast is a problem of 2,000 genes of its own, which costs about as much as that of all
-cells once their moments are there; sums of moments are the smaller part.
+Each type's contrast is a problem of 2,000 genes of its own, which costs about as much as that of
+all cells once their moments are there; sums of moments are the smaller part.
 
 Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.9 to 1.1 and 3.0 to 3.1
 times, where the eigenproblems weigh more.

@@ -50,7 +50,7 @@ def training(
     ValueError
         If there is no such result.
     """
-    result = stored_result(adata, key, "training_loss", "scanpy_ext.tl.cvae", None)
+    result = stored_result(adata, key, "training_loss", "scanpy_ext.tl.cvae")
     epochs = np.arange(1, len(result["training_loss"]) + 1)
     with panels(1, 1, size=(4.2, 3.2), figsize=figsize, ax=ax) as (figure, axes):
         panel = axes[0, 0]
