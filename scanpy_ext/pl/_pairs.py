@@ -84,7 +84,7 @@ def pairs(
         owner = _owners(adata, result["params"].get("donor"))
         of_donors = [stored[np.flatnonzero(owner == name)].data for name in table.index]
         boxes = {"whis": (5, 95), "showfliers": False, "widths": 0.6}
-        distances.boxplot(of_donors, positions=spot, vert=False, **boxes)
+        distances.boxplot(of_donors, positions=spot, orientation="horizontal", **boxes)
         distances.set(title=f"median distance {result['median_distance']:.3g}")
         distances.set(xlabel="distance of a pair")
         distances.set_yticks(spot, names)
