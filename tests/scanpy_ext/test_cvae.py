@@ -40,7 +40,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     behind = X[(counted.obs["condition"] == "ctrl").to_numpy()]
     model = CVAE(n_shared=3, likelihood="negative_binomial", max_epochs=2, random_state=0)
     model.fit(X, background=behind)
-    np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X))
+    np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X).astype(np.float32))
     np.testing.assert_array_equal(counted.obsm["X_cvae_shared"], model.transform_shared(X))
     result = counted.uns["cvae"]
     np.testing.assert_array_equal(result["held_out_loss"], model.held_out_loss_)
