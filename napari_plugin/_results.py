@@ -9,7 +9,7 @@ import numpy as np
 from qtpy.QtCore import QTimer
 
 from napari_plugin._apply import Denoised, removed
-from napari_plugin._layers import Place, result_layers, shown_data
+from napari_plugin._layers import LayerData, shown_data
 from napari_plugin._model import Outcome
 
 if TYPE_CHECKING:
@@ -49,16 +49,15 @@ class Results:
     def add(
         self,
         outcome: Outcome,
-        place: Place,
+        layers: dict[str, LayerData],
         source: Any,
         done: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
         """Add the layers of a run, one per turn of the event loop; nothing is replaced."""
-        layers = list(result_layers(outcome, place).items())
         self.outcome, self.solution = outcome, outcome.solution
         self._layers, self._source, self._shows_original = {}, source, False
-        self._pending = layers
+        self._pending = list(layers.items())
         dims = self._viewer.dims
         used, n_axes, point = dims.last_used, dims.ndim, dims.point
 

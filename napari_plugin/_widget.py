@@ -15,7 +15,7 @@ from contrast_core.images import Patches
 from napari_plugin._choices import Choices
 from napari_plugin._estimate import estimate
 from napari_plugin._files import FileActions, row
-from napari_plugin._layers import Place, place_of, preview_layer
+from napari_plugin._layers import LayerData, Place, place_of, preview_layer, result_layers
 from napari_plugin._model import (
     Curve,
     Embedding,
@@ -213,8 +213,8 @@ class BackgroundRemoval(Container[Widget]):
             return
         self.begin(
             Work(
-                partial(self._model.run, task),
-                partial(self._on_outcome, place, layer),
+                partial(self._steps, task, place),
+                partial(self._on_outcome, layer),
                 self.fail,
                 "Removing the background",
             )
@@ -255,8 +255,15 @@ class BackgroundRemoval(Container[Widget]):
         self.progress.value = min(report.done, report.total)
         self.say_anew(report.doing)
 
-    def _on_outcome(self, place: Place, source: Any, outcome: Outcome) -> None:
-        self.results.add(outcome, place, source, partial(self._on_added, outcome), self.fail)
+    def _steps(self, task: Task, place: Place) -> Steps[tuple[Outcome, dict[str, LayerData]]]:
+        """A run, and its layers: what can be done in the thread is not left to the window."""
+        outcome = yield from self._model.run(task)
+        yield Progress(0, 1, "Showing")
+        return outcome, result_layers(outcome, place)
+
+    def _on_outcome(self, source: Any, found: tuple[Outcome, dict[str, LayerData]]) -> None:
+        outcome, layers = found
+        self.results.add(outcome, layers, source, partial(self._on_added, outcome), self.fail)
 
     def _on_added(self, outcome: Outcome) -> None:
         self._set_busy(False)

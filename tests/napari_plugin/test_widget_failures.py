@@ -121,7 +121,7 @@ def test_a_failure_to_add_the_result_is_told_too(ready, notified, monkeypatch):
     def fail(*args):
         raise RuntimeError("no room")
 
-    monkeypatch.setattr("napari_plugin._results.result_layers", fail)
+    monkeypatch.setattr("napari_plugin._widget.result_layers", fail)
     ready.run()
     assert "not foreseen" in ready.words
     assert [text for _, text in notified()] == ["no room"]
