@@ -88,7 +88,6 @@ class BackgroundRemoval(Container[Widget]):
                 Label(value=_NOTE),
             ],
             labels=False,
-            scrollable=True,
         )
         self._dress()
         self._runner = Runner(self._on_progress)
@@ -115,8 +114,8 @@ class BackgroundRemoval(Container[Widget]):
                     QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
                 )
                 widget.native.setMinimumContentsLength(14)
-        # magicgui takes the width that all rows would need, those that are hidden too.
-        self.root_native_widget.setMinimumWidth(_WIDTH)
+        # Not scrollable: napari docks what is inside of the scroll area, which then has no size.
+        self.native.setMinimumWidth(_WIDTH)
         for label in (self.status, self.cost, self[-1]):
             label.native.setWordWrap(True)
             label.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)

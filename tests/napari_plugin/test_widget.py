@@ -294,7 +294,7 @@ def test_everything_is_reached_by_the_keyboard_and_titles_fit(viewer, dock):
     for button in ("run", "preview"):
         focus = getattr(dock.widget, button).native.focusPolicy()
         assert focus & Qt.FocusPolicy.TabFocus
-    root = dock.widget.root_native_widget  # wide enough for its title, and no wider than needed
+    root = dock.widget.native  # wide enough for its title, and no wider than needed
     assert 300 <= root.minimumWidth() <= 400
     assert dock.widget.frames.focusPolicy() & Qt.FocusPolicy.TabFocus
 
