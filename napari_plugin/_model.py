@@ -117,7 +117,7 @@ class RemovalModel:
             yield Progress(0, 1, "Removing")
             plane = denoised.plane(task.place)
             if is_frames(task.samples):  # a film's frames differ in brightness
-                plane = denoised[(0,) * (len(images.shape) - 3)][:32]
+                plane = denoised[(*(0,) * (len(images.shape) - 3), slice(0, 32))]
         else:
             denoised = yield from denoise(solution, images)
             plane = _some(denoised)

@@ -167,6 +167,8 @@ def main() -> int:
     for part in (cells_behind_fringes, digits_on_photographs):
         print(part.__name__.replace("_", " "), flush=True)
         viewer = Viewer()
+        for _ in range(20):  # shown first: else its docks share the new width among them
+            QApplication.processEvents()
         viewer.window.resize(1500, 950)
         reached &= part(viewer, folder)
         viewer.close()

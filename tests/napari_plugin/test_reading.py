@@ -21,6 +21,7 @@ from napari_plugin._apply import Denoised, as_layer_data, denoise, removed, sign
 from napari_plugin._cache import ReadingCache
 from napari_plugin._copy import as_python
 from napari_plugin._estimate import estimate
+from napari_plugin._model import RemovalModel, Task
 from napari_plugin._pair import Images, Pair, check
 from napari_plugin._read import read
 from napari_plugin._settings import InputError, Settings, default_samples, strength
@@ -363,6 +364,17 @@ def test_samples_are_preselected_by_shape():
     for shape in [(512, 512), (54, 512, 512), (3, 28, 28), (28, 28)]:
         assert default_samples(shape) == Patches(16, 2)
     assert default_samples((54, 512, 512), "cpca") == Patches(16, 4)
+
+
+def test_a_lazy_result_is_not_computed_by_the_run(film, monkeypatch):
+    computed = []
+    original = Denoised._computed
+    monkeypatch.setattr(
+        Denoised, "_computed", lambda self, x: computed.append(len(x)) or original(self, x)
+    )
+    task = Task(pair_of(film), Frames(), Settings("cpca", n_components=2), (3,), 2**33)
+    finish(RemovalModel().run(task))
+    assert sum(computed) <= 33 < 80
 
 
 def test_slicing_a_lazy_result_is_slicing_the_whole(film, fringes):
