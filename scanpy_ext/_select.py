@@ -319,7 +319,7 @@ def _check_two(mask: BoolArray, what: str) -> None:
 
 def check_anndata(adata: object, name: str = "adata") -> None:
     """Raises TypeError if it is something else."""
-    if hasattr(adata, "mod"):
+    if is_anndata(adata) and hasattr(adata, "mod"):  # a table has a `mod` too
         raise TypeError(
             f"{name} is {type(adata).__name__}; expected one AnnData of it. Give a modality, such "
             "as mdata['rna']: results are written into it, and so into the whole."

@@ -106,7 +106,9 @@ def denoise(
     denoised = np.zeros(adata.shape, np.float32 if rows.dtype == np.float32 else np.float64)
     offsets = linear.offsets
     if not _select.is_among(offset, offsets):
-        raise ValueError(f"offset={_select.quoted(offset)}: expected one of {list(offsets)}.")
+        raise ValueError(
+            f"offset={_select.quoted(offset)} is unknown; expected one of {list(offsets)}."
+        )
     scores = np.asarray(linear.transform(rows))
     if "within" in fitted.params:
         scores = scores - _fitted.of_donors(adata, adata.uns[fitted.keys.uns], scores)

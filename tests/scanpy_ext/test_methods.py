@@ -242,7 +242,7 @@ def test_top_genes_are_ranked_with_their_signs(cells):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"key": "PCs"}, "no loadings 'PCs'; it has 'cPCs'"),
+        ({"key": "PCs"}, "no result 'PCs' with loadings; it has 'cpca'"),
         ({"component": 3}, "component=3: expected a number from 1 to 2"),
         ({"component": 0}, "component=0"),
         ({"n": 0}, "n=0"),
