@@ -97,7 +97,7 @@ def loadings(
     >>> import numpy as np, anndata, scanpy_ext as cx
     >>> adata = anndata.AnnData(np.random.default_rng(0).normal(size=(40, 3)))
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 20
-    >>> cx.tl.cpca(adata, groupby="condition", reference="ctrl", alpha=1.0)
+    >>> cx.tl.cpca(adata, groupby="condition", reference="ctrl", alpha=0.0)
     >>> cx.get.loadings(adata).shape, cx.get.loadings(adata, tidy=True).columns.to_list()
     ((3, 2), ['gene', 'component', 'loading'])
     """
