@@ -71,11 +71,16 @@ def digits_on_photographs() -> list[tuple[Any, dict[str, Any], str]]:
 
 
 def _open_dock() -> None:
-    """The plugin's dock, where there is a window: what the sample is for."""
+    """The plugin's dock, where there is a window, and all of the image beside it."""
     import sys
 
     napari = sys.modules.get("napari")
     viewer = None if napari is None else napari.current_viewer()
     window = getattr(viewer, "window", None)
     if window is not None:
-        window.add_plugin_dock_widget("contrast-suite", WIDGET)
+        from qtpy.QtCore import QTimer
+
+        dock, _ = window.add_plugin_dock_widget("contrast-suite", WIDGET)
+        shown = QTimer(dock, singleShot=True)  # once the window has made room for the dock
+        shown.timeout.connect(viewer.reset_view)
+        shown.start()

@@ -118,8 +118,8 @@ def run(hands: Hands, dock) -> float:
     return time.monotonic() - start
 
 
-def cells_behind_fringes(viewer: Viewer, folder: Path) -> bool:
-    hands = Hands(viewer, folder, "cells")
+def cells_behind_fringes(hands: Hands) -> bool:
+    viewer = hands.viewer
     hands.choose("File", "Open Sample", "Contrast", "Cells behind fringes")
     hands.look("sample")
     dock = dock_of(viewer)
@@ -139,8 +139,8 @@ def cells_behind_fringes(viewer: Viewer, folder: Path) -> bool:
     return clicks <= 5 and error <= 0.08
 
 
-def digits_on_photographs(viewer: Viewer, folder: Path) -> bool:
-    hands = Hands(viewer, folder, "digits")
+def digits_on_photographs(hands: Hands) -> bool:
+    viewer = hands.viewer
     hands.choose("File", "Open Sample", "Contrast", "Digits on photographs")
     hands.look("sample")
     dock = dock_of(viewer)
@@ -167,10 +167,10 @@ def main() -> int:
     for part in (cells_behind_fringes, digits_on_photographs):
         print(part.__name__.replace("_", " "), flush=True)
         viewer = Viewer()
-        for _ in range(20):  # shown first: else its docks share the new width among them
-            QApplication.processEvents()
+        hands = Hands(viewer, folder, part.__name__.split("_")[0])
+        hands.wait(seconds=2)  # shown first: else its docks share the new width among them
         viewer.window.resize(1500, 950)
-        reached &= part(viewer, folder)
+        reached &= part(hands)
         viewer.close()
     return not reached
 

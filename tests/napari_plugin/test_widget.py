@@ -58,6 +58,17 @@ def test_the_sample_of_digits_is_ready_to_run(viewer, dock):
     assert "0.2 GB" in dock.widget.cost.value
 
 
+def test_all_of_a_sample_is_shown_beside_the_dock(make_napari_viewer, qtbot):
+    viewer = make_napari_viewer(show=True)
+    viewer.window.resize(1500, 950)
+    qtbot.wait(500)
+    viewer.open_sample("contrast-suite", "cells-behind-fringes")
+    qtbot.wait(500)
+    camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera  # before 0.9
+    canvas = viewer.window._qt_viewer.canvas.native
+    assert 512 * camera.zoom <= min(canvas.width(), canvas.height())
+
+
 def test_films_by_background_removal_are_in_memory_and_judged(viewer, ready, notified):
     ready.choices.method.value = "automatic"
     ready.run()
