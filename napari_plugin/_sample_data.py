@@ -75,7 +75,7 @@ def _open_dock() -> None:
     import sys
 
     napari = sys.modules.get("napari")
-    viewer = None if napari is None else napari.current_viewer()
+    viewer: Any = None if napari is None else napari.current_viewer()
     window = getattr(viewer, "window", None)
     if window is not None:
         from qtpy.QtCore import QTimer
