@@ -115,9 +115,8 @@ def _fit_rho(module: ModuleType) -> Callable[[Any, Any, int], Transform]:
         model.fit()
 
         def transform(rows: Any) -> Any:
-            if rows is not X:
-                raise NotImplementedError("no transform")
-            return model.target_proj
+            # It places only the rows of the fit; with others a caller meets the missing method.
+            return model.target_proj if rows is X else model.transform(rows)
 
         return transform
 
