@@ -171,31 +171,33 @@ def contrast_check(
         for name, column in {"donor": donor, "batch": batch, "cell_type": cell_type}.items()
         if column is not None
     }
-    inside, behind = data.selection.foreground, data.selection.background
-    still = behind
+    in_foreground, in_background = data.selection.foreground, data.selection.background
+    still = in_background
     if controls is not None:
         still = _select.boolean_mask(adata, controls, axis="obs", argument="controls")
 
-    counts = _counts(labels, inside, behind)
+    counts = _counts(labels, in_foreground, in_background)
     features = cast("_select.BoolArray", data.features)  # None for an embedding only
     whole = _read.whole_matrix(adata, layer, progress)
     varying = _varying(whole, data.selection, features)
     findings = [_findings.values(data, varying["all"], features)]
     findings += _findings.genes(adata, features, varying)
-    findings.append(_findings.depth(_n_detected(whole), inside & ~behind, behind))
+    findings.append(
+        _findings.depth(_n_detected(whole), in_foreground & ~in_background, in_background)
+    )
     if cell_type is not None:
-        findings.append(_findings.composition(labels["cell_type"], inside, behind))
+        findings.append(_findings.composition(labels["cell_type"], in_foreground, in_background))
     findings += [
-        _findings.confounding(name, labels[name], inside & ~behind, behind)
+        _findings.confounding(name, labels[name], in_foreground & ~in_background, in_background)
         for name in ("donor", "batch")
         if name in labels
     ]
-    used = inside | behind | still
+    used = in_foreground | in_background | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
     ratios = _ratios(
         held(whole.columns(leading).take(used)),
-        inside[used],
-        behind[used],
+        in_foreground[used],
+        in_background[used],
         still[used],
         donors=labels["donor"][used].reset_index(drop=True) if donor is not None else None,
         n_comps=n_comps,
@@ -230,13 +232,15 @@ def contrast_check(
 
 
 def _counts(
-    labels: dict[str, pd.Series[Any]], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
+    labels: dict[str, pd.Series[Any]],
+    in_foreground: NDArray[np.bool_],
+    in_background: NDArray[np.bool_],
 ) -> pd.DataFrame:
     """Foreground and background cells, by donor and cell type as far as they are known."""
     by = [name for name in ("donor", "cell_type") if name in labels]
     table = pd.DataFrame({name: labels[name].fillna("(missing)").to_numpy() for name in by})
-    table["foreground"], table["background"] = inside.astype(int), behind.astype(int)
-    used = table[inside | behind]
+    table["foreground"], table["background"] = in_foreground.astype(int), in_background.astype(int)
+    used = table[in_foreground | in_background]
     sides = ["foreground", "background"]
     counts = used.groupby(by)[sides].sum().reset_index() if by else used[sides].sum().to_frame().T
     counts.index = counts.index.astype(str)
@@ -247,8 +251,12 @@ def _varying(
     matrix: Rows, selection: _select.Selection, features: _select.BoolArray
 ) -> dict[str, GeneSummary]:
     """How every gene varies over the cells of both sets, and over those of each."""
-    inside, behind = selection.foreground, selection.background
-    disjoint = [inside & ~behind, inside & behind, behind & ~inside]
+    in_foreground, in_background = selection.foreground, selection.background
+    disjoint = [
+        in_foreground & ~in_background,
+        in_foreground & in_background,
+        in_background & ~in_foreground,
+    ]
     front, both, back = gene_summaries(matrix, disjoint)
     sets = {"all": (front, both, back), "foreground": (front, both), "background": (both, back)}
     # No set is empty, which was checked when the cells were selected.
@@ -274,8 +282,8 @@ def _most_variable(
 
 def _ratios(
     matrix: Rows,
-    inside: _select.BoolArray,
-    behind: _select.BoolArray,
+    in_foreground: _select.BoolArray,
+    in_background: _select.BoolArray,
     still: _select.BoolArray,
     *,
     donors: pd.Series[Any] | None,
@@ -309,13 +317,14 @@ def _ratios(
             "unit": "donor" if by_donor else "cell",
         }
 
-    if min(inside.sum(), behind.sum()) < 4:
+    if min(in_foreground.sum(), in_background.sum()) < 4:
         return pd.DataFrame(columns=["ratio", "baseline", "relative", "null", "unit"])
-    rows = {"contrast": ratio(inside, behind, null=False)}
+    rows = {"contrast": ratio(in_foreground, in_background, null=False)}
     if donors is not None:
         sizes = donors[still].value_counts()
         large = list(sizes.index[sizes >= _LEAST_CELLS])
-        pooled = bool((inside & behind).any())  # as in the contrast, the controls are in both
+        # As in the contrast: whether the controls are in both.
+        pooled = bool((in_foreground & in_background).any())
         for a, b in islice(_each_with_another(large), _MAX_NULLS):
             front, back = (still & (donors == name).to_numpy() for name in (a, b))
             rows[f"{a} / {b}"] = ratio(front | back if pooled else front, back, null=True)

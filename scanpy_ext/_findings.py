@@ -122,10 +122,10 @@ def depth(
 
 
 def composition(
-    types: pd.Series[Any], inside: NDArray[np.bool_], behind: NDArray[np.bool_]
+    types: pd.Series[Any], foreground: NDArray[np.bool_], background: NDArray[np.bool_]
 ) -> Finding:
     """Whether the background has the foreground's cell types."""
-    front, back = (types[cells].value_counts() for cells in (inside, behind))
+    front, back = (types[cells].value_counts() for cells in (foreground, background))
     back = back.reindex(front.index, fill_value=0)
     common = front >= _COMMON * front.sum()
     shares = front / front.sum()

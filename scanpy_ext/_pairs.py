@@ -77,7 +77,7 @@ def find(
     matrix
         All cells and the genes in use, wherever they are: the cells that may be paired are loaded.
     params
-        How the matrix was asked for, fit for `.uns`.
+        How the matrix was asked for, storable in `.uns`.
 
     The others are those of `pp.match_pairs`.
     """

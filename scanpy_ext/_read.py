@@ -53,7 +53,7 @@ class ContrastInput:
     features
         The genes in use, a mask of shape (n_vars,); None for an embedding.
     params
-        How the input was asked for, fit for `.uns`.
+        How the input was asked for, storable in `.uns`.
     other
         The cells of another AnnData that are the background, if one was given.
     copy
@@ -86,10 +86,10 @@ class ContrastInput:
         """What the core's `fit` takes beside the two sets of cells."""
         if self.within is None:
             return {}
-        behind = self.within[self.selection.background]
+        background = self.within[self.selection.background]
         return {
             "groups": self.within[self.selection.foreground],
-            "background_groups": behind if self.within_other is None else self.within_other,
+            "background_groups": background if self.within_other is None else self.within_other,
         }
 
     @property
@@ -99,7 +99,7 @@ class ContrastInput:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many cells the two sets have, fit for `.uns`."""
+        """How many cells the two sets have, storable in `.uns`."""
         n_other = 0 if self.other is None else int(self.other.shape[0])
         return {
             "n_foreground": int(self.selection.foreground.sum()),
@@ -116,10 +116,12 @@ class ContrastInput:
         """Foreground and background as ndarrays or CSR; cells in both sets are read once."""
         if self.other is not None:
             return self.foreground.load(), self.other.load()
-        inside, behind = self.selection.foreground, self.selection.background
-        used = inside | behind
+        foreground, background = self.selection.foreground, self.selection.background
+        used = foreground | background
         both = held(self.matrix.take(used))
-        return both.take(inside[used]).load(check=False), both.take(behind[used]).load(check=False)
+        return both.take(foreground[used]).load(check=False), both.take(background[used]).load(
+            check=False
+        )
 
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Scores of all cells, (n_obs, n_comps), in the precision of their values."""

@@ -35,7 +35,7 @@ _NAN_TEXTS = ("nan", "NaN", "<NA>")
 
 
 class Selection(NamedTuple):
-    """The two sets of cells, and how they were asked for (fit for `.uns`)."""
+    """The two sets of cells, and how they were asked for (storable in `.uns`)."""
 
     foreground: BoolArray
     background: BoolArray
@@ -171,12 +171,12 @@ def _by_mask(
 ) -> Selection:
     if is_anndata(background):
         check_anndata(background, "background")
-        inside = np.ones(adata.n_obs, dtype=bool)
+        chosen = np.ones(adata.n_obs, dtype=bool)
         if foreground is not None:
-            inside = boolean_mask(adata, foreground, axis="obs", argument="foreground")
-        _check_two(inside, "foreground")
+            chosen = boolean_mask(adata, foreground, axis="obs", argument="foreground")
+        _check_two(chosen, "foreground")
         named = {"foreground": foreground} if isinstance(foreground, str) else {}
-        return Selection(inside, np.zeros(adata.n_obs, dtype=bool), named)
+        return Selection(chosen, np.zeros(adata.n_obs, dtype=bool), named)
     if foreground is None or background is None:
         missing = "foreground" if foreground is None else "background"
         raise ValueError(f"{missing} is missing: give both masks, foreground and background.")
@@ -244,13 +244,13 @@ def _by_level(
                 "keeps it out of the foreground. Drop one of the two."
             )
 
-    behind = column.isin(references).to_numpy(dtype=bool)
-    inside = column.isin(chosen).to_numpy(dtype=bool)
+    in_background = column.isin(references).to_numpy(dtype=bool)
+    in_foreground = column.isin(chosen).to_numpy(dtype=bool)
     if include_reference:
-        inside = inside | behind
-    _check_two(inside, f"the foreground (adata.obs[{groupby!r}] in groups)")
-    _check_two(behind, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
-    _check_differ(inside, behind)
+        in_foreground = in_foreground | in_background
+    _check_two(in_foreground, f"the foreground (adata.obs[{groupby!r}] in groups)")
+    _check_two(in_background, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
+    _check_differ(in_foreground, in_background)
     texts = np.array([text(level) for level in references], dtype=object)
     params = {
         "groupby": groupby,
@@ -258,7 +258,7 @@ def _by_level(
         "groups": np.array([text(level) for level in chosen], dtype=object),
         "include_reference": bool(include_reference),
     }
-    return Selection(inside, behind, params)
+    return Selection(in_foreground, in_background, params)
 
 
 def _check_differ(foreground: BoolArray, background: BoolArray) -> None:

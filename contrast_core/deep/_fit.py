@@ -53,10 +53,10 @@ def fit_networks(
         return passes(out_x, out_y, n_batches, np.random.default_rng(0), scale.of_minibatches)
 
     def loss(batch: tuple[torch.Tensor, ...], draws: torch.Generator) -> torch.Tensor:
-        in_front, behind = batch
-        sizes = zip((len(in_front), len(in_front) + len(behind)), networks.n_latent, strict=True)
+        x_batch, y_batch = batch
+        sizes = zip((len(x_batch), len(x_batch) + len(y_batch)), networks.n_latent, strict=True)
         t, z = (torch.randn(size, generator=draws, device=device) for size in sizes)
-        return -bounds(networks, model, in_front, behind, (t, z)).mean()
+        return -bounds(networks, model, x_batch, y_batch, (t, z)).mean()
 
     return train(
         networks,

@@ -147,24 +147,22 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             If only one of the two is `SecondMoments`.
         """
         strengths = self._background_strengths()
-        x, behind, _ = contrast_moments(
-            X, background, solver="eigh", products=False, one_scale=True
-        )
-        if not behind.varies.any():
+        x, y, _ = contrast_moments(X, background, solver="eigh", products=False, one_scale=True)
+        if not y.varies.any():
             raise ValueError(
-                f"the background is constant (none of its {behind.n_features} features varies over "
-                f"{behind.n_samples} rows), so there is no pattern to learn; check what it holds."
+                f"the background is constant (none of its {y.n_features} features varies over "
+                f"{y.n_samples} rows), so there is no pattern to learn; check what it holds."
             )
-        mixture = scale_mixture(x.mean, x.matrix(), behind.mean, behind.matrix(), strengths)
+        mixture = scale_mixture(x.mean, x.matrix(), y.mean, y.matrix(), strengths)
         return self._set_fitted(
             x.feature_names,
             mean_=x.mean,
-            background_mean_=behind.mean,
+            background_mean_=y.mean,
             signal_variances_=mixture.variances,
             filters_=mixture.whitening,
             patterns_=mixture.coloring,
             foreground_moments_=x,
-            background_moments_=behind,
+            background_moments_=y,
             n_features_in_=x.n_features,
         )
 

@@ -166,14 +166,14 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         stationary = check_flag(self.stationary_signal, "stationary_signal")
         rows, others = contrast_rows(X, background)
         _check_frames(shape, rows, others)
-        frames, behind = (np.asarray(each.load(dense=True), np.float64) for each in (rows, others))
-        unit = _root_mean_variance(behind)
-        frames, behind = frames / unit, behind / unit
-        model = texture(behind, shape)
+        frames, noise = (np.asarray(each.load(dense=True), np.float64) for each in (rows, others))
+        unit = _root_mean_variance(noise)
+        frames, noise = frames / unit, noise / unit
+        model = texture(noise, shape)
         root = lower_root(model.covariance)
-        removed = _stable_mean(behind, root)
+        removed = _stable_mean(noise, root)
         whitened = _whitened(frames - removed, root)
-        signal = signal_subspace(whitened, _whitened(behind - behind.mean(axis=0), root))
+        signal = signal_subspace(whitened, _whitened(noise - noise.mean(axis=0), root))
         if stationary:
             signal = with_stationary_part(signal, whitened, root, shape)
         signal_mean = root @ signal.mean

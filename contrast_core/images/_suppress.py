@@ -123,9 +123,9 @@ def suppress_background(
     samples = _samples(sampling)
     check_choice(background_strength, "background_strength", STRENGTHS)
     check_flag(stationary_signal, "stationary_signal")
-    stack, behind = array_of(image, "the image"), array_of(background, "the background")
-    mask = _mask(behind)
-    source = behind if mask is None else stack
+    stack, reference = array_of(image, "the image"), array_of(background, "the background")
+    mask = _mask(reference)
+    source = reference if mask is None else stack
     estimator: StructuredBackgroundRemover | FrameBackgroundRemover
     signal = None
     if isinstance(samples, Patches):

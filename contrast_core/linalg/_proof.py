@@ -45,7 +45,7 @@ class RitzPairs(NamedTuple):
 
 
 def allowed_sine(norm: float, gap: float) -> float:
-    """Largest sine that a result may have: that of the house, less the estimate of the norm."""
+    """Largest sine of a result: the package-wide tolerance, less the error of the norm."""
     return max(1e-8, 50 * _EPS * norm / max(gap, _EPS * norm, _TINY))
 
 

@@ -178,7 +178,7 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
     _check_bounded(loadings, noise, strength, valid)
     axes, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
     components = fix_signs(axes.T)
-    inside, behind = data.rows.expected_variances(components, lengths, noise)
+    of_foreground, of_background = data.rows.expected_variances(components, lengths, noise)
     converged = bool(np.abs(best.jac).max() <= _CONVERGED * len(loadings))
     if not converged:
         warn(
@@ -196,8 +196,8 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
         noise * squared,
         strength,
         valid,
-        inside * squared,
-        behind * squared,
+        of_foreground * squared,
+        of_background * squared,
         -float(best.fun) - shift,
         np.array([-float(each.fun) - shift for each in found]),
         int(best.nit),

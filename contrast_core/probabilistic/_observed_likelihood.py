@@ -164,8 +164,8 @@ class ObservedRows:
         left = self.squares
         for rows, _, _, _, projected, means in solved:
             left[rows] -= np.einsum("nk,nk->n", projected, means)
-        inside, behind = float(self.foreground @ left), float(self.background @ left)
-        weights = self.foreground / inside - self.background / behind
+        residuals = float(self.foreground @ left), float(self.background @ left)
+        weights = self.foreground / residuals[0] - self.background / residuals[1]
         by_loadings = np.zeros_like(loadings)
         for rows, masks, starts, _, _, means in solved:
             x, c = self.values[rows], weights[rows]
@@ -173,7 +173,7 @@ class ObservedRows:
             by_loadings -= 2 * (x.T @ (c[:, None] * means) - _times(masks, inner, loadings))
             by_tau = float(c @ np.einsum("nk,nk->n", means, means))
             by_loadings += (2 * ridge / d * by_tau) * loadings
-        return Ratio(float(np.log(inside / behind)), by_loadings)
+        return Ratio(float(np.log(residuals[0] / residuals[1])), by_loadings)
 
     def expected_variances(
         self, components: FloatArray, lengths: FloatArray, noise: float

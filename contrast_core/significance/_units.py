@@ -296,8 +296,8 @@ def two_samples(
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])
     foreground = Sample(x, "X", codes[0], weights_x)
-    behind = Sample(y, "background", codes[1], weights_y, strata)
-    return TwoSamples(foreground, behind, shared, n_varying, basis)
+    background = Sample(y, "background", codes[1], weights_y, strata)
+    return TwoSamples(foreground, background, shared, n_varying, basis)
 
 
 def _weighted(

@@ -152,8 +152,7 @@ def cpca(
             "n_permutations and donor are for by=, a contrast for each level; of one contrast "
             "scanpy_ext.tl.significance tells more."
         )
-    inside, behind = data.foreground, data.background
-    model.fit(inside, background=behind, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.groups)
     result = {
         "params": data.params | _write.storable(alpha=alpha, random_state=random_state),
         "alpha": float(model.alpha_),

@@ -120,10 +120,9 @@ def cpca_path(
     """
     keys = _keys.CPCA_PATH.added(key_added)
     data = _read.read(adata, n_comps=n_comps, **design)
-    inside, behind = data.foreground, data.background
     path = contrast_path(
-        inside,
-        background=behind,
+        data.foreground,
+        background=data.background,
         n_components=n_comps,
         alphas=alphas,
         n_representatives=n_representatives,

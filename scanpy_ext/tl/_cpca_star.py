@@ -93,8 +93,7 @@ def cpca_star(
     keys = _keys.CPCA_STAR.added(key_added)
     data = _read.read(adata, n_comps=n_comps, **design)
     model = CPCAStar(n_comps, beta=beta)
-    inside, behind = data.foreground, data.background
-    model.fit(inside, background=behind, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.groups)
     result = {
         "params": data.params | _write.storable(beta=beta, random_state=random_state),
         "beta": float(model.beta_),

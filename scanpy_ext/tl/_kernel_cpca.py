@@ -104,11 +104,13 @@ def kernel_cpca(
     """
     keys = _keys.KERNEL_CPCA.added(key_added)
     data = _read.read(adata, n_comps=n_comps, **design)
-    inside, behind = data.loaded()
+    foreground, background = data.loaded()
     if kernel_gamma is None:
-        kernel_gamma = 1.0 if kernel in ("chi2", "additive_chi2") else _scale(inside, behind)
+        kernel_gamma = (
+            1.0 if kernel in ("chi2", "additive_chi2") else _scale(foreground, background)
+        )
     model = KernelCPCA(n_comps, alpha=alpha, kernel=kernel, kernel_gamma=kernel_gamma)
-    model.fit(inside, background=behind)
+    model.fit(foreground, background=background)
     named = kernel if isinstance(kernel, str) else None
     result = {
         "params": data.params
@@ -127,8 +129,8 @@ def kernel_cpca(
     )
 
 
-def _scale(inside: Any, behind: Any) -> float:
+def _scale(foreground: Any, background: Any) -> float:
     """One over the total variance of the foreground and background cells, each by its own mean."""
-    moments = [FeatureMoments.from_data(rows) for rows in (inside, behind)]
+    moments = [FeatureMoments.from_data(rows) for rows in (foreground, background)]
     total = sum(float(of_set.squares.sum()) for of_set in moments)
     return sum(of_set.n_samples for of_set in moments) / total if total > 0 else 1.0

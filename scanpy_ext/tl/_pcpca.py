@@ -107,8 +107,7 @@ def pcpca(
     keys = _keys.PCPCA.added(key_added)
     data = _read.read(adata, n_comps=n_comps, missing=True, **design)
     model = PCPCA(n_comps, gamma=gamma)
-    inside, behind = data.foreground, data.background
-    model.fit(inside, background=behind, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.groups)
     result = {
         "params": data.params | _write.storable(gamma=gamma, random_state=random_state),
         "gamma": float(model.gamma_),
