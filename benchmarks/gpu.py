@@ -19,6 +19,7 @@ max(1e-8, 100 eps |C| / gap) of the one from the processor's, by the sine of the
 from __future__ import annotations
 
 import argparse
+import inspect
 import statistics
 import sys
 import time
@@ -27,15 +28,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:
+    print("not run: it needs torch (pip install 'contrast-suite[torch]') and a CUDA device")
+    sys.exit(0)
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as it is, also where it is not installed
 
 from contrast_core import SecondMoments, contrast_path, subspace_error
-from contrast_core.moments._torch import _PANEL
+from contrast_core.moments._torch import DeviceAccumulator
 from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS
 
 EPS = np.finfo(np.float64).eps
+# Columns of the scatter that are multiplied at once; what lies below the diagonal is not.
+PANEL = inspect.signature(DeviceAccumulator).parameters["panel"].default
 
 
 def make_rows(n: int, d: int, device: Any, seed: int) -> Any:
@@ -108,7 +116,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     if options.device.startswith("cuda") and not torch.cuda.is_available():
-        print("no CUDA device: this benchmark has not been run")
+        print("not run: torch finds no CUDA device here, and there is nothing else to measure")
         return 0
     device = torch.empty(0, device=options.device).device
     cuda = device.type == "cuda"
@@ -129,7 +137,7 @@ def main() -> int:
     def both(data: list[Any], **how: Any) -> list[SecondMoments]:
         return [SecondMoments.from_data(rows, **how) for rows in data]
 
-    operations = 2 * sum(2 * n * min(_PANEL, d - i) * (d - i) for i in range(0, d, _PANEL))
+    operations = 2 * sum(2 * n * min(PANEL, d - i) * (d - i) for i in range(0, d, PANEL))
     values = 2 * n * d
     in_double = operations / rates["float64 product"]
     in_single = operations / rates["float32 product"]

@@ -34,7 +34,8 @@ exclude_patterns = ["_build", "tutorials/data"]
 templates_path = ["_templates"]
 html_theme = "sphinx_book_theme"
 html_title = project
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["style.css"]
 html_show_sourcelink = False
 html_theme_options = {"show_toc_level": 2, "use_download_button": False, "navbar_end": []}
 

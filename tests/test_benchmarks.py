@@ -61,3 +61,21 @@ print(report.missed)
     assert [line.split()[-1] for line in lines[2:4]] == ["reached", "short"]
     assert lines[4] == "    other data"
     assert lines[-1] == "['worse', 'a bound']"
+
+
+def test_the_gpu_benchmark_says_in_words_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = python(str(PAPERS.parent / "gpu.py"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("not run: torch finds no CUDA device")
+
+
+def test_the_gpu_benchmark_runs_on_the_processor() -> None:
+    pytest.importorskip("torch")
+    size = ("--rows", "400", "--features", "30", "--repeats", "1")
+    done = python(str(PAPERS.parent / "gpu.py"), "--device", "cpu", *size)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("the bound holds\n")
