@@ -23,6 +23,7 @@ class DigitsOnPictures(NamedTuple):
     labels: Any  # (n,), 0 or 1
     clean: Any  # (n, 784), the digits in the foreground, pixels 0 to 0.25
     held_out: Any  # (1000, 784), digits that are not in the foreground, alone, pixels 0 to 1
+    same_pictures: Any  # (n, 784), more crops of the pictures that hide the digits, 0 to 1
 
 
 def digits_on_scenes(data: Path, n_samples: int = 5000, *, seed: int = 0) -> DigitsOnPictures:
@@ -68,6 +69,7 @@ def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPict
         mnist["labels"][:n_samples].astype(int),
         clean,
         digits[n_samples : n_samples + 1000],
+        _crops(pictures[order[:half]], n_samples, rng),
     )
 
 

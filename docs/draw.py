@@ -99,7 +99,7 @@ def front() -> None:
 
 @drawing
 def mice() -> None:
-    """Two components of PCA and of three contrasts."""
+    """Two components of PCA and of cPCA."""
     data = load_mouse_protein()
     names = {"Ts65Dn": "Down syndrome", "Control": "control"}
     cpca = CPCA(n_components=2).fit(data.foreground, background=data.background)
@@ -215,9 +215,14 @@ def components() -> None:
     ax.plot(at, test.statistics, "o-", color=COLORS[0])
     for number, p, height in zip(at, test.p_values, test.statistics, strict=False):
         ax.annotate(
-            f"p = {p:.3g}", (number, height), (6, 3), textcoords="offset points", fontsize=8
+            f"p = {p:.3g}",
+            (number, height),
+            (0, 7),
+            textcoords="offset points",
+            fontsize=8,
+            ha="center",
         )
-    ax.set(xlabel="component", ylabel="statistic", xticks=at, xlim=(0.8, 5.9))
+    ax.set(xlabel="component", ylabel="statistic", xticks=at, xlim=(0.6, 5.4))
     ax.margins(y=0.15)
     ax.set_title("observed, and 90% of relabellings", fontsize=9)
 
@@ -246,6 +251,30 @@ def how_many() -> None:
     ax.set(xscale="log", ylim=(0, 1), xlabel="rows in each set", ylabel="sine of the angle")
     ax.set_title("100 features; sd of the signal in units of the noise", fontsize=9)
     ax.legend(fontsize=8)
+
+
+@drawing
+def cells() -> None:
+    """Tumour cells with and without a drug, in two components of PCA and of cPCA."""
+    import anndata
+    import scanpy as sc
+
+    import scanpy_ext as cx
+
+    adata = anndata.read_h5ad(HERE.parent / "tutorials/data/glioblastoma_panobinostat.h5ad")
+    sc.pp.normalize_total(adata, target_sum=1e4)
+    sc.pp.log1p(adata)
+    adata = adata[np.random.default_rng(0).permutation(adata.n_obs)].copy()  # none on top
+    treated = (adata.obs["condition"] == "panobinostat").to_numpy()
+    axes = panels(2)
+    for ax, name, form in zip(axes, ("PCA", "cPCA"), ({"alpha": 0}, {}), strict=True):
+        cx.tl.cpca(adata, groupby="condition", reference="ctrl", within="patient", **form)
+        colors = np.where(treated, COLORS[1], COLORS[0])
+        ax.scatter(*adata.obsm["X_cpca"].T, s=3, c=colors, linewidths=0)
+        bare(ax, f"{name} within patients", "component 1", "component 2")
+    for color, name in zip(COLORS, ("control", "drug"), strict=False):
+        axes[1].scatter([], [], color=color, s=12, label=name)
+    axes[1].legend(fontsize=8, handletextpad=0)
 
 
 @drawing
@@ -423,7 +452,8 @@ def enough() -> None:
                 hits.append(rule.predict(scores) == data.labels[test])
             right.append(np.concatenate(hits).mean())
         ax.plot(sizes, right, "o-", color=color, label=name)
-    ax.set(xlabel="components", ylabel="rows told right", ylim=(0.45, 1), xticks=sizes)
+    ax.axhline(0.5, color=GREY, ls=":", label="guessing")
+    ax.set(xlabel="components", ylabel="rows told right", ylim=(0, 1.03), xticks=sizes)
     ax.legend()
 
 

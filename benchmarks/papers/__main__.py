@@ -1,12 +1,14 @@
 """The experiments of the methods' papers, one after the other: `python benchmarks/papers`.
 
-    [CONTRAST_DATA=...] python benchmarks/papers [--output FOLDER] [--large] [NAME ...]
+    [CONTRAST_DATA=...] python benchmarks/papers [--output FOLDER] [NAME ...]
 
 Each prints the paper's figures beside ours, states its data and where they differ from the paper's,
 and draws the paper's figure into the folder (benchmarks/output). A row is "reached" where ours is
 at least as good, "short" where it is not, with the reason, and "MISSED" where that was not to be
-expected; the command fails if any is. What needs larger data than are bundled says so and leaves it
-out. `--large` adds the two largest sizes of PCA++'s run times (2 GB, three minutes).
+expected; the command fails if any is. The rows that are short stand together at the end. What needs
+larger data than are bundled says so and leaves it out.
+
+All of it takes some fifteen minutes of one core; the last experiment needs 6 GB.
 """
 
 from __future__ import annotations
@@ -51,6 +53,18 @@ def script(name: str) -> Path:
     return here if here.exists() else HERE.parent / f"{name}.py"
 
 
+def run(name: str, environment: dict[str, str]) -> tuple[int, list[str]]:
+    """Run an experiment and show what it prints; its status, and its rows that are short."""
+    command = [sys.executable, "-u", str(script(name)), *PARTS.get(name, [])]
+    short = []
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            if line.rstrip().endswith("  short"):
+                short.append(" ".join(line.split()[:-1]))
+    return process.returncode, short
+
+
 def main() -> int:
     names = [name for group in EXPERIMENTS.values() for name in group]
     parser = argparse.ArgumentParser(
@@ -58,7 +72,6 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_argument("--output", type=Path, help="where the figures go")
-    parser.add_argument("--large", action="store_true")
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(names)):
         parser.error(f"no experiment {', '.join(unknown)}; there are {', '.join(names)}")
@@ -66,7 +79,7 @@ def main() -> int:
     environment = os.environ | {"PYTHONPATH": path}
     if options.output is not None:
         environment["CONTRAST_OUTPUT"] = str(options.output.resolve())
-    missed = []
+    missed, short = [], []
     for paper, group in EXPERIMENTS.items():
         for name in group:
             if options.names and name not in options.names:
@@ -75,14 +88,16 @@ def main() -> int:
             if name in NEEDS and find_spec(NEEDS[name]) is None:
                 print(f"left out: it needs {NEEDS[name]}")
                 continue
-            extra = ["--large"] if options.large and name == "pca_pp_times" else PARTS.get(name, [])
             before = getrusage(RUSAGE_CHILDREN)
-            done = subprocess.run([sys.executable, str(script(name)), *extra], env=environment)
+            status, rows = run(name, environment)
             after = getrusage(RUSAGE_CHILDREN)
             seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             print(f"{seconds:.0f} CPU seconds")
-            if done.returncode:
+            short += [f"{name}: {row}" for row in rows]
+            if status:
                 missed.append(name)
+    if short:
+        print("\nshort of the paper, the reason with each row above:", *short, sep="\n  ")
     print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "all reached"))
     return bool(missed)
 

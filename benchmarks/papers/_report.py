@@ -22,13 +22,13 @@ class Report:
 
     def __init__(self, data: str) -> None:
         print(fill(f"Data: {data}", 100))
-        print(f"{'':46}{'paper':>16}  {'here':22}")
+        print(f"{'':46}{'paper':>16}  here")
         self.missed: list[str] = []
 
     def row(self, what: str, paper: object, here: object, reached: Any, *, short: str = "") -> None:
         """A figure of the paper; `short` says why ours falls short of it, where that is known."""
         verdict = "reached" if reached else "short" if short else "MISSED"
-        print(f"{what:46}{_shown(paper):>16}  {_shown(here):22}{verdict}", flush=True)
+        print(f"{what:46}{_shown(paper):>16}  {_shown(here):26}  {verdict}", flush=True)
         if not reached:
             if short:
                 print(fill(short, 100, initial_indent="    ", subsequent_indent="    "))
