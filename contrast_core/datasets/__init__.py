@@ -4,11 +4,16 @@ Nothing is downloaded, and nothing beyond numpy is needed to load them. Sources 
 ``contrast_core/datasets/data/README.md`` and the licence files beside it.
 """
 
-from ._cells_behind_fringes import CellsBehindFringes, cells_behind_fringes
-from ._contrast_data import ContrastData
-from ._digits import digits_on_photos
-from ._mouse_protein import load_mouse_protein
-from ._simulated import make_four_groups, make_motion_sensors, make_sparse_groups, make_toy
+from contrast_core.datasets._cells_behind_fringes import CellsBehindFringes, cells_behind_fringes
+from contrast_core.datasets._contrast_data import ContrastData
+from contrast_core.datasets._digits import digits_on_photos
+from contrast_core.datasets._mouse_protein import load_mouse_protein
+from contrast_core.datasets._simulated import (
+    make_four_groups,
+    make_motion_sensors,
+    make_sparse_groups,
+    make_toy,
+)
 
 __all__ = [
     "CellsBehindFringes",

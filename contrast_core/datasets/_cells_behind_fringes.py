@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import check_count, check_generator, numbers_of, shown
 
-__all__ = ["CellsBehindFringes", "cells_behind_fringes"]
-
 _SMALLEST = 96  # pixels along a side: an empty corner with cells around it
 _EMPTY = 0.3  # of each side
 _CELL = 1800  # pixels to a cell
@@ -50,9 +48,9 @@ def cells_behind_fringes(
 
     Parameters
     ----------
-    shape : (int, int), default (512, 512)
+    shape : (int, int), default=(512, 512)
         Height and width in pixels, at least 96 each.
-    random_state : int, Generator or None, default 0
+    random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same image, to rounding, on every machine.
 
     Returns

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ContrastData"]
-
 
 @dataclass(frozen=True, eq=False)
 class ContrastData:
     """A foreground, a background and what is known about their rows.
 
-    Attributes
+    Parameters
     ----------
     foreground : ndarray of shape (n, D), float64
         The data in which structure is looked for.
@@ -35,10 +33,6 @@ class ContrastData:
         The signal of each foreground row alone, where it is known: what denoising should recover.
     description : str
         What the data are and where they come from.
-
-    Notes
-    -----
-    Two objects compare equal only if they are the same object.
     """
 
     foreground: NDArray[np.float64]

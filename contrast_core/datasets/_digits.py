@@ -7,10 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import check_count, check_generator
-
-from ._contrast_data import ContrastData
-
-__all__ = ["digits_on_photos"]
+from contrast_core.datasets._contrast_data import ContrastData
 
 _N_DIGITS = 5000
 _SIDE = 28
@@ -28,10 +25,10 @@ def digits_on_photos(
 
     Parameters
     ----------
-    n_samples : int, default 5000
+    n_samples : int, default=5000
         Frames in the foreground, and again in the background: 1 to 5000, the number of digits that
         are bundled. The set for a smaller number is the beginning of the set for a larger one.
-    random_state : int, Generator or None, default 0
+    random_state : int, Generator or None, default=0
         Seed of the crops. The same integer gives the same data on every machine. The digits and
         their order are always the same.
 

@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import check_flag
-
-from ._contrast_data import ContrastData
-
-__all__ = ["load_mouse_protein"]
+from contrast_core.datasets._contrast_data import ContrastData
 
 
 def load_mouse_protein(*, raw: bool = False) -> ContrastData:
@@ -24,7 +21,7 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
 
     Parameters
     ----------
-    raw : bool, default False
+    raw : bool, default=False
         If False, as in both papers' scripts: missing values are replaced by 0, then foreground and
         background are standardised, each on its own, to mean 0 and standard deviation 1 (divisor
         n). If True, the levels as published, NaN where a value is missing.

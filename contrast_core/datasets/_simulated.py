@@ -3,10 +3,7 @@
 import numpy as np
 
 from contrast_core._validation import check_count, check_generator
-
-from ._contrast_data import ContrastData
-
-__all__ = ["make_four_groups", "make_motion_sensors", "make_sparse_groups", "make_toy"]
+from contrast_core.datasets._contrast_data import ContrastData
 
 
 def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> ContrastData:
@@ -29,7 +26,7 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
 
     Parameters
     ----------
-    random_state : int, Generator or None, default 0
+    random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
     Returns
@@ -101,9 +98,9 @@ def make_motion_sensors(
 
     Parameters
     ----------
-    n_foreground, n_background : int, default 2000
+    n_foreground, n_background : int, default=2000
         Rows of each set, at least 2.
-    random_state : int, Generator or None, default 0
+    random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
     Returns
@@ -184,9 +181,9 @@ def make_sparse_groups(
 
     Parameters
     ----------
-    n_foreground, n_background : int, default 600
+    n_foreground, n_background : int, default=600
         Rows of each set, at least 4 and 2.
-    random_state : int, Generator or None, default 0
+    random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
     Returns
@@ -242,9 +239,9 @@ def make_toy(
 
     Parameters
     ----------
-    n_foreground, n_background : int, default 200
+    n_foreground, n_background : int, default=200
         Rows of each set, at least 2. Of an odd `n_foreground`, label 0 has the row more.
-    random_state : int, Generator or None, default 0
+    random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
     Returns
