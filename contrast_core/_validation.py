@@ -181,12 +181,17 @@ def check_number(
     at_least: float = -math.inf,
     above: float | None = None,
     at_most: float | None = None,
+    below: float | None = None,
     expected: str = "a number",
 ) -> float:
     """A number within its limits, of which at most the upper one may be infinite."""
-    limits = f"at least {at_least:g}" if at_most is None else f"from {at_least:g} to {at_most:g}"
+    end = None if at_most is None else f"{at_most:g}"
+    if below is not None:
+        at_most, end = math.nextafter(below, -math.inf), f"below {below:g}"
+    limits = f"at least {at_least:g}" if end is None else f"from {at_least:g} to {end}"
     if above is not None:
-        limits = f"above {above:g}" + ("" if at_most is None else f", up to {at_most:g}")
+        upper = end if below is not None else f"up to {end}"
+        limits = f"above {above:g}" + ("" if end is None else f", {upper}")
     elif at_least == -math.inf:
         limits = ""
     number = as_number(value, name, f"{expected} {limits}".rstrip())

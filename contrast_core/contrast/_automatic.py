@@ -5,7 +5,7 @@ from __future__ import annotations
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, Solution, plan_for, solve_trace_ratio
 
-SHRINKAGE = 0.25  # tau / mu; the background covariance is shrunk by 0.2 towards mu * identity
+RIDGE = 0.25  # tau over the mean variance mu: the covariance shrunk by 0.2 towards mu * identity
 
 
 def trace_ratio_alpha(
@@ -107,7 +107,7 @@ def background_ridge(
                 "which rows it holds, or give the contrast strength as a number."
             )
     n_varying = n_varying or int((varies_x | varies_y).sum())
-    return SHRINKAGE * background.total_variance / n_varying
+    return RIDGE * background.total_variance / n_varying
 
 
 def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:

@@ -1,4 +1,4 @@
-"""How many principal directions of S stand out of its noise."""
+"""Noise in the spectrum of a sample covariance: its level, its edge, and the bias of spikes."""
 
 from __future__ import annotations
 
@@ -95,6 +95,22 @@ def marchenko_pastur_median(aspect_ratio: float) -> float:
         density[0] = 1.0
     mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     return float(np.interp(mass[-1] / 2, mass, x).item())
+
+
+def marchenko_pastur_edge(aspect_ratio: float) -> float:
+    """Largest eigenvalue of a sample covariance of white noise, D/n given."""
+    return (1 + math.sqrt(aspect_ratio)) ** 2
+
+
+def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
+    r"""Population eigenvalues of spikes from those of a sample covariance, the noise being 1.
+
+    Solves :math:`l (1 + \gamma / (l - 1)) = \text{value}`, :math:`\gamma = D/n`, for l (Baik and
+    Silverstein, Journal of Multivariate Analysis 97:1382, 2006). Of values below the edge the real
+    part.
+    """
+    middle = values + 1 - aspect_ratio
+    return np.asarray((middle + np.sqrt(np.maximum(middle**2 - 4 * values, 0.0))) / 2)
 
 
 def _largest_eigenvalue(n_features: float, degrees: float) -> float:

@@ -8,8 +8,9 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images._stationary import stationary_part
-from contrast_core.images._texture import debiased, eigenpairs_above, marchenko_pastur_edge
+from contrast_core.images._texture import eigenpairs_above
 
 WEAKEST = 0.5  # background strength of a frame, at least
 _ROUNDS = 5

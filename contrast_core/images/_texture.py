@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images._stationary import Eigenbasis, stationary_part
 
 TextureForm: TypeAlias = Literal["stationary", "with spikes"]
@@ -50,8 +51,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
     References
     ----------
-    Debiasing of spikes: Baik and Silverstein, Journal of Multivariate Analysis 97:1382, 2006;
-    Donoho, Gavish and Johnstone, Annals of Statistics 46:1742, 2018.
+    Debiasing of spikes: Donoho, Gavish and Johnstone, Annals of Statistics 46:1742, 2018.
     """
     score = np.zeros((len(_FORMS), len(RIDGES)))
     for fold in (0, 1):
@@ -68,17 +68,6 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
     covariance = _candidates(centred, shape)[form].matrix()
     covariance[np.diag_indices_from(covariance)] += RIDGES[step] * _unit(centred)
     return Texture(covariance, _FORMS[form], RIDGES[step])
-
-
-def marchenko_pastur_edge(aspect_ratio: float) -> float:
-    """Largest eigenvalue of a sample covariance of white noise, D/n given."""
-    return (1 + float(np.sqrt(aspect_ratio))) ** 2
-
-
-def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
-    """Eigenvalues in the population of spikes of a sample covariance above the edge, noise 1."""
-    middle = values + 1 - aspect_ratio
-    return np.asarray((middle + np.sqrt(np.maximum(middle**2 - 4 * values, 0.0))) / 2)
 
 
 def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatArray, FloatArray]:

@@ -172,9 +172,7 @@ def bootstrap_stability(
     ((2,), True)
     """
     n_resamples = check_count(n_resamples, "n_resamples")
-    share = check_number(level, "level", above=0, at_most=1)
-    if share == 1:
-        raise ValueError("level=1 is out of range: it must be below 1.")
+    share = check_number(level, "level", above=0, below=1)
     rng = check_generator(random_state)
     weights: dict[str, Any] = {
         "sample_weight": sample_weight,

@@ -14,7 +14,7 @@ from contrast_core._validation import (
     check_generator,
     check_number,
 )
-from contrast_core.contrast import noise_bulk
+from contrast_core.contrast._noise_bulk import debiased, noise_bulk
 from contrast_core.moments import Moments
 from contrast_core.solve import contrast_moments
 
@@ -111,9 +111,7 @@ def contrast_dimension(
     >>> contrast_dimension(X, background=Y, random_state=0).n_own
     1
     """
-    share = check_number(level, "level", above=0, at_most=1)
-    if share == 1:
-        raise ValueError("level=1 is out of range: it must be below 1.")
+    share = check_number(level, "level", above=0, below=1)
     draws = check_count(n_resamples, "n_resamples")
     rng = check_generator(random_state)
     x, y, _ = contrast_moments(X, background, products=False)
@@ -150,10 +148,7 @@ def _leading(moments: Moments, name: str) -> _Leading:
         raise ValueError(f"the {name} is constant: it has no dimensions.")
     bulk = noise_bulk(np.maximum(values, 0.0), n_features, float(moments.n_samples))
     d, noise = bulk.n_above, bulk.variance
-    # A spike l shows at (l + s)(1 + c s / l), s the noise and c = D/n (Baik, Ben Arous and Péché).
-    aspect = n_features / float(moments.n_samples)
-    half = (values[:d] / noise + 1 - aspect) / 2
-    spikes = noise * (half + np.sqrt(np.maximum(half**2 - values[:d] / noise, 0.0)) - 1)
+    spikes = noise * (debiased(values[:d] / noise, n_features / float(moments.n_samples)) - 1)
     n = max(2, round(float(moments.n_samples)))
     return _Leading(vectors[:, ::-1][:, :d].T, np.maximum(spikes, 0.0), noise, n, n_features)
 
@@ -163,7 +158,7 @@ def _cosines(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _turned_into(first: FloatArray, second: FloatArray) -> FloatArray:
-    """The second rows, turned so that their span shares as much with the first as it can."""
+    """The second rows, turned so that the smaller of the two spans lies within the other."""
     left, _, right = np.linalg.svd(first @ second.T)
     shared = min(len(first), len(second))
     principal = left[:, :shared].T @ first

@@ -10,6 +10,7 @@ import numpy as np
 
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray
+from contrast_core.contrast._automatic import RIDGE
 from contrast_core.linalg import (
     Nearby,
     RidgeWeights,
@@ -21,9 +22,6 @@ from contrast_core.linalg import (
 from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
 from contrast_core.spectral import CPCA, CPCAStar
-
-_RIDGE = 0.25  # of the mean variance of the background, as in `background_ridge`
-
 
 _PLAN = Plan("dense", None, 0, "given", LIMITS)
 
@@ -155,7 +153,7 @@ class Statistic:
     def _ridge(self, n_varying: int) -> RidgeWeights:
         if self.beta is not None:
             return RidgeWeights(1 - self.beta, self.beta)
-        return RidgeWeights(_RIDGE / n_varying, 1.0)
+        return RidgeWeights(RIDGE / n_varying, 1.0)
 
     def strength(self, statistic: float, totals: tuple[float, float], n_varying: int) -> float:
         """The contrast strength of a component whose statistic this is."""
@@ -163,7 +161,7 @@ class Statistic:
         if given is not None:
             return given
         if self.star:
-            return 1 / (1 + _RIDGE * totals[1] / n_varying)
+            return 1 / (1 + RIDGE * totals[1] / n_varying)
         return statistic * totals[0] / totals[1]
 
 

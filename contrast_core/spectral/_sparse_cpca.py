@@ -311,8 +311,5 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
 
 def check_penalty(penalty: object, name: str = "penalty") -> float:
-    """A share of the penalty at which nothing is left."""
-    number = check_number(penalty, name, at_least=0, at_most=1)
-    if number == 1:
-        raise ValueError(f"{name}=1 is out of range: at 1 no feature is left; it must be below 1.")
-    return number
+    """A share of the penalty at which no feature is left."""
+    return check_number(penalty, name, at_least=0, below=1)
