@@ -16,7 +16,6 @@ from contrast_core.images._scale_mixture import (
     ScaleMixture,
     posterior,
     scale_mixture,
-    strength_pairs,
 )
 from contrast_core.images._stacks import relative_weights
 from contrast_core.moments import SecondMoments
@@ -146,14 +145,14 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         TypeError
             If only one of the two is `SecondMoments`.
         """
-        strengths = self._background_strengths()
+        self._background_strengths()  # checked before the data are read
         x, y, _ = contrast_moments(X, background, solver="eigh", products=False, one_scale=True)
         if not y.varies.any():
             raise ValueError(
                 f"the background is constant (none of its {y.n_features} features varies over "
                 f"{y.n_samples} rows), so there is no pattern to learn; check what it holds."
             )
-        mixture = scale_mixture(x.mean, x.matrix(), y.mean, y.matrix(), strengths)
+        mixture = scale_mixture(x.mean, x.matrix(), y.mean, y.matrix())
         return self._set_fitted(
             x.feature_names,
             mean_=x.mean,
@@ -236,10 +235,10 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             self.filters_,
             self.patterns_,
             self.signal_variances_,
-            *strength_pairs(self._background_strengths()),
         )
+        strengths = self._background_strengths()
         blocks = rows.blocks(elements=_BLOCK_ELEMENTS, dense=True)
-        return [posterior(mixture, block) for block in blocks]
+        return [posterior(mixture, block, strengths) for block in blocks]
 
     def _background_strengths(self) -> tuple[float, ...]:
         return STRENGTHS[check_choice(self.background_strength, "background_strength", STRENGTHS)]

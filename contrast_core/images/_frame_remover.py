@@ -11,14 +11,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding
-from contrast_core._validation import (
-    FloatArray,
-    MatrixLike,
-    check_count,
-    check_flag,
-    numbers_of,
-    shown,
-)
+from contrast_core._validation import FloatArray, MatrixLike, check_flag
 from contrast_core.images._signal_subspace import (
     lower_root,
     shrunk,
@@ -26,7 +19,7 @@ from contrast_core.images._signal_subspace import (
     white_mean,
     with_stationary_part,
 )
-from contrast_core.images._stacks import relative_weights
+from contrast_core.images._stacks import check_sides, relative_weights
 from contrast_core.images._texture import TextureForm, texture
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_rows
@@ -255,21 +248,15 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         return shrunk(coordinates, self.signal_variances_, self.n_components_, self.level_)
 
     def _shape(self) -> tuple[int, int]:
-        name = "frame_shape"
-        sides = [check_count(side, name) for side in numbers_of(self.frame_shape, name)]
-        if len(sides) != 2:
+        height, width = check_sides(self.frame_shape, "frame_shape", at_least=2, at_most=2)
+        if height * width > MOST_PIXELS:
             raise ValueError(
-                f"{name}={shown(self.frame_shape)} has {len(sides)} entries; expected "
-                "(height, width)."
-            )
-        if math.prod(sides) > MOST_PIXELS:
-            raise ValueError(
-                f"frames of {sides[0]} x {sides[1]} pixels are larger than the {MOST_PIXELS} "
+                f"frames of {height} x {width} pixels are larger than the {MOST_PIXELS} "
                 "pixels for which this filter is meant: look at patches of them, "
                 "sampling='patches' or StructuredBackgroundRemover, or project the frames, "
                 "CPCA(10, alpha='denoise'), which works in their span."
             )
-        return sides[0], sides[1]
+        return height, width
 
 
 def _check_frames(shape: tuple[int, int], rows: Rows, others: Rows) -> None:

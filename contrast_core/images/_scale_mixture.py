@@ -30,16 +30,12 @@ class ScaleMixture(NamedTuple):
         From the first r coordinates, those with signal, back to rows.
     variances : ndarray of shape (r,)
         Variances of the signal in these coordinates, those of the background being 1; descending.
-    signal_strengths, background_strengths : ndarray of shape (J,)
-        The pairs (s, g) that are held possible, each as likely as any other.
     """
 
     mean: FloatArray
     whitening: FloatArray
     coloring: FloatArray
     variances: FloatArray
-    signal_strengths: FloatArray
-    background_strengths: FloatArray
 
 
 class Posterior(NamedTuple):
@@ -63,7 +59,6 @@ def scale_mixture(
     covariance: FloatArray,
     background_mean: FloatArray,
     background_covariance: FloatArray,
-    background_strengths: tuple[float, ...],
 ) -> ScaleMixture:
     r"""Mixture whose covariances are those that two datasets show.
 
@@ -79,8 +74,6 @@ def scale_mixture(
         Of signal with background.
     background_mean, background_covariance : ndarray of shape (D,) and (D, D)
         Of the background alone, not constant.
-    background_strengths : tuple of float
-        The values of g; those of s are 0 and sixteen from 0.0003 to 30.
     """
     n_features = len(mean)
     unit = float(np.trace(background_covariance / n_features))  # divided first: it may overflow
@@ -97,7 +90,6 @@ def scale_mixture(
         solve_triangular(lower, rotation, lower=True, trans="T") / np.sqrt(unit),
         ((lower @ rotation[:, :rank]) * np.sqrt(unit)).T,
         variances[:rank],
-        *strength_pairs(background_strengths),
     )
 
 
@@ -114,21 +106,19 @@ def signal_factor(
     return np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
 
 
-def strength_pairs(background_strengths: tuple[float, ...]) -> tuple[FloatArray, FloatArray]:
-    """All pairs of a signal's and a background's strength, two arrays of shape (J,)."""
-    signal, background = np.meshgrid(SIGNAL_STRENGTHS, background_strengths, indexing="ij")
-    return signal.ravel(), background.ravel()
-
-
-def posterior(mixture: ScaleMixture, rows: NDArray[np.floating]) -> Posterior:
+def posterior(
+    mixture: ScaleMixture, rows: NDArray[np.floating], background_strengths: tuple[float, ...]
+) -> Posterior:
     r"""Posterior mean of the signal in each row, over all pairs of strengths.
 
     In the mixture's coordinates, given s and g, the signal is the Wiener estimate
     :math:`s\lambda_i / (s\lambda_i + g)` times the coordinate; the pairs are weighted by the
-    likelihood of the row.
+    likelihood of the row, each as likely as any other before. The values of s are 0 and sixteen
+    from 0.0003 to 30.
     """
     r = len(mixture.variances)
-    s, g = mixture.signal_strengths, mixture.background_strengths
+    pairs = np.meshgrid(SIGNAL_STRENGTHS, background_strengths, indexing="ij")
+    s, g = (strengths.ravel() for strengths in pairs)  # (J,)
     coordinates = (rows - mixture.mean) @ mixture.whitening
     power = coordinates**2
     total = np.multiply.outer(s, mixture.variances) + g[:, None]  # (J, r)

@@ -101,7 +101,7 @@ def rows_to_stack(rows: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
     """
     check_unmasked(rows, "rows")
     matrix = np.asarray(rows)
-    sides = _sides(shape, "shape", at_least=2)
+    sides = check_sides(shape, "shape", at_least=2)
     full = (len(matrix), *sides) if len(sides) == 2 else sides
     height, width = full[-2:]
     expected = (math.prod(full[:-2]), height * width)
@@ -234,7 +234,7 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
     Sec. 3.3.
     """
     _check_can(estimator, "feature_weights")
-    sides = _sides(frame_shape, "frame_shape", at_least=2, at_most=2)
+    sides = check_sides(frame_shape, "frame_shape", at_least=2, at_most=2)
     weights = estimator.feature_weights()
     if math.prod(sides) != weights.shape[1]:
         raise ValueError(
@@ -246,10 +246,8 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
 
 def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squares of each row, (k, D), relative to the largest."""
-    loadings = patterns / np.abs(patterns).max(
-        axis=1, keepdims=True
-    )  # first: squares may underflow
-    return np.asarray(loadings**2)
+    # Divided before they are squared: squares may underflow.
+    return np.asarray((patterns / np.abs(patterns).max(axis=1, keepdims=True)) ** 2)
 
 
 def _check_can(estimator: object, method: str) -> None:
@@ -261,7 +259,7 @@ def _check_can(estimator: object, method: str) -> None:
         )
 
 
-def _sides(
+def check_sides(
     shape: object, name: str, *, at_least: int, at_most: int | None = None
 ) -> tuple[int, ...]:
     """A shape of at least one frame's two axes."""

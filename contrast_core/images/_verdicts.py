@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -111,7 +111,7 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     """
     if not foreground or not background:
         raise ValueError("verdicts need moments of at least one block of each of the two.")
-    x, y = (reduce(SecondMoments.merge, blocks) for blocks in (foreground, background))
+    x, y = map(_merged, (foreground, background))
     if not y.varies.any():
         raise ValueError("the background is constant: no pixel of it varies; check what it holds.")
     return (*_of_contrast(foreground, background, x, y), *_of_background(background))
@@ -271,5 +271,4 @@ def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 def _merged(blocks: Blocks) -> SecondMoments:
-    merge: Callable[[SecondMoments, SecondMoments], SecondMoments] = SecondMoments.merge
-    return reduce(merge, blocks)
+    return reduce(SecondMoments.merge, blocks)

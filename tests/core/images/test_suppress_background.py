@@ -54,11 +54,10 @@ def test_patterns_go_and_cells_stay_without_tuning(pattern: str) -> None:
 def test_it_is_the_remover_on_patches() -> None:
     image, mask, _ = striped_cells()
     result = suppress_background(image, mask, sampling=QUICK, background_strength="constant")
-    fitted = StructuredBackgroundRemover(
-        background_strength="constant"
-    ).fit(
-        SecondMoments.from_data(Patches(size=8, stride=1).rows(image)),  # all, of so few
-        background=SecondMoments.from_data(Patches(size=8, stride=1).rows(image[:64, :64])),
+    every = Patches(size=8, stride=1)  # of so few
+    fitted = StructuredBackgroundRemover(background_strength="constant").fit(
+        SecondMoments.from_data(every.rows(image)),
+        background=SecondMoments.from_data(every.rows(image[:64, :64])),
     )
     np.testing.assert_allclose(result.denoised, QUICK.map(fitted.transform, image), atol=1e-12)
     assert result.estimator.background_strength == "constant"
