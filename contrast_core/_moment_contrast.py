@@ -80,9 +80,9 @@ class MomentContrast(LinearContrast):
             parameter has the wrong type.
         """
         design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
-        foreground, contrast_with, plan = self._moments(X, background, design)
-        fitted = self._fit_moments(foreground, contrast_with, plan)
-        centres = foreground.centres or (None, None)
+        moments = self._moments(X, background, design)
+        fitted = self._fit_moments(*moments)
+        centres = moments[0].centres or (None, None)
         for name, value in zip(("groups_", "group_means_"), centres, strict=True):
             if value is not None:
                 setattr(fitted, name, value)

@@ -1,4 +1,4 @@
-"""Draws of Gibbs posteriors: how they are made, and in what they are given back."""
+"""Gibbs posteriors: draws by the No-U-Turn sampler, returned as ArviZ inference data."""
 
 from contrast_core._posterior._inference_data import check_converged, inference_data
 from contrast_core._posterior._nuts import Draws, Target, check_sizes, draw_matrices

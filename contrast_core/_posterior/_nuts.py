@@ -1,4 +1,4 @@
-"""The No-U-Turn sampler on matrices of which only the span and the lengths matter."""
+"""The No-U-Turn sampler on matrices up to rotation of their columns."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def draw_matrices(
 
 
 def check_sizes(draws: object, chains: object) -> tuple[int, int]:
-    """Numbers of draws and chains; whether chains agree takes two, and halves of some draws."""
+    """Numbers of draws and chains: at least what diagnostics need, which compare half-chains."""
     return check_count(draws, "draws", at_least=10), check_count(chains, "chains", at_least=2)
 
 

@@ -1,4 +1,4 @@
-"""How many pairs are worth as much as pairs that repeat rows."""
+"""The effective number of pairs where rows recur."""
 
 from __future__ import annotations
 

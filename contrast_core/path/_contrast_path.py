@@ -58,7 +58,7 @@ class ContrastPath:
     solvers : tuple of str
         What solved each contrast: "eigh" (LAPACK), "davidson" (an iteration, proved) or "lanczos"
         (from products).
-    foreground, background : SecondMoments
+    foreground, background : SecondMoments, SpanMoments or ProductMoments
         What the data were reduced to.
     """
 
@@ -161,14 +161,14 @@ def contrast_path(
         at_most=len(grid),
         reason=f"with {len(grid)} contrasts",
     )
-    foreground, contrast_with, plan = contrast_moments(
+    x, y, plan = contrast_moments(
         X, background, n_components=n_components, contrasts=len(grid), design=Design(**design)
     )
-    k = check_n_components(n_components, foreground.n_features)
+    k = check_n_components(n_components, x.n_features)
 
     def solve(plan: Plan) -> Solution:
-        x, y = in_form(foreground, contrast_with, plan.form)
-        return solve_contrasts(x, y, grid.tolist(), k, plan, random_state=seed)
+        pair = in_form(x, y, plan.form)
+        return solve_contrasts(*pair, grid.tolist(), k, plan, random_state=seed)
 
     solution = with_fallback(plan, solve)
     affinity = subspace_affinity(solution.coordinates)
@@ -183,8 +183,8 @@ def contrast_path(
         labels=labels,
         representatives=medoids,
         solvers=solution.solvers,
-        foreground=foreground,
-        background=contrast_with,
+        foreground=x,
+        background=y,
     )
 
 

@@ -136,11 +136,12 @@ def permutation_test(
     with :math:`\alpha_j` chosen anew for every relabelling of the rows that are left, each dataset
     centred and divided by the root of its total variance. A mean is known only so well: for every
     relabelling each dataset's rows move together by a draw from :math:`N(0, C / (u - 1))`, with C
-    the covariance of its u row or group means. Without that few groups come out far too often. What
-    goes before the next component is
-    the pattern :math:`C_X v_j`, with which the foreground's scores on later components are
-    uncorrelated. Taking out :math:`v_j` itself would leave some of a dominant component behind,
-    for :math:`v_j` also leans away from what the background happens to have.
+    the covariance of its u row or group means. Without that few groups come out far too often.
+
+    What is taken out before the next component is the pattern :math:`C_X v_j`, with which the
+    foreground's scores on later components are uncorrelated. Taking out :math:`v_j` itself would
+    leave some of a dominant component behind, for :math:`v_j` also leans away from what the
+    background happens to have.
 
     Parameters
     ----------
@@ -201,8 +202,8 @@ def permutation_test(
     approximately: means, scales and the components before are estimated. By group the level of the
     first component was measured: at 5%, from 3 against 9 to 9 against 9 groups and 6 in both
     datasets, it is at most 7%, at times below 2%; later components are more approximate. Groups are
-    reduced to
-    their moments once, at the cost of (number of groups) D^2 numbers; single rows are held dense.
+    reduced to their moments once, at the cost of (number of groups) D^2 numbers; single rows are
+    held dense.
 
     References
     ----------
@@ -249,6 +250,7 @@ def permutation_test(
 
 
 def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
+    """Raise if no p-value could reach 0.05 however many relabellings are drawn; warn if too few."""
     grouped = samples.foreground.codes is not None
     what = "groups" if grouped else "rows"
     free = [len(samples.only(side)) for side in (0, 1)]

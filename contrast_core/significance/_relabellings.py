@@ -45,7 +45,7 @@ class _Places(NamedTuple):
 
 
 def every(samples: TwoSamples) -> Iterator[NDArray[np.bool_]]:
-    """Each of them once: whether a unit, of foreground and background in turn, is foreground."""
+    """Each relabelling once: which units, first those of the foreground, are foreground."""
     places = _Places.of(samples)
     for swapped in product([False, True], repeat=len(places.pairs)):
         for chosen in combinations(range(len(places.free)), places.n_chosen):
@@ -55,7 +55,7 @@ def every(samples: TwoSamples) -> Iterator[NDArray[np.bool_]]:
 def random(
     samples: TwoSamples, total: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.bool_]]:
-    """As many, drawn with replacement."""
+    """So many relabellings, drawn with replacement."""
     places = _Places.of(samples)
     for _ in range(total):
         swapped = rng.random(len(places.pairs)) < 0.5

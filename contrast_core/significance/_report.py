@@ -334,12 +334,11 @@ def _shown(value: Any) -> str:
 
 def _aligned(columns: Columns) -> list[str]:
     """A table as lines, numbers to the right."""
-    rows = [list(columns), *(map(_shown, row) for row in zip(*columns.values(), strict=True))]
-    cells = [list(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    columns = {name: list(map(_shown, values)) for name, values in columns.items()}
+    widths = [max(map(len, [name, *cells])) for name, cells in columns.items()]
     return [
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in cells
+        for row in [columns, *zip(*columns.values(), strict=True)]
     ]
 
 

@@ -252,15 +252,14 @@ def two_samples(
 ) -> TwoSamples:
     """Read both datasets, less rows without weight; `weights` are those of `Design`.
 
-    Each has so many groups at least.
+    With groups each dataset has `fewest` of them at least.
 
     Raises
     ------
     ValueError
         If the datasets do not fit together, only one of them has groups or there are several
-        backgrounds with groups, weights are negative, labels are missing or of
-        the wrong number, a dataset has fewer than two units, is constant, or has variances that
-        leave the range of float64.
+        backgrounds with groups, weights are negative, labels are missing or of the wrong number, a
+        dataset has too few units, is constant, or has variances that leave the range of float64.
     TypeError
         If labels are of different types.
     """

@@ -1,4 +1,4 @@
-"""Methods that solve one eigenproblem of second moments."""
+"""Methods by eigenvectors: contrasts of covariances, of kernels, of streams, of positive pairs."""
 
 from contrast_core.spectral._cpca import CPCA
 from contrast_core.spectral._cpca_star import CPCAStar

@@ -268,7 +268,7 @@ def choose_alpha(
 
 
 def check_strength(alpha: object, rules: Sequence[str]) -> float | str:
-    """The name of a rule, or a number."""
+    """The name of a rule, or a contrast strength as a number."""
     if isinstance(alpha, str):
         return check_choice(alpha, "alpha", rules, "a number from 0 to inf")
     return check_alpha(alpha)

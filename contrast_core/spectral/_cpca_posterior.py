@@ -21,11 +21,11 @@ from contrast_core.linalg import aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import in_form
 
-_LEAST_DEGREES = 30  # of freedom, of the lengths that are drawn beside a subspace
+_LEAST_DEGREES = 30  # of freedom of the Wishart distribution of the lengths, see `_target`
 
 
 class BinghamPosterior:
-    """What `CPCA` says of its components beyond the best ones."""
+    """The posterior of `CPCA`'s components."""
 
     if TYPE_CHECKING:
         alpha_: float
@@ -100,9 +100,10 @@ class BinghamPosterior:
 
         Notes
         -----
-        Drawn are X = V L, L lower triangular, along the eigenvectors of the contrast: with lengths
-        X^T X of a Wishart distribution that has no part in the result. All D coordinates are drawn
-        and a D x D matrix is decomposed once, of wide data too.
+        The sampler draws matrices X whose span is that of V, in the coordinates of the contrast's
+        eigenvectors; their Gram matrix X^T X follows a Wishart distribution, which leaves the
+        distribution of the span as it is. All D coordinates are drawn and a D x D matrix is
+        decomposed once, of wide data too.
 
         References
         ----------

@@ -209,9 +209,9 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         """
         check_strength(self.alpha, ["auto"])
         self._kernel_arguments()
-        foreground, contrast_with = map(held, contrast_rows(X, background))
-        rows = _stack(foreground, contrast_with, dense=self.kernel == "precomputed")
-        n = foreground.shape[0]
+        datasets = tuple(map(held, contrast_rows(X, background)))
+        rows = _stack(*datasets, dense=self.kernel == "precomputed")
+        n = datasets[0].shape[0]
         kernel = self._kernel(rows, rows)
         check_kernel(kernel)
         coordinates, pivots = factorise(kernel, n)
@@ -219,7 +219,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             SecondMoments.from_data(coordinates[:n]),
             SecondMoments.from_data(coordinates[n:]),
             KernelFactor(coordinates[pivots], pivots, n, kernel[:n].mean(axis=0)),
-            feature_names=foreground.names,
+            feature_names=datasets[0].names,
             X_fit_=None if self.kernel == "precomputed" else rows,
             n_features_in_=rows.shape[1],
         )

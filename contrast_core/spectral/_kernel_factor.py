@@ -12,12 +12,12 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import pivoted_cholesky
 
-_BLURRED = 1e-4  # of the largest centred entry, that rounding leaves unknown
+_BLURRED = 1e-4  # rounding error, relative to the largest centred entry, that is warned of
 _INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is no rounding
 
 
 class KernelFactor(NamedTuple):
-    """What leads from coordinates of the mapped rows back to the rows: some rows span them all."""
+    """Maps coordinates of the mapped rows back to the rows, by way of pivot rows that span all."""
 
     triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
     pivots: NDArray[np.intp]  # (r,)
@@ -27,7 +27,8 @@ class KernelFactor(NamedTuple):
     def dual(self, components: FloatArray) -> FloatArray:
         """Coefficients of components (k, r) on the N mapped rows, summing to zero in each dataset.
 
-        On centred rows a combination of the pivots; less their mean, the same on rows as they are.
+        A component combines the centred pivot rows; with coefficients that sum to zero in each
+        dataset, rows that are not centred give the same.
         """
         coefficients = np.zeros((len(components), len(self.foreground_mean)))
         coefficients[:, self.pivots] = scipy.linalg.solve_triangular(

@@ -12,7 +12,7 @@ from contrast_core.feedback import warn
 from contrast_core.spectral._online_rows import Scatter, covariance_along
 from contrast_core.spectral._online_steps import StepSizes
 
-_SETTLED = 2.0  # times that W has had to settle in
+_SETTLED = 2.0  # time constants of the slowest component, for W to come near its limit
 
 
 def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatArray:
@@ -25,7 +25,7 @@ def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatAr
 def check_learning_rate(
     sizes: StepSizes, n_steps: int, background: Scatter, *, per_step: float
 ) -> None:
-    """Raise if the average step along a background row would overshoot; `per_step` are in one."""
+    """Raise if a step would overshoot on average; `per_step` is the background rows in a step."""
     length, beta = background.unit_length, float(np.ravel(sizes.beta)[-1])
     load = beta * length / per_step + 1 - beta
     eta = sizes.learning_rate / (1 + n_steps / sizes.decay_steps)
