@@ -153,7 +153,20 @@ def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
         name: np.concatenate([alone[name], both[name] + (50 if "groups" in name else 0)])
         for name in alone
     }
-    assert condition_test(CPCA(1), **data, random_state=0).n_distinct == 20 * 4
+    test = condition_test(CPCA(1), **data, random_state=0)
+    assert test.n_distinct == 20 * 4
+    # By hand: the parts of a donor about their mean, which is put where that of the others is.
+    parts = parts_of(data)  # three treated, two treated parts, two control parts, three controls
+    common = np.mean([part.mean(axis=0) for part in parts[:3] + parts[7:]], axis=0)
+    for i in (3, 4):
+        middle = (parts[i].mean(axis=0) + parts[i + 2].mean(axis=0)) / 2
+        parts[i], parts[i + 2] = (parts[j] - middle + common for j in (i, i + 2))
+    labels = [
+        np.concatenate([np.isin(range(3), some), ~swap, swap, np.isin(range(3, 6), some)])
+        for swap in np.array(list(product([False, True], repeat=2)))
+        for some in combinations(range(6), 3)
+    ]
+    np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
     moved = dict(data)
     for rows, names in (("X", "groups"), ("background", "background_groups")):
         moved[rows] = data[rows] + 30.0 * np.isin(data[names], [50, 51])[:, None]

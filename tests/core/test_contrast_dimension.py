@@ -1,3 +1,5 @@
+"""Contrastive dimension: how many directions are the foreground's own."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -42,6 +44,8 @@ def test_moments_and_wide_data_and_seeds() -> None:
     from_moments = contrast_dimension(moments[0], background=moments[1], random_state=3)
     assert from_moments.threshold == from_rows.threshold
     assert from_moments.n_own == from_rows.n_own == 1
+    scaled = contrast_dimension(1e3 * X, background=1e-4 * Y, random_state=3)
+    assert scaled.threshold == pytest.approx(from_rows.threshold, rel=1e-9)
     np.testing.assert_allclose(from_rows.cosines, from_moments.cosines)
     assert (from_rows.n_foreground, from_rows.n_background) == (4, 3)
     rng = np.random.default_rng(0)
@@ -58,3 +62,12 @@ def test_bad_input_is_refused() -> None:
     for name, bad in (("level", 1), ("level", 0), ("n_resamples", 0)):
         with pytest.raises(ValueError, match=f"{name}={bad} is out of range"):
             contrast_dimension(X, background=Y, **{name: bad})
+
+
+def test_a_direction_of_the_background_alone_is_not_shared() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 300, 20))
+    X[:, 0] *= 4
+    Y[:, 1] *= 4
+    found = contrast_dimension(X, background=Y, n_resamples=50, random_state=0)
+    assert (found.n_own, found.n_foreground, found.n_background) == (1, 1, 1)
+    assert found.cosines[0] < 0.3 < 0.9 < found.threshold

@@ -1,3 +1,5 @@
+"""The contrast index: variances along directions, their difference over their sum."""
+
 from __future__ import annotations
 
 from typing import Any

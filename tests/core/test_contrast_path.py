@@ -78,6 +78,7 @@ def test_equal_subspaces_need_one_representative() -> None:
     assert len(whole.representatives) == 1
     labels, medoids = representatives(np.eye(5), 5, 0)
     assert sorted(labels) == sorted(medoids) == [0, 1, 2, 3, 4]
+    assert representatives(np.ones((5, 5)), 1, 0)[1] == [2]  # the middle of a plateau
 
 
 def test_it_is_the_same_every_time(path: Any) -> None:

@@ -129,6 +129,9 @@ def test_the_path_is_a_fit_at_each_beta() -> None:
         )
         assert one.beta_ == alone.beta_
     assert fitted.beta == "auto"
+    ridge = 1 / fitted.beta_ - 1
+    grid = [1 / one.beta_ - 1 for one in fitted.path()[1:]]
+    np.testing.assert_allclose(grid, ridge * np.logspace(3, -3, 40))
     np.testing.assert_array_equal(fitted.at(0.2).components_, fitted.path([0.2])[0].components_)
 
 

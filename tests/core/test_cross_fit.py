@@ -85,13 +85,14 @@ def test_blocks_halve_in_at_least_ten_ways(n_groups: tuple[int, int], n_shared: 
     assert len(_halves(blocks, 10, rng)) == 10
 
 
-def test_the_ratio_of_a_split_by_hand() -> None:
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_ratio_of_a_split_by_hand(k: int) -> None:
     rng = np.random.default_rng(15)
     X, Y = (rng.normal(size=(n, 4)) * [3, 1, 1, 1] for n in (8, 8))
     X[:, 1] *= 4
     groups = np.arange(8)
     result = cross_fitted_ratio(
-        X, background=Y, n_components=1, groups=groups, background_groups=groups, n_splits=35
+        X, background=Y, n_components=k, groups=groups, background_groups=groups, n_splits=35
     )
     by_hand = []
     for half in combinations(range(8), 4):
@@ -101,9 +102,9 @@ def test_the_ratio_of_a_split_by_hand() -> None:
         alpha, risen = -1.0, 0.0
         while risen > alpha:
             alpha = risen
-            v = np.linalg.eigh(P - alpha * Q)[1][:, -1]
-            ridge = np.trace(measured[1]) / 16
-            risen = v @ measured[0] @ v / (v @ measured[1] @ v + ridge)
+            v = np.linalg.eigh(P - alpha * Q)[1][:, -k:]
+            ridge = k * np.trace(measured[1]) / 16
+            risen = np.trace(v.T @ measured[0] @ v) / (np.trace(v.T @ measured[1] @ v) + ridge)
         by_hand.append(alpha)
     np.testing.assert_allclose(np.sort(result.ratios), np.sort(by_hand), rtol=1e-9)
     assert result.ratio == np.median(result.ratios)

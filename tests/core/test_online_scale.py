@@ -71,6 +71,12 @@ def test_data_that_take_more_steps_are_said_to(scale: float) -> None:
         OnlineCPCAStar(beta=0.5).fit(scale * mice.foreground, background=scale * mice.background)
 
 
+def test_steps_that_decay_early_are_said_to_be_few() -> None:
+    mice = load_mouse_protein()
+    with pytest.warns(ContrastWarning, match=r"10800 steps are few"):
+        OnlineCPCAStar(decay_steps=10).fit(mice.foreground, background=mice.background)
+
+
 def test_squares_beyond_float64_are_refused() -> None:
     rows, flags = stream()
     for scale in (1e-170, 1e155, 1e300):

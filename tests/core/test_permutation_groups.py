@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -94,7 +94,9 @@ def test_few_groups_are_enumerated_each_counting_the_same() -> None:
 def weighted(
     parts: list[FloatArray], chosen: list[int], others: list[int], weights: list[FloatArray]
 ) -> float:
-    """Largest eigenvalue of the contrast of some groups with others, alike at first.
+    """Largest eigenvalue of the contrast of some groups with others, brought to one scale.
+
+    As many as are chosen come first and are the foreground as given.
 
     The weights of the groups of either side say how far its mean moves.
     """
@@ -104,12 +106,16 @@ def weighted(
         spread = [(group - mean).T @ (group - mean) / len(group) for group in groups]
         return mean, np.mean(spread, axis=0)
 
-    own = [moments(parts[:4]), moments(parts[4:])]
-    centred = [part - own[i >= 4][0] for i, part in enumerate(parts)]
+    n = len(chosen)
+    own = [moments(parts[:n]), moments(parts[n:])]
+    centred = [part - own[i >= n][0] for i, part in enumerate(parts)]
     means = np.array([part.mean(axis=0) for part in centred])
-    moves = [weights[0] @ means[:4] / np.sqrt(12), weights[1] @ means[4:] / np.sqrt(6)]
+    moves = [
+        weight @ some / np.sqrt(len(some) * (len(some) - 1))
+        for weight, some in zip(weights, (means[:n], means[n:]), strict=True)
+    ]
     alike = [
-        (part + moves[i >= 4]) / np.sqrt(np.trace(own[i >= 4][1])) for i, part in enumerate(centred)
+        (part + moves[i >= n]) / np.sqrt(np.trace(own[i >= n][1])) for i, part in enumerate(centred)
     ]
     (_, P), (_, Q) = (moments([alike[i] for i in some]) for some in (chosen, others))
     P *= np.trace(own[0][1]) / np.trace(P)
@@ -129,6 +135,31 @@ def test_few_groups_fake_no_component() -> None:
     # Twice as many where the means do not move as relabelled groups are put together.
     for level in (0.05, 0.2):
         assert rejections(p, level) <= binom.ppf(0.999, 100, level)
+
+
+def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
+    """By hand; the means of both datasets move by the same draws, as its parts' are opposite."""
+    rng = np.random.default_rng(6)
+    parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]
+    groups = np.repeat(np.arange(5), [5, 20, 4, 8, 6]), np.repeat(np.arange(5), [30, 9, 7, 5, 11])
+    test = permutation_test(
+        CPCA(1, alpha=1.0),
+        np.vstack(parts[:5]),
+        background=np.vstack(parts[5:]),
+        groups=groups[0],
+        background_groups=groups[1],
+        random_state=0,
+    )
+    for i in range(5):
+        middle = (parts[i].mean(axis=0) + parts[i + 5].mean(axis=0)) / 2
+        parts[i], parts[i + 5] = parts[i] - middle, parts[i + 5] - middle
+    again, table = np.random.default_rng(0), []
+    for swaps in product([False, True], repeat=5):
+        draws = again.normal(size=5), again.normal(size=5)
+        places = [(i + 5, i) if swap else (i, i + 5) for i, swap in enumerate(swaps)]
+        chosen, others = map(list, zip(*places, strict=True))
+        table.append(weighted(parts, chosen, others, [draws[0], draws[0]]))
+    np.testing.assert_allclose(test.null_statistics[:, 0], table)
 
 
 @quiet

@@ -260,11 +260,11 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     values = np.array([4.0, 1.0, 0.5, 0.3])
     turn = turned(4)
     covariance = (turn * values) @ turn.T
+    background = np.cov(np.random.default_rng(0).normal(size=(4, 9)))
 
-    def rate(C: Any, alpha: float, n: float = 50, m: float = 80) -> float:
-        d = len(C)
-        x, y = SecondMoments(n, np.zeros(d), C), SecondMoments(m, np.zeros(d), np.eye(d) * C[0, 0])
-        model = CPCA(1, alpha=alpha).fit(x, background=y)
+    def rate(C: Any, alpha: float, n: float = 50, m: float = 80, k: int = 1) -> float:
+        x, y = SecondMoments(n, np.zeros(4), C), SecondMoments(m, np.zeros(4), background * C[0, 0])
+        model = CPCA(k, alpha=alpha).fit(x, background=y)
         with pytest.warns(ContrastWarning, match="may not have converged"):
             return float(model.posterior(10, chains=2).posterior.attrs["learning_rate"])
 
@@ -274,6 +274,17 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     np.testing.assert_allclose(
         rate(2.0**10 * covariance, 0.7), rate(covariance, 0.7) / 2.0**10, rtol=1e-9
     )
+    # With contrast: gaps over variances, those of an entry of a normal sample covariance.
+    other = background * covariance[0, 0]
+    contrast, vectors = np.linalg.eigh(covariance - 0.7 * other)
+    x, y = (vectors.T @ C @ vectors for C in (covariance, other))
+    pairs = [(i, j) for i in (3, 2) for j in (1, 0)]
+    variances = [
+        x[i, i] * x[j, j] + x[i, j] ** 2 + 0.49 * 50 / 80 * (y[i, i] * y[j, j] + y[i, j] ** 2)
+        for i, j in pairs
+    ]
+    gaps = [contrast[i] - contrast[j] for i, j in pairs]
+    np.testing.assert_allclose(rate(covariance, 0.7, k=2), sum(gaps) / (2 * sum(variances)))
 
 
 @quiet  # few draws: another version of the sampler may draw chains that look apart

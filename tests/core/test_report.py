@@ -19,6 +19,7 @@ from contrast_core import (
     permutation_test,
     principal_angles,
 )
+from contrast_core.significance._report import _around
 from tests.core.samples import quiet
 
 FEW: dict[str, Any] = {"n_permutations": 39, "n_resamples": 20, "random_state": 0}
@@ -49,6 +50,22 @@ def test_report_says_what_its_parts_say(estimator: Any) -> None:
     for strength, angle in list(zip(report.strengths, report.angles, strict=True))[::7]:
         other = fitted.at(strength).components_
         np.testing.assert_allclose(angle, principal_angles(other, fitted.components_)[0], atol=1e-6)
+    around = report.statements()
+    largest = np.degrees(report.stability.angles.max(axis=1))
+    half, most = np.quantile(largest, 0.5), np.quantile(largest, 0.95)
+    assert around["subspace"].startswith(f"{half:.0f} degrees from that of half of 20 resamples")
+    assert f", {most:.0f} from that of 95%" in around["subspace"]
+    near = [fitted.strength_]
+    for side in (report.strengths < near[0], report.strengths > near[0]):
+        order = np.argsort(np.abs(report.strengths[side] - near[0]))
+        for strength, angle in zip(
+            report.strengths[side][order], report.angles[side][order], strict=True
+        ):
+            if np.degrees(angle) >= 10:
+                break
+            near.append(strength)
+    ends = f"= {min(near):.3g} to {max(near):.3g}, of {report.strengths[0]:.3g} to "
+    assert ends in around["other strengths"]
     text = str(report)
     assert f"{fitted.strength_:.4g}" in text
     assert f"{again.n_significant()} of {len(again.p_values)} significant at 5%" in text
@@ -58,6 +75,13 @@ def test_report_says_what_its_parts_say(estimator: Any) -> None:
     assert ("given" in report.statements()["contrast"]) == given
     html = report._repr_html_()
     assert re.sub("<[^>]*>", "", html).count("significant at 5%") == 1
+
+
+def test_strengths_that_are_near_end_where_one_is_not() -> None:
+    near = np.array([True, False, True, True, False, True])
+    found = _around(np.arange(6.0), 2.5, near)
+    np.testing.assert_array_equal(found, [False, False, True, True, False, False])
+    assert _around(np.arange(6.0), 2.5, np.ones(6, dtype=bool)).all()
 
 
 def test_nothing_is_reported_of_noise() -> None:

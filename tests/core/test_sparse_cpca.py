@@ -1,3 +1,5 @@
+"""Sparse cPCA: the elastic net of the contrast, its path, and a penalty by cross-validation."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,6 +18,8 @@ from contrast_core import (
 )
 from contrast_core.datasets import make_sparse_groups
 from contrast_core.linalg import sparse_components
+from contrast_core.rows import rows_of
+from contrast_core.spectral._penalty import _folds
 from tests.core.test_contract import planted
 
 
@@ -208,6 +212,42 @@ def test_groups_stay_together_in_the_folds() -> None:
     )
     by_row = cross_validated_penalty(estimator, X[units], background=Y[units], **given)
     assert by_row.contrasts.mean(axis=0)[0] > by_unit.contrasts.mean(axis=0)[0] + 0.5
+
+
+def test_the_contrast_of_a_fold_is_that_of_orthonormal_components_in_its_rows() -> None:
+    X, Y = planted()
+    choice = cross_validated_penalty(
+        SparseCPCA(2), X, background=Y, penalties=[0.2, 0.5], n_folds=3, random_state=0
+    )
+    alpha, rng = SparseCPCA(2).fit(X, background=Y).alpha_, np.random.default_rng(0)
+    number = [rng.permutation(len(rows)) % 3 for rows in (X, Y)]
+    for fold, penalty in np.ndindex(3, 2):
+        train, test = (
+            [rows[(n == fold) == held] for rows, n in zip((X, Y), number, strict=True)]
+            for held in (False, True)
+        )
+        model = SparseCPCA(2, alpha=alpha, penalty=choice.penalties[penalty])
+        V = np.linalg.qr(model.fit(train[0], background=train[1]).components_.T)[0]
+        x, y = ((rows @ V).var(axis=0).sum() for rows in test)
+        np.testing.assert_allclose(choice.contrasts[fold, penalty], x - alpha * y, rtol=1e-6)
+
+
+def test_of_equal_penalties_the_sparsest_is_chosen_and_donors_of_both_sets_share_a_fold() -> None:
+    X, Y = planted()
+    one_feature = X[:, :1], Y[:, :1]
+    estimator = SparseCPCA(1, alpha=0.1)
+    tied = cross_validated_penalty(
+        estimator,
+        one_feature[0],
+        background=one_feature[1],
+        penalties=[0, 0.5, 0.9],
+        random_state=0,
+    )
+    assert tied.penalty == 0.9
+    donors = np.arange(160) // 8, np.arange(120) // 6
+    for in_x, in_y in _folds(rows_of(X), rows_of(Y), *donors, 4, np.random.default_rng(0)):
+        assert not set(donors[0][in_x]) & set(donors[1][~in_y])
+        assert not set(donors[1][in_y]) & set(donors[0][~in_x])
 
 
 def test_what_cross_validation_refuses() -> None:

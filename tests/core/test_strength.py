@@ -82,6 +82,9 @@ def test_a_path_takes_what_the_parameter_takes(case: StrengthCase) -> None:
     [auto] = [one for one in path if getattr(one, case.parameter) == "auto"]
     assert auto.strength_ == pytest.approx(fitted.strength_, rel=1e-9)
     assert_same(auto, fitted)
+    for twice in (["auto", fitted.strength_], [fitted.strength_, "auto"]):
+        [first] = fitted.path(twice)
+        assert getattr(first, case.parameter) == twice[0]
     for strengths in (np.array(case.strengths), pd.Series(case.strengths), [np.float32(0.25)]):
         found = fitted.path(strengths)
         assert [one.strength_ for one in found] == [float(strength) for strength in strengths]

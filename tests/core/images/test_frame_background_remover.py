@@ -16,10 +16,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from contrast_core import CPCA, SecondMoments
+from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images import FrameBackgroundRemover, Frames, suppress_background, weight_maps
-from contrast_core.images._signal_subspace import signal_subspace
+from contrast_core.images._signal_subspace import signal_subspace, white_mean
 from contrast_core.images._stationary import half_turn_eigh, lag_average, stationary_part
-from contrast_core.images._texture import debiased, marchenko_pastur_edge, texture
+from contrast_core.images._texture import texture
 from contrast_core.rows import rows_of
 from tests.core.images.pictures import (
     blobs_on_photographs,
@@ -121,6 +122,15 @@ def test_planted_directions_are_found_and_no_others() -> None:
     # A direction in which the background varies more than its model says is not the signal's.
     loud = rng.normal(size=(n, 1)) * 4 * basis[:, :1].T
     assert signal_subspace(noise + loud[::-1], background + loud).n_components == 0
+
+
+def test_a_mean_is_kept_as_far_as_it_stands_out_of_its_noise() -> None:
+    frames = np.random.default_rng(0).normal(size=(50, 30))
+    noise = (frames**2).sum() / 50**2  # of the mean
+    direction = np.full(30, 1 / np.sqrt(30))
+    for power, kept in ((0.0, 0.0), (0.5, 0.0), (2.0, 0.5), (10.0, 0.9)):
+        mean = np.sqrt(power * noise) * direction
+        np.testing.assert_allclose(white_mean(mean, frames), kept * mean, atol=1e-12)
 
 
 def test_the_filter_is_the_posterior_mean() -> None:
@@ -277,7 +287,7 @@ def test_bad_input_is_refused_and_leaves_the_estimator_unfitted() -> None:
     for shape, bad_x, bad_y, error, message in [
         (SHAPE, X[:, :9], Y, ValueError, "background has 63 features but X has 9"),
         ((7, 8), X, Y, ValueError, r"frame_shape=\(7, 8\) has 56 pixels, but X has 63 features"),
-        ((63,), X, Y, ValueError, r"frame_shape=\(63,\) has 1 entries; expected \(height, width\)"),
+        ((63,), X, Y, ValueError, r"frame_shape=\(63,\) has 1 axes; expected \(height, width\)"),
         ((7.0, 9), X, Y, TypeError, "frame_shape must be an integer, got 7.0"),
         ((0, 63), X, Y, ValueError, "frame_shape=0 is out of range"),
         ((64, 64), X, Y, ValueError, r"frames of 64 x 64 pixels are larger than the 2048 pixels"),

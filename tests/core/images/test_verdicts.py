@@ -16,6 +16,7 @@ from contrast_core.images import (
     suppress_background,
     verdicts,
 )
+from contrast_core.images._blocks import wide_stride
 from contrast_core.images._verdicts import participation_ratio, resemblance
 from tests.core.images.pictures import PATTERNS, cells, noisy, white
 
@@ -159,6 +160,15 @@ def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
     film = block_moments(Frames(), stack[:, :4, :4].repeat(9, axis=0))
     assert [part.n_samples for part in film] == [3, 4, 3, 4, 3, 3, 4, 3]
     assert len(block_moments(Channels(0), stack)) == 8
+
+
+def test_large_stacks_are_cut_at_a_stride_that_leaves_some_thousands_of_patches() -> None:
+    large, mask = np.broadcast_to(np.uint8(1), (40, 512, 512)), np.zeros((512, 512), dtype=bool)
+    mask[:256] = True
+    assert wide_stride(Patches(16), large) == 13  # the root of 40 * 512**2 / 65536, upwards
+    assert wide_stride(Patches(16), large, mask) == 9
+    assert wide_stride(Patches(8), large) == 8
+    assert wide_stride(Patches(16), large[0, :99, :99]) == 1
 
 
 def test_small_parts_are_one_block_and_a_mask_may_have_any_shape() -> None:
