@@ -114,7 +114,9 @@ def _eigenpairs_by_products(
 def _check_truncation(truncation: object, n_components: int, n_features: int) -> None:
     expected = "expected 'auto', an integer, a fraction of the variance up to 1, or None."
     match truncation:
-        case None | "auto":
+        case None:
+            return
+        case str() if truncation == "auto":
             return
         case str():
             raise ValueError(f"truncation={shown(truncation)} is unknown; {expected}")

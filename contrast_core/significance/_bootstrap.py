@@ -22,9 +22,9 @@ from contrast_core._validation import (
 from contrast_core.feedback import Progress, muted, with_progress
 from contrast_core.linalg import aligned, principal_angles
 from contrast_core.significance._estimators import (
+    at_fixed_strength,
     components_of,
     fitted_on,
-    held,
     resampling,
 )
 from contrast_core.significance._units import TwoSamples, two_samples
@@ -183,7 +183,7 @@ def bootstrap_stability(
     units = samples.foreground.units(), samples.background.units()
     fitted = fitted_on(samples, units, estimator, X, background, **weights)
     ours = components_of(fitted, samples)
-    again = held(fitted, len(ours))
+    again = at_fixed_strength(fitted, len(ours))
     matched, retained, angles, turned = [], [], [], []
     with resampling(samples), muted():
         for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):

@@ -146,13 +146,13 @@ def condition_test(
     check_resolution(samples, n_distinct, total)
     units = _units(_balanced(samples, rng))
     is_treated = np.arange(samples.n_units) < samples.foreground.n_units
-    inside = is_treated | include_background
+    in_foreground = is_treated | include_background
     fitted = quietly_fitted(
-        estimator, units.moments_alike(inside), units.moments_alike(~is_treated)
+        estimator, units.moments_alike(in_foreground), units.moments_alike(~is_treated)
     )
     labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
-        left = _Relabelled.of(
+        deflated = _DeflatedUnits.of(
             units,
             is_treated,
             Statistic.of(estimator, fitted),
@@ -162,12 +162,12 @@ def condition_test(
         )
         null = np.array(
             [
-                left.statistics(chosen)
+                deflated.statistics(chosen)
                 for chosen in with_progress(labels, total, "permute", progress)
             ]
         )
-    rounding = _ROUNDING if left.units.is_single else 1e-9
-    return PermutationTest.of(samples, left, null, n_distinct, exact=exact, rounding=rounding)
+    rounding = _ROUNDING if deflated.units.is_single else 1e-9
+    return PermutationTest.of(samples, deflated, null, n_distinct, exact=exact, rounding=rounding)
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
@@ -206,8 +206,8 @@ def _units(samples: TwoSamples) -> Units:
 
 
 @dataclass
-class _Relabelled(Deflation):
-    """All units, in what is left of them; with `pooled` all are the foreground."""
+class _DeflatedUnits(Deflation):
+    """All units, less the components found; with `pooled` all are the foreground."""
 
     units: Units = field(kw_only=True)
     pooled: bool = field(kw_only=True)
@@ -225,17 +225,17 @@ class _Relabelled(Deflation):
         pooled: bool,
     ) -> Self:
         """The components of the data as they are."""
-        left = cls(statistic, n_varying, units=units, pooled=pooled)
+        deflated = cls(statistic, n_varying, units=units, pooled=pooled)
         for j in range(k):
-            x, y = (part[j:, j:] for part in left._sets(is_treated))
+            x, y = (part[j:, j:] for part in deflated._sets(is_treated))
             totals = float(np.trace(x)), float(np.trace(y))
-            left.check(totals, left.units)
+            deflated.check(totals, deflated.units)
             found = statistic.leading(x, y, totals, n_varying - j)
-            mirror = left.add(found, totals, units.means.shape[1])
-            left.units = left.units.mirrored(mirror)
+            mirror = deflated.add(found, totals, units.means.shape[1])
+            deflated.units = deflated.units.mirrored(mirror)
         if pooled:
-            left.every, _ = left._sets(is_treated)
-        return left
+            deflated.every, _ = deflated._sets(is_treated)
+        return deflated
 
     def statistics(self, is_treated: NDArray[np.bool_]) -> list[float]:
         """Of every component under other labels."""

@@ -59,7 +59,7 @@ def quietly_fitted(
         return fitted.fit(X, background=background, **weights)
 
 
-def held(fitted: MomentContrast, n_components: int) -> MomentContrast:
+def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContrast:
     """The same method with the strength of the fit as a number; PCPCA as cPCA.
 
     PCPCA's components are those of cPCA at ``alpha = gamma'``, but its noise variance need not

@@ -67,7 +67,7 @@ class PermutationTest:
     def of(
         cls,
         samples: TwoSamples,
-        left: Deflation,
+        deflated: Deflation,
         null_statistics: FloatArray,
         n_distinct: int,
         *,
@@ -75,16 +75,16 @@ class PermutationTest:
         rounding: float = 1e-9,
     ) -> Self:
         """Of the components of the data and the statistics of the relabellings."""
-        observed = np.array([found.statistic for found in left.found])
+        observed = np.array([found.statistic for found in deflated.found])
         # The given labels come up among the relabellings too, with other rounding.
         reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)
-        total, components = len(null_statistics), left.components()
+        total, components = len(null_statistics), deflated.components()
         p_values = reached / n_distinct if exact else (1 + reached) / (1 + total)
         return cls(
             p_values=np.maximum.accumulate(p_values),
             statistics=observed,
             null_statistics=null_statistics,
-            strengths=left.strengths(),
+            strengths=deflated.strengths(),
             components=fix_signs(
                 components if samples.basis is None else components @ samples.basis
             ),
@@ -239,14 +239,14 @@ def permutation_test(
     statistic = Statistic.of(estimator, fitted)
     labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
-        left = _Left.of(samples, units, statistic, len(fitted.components_))
+        deflated = _DeflatedSamples.of(samples, units, statistic, len(fitted.components_))
         null = np.array(
             [
-                left.statistics(chosen, rng)
+                deflated.statistics(chosen, rng)
                 for chosen in with_progress(labels, total, "permute", progress)
             ]
         )
-    return PermutationTest.of(samples, left, null, n_distinct, exact=exact)
+    return PermutationTest.of(samples, deflated, null, n_distinct, exact=exact)
 
 
 def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
@@ -295,8 +295,8 @@ class _Sums(NamedTuple):
 
 
 @dataclass
-class _Left(Deflation):
-    """Units of both datasets, in what is left of them."""
+class _DeflatedSamples(Deflation):
+    """Units of both datasets, less the components found."""
 
     units: tuple[Units, Units] = field(kw_only=True)
     shared: NDArray[np.intp] = field(kw_only=True)
@@ -304,22 +304,23 @@ class _Left(Deflation):
     @classmethod
     def of(
         cls, samples: TwoSamples, units: tuple[Units, Units], statistic: Statistic, k: int
-    ) -> _Left:
+    ) -> _DeflatedSamples:
         """The components of the data as they are."""
         centred, shared = _centred(units, samples.shared), samples.shared
-        left = cls(statistic, samples.n_varying, units=centred, shared=shared)
+        deflated = cls(statistic, samples.n_varying, units=centred, shared=shared)
         given = np.arange(samples.n_units) < samples.foreground.n_units
         for j in range(k):
-            sums = left._sums(given), left._sums(~given)
+            sums = deflated._sums(given), deflated._sums(~given)
             totals = (
                 float(np.trace(sums[0].second[0][j:, j:])) / sums[0].weight,
                 float(np.trace(sums[1].second[1][j:, j:])) / sums[1].weight,
             )
-            left.check(totals, left.units[0])
-            found = left._leading(sums, j, totals)
-            mirror = left.add(found, totals, left.units[0].means.shape[1])
-            left.units = (left.units[0].mirrored(mirror), left.units[1].mirrored(mirror))
-        return left
+            deflated.check(totals, deflated.units[0])
+            found = deflated._leading(sums, j, totals)
+            mirror = deflated.add(found, totals, deflated.units[0].means.shape[1])
+            in_x, in_y = deflated.units
+            deflated.units = in_x.mirrored(mirror), in_y.mirrored(mirror)
+        return deflated
 
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
         """Of every component under other labels, with means drawn anew."""

@@ -255,8 +255,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
                 "Use a larger penalty, a larger ridge, or another number of components."
             )
         components = fix_signs(found.components)
-        inside = x.coordinates_of(components)
-        along = x.along(inside), y.along(inside)
+        coordinates = x.coordinates_of(components)
+        along = x.along(coordinates), y.along(coordinates)
         return self._set_fitted(
             x.feature_names,
             mean_=x.mean,
