@@ -44,7 +44,7 @@ def test_moments_and_wide_data_and_seeds() -> None:
     from_moments = contrast_dimension(moments[0], background=moments[1], random_state=3)
     assert from_moments.threshold == from_rows.threshold
     assert from_moments.n_own == from_rows.n_own == 1
-    scaled = contrast_dimension(1e3 * X, background=1e-4 * Y, random_state=3)
+    scaled = contrast_dimension(1e3 * X, background=1e3 * Y, random_state=3)
     assert scaled.threshold == pytest.approx(from_rows.threshold, rel=1e-9)
     np.testing.assert_allclose(from_rows.cosines, from_moments.cosines)
     assert (from_rows.n_foreground, from_rows.n_background) == (4, 3)

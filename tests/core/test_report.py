@@ -110,9 +110,9 @@ def test_features_are_those_of_largest_loading_with_their_bands() -> None:
 
 def test_groups_are_reported_and_weigh_in() -> None:
     X, Y = two_sets(n=90)
-    groups, behind = np.arange(90) // 10, 100 + np.arange(80) // 10
+    groups, others = np.arange(90) // 10, 100 + np.arange(80) // 10
     report = contrast_report(
-        CPCA(1), X, background=Y, groups=groups, background_groups=behind, **FEW
+        CPCA(1), X, background=Y, groups=groups, background_groups=others, **FEW
     )
     assert "in 9 and 8 groups" in report.statements()["data"]
     assert "as far as so few groups can tell" in report.statements()["anything to find"]

@@ -63,6 +63,11 @@ def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> 
     assert bulk.variance == pytest.approx(9.0, rel=0.03)
 
 
+def test_the_noise_level_of_a_few_rows_is_not_off_by_the_mean_that_they_lost() -> None:
+    levels = [bulk_of(sample(12, 100, seed=seed)).variance for seed in range(100)]
+    assert np.mean(levels) == pytest.approx(1, abs=0.03)  # a twelfth would be .08
+
+
 def test_stronger_spikes_do_not_move_the_noise_level() -> None:
     levels = [bulk_of(sample(500, 100, np.full(8, s))).variance for s in (10.0, 1e3, 1e6)]
     np.testing.assert_allclose(levels, levels[0], rtol=0.01)

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from contrast_core import CPCA, SecondMoments
 from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images import FrameBackgroundRemover, Frames, suppress_background, weight_maps
-from contrast_core.images._signal_subspace import signal_subspace, white_mean
+from contrast_core.images._signal_subspace import signal_subspace, white_mean, with_stationary_part
 from contrast_core.images._stationary import half_turn_eigh, lag_average, stationary_part
 from contrast_core.images._texture import texture
 from contrast_core.rows import rows_of
@@ -96,6 +96,9 @@ def test_texture_needs_fewer_frames_than_pixels_and_finds_what_stands_still() ->
     assert found.form == "with spikes"
     u = blot.ravel() / np.linalg.norm(blot)
     assert u @ found.covariance @ u == pytest.approx(np.var(frames @ u), rel=0.3)
+    # The better the stationary part describes them, the less ridge held-out frames favour.
+    assert texture(rng.normal(size=(300, 400)) @ root.T, (20, 20)).ridge == 0.1
+    assert texture(rng.normal(size=(300, 400)), (20, 20)).ridge == 0.8
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.5, 2.0])
@@ -122,6 +125,34 @@ def test_planted_directions_are_found_and_no_others() -> None:
     # A direction in which the background varies more than its model says is not the signal's.
     loud = rng.normal(size=(n, 1)) * 4 * basis[:, :1].T
     assert signal_subspace(noise + loud[::-1], background + loud).n_components == 0
+
+
+def test_frames_of_a_weak_background_count_more() -> None:
+    rng = np.random.default_rng(0)
+    u = np.linalg.qr(rng.normal(size=(60, 1)))[0]
+    strength = np.tile([1.0, 25.0], 200)[:, None]
+    foreground = (
+        np.sqrt(strength) * rng.normal(size=(400, 60)) + 2 * rng.normal(size=(400, 1)) @ u.T
+    )
+    found = signal_subspace(foreground, rng.normal(size=(400, 60)))
+    assert found.n_components == 1
+    assert abs(found.basis[:, 0] @ u[:, 0]) > 0.8
+
+
+def test_variances_are_debiased_and_what_is_undetected_has_a_small_one() -> None:
+    rng = np.random.default_rng(0)
+    u = np.linalg.qr(rng.normal(size=(400, 1)))[0]
+    noise, background = rng.normal(size=(2, 200, 400))
+    found = signal_subspace(noise + 2.5 * rng.normal(size=(200, 1)) @ u.T, background)
+    assert found.variances[0] == pytest.approx(6.25, rel=0.2)  # with the bias about 8.6
+    assert found.variances[-1] == pytest.approx(0.1 * np.sqrt(400 / 200), rel=0.02)
+
+
+def test_noise_has_no_stationary_part() -> None:
+    noise, background = np.random.default_rng(0).normal(size=(2, 400, 80))
+    model = signal_subspace(noise, background)
+    found = with_stationary_part(model, noise, np.eye(80), (8, 10))
+    assert found.variances.max() < 0.4
 
 
 def test_a_mean_is_kept_as_far_as_it_stands_out_of_its_noise() -> None:
