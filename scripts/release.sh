@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # What is uploaded, built into dist/ and tried: the wheel with each extra in an empty environment, imports
-# only; and some tests from the unpacked sdist. Needs a package index.
-# PYTHONS="3.11 3.13" chooses interpreters, EXTRAS="- scanpy" extras (- is none; torch is tried if you say so).
+# only; and some tests from the unpacked sdist. Needs a package index. At the end it refuses while the public
+# address of the repository is not known (scripts/address.py), for what is uploaded cannot be changed.
+# PYTHONS="3.11 3.13" chooses interpreters, EXTRAS="- scanpy" extras (- is none). TORCH=torch==2.13.0+cpu, or
+# a wheel, tries the extra torch with that build; the index's own brings gigabytes of CUDA.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,6 +19,7 @@ imports_of() {
     case "$1" in
         scanpy) echo "from scanpy_ext import get, pl, pp, tl" ;;
         napari) echo "import napari_plugin._model" ;; # a Qt binding is the user's choice
+        torch) echo "import torch; from contrast_core import *; CVAE()" ;;
         posterior) echo "import arviz, nutpie; from contrast_core import *" ;;
         *) echo "from contrast_core import *" ;;
     esac
@@ -25,9 +28,10 @@ imports_of() {
 pythons="${PYTHONS:-3.11}"
 cd "$work" # not the repository: its packages would be imported
 for python in $pythons; do
-    for extra in ${EXTRAS:-- scanpy napari posterior dask fast}; do
+    for extra in ${EXTRAS:-- scanpy napari posterior dask fast ${TORCH:+torch}}; do
         "$uv" venv --quiet --clear --python "$python" env
         if [ "$extra" = - ]; then wanted="$wheel"; else wanted="$wheel[$extra]"; fi
+        [ "$extra" != torch ] || "$uv" pip install --quiet --python env/bin/python "$TORCH"
         "$uv" pip install --quiet --python env/bin/python "$wanted"
         env/bin/python -c "$(imports_of "$extra")"
         echo "release: wheel, Python $python, extra $extra: imports"
@@ -40,3 +44,8 @@ cd "contrast_suite-$version"
 "$uv" pip install --quiet --python ../env/bin/python '.[all,test]'
 ../env/bin/python -m pytest -q tests/test_readme.py tests/test_docs.py tests/core/test_cpca.py
 echo "release: sdist tests itself"
+
+if ! ../env/bin/python scripts/address.py; then
+    echo "release: all was tried, but it is not to be uploaded without an address" >&2
+    exit 1
+fi
