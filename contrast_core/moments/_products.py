@@ -13,7 +13,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments._covariance import ALONE, Covariance, Form, Moments, Threads
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import as_float64
-from contrast_core.moments._sparse_products import gram_products, sharing_pays
+from contrast_core.moments._sparse_products import gram_products, multipliable, sharing_pays
 from contrast_core.rows import Rows, pieces
 
 
@@ -183,14 +183,11 @@ def _is_piece(part: Rows) -> bool:
 
 
 def _held(part: Rows) -> tuple[FeatureMoments, Any]:
-    """Moments of each feature, and sparse rows in memory as float64.
-
-    scipy would convert their values at every product.
-    """
+    """Moments of each feature, and sparse rows in memory, ready to be multiplied."""
     if not _is_piece(part):
         return feature_moments(part), None
     rows = part.load()
-    return FeatureMoments.from_data(rows), as_float64(rows)
+    return FeatureMoments.from_data(rows), multipliable(rows)
 
 
 def feature_moments(rows: Rows) -> FeatureMoments:

@@ -33,7 +33,8 @@ What all have:
 `labelled_blocks` are blocks of rows with their weights and groups; `joint_blocks` reads several
 disjoint selections of the rows of one dataset in one pass, and `reduce_rows` adds them up; `pieces`
 makes selections disjoint; `held` loads rows into memory. `minibatches` passes through rows in
-random order, few at a time. `array_of` judges stacks of images, which are no rows yet.
+random order, few at a time. `row_view` is a
+part of a CSR matrix without a copy. `array_of` judges stacks of images, which are no rows yet.
 
 How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
 and of `blocks` for that call. Its `progress` shows a bar wherever they are read, and its `remedy`
@@ -46,7 +47,7 @@ from contrast_core.rows._memory import MemoryRows, held
 from contrast_core.rows._minibatches import minibatches
 from contrast_core.rows._parts import joint_blocks, pieces
 from contrast_core.rows._reduce import labelled_blocks, reduce_rows
-from contrast_core.rows._rows import ELEMENTS, Place, Rows
+from contrast_core.rows._rows import ELEMENTS, Place, Rows, row_view
 from contrast_core.rows._rows_of import array_of, rows_of
 from contrast_core.rows._tensor import DEVICE_BLOCKS, TensorRows, check_device
 
@@ -67,5 +68,6 @@ __all__ = [
     "minibatches",
     "pieces",
     "reduce_rows",
+    "row_view",
     "rows_of",
 ]

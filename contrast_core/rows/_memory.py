@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 
-from contrast_core.rows._rows import Index, Rows, pick, pick_columns
+from contrast_core.rows._rows import Index, Rows, pick, pick_columns, row_view
 
 
 class MemoryRows(Rows):
@@ -37,11 +38,21 @@ class MemoryRows(Rows):
 
     def _read(self, start: int, stop: int) -> Any:
         matrix = self._as("csr")
-        return matrix[start:stop] if self._rows is None else pick(matrix, self._rows[start:stop])
+        if self._rows is not None:
+            return pick(matrix, self._rows[start:stop])
+        return row_view(matrix, start, stop) if self.is_sparse else matrix[start:stop]
 
     def _read_columns(self, which: slice) -> Any:
         columns = self._as("csc")[:, which]
         return columns if self._rows is None else pick(columns, self._rows)
+
+    @property
+    def n_entries(self) -> int:
+        """Stored entries of sparse rows."""
+        matrix = self._as("csr")
+        if self._rows is None:
+            return int(matrix.nnz)
+        return int(np.diff(matrix.indptr)[self._rows].sum(dtype=np.int64))
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix: the data's own where all are."""

@@ -126,6 +126,11 @@ class Rows(ABC):
         """Whether `load` is free of reading."""
         return self.place == "memory"
 
+    @property
+    def n_entries(self) -> int:
+        """Stored entries, of sparse rows in memory."""
+        raise TypeError(f"{self.name} is not sparse and in memory.")
+
     def take(self, rows: ArrayLike | slice) -> Self:
         """Rows of a mask, a slice or indices; nothing is read or copied.
 
@@ -338,6 +343,16 @@ class Rows(ABC):
 
     def _shown(self, items: Sequence[T]) -> Iterable[T]:
         return with_progress(items, len(items), self.name, self.progress)
+
+
+def row_view(matrix: Any, start: int, stop: int) -> Any:
+    """Rows of a CSR matrix in a row, without the copy of their entries that a slice is."""
+    ends = matrix.indptr[start : stop + 1]
+    entries = slice(ends[0], ends[-1])
+    parts = matrix.data[entries], matrix.indices[entries], ends - ends[0]
+    view = type(matrix)(parts, shape=(len(ends) - 1, matrix.shape[1]))
+    view.has_canonical_format = matrix.has_canonical_format
+    return view
 
 
 def pick(matrix: Any, index: Index) -> Any:

@@ -249,7 +249,7 @@ def _entries(parts: Sequence[Rows]) -> int | None:
     """Stored entries, where all are sparse rows in memory."""
     if not all(part.is_sparse and part.in_memory for part in parts):
         return None
-    return sum(int(part.load(check=False).nnz) for part in parts)
+    return sum(part.n_entries for part in parts)
 
 
 def _check_count(n: float, name: str) -> None:

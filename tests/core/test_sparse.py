@@ -243,11 +243,16 @@ def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
 
 
 @pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
-@pytest.mark.parametrize("width", [1, 4, 6])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("width", [1, 8, 11])
+@pytest.mark.parametrize(("index", "values"), [(np.int32, np.float32), (np.int64, np.float64)])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_products_of_centred_rows(
-    monkeypatch: pytest.MonkeyPatch, compiled: bool, index: Any, width: int, n_threads: int
+    monkeypatch: pytest.MonkeyPatch,
+    compiled: bool,
+    index: Any,
+    values: Any,
+    width: int,
+    n_threads: int,
 ) -> None:
     if compiled:
         pytest.importorskip("numba")
@@ -255,9 +260,13 @@ def test_products_of_centred_rows(
     rows = counts(40, 300)
     rows = sp.vstack([rows, sp.csr_array((3, rows.shape[1]))], format="csr")  # empty rows
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
+    rows.data = rows.data.astype(values)
+    rows.data.flags.writeable = False
+    rows = _sparse_products.multipliable(rows)
     columns = np.random.default_rng(0).normal(size=(rows.shape[1], width))
-    mean = rows.mean(axis=0)
-    centred = rows.toarray() - mean
+    dense = rows.toarray().astype(np.float64)
+    mean = dense.mean(axis=0)
+    centred = dense - mean
     wanted = centred.T @ (centred @ columns)
     with ThreadPoolExecutor(max(n_threads, 1)) as pool:
         for _ in range(2):
