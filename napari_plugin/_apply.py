@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from contrast_core.images import Frames, Patches
 from napari_plugin._pair import Images
-from napari_plugin._read import ELEMENTS
+from napari_plugin._reading import ELEMENTS
 from napari_plugin._settings import InputError, Progress, Samples, Steps, is_frames
 from napari_plugin._solve import Solution, denoiser
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from napari_plugin._pair import Pair
-from napari_plugin._read import Reading, reads_frames
+from napari_plugin._read import reads_frames
+from napari_plugin._reading import Reading
 from napari_plugin._settings import Samples, Settings
 
 _MOST_BYTES = 2**29

@@ -6,7 +6,7 @@ import numpy as np
 
 from contrast_core.images import Frames, Patches
 from napari_plugin._pair import BoolArray, Pair
-from napari_plugin._read import strides
+from napari_plugin._read_patches import strides
 from napari_plugin._solve import Solution
 
 _NAMES = {"cpca": "CPCA", "pca": "CPCA", "pcpca": "PCPCA", "cpca_star": "CPCAStar"}

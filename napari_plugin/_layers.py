@@ -242,6 +242,16 @@ def result_layers(outcome: Outcome, place: Place) -> dict[str, LayerData]:
     return layers
 
 
+def look_at(layers: dict[str, LayerData], place: tuple[int, ...]) -> None:
+    """Read what will be on screen as the window will read it, but in the thread that calls.
+
+    The planes are kept; and the very first reading loads dask's schedulers, which takes a second.
+    """
+    for data, keywords in layers.values():
+        if keywords.get("visible", True):
+            np.asarray(data[place])
+
+
 def shown_data(denoised: Any) -> Any:
     """What a layer holds: an array, or a lazy one."""
     return as_layer_data(denoised) if isinstance(denoised, Denoised) else denoised

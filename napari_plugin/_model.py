@@ -20,7 +20,8 @@ from napari_plugin._apply import (
 from napari_plugin._cache import ReadingCache
 from napari_plugin._estimate import is_lazy
 from napari_plugin._pair import Images, Pair, check
-from napari_plugin._read import ELEMENTS, LARGEST_MATRIX, Reading, read
+from napari_plugin._read import LARGEST_MATRIX, read
+from napari_plugin._reading import ELEMENTS, Reading
 from napari_plugin._settings import Progress, Samples, Settings, Steps, is_frames
 from napari_plugin._solve import Solution, solve
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QPointF, QSize, Qt
+from qtpy.QtCore import QPointF, QRectF, QSize, Qt
 from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
@@ -105,7 +105,9 @@ class Plot(QWidget):
             painter.setPen(QPen(QColor(_COLORS[i]), 2))
             places = self._on_screen(np.column_stack([x, y]), frame)
             painter.drawPolyline(QPolygonF([QPointF(*place) for place in places.tolist()]))
-            painter.drawText(_MARGIN + 6, _MARGIN + 14 * (i + 1), name)
+            right = self.width() - _MARGIN - 6  # where lines that fall leave room
+            room = QRectF(_MARGIN, _MARGIN + 14 * i + 2, right - _MARGIN, 14)
+            painter.drawText(room, Qt.AlignmentFlag.AlignRight, name)
         if self._at is not None:
             ends = self._on_screen(np.array([[self._at, 0.0], [self._at, 1.0]]), frame)
             painter.setPen(QPen(self.palette().text().color(), 1, Qt.PenStyle.DashLine))

@@ -20,7 +20,8 @@ from contrast_core.images import (
     verdicts,
 )
 from napari_plugin._process import Process
-from napari_plugin._read import LARGEST_MATRIX, Reading
+from napari_plugin._read import LARGEST_MATRIX
+from napari_plugin._reading import Reading
 from napari_plugin._settings import (
     AUTOMATIC,
     WITH_SLIDER,

@@ -8,38 +8,27 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from magicgui.widgets import Container, Label, ProgressBar, PushButton, Widget
 from napari.utils.notifications import notification_manager
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QDockWidget, QSizePolicy
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtWidgets import QComboBox, QDockWidget, QFrame, QScrollArea, QSizePolicy
 
 from contrast_core.images import Patches
+from napari_plugin._after import AfterRun
 from napari_plugin._choices import Choices
 from napari_plugin._estimate import estimate
 from napari_plugin._files import FileActions, row
-from napari_plugin._layers import LayerData, Place, place_of, preview_layer, result_layers
-from napari_plugin._model import (
-    Curve,
-    Embedding,
-    Outcome,
-    RemovalModel,
-    Task,
-    can_embed,
-    contrast_curve,
-    embed_frames,
-    has_curve,
-    moved,
-)
+from napari_plugin._layers import LayerData, Place, look_at, place_of, preview_layer, result_layers
+from napari_plugin._model import Outcome, RemovalModel, Task
 from napari_plugin._pair import Images, Pair, check
-from napari_plugin._plot import Plot
 from napari_plugin._results import Results, place_in, visible_part
 from napari_plugin._runner import Runner, Work
 from napari_plugin._saved import load_model
-from napari_plugin._settings import WITH_SLIDER, InputError, Progress, Steps
-from napari_plugin._solve import judge
+from napari_plugin._settings import InputError, Progress, Steps
+from napari_plugin._slider import LiveSlider
 
 if TYPE_CHECKING:
     import napari
 
-_WIDTH = 350
+_WIDTH, _BAR = 350, 20
 _NOTE = (
     "Uneven illumination multiplies: correct it first (flat field). Results are for viewing and "
     "segmentation, not for measuring intensities."
@@ -61,8 +50,6 @@ class BackgroundRemoval(Container[Widget]):
         self.results = Results(napari_viewer)
         self._preview: Any = None
         self._watched: Any = None
-        self._wanted: tuple[float, int] | None = None
-        self._places: tuple[tuple[int, ...], ...] = ()
         self._said: list[str] = []
         self.choices = Choices(napari_viewer)
         self.cost = Label(value="")
@@ -74,9 +61,8 @@ class BackgroundRemoval(Container[Widget]):
         self.original = PushButton(text="Show original", enabled=False)
         self.original.native.setCheckable(True)
         self.files = FileActions(self)
-        self.curve = Plot("Kept, over the suppression")
-        self.frames = Plot("Frames by their first two patterns: click one", self._go_to)
-        super().__init__(
+        self.after = AfterRun(self)
+        self._all = Container[Widget](
             widgets=[
                 self.choices,
                 self.cost,
@@ -89,10 +75,11 @@ class BackgroundRemoval(Container[Widget]):
             ],
             labels=False,
         )
+        super().__init__(labels=False)
+        self._scroll = QScrollArea()
         self._dress()
         self._runner = Runner(self._on_progress)
-        self._mover = Runner(on_idle=self._on_moved_idle)
-        self._after = Runner()
+        self.slider = LiveSlider(self)
         for button, slot in (
             (self.run, self._start),
             (self.preview, self._start_preview),
@@ -100,8 +87,8 @@ class BackgroundRemoval(Container[Widget]):
         ):
             button.changed.connect(slot)
         self.original.native.toggled.connect(self.results.show_original)
-        self.choices.suppression.changed.connect(self._on_slider)
-        self.choices.n_components.changed.connect(self._on_slider)
+        self.choices.suppression.changed.connect(self.slider.move)
+        self.choices.n_components.changed.connect(self.slider.move)
         self.choices.changed.connect(self._show_cost)
         self._show_buttons()
         self.native.destroyed.connect(self._abandon)
@@ -114,20 +101,27 @@ class BackgroundRemoval(Container[Widget]):
                     QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
                 )
                 widget.native.setMinimumContentsLength(14)
-        # Not scrollable: napari docks what is inside of the scroll area, which then has no size.
-        self.native.setMinimumWidth(_WIDTH)
-        for label in (self.status, self.cost, self[-1]):
+        for label in (self.status, self.cost, self._all[-1]):
             label.native.setWordWrap(True)
             label.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
             label.native.setTextInteractionFlags(
                 Qt.TextInteractionFlag.TextSelectableByMouse
                 | Qt.TextInteractionFlag.TextSelectableByKeyboard
             )
-        layout = self.native.layout()
-        for plot in (self.curve, self.frames):
+        inside = self._all.native
+        for plot in (self.after.curve, self.after.frames):
             plot.setVisible(False)
-            layout.addWidget(plot)
-        layout.addStretch()
+            inside.layout().addWidget(plot)
+        inside.layout().addStretch()
+        # Of a scrollable container napari docks what is inside of its scroll area.
+        inside.setMinimumWidth(_WIDTH)
+        self._scroll.setWidget(inside)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setMinimumWidth(_WIDTH + _BAR)
+        self.native.layout().addWidget(self._scroll)
+        self.margins = (0, 0, 0, 0)
 
     def _watch_dock(self) -> None:
         """Closing the dock only takes the widget out of it."""
@@ -147,14 +141,20 @@ class BackgroundRemoval(Container[Widget]):
 
     # Words
 
-    def _say(self, *texts: str) -> None:
+    def say_more(self, *texts: str) -> None:
+        """Say something below what stands in the dock."""
         self._said.extend(texts)
         self.status.value = "\n\n".join(self._said)
+        QTimer.singleShot(0, self._show_words)
+
+    def _show_words(self) -> None:
+        """Scroll to what was said, once it has its place."""
+        self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
 
     def say_anew(self, *texts: str) -> None:
         """Say something in the dock, and nothing of before."""
         self._said = []
-        self._say(*texts)
+        self.say_more(*texts)
 
     def _show_cost(self, *_: object) -> None:
         try:
@@ -242,8 +242,8 @@ class BackgroundRemoval(Container[Widget]):
         """Begin a work, and say so."""
         self.choices.settle()
         self._watch_dock()
-        self._mover.cancel()
-        self._after.cancel()
+        self.slider.cancel()
+        self.after.cancel()
         self.results.forget()
         self._set_busy(True)
         self.say_anew("Starting")
@@ -258,7 +258,9 @@ class BackgroundRemoval(Container[Widget]):
         """A run, and its layers: what can be done in the thread is not left to the window."""
         outcome = yield from self._model.run(task)
         yield Progress(0, 1, "Showing")
-        return outcome, result_layers(outcome, place)
+        layers = result_layers(outcome, place)
+        look_at(layers, task.place)
+        return outcome, layers
 
     def _on_outcome(self, source: Any, found: tuple[Outcome, dict[str, LayerData]]) -> None:
         outcome, layers = found
@@ -272,9 +274,8 @@ class BackgroundRemoval(Container[Widget]):
             f"Done: '{name} denoised' was added; hidden below it are what was removed and where "
             f"the signal is.{live}"
         )
-        self._say(*outcome.remarks)
-        self._show_plots(outcome)
-        self._start_after(outcome)
+        self.say_more(*outcome.remarks)
+        self.after.start(outcome)
 
     def _on_preview(self, layer: Any, part: tuple[slice, ...], found: Any) -> None:
         data, keywords = preview_layer(layer, part, found[1])
@@ -284,7 +285,12 @@ class BackgroundRemoval(Container[Widget]):
         self._preview = self._viewer.add_image(data, **keywords)
         self._set_busy(False)
         self.say_anew("This is a preview of the part on screen. Press Run for all of it.")
-        self._say(*found[0].remarks)
+        self.say_more(*found[0].remarks)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run, or what else was begun, goes on."""
+        return self._runner.is_busy
 
     def finish(self, *texts: str) -> None:
         """Say what was done, and be ready for the next."""
@@ -299,8 +305,8 @@ class BackgroundRemoval(Container[Widget]):
 
     def _abandon(self, *_: object) -> None:
         """Stop all work, and hear no more of it."""
-        for runner in (self._runner, self._mover, self._after):
-            runner.cancel()
+        for work in (self._runner, self.slider, self.after):
+            work.cancel()
         self.results.forget()
 
     def _set_busy(self, busy: bool) -> None:
@@ -314,72 +320,3 @@ class BackgroundRemoval(Container[Widget]):
         there, busy = self.results.denoised is not None, self.cancel.enabled
         self.original.enabled = there and not busy
         self.files.show_what_applies(there, busy)
-
-    # After a run: checks and plots
-
-    def _start_after(self, outcome: Outcome) -> None:
-        """Checks and plots that take longer than the result: it is shown before they are made."""
-
-        def steps() -> Steps[Any]:
-            curve = points = None
-            if can_embed(outcome):
-                points = yield from embed_frames(outcome)
-            if has_curve(outcome):
-                curve = yield from contrast_curve(outcome.solution)
-            said = () if outcome.reading is None else (yield from judge(outcome.reading))
-            return curve, points, said
-
-        self._after.start(Work(steps, self._on_after, self.fail, "Checking the result"))
-
-    def _on_after(self, found: tuple[Curve | None, Embedding | None, tuple[str, ...]]) -> None:
-        curve, points, said = found
-        if curve is not None:
-            lines = {"signal": curve.signal, "background": curve.background}
-            at = self.choices.suppression.value / 100
-            self.curve.set_lines(curve.suppression, lines, at)
-            self.curve.setVisible(True)
-        if points is not None:
-            self._places = points.places
-            self.frames.set_points(points.scores)
-            self.frames.setVisible(True)
-        self._say(*said)
-
-    def _show_plots(self, outcome: Outcome) -> None:
-        self.curve.setVisible(False)
-        self.frames.setVisible(False)
-
-    def _go_to(self, number: int) -> None:
-        self.results.go_to(self._places[number])
-
-    # The slider
-
-    def _on_slider(self, *_: object) -> None:
-        settings = self.choices.settings()
-        self.curve.set_mark(settings.suppression)
-        if not self.results.is_live or self._runner.is_busy:
-            return
-        outcome = self.results.outcome
-        if outcome is None or settings.method not in WITH_SLIDER:
-            return
-        if settings.method != outcome.solution.settings.method and self.files.path is None:
-            return  # chosen for the next run
-        self._wanted = settings.suppression, settings.n_components
-        if not self._mover.is_busy:
-            self._move()
-
-    def _move(self) -> None:
-        outcome, wanted, place = self.results.outcome, self._wanted, self.results.place()
-        if outcome is None or wanted is None or place is None:
-            return
-        self._wanted = None
-        k = min(wanted[1], outcome.solution.estimator.n_features_in_ - 1)
-        steps = partial(moved, outcome, wanted[0], k, place)
-        self._mover.start(Work(steps, self._on_moved, self.fail, "Updating"))
-
-    def _on_moved(self, denoised: Any) -> None:
-        self.results.move(denoised)
-        self.say_anew(*denoised.solution.remarks)
-
-    def _on_moved_idle(self) -> None:
-        if self._wanted is not None:  # the latest place of the slider wins
-            self._move()

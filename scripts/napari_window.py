@@ -147,12 +147,12 @@ def digits_on_photographs(hands: Hands) -> bool:
     seconds = run(hands, dock)
     hands.look("result")
     clicks = hands.clicks
-    hands.wait(lambda: dock._after.is_quiet, seconds=300)
+    hands.wait(lambda: dock.after.is_quiet, seconds=300)
     hands.look("checked")
     print(f"   {clicks} clicks (bound 4), {seconds:.1f} s; {dock.status.value!r}")
     dock.choices.method.value = "cpca"
     run(hands, dock)
-    hands.wait(lambda: dock._after.is_quiet, seconds=300)
+    hands.wait(lambda: dock.after.is_quiet, seconds=300)
     dock.choices.suppression.value = 70
     hands.wait(seconds=2)
     hands.look("slider")

@@ -36,7 +36,7 @@ class Dock:
     @property
     def is_quiet(self):
         widget = self.widget
-        return all(each.is_quiet for each in (widget._runner, widget._mover, widget._after))
+        return all(each.is_quiet for each in (widget._runner, widget.slider, widget.after))
 
     def choose(self, foreground, background, **others):
         self.choices.foreground.value = self.viewer.layers[foreground]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -242,9 +244,9 @@ def test_a_click_on_a_frame_goes_there(viewer, ready):
     ready.run()
     ready.wait_for_all()
     widget = ready.widget
-    assert not widget.curve.isHidden()
-    assert len(widget.frames._points) == 40
-    plot = widget.frames
+    assert not widget.after.curve.isHidden()
+    assert len(widget.after.frames._points) == 40
+    plot = widget.after.frames
     plot.resize(260, 160)
     where = plot._on_screen(plot._points, plot._points)[17]
     event = QMouseEvent(
@@ -260,7 +262,7 @@ def test_a_click_on_a_frame_goes_there(viewer, ready):
         plot.keyPressEvent(QKeyEvent(QKeyEvent.Type.KeyPress, key, Qt.KeyboardModifier.NoModifier))
         assert place_in(viewer, viewer.layers["cells denoised"])[0] == (frame + step) % 40
     plot.grab()  # paints without complaint
-    widget.curve.grab()
+    widget.after.curve.grab()
 
 
 def test_files_go_out_and_a_model_comes_back(viewer, picture, tmp_path, monkeypatch):
@@ -305,9 +307,43 @@ def test_everything_is_reached_by_the_keyboard_and_titles_fit(viewer, dock):
     for button in ("run", "preview"):
         focus = getattr(dock.widget, button).native.focusPolicy()
         assert focus & Qt.FocusPolicy.TabFocus
-    root = dock.widget.native  # wide enough for its title, and no wider than needed
-    assert 300 <= root.minimumWidth() <= 400
-    assert dock.widget.frames.focusPolicy() & Qt.FocusPolicy.TabFocus
+    width = dock.widget.native.minimumSizeHint().width()  # enough for its title, and no more
+    assert 300 <= width <= 400
+    assert dock.widget.after.frames.focusPolicy() & Qt.FocusPolicy.TabFocus
+
+
+def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot, film):
+    viewer = make_napari_viewer(show=True)
+    dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")[1]
+    dock.choices.advanced.value = True
+    for plot in (dock.after.curve, dock.after.frames):
+        plot.setVisible(True)
+    viewer.window.resize(1366, 700)
+    qtbot.wait(300)
+    assert viewer.window._qt_window.height() <= 700
+    scroll, inside = dock._scroll, dock._all.native
+    assert inside.height() > scroll.viewport().height()
+    assert inside.width() <= scroll.viewport().width()
+    bar = scroll.verticalScrollBar()
+    assert bar.maximum() == inside.height() - scroll.viewport().height()
+    bar.setValue(0)
+    dock.run.native.click()  # which is refused, in words that are scrolled to
+    qtbot.wait(100)
+    top = dock.status.native.mapTo(scroll.viewport(), dock.status.native.rect().topLeft()).y()
+    assert 0 <= top <= scroll.viewport().height() - dock.status.native.height()
+
+
+def test_the_window_reads_nothing_lazy_for_the_first_time(viewer, ready, monkeypatch):
+    original, seen = da.Array.__array__, []
+
+    def read(self, *args, **options):
+        seen.append(threading.get_ident())
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(da.Array, "__array__", read)
+    ready.run()
+    assert seen
+    assert seen[0] != threading.get_ident()  # dask loads its schedulers
 
 
 def test_the_choices_follow_the_layers(viewer, ready):
