@@ -107,11 +107,24 @@ class Denoised:
             found = self._kept.get(index)
         if found is None:
             found = self._computed(np.asarray(self.images.data[index])[None])[0]
-            with self._lock:
-                self._kept[index] = found
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
+            self._keep(index, found)
         return found
+
+    def prepared(self, index: tuple[int, ...]) -> Steps[FloatImage]:
+        """The same in steps, which may be dropped: a large image takes its time."""
+        plane = np.asarray(self.images.data[index])
+        if plane.dtype.kind == "f" and not np.isfinite(plane).all():
+            return self.plane(index)
+        images = Images(self.images.name, plane)
+        found = yield from apply(self._function, self.solution.samples, images, "Removing")
+        self._keep(index, found)
+        return found
+
+    def _keep(self, index: tuple[int, ...], plane: FloatImage) -> None:
+        with self._lock:
+            self._kept[index] = plane
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
 
     def __getitem__(self, index: Any) -> FloatImage:
         """The images at slices or numbers, one for each of the first axes."""

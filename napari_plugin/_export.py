@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +57,10 @@ class Calibration:
         return (named if known and set(named) <= set("TCZ") else _LEADING[n]) + "YX"
 
 
+Place: TypeAlias = tuple[int | slice, ...]
+Put: TypeAlias = Callable[[Place, NDArray[Any]], None]
+
+
 def export(data: Any, path: Path, calibration: Calibration, doing: str = "Writing") -> Steps[Path]:
     """Write an array, in memory or lazy; the file appears when it is complete.
 
@@ -67,20 +69,48 @@ def export(data: Any, path: Path, calibration: Calibration, doing: str = "Writin
     InputError
         If the name has no known ending, or the array too many axes.
     """
+
+    def block(place: Place) -> Steps[NDArray[Any]]:
+        yield from ()
+        return np.asarray(data[place])
+
+    return (yield from write(block, data.shape, data.dtype, path, calibration, doing))
+
+
+def write(
+    block: Callable[[Place], Steps[NDArray[Any]]],
+    shape: tuple[int, ...],
+    dtype: Any,
+    path: Path,
+    calibration: Calibration,
+    doing: str = "Writing",
+) -> Steps[Path]:
+    """Write what is computed block by block, of which no more than one is held.
+
+    Parameters
+    ----------
+    block : callable
+        From a place of the array to the steps that compute it.
+    shape, dtype
+        Of the whole array.
+    path, calibration, doing
+        As for `export`.
+    """
     name = path.name.lower()
     if not name.endswith(FORMATS):
         raise InputError(
             f"{path.name!r} has an ending that is not known. Use .ome.tif for TIFF or .ome.zarr."
         )
     axes = calibration.axes()
-    blocks = list(_blocks(tuple(map(int, data.shape))))
+    shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
+    blocks = list(_blocks(shape))
     unfinished = path.with_name(f".{path.name}.unfinished-{os.getpid()}")
     open_file = _open_zarr if name.endswith("zarr") else _open_tiff
     try:
-        put, close = open_file(unfinished, data, axes, calibration)
+        put, close = open_file(unfinished, shape, dtype, axes, calibration)
         yield Progress(0, len(blocks), doing)
         for done, place in enumerate(blocks, start=1):
-            put(place, np.asarray(data[place]))
+            put(place, (yield from block(place)))
             yield Progress(done, len(blocks), doing)
         close()
         if path.is_dir():
@@ -92,10 +122,6 @@ def export(data: Any, path: Path, calibration: Calibration, doing: str = "Writin
         else:
             unfinished.unlink(missing_ok=True)
     return path
-
-
-Place = tuple[int | slice, ...]
-Put = Callable[[Place, NDArray[Any]], None]
 
 
 def _together(shape: tuple[int, ...]) -> int:
@@ -114,7 +140,7 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[Place]:
 
 
 def _open_tiff(
-    path: Path, data: Any, axes: str, calibration: Calibration
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str, calibration: Calibration
 ) -> tuple[Put, Callable[[], None]]:
     import tifffile
 
@@ -125,7 +151,6 @@ def _open_tiff(
             metadata[f"PhysicalSize{axis}Unit"] = _symbol(unit)
         elif axis == "T" and unit != "pixel":
             metadata |= {"TimeIncrement": scale, "TimeIncrementUnit": _symbol(unit)}
-    dtype, shape = np.dtype(data.dtype), tuple(map(int, data.shape))
     big = math.prod(shape) * dtype.itemsize > 2**32 - 2**25
     file = tifffile.memmap(path, shape=shape, dtype=dtype, ome=True, bigtiff=big, metadata=metadata)
 
@@ -136,7 +161,7 @@ def _open_tiff(
 
 
 def _open_zarr(
-    path: Path, data: Any, axes: str, calibration: Calibration
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str, calibration: Calibration
 ) -> tuple[Put, Callable[[], None]]:
     try:
         import zarr
@@ -151,12 +176,11 @@ def _open_zarr(
         described.append(entry if unit == "pixel" or axis == "C" else entry | {"unit": unit})
     scale = {"type": "scale", "scale": list(map(float, calibration.scale))}
     group = zarr.open_group(str(path), mode="w", zarr_format=2)
-    shape = tuple(map(int, data.shape))
     together = (_together(shape),) if len(shape) > 2 else ()
     array = group.create_array(
         "0",
         shape=shape,
-        dtype=np.dtype(data.dtype),
+        dtype=dtype,
         chunks=(*(1,) * (len(shape) - 3), *together, min(1024, shape[-2]), min(1024, shape[-1])),
         chunk_key_encoding={"name": "v2", "separator": "/"},
     )
@@ -178,70 +202,3 @@ def _open_zarr(
 def _symbol(unit: str) -> str:
     known = {"micrometer": "µm", "micron": "µm", "nanometer": "nm", "millimeter": "mm"}
     return known.get(unit, {"second": "s", "minute": "min", "millisecond": "ms"}.get(unit, unit))
-
-
-def read_images(path: Path) -> tuple[Any, Calibration]:
-    """Images of a TIFF file or an OME-Zarr folder, lazily, and what is known of their scale.
-
-    Raises
-    ------
-    InputError
-        If there are none, or they have colours.
-    """
-    if path.name.lower().endswith("zarr"):
-        return _read_zarr(path)
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        series = file.series[0]
-        if "S" in series.axes:
-            raise InputError(f"{path.name} has RGB colours: convert it to intensities first.")
-        data = series.asarray()
-        labels = tuple(axis.lower() for axis in series.axes)
-        scale, units = _tiff_scale(file, series.axes)
-    return data, Calibration(scale, units, labels)
-
-
-def _tiff_scale(file: Any, axes: str) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    from xml.etree import ElementTree
-
-    sizes: dict[str, tuple[float, str]] = {}
-    if file.is_ome:
-        names = {"µm": "micrometer", "nm": "nanometer", "mm": "millimeter"}
-        for element in ElementTree.fromstring(file.ome_metadata).iter():
-            if element.tag.endswith("}Pixels"):
-                for axis in "ZYX":
-                    if size := element.get(f"PhysicalSize{axis}"):
-                        unit = element.get(f"PhysicalSize{axis}Unit", "µm")
-                        sizes[axis] = float(size), names.get(unit, unit)
-                break
-    elif file.is_imagej:
-        unit = file.imagej_metadata.get("unit", "")
-        unit = "micrometer" if unit in ("um", "micron", "\\u00B5m") else unit
-        tags = file.pages[0].tags
-        for axis, tag in (("X", "XResolution"), ("Y", "YResolution")):
-            if unit and tag in tags and tags[tag].value[0]:
-                pixels, length = tags[tag].value
-                sizes[axis] = length / pixels, unit
-        if unit and "spacing" in file.imagej_metadata:
-            sizes["Z"] = float(file.imagej_metadata["spacing"]), unit
-    found = [sizes.get(axis, (1.0, "pixel")) for axis in axes]
-    return tuple(size for size, _ in found), tuple(unit for _, unit in found)
-
-
-def _read_zarr(path: Path) -> tuple[Any, Calibration]:
-    da: Any = import_module("dask.array")  # without types
-
-    data = da.from_zarr(str(path / "0") if (path / "0").is_dir() else str(path))
-    calibration = Calibration.unknown(data.ndim)
-    attributes = path / ".zattrs"
-    if attributes.exists():
-        [image, *_] = json.loads(attributes.read_text(encoding="utf-8"))["multiscales"]
-        scale = image["datasets"][0]["coordinateTransformations"][0]["scale"]
-        axes = image["axes"]
-        calibration = Calibration(
-            tuple(map(float, scale)),
-            tuple(axis.get("unit", "pixel") for axis in axes),
-            tuple(axis["name"] for axis in axes),
-        )
-    return data, calibration

@@ -115,8 +115,7 @@ class RemovalModel:
         denoised: FloatImage | Denoised
         if is_lazy(task.pair, solution.settings, task.available):
             denoised = Denoised(solution, images)
-            yield Progress(0, 1, "Removing")
-            plane = denoised.plane(task.place)
+            plane = yield from denoised.prepared(task.place)
             if is_frames(task.samples):  # a film's frames differ in brightness
                 plane = denoised[(*(0,) * (len(images.shape) - 3), slice(0, 32))]
         else:
@@ -163,7 +162,7 @@ def moved(
     yield Progress(0, 1, "Updating")
     solution = outcome.solution.at(suppression, n_components)
     denoised = Denoised(solution, outcome.task.pair.foreground)
-    denoised.plane(place)
+    yield from denoised.prepared(place)
     return denoised
 
 

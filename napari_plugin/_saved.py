@@ -6,10 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from contrast_core import CPCA, PCPCA, CPCAStar, load, save
 from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
 from napari_plugin._apply import denoise
-from napari_plugin._export import FORMATS, export, read_images
+from napari_plugin._export import FORMATS, Place, write
+from napari_plugin._open import opened
 from napari_plugin._pair import Images
 from napari_plugin._settings import AUTOMATIC, InputError, Method, Progress, Settings, Steps
 from napari_plugin._solve import Solution, samples_of
@@ -100,18 +104,24 @@ def apply_to_folder(model: Path, source: Path, target: Path, ending: str) -> Ste
         doing = f"{path.name} ({i + 1} of {len(files)})"
         yield Progress(i, len(files), doing)
         try:
-            data, calibration = read_images(path)
-            images = Images(path.name, data)
-            solution = load_model(model, images.shape)
-            found = yield from _within(denoise(solution, images), i, len(files), doing)
             stem = path.name[: -len(next(e for e in FORMATS if path.name.lower().endswith(e)))]
             out = target / f"{stem}{ending}"
-            yield from _within(export(found, out, calibration), i, len(files), doing)
+            yield from _within(_apply_to_file(model, path, out), i, len(files), doing)
         except InputError as error:
             failures.append(f"{path.name}: {error}")
         except (OSError, ValueError, IndexError):
             failures.append(f"{path.name}: could not be read as images.")
     return tuple(failures)
+
+
+def _apply_to_file(model: Path, path: Path, out: Path) -> Steps[Path]:
+    with opened(path) as (data, calibration):
+        solution = load_model(model, data.shape)
+
+        def block(place: Place) -> Steps[NDArray[np.float32]]:
+            return denoise(solution, Images(path.name, np.asarray(data[place])))
+
+        return (yield from write(block, data.shape, np.float32, out, calibration))
 
 
 def _within(steps: Steps[T], done: int, total: int, doing: str) -> Steps[T]:

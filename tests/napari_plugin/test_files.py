@@ -12,7 +12,8 @@ from contrast_core import SecondMoments, save
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import Frames, Patches
 from napari_plugin._apply import Denoised, as_layer_data, denoise
-from napari_plugin._export import Calibration, export, read_images
+from napari_plugin._export import Calibration, export
+from napari_plugin._open import opened
 from napari_plugin._pair import Images, Pair
 from napari_plugin._read import read
 from napari_plugin._saved import apply_to_folder, load_model, save_model
@@ -28,6 +29,11 @@ def finish(steps):
             next(steps)
         except StopIteration as stop:
             return stop.value
+
+
+def read_images(path):
+    with opened(path) as (data, calibration):
+        return np.asarray(data[...]), calibration
 
 
 def solved(pair, samples, settings):
@@ -91,6 +97,69 @@ def test_others_read_it_too(tmp_path):
     assert [axis["name"] for axis in image["axes"]] == ["t", "z", "y", "x"]
     assert image["datasets"][0]["coordinateTransformations"][0]["scale"] == [1.0, 3.0, 0.5, 0.5]
     np.testing.assert_array_equal(da.from_zarr(str(tmp_path / "s.ome.zarr" / "0")), stack)
+
+
+def test_every_tiff_is_read_where_it_is_sliced(tmp_path):
+    stack = np.random.default_rng(0).integers(0, 999, (6, 5, 64, 48)).astype(np.uint16)
+    kinds = {
+        "plain": {"photometric": "minisblack"},
+        "imagej": {"imagej": True, "metadata": {"axes": "TZYX"}},
+        "tiles": {"tile": (32, 32), "compression": "zlib", "metadata": {"axes": "TZYX"}},
+        "strips": {"rowsperstrip": 5, "compression": "zlib", "byteorder": ">"},
+    }
+    for name, options in kinds.items():
+        tifffile.imwrite(tmp_path / f"{name}.tif", stack, **options)
+        with opened(tmp_path / f"{name}.tif") as (data, _):
+            assert not isinstance(data, np.ndarray)
+            assert data.shape == stack.shape
+            np.testing.assert_array_equal(np.asarray(data[1:3, 2, 10:20]), stack[1:3, 2, 10:20])
+    samples = {"photometric": "minisblack", "planarconfig": "separate"}  # of a pixel, says the file
+    tifffile.imwrite(tmp_path / "planes.tif", stack[0, :4], **samples)
+    np.testing.assert_array_equal(read_images(tmp_path / "planes.tif")[0], stack[0, :4])
+    with tifffile.TiffWriter(tmp_path / "pyramid.ome.tif") as file:
+        file.write(stack[0, 0], subifds=1, tile=(16, 16))
+        file.write(stack[0, 0, ::2, ::2], subfiletype=1, tile=(16, 16))
+    np.testing.assert_array_equal(read_images(tmp_path / "pyramid.ome.tif")[0], stack[0, 0])
+
+
+@pytest.mark.parametrize("name", ["many.ome.tif", "many.ome.zarr"])
+def test_a_folder_is_worked_off_by_blocks(tmp_path, fringes, by_patches, monkeypatch, name):
+    monkeypatch.setattr("napari_plugin._export._PIXELS", 2 * 128 * 128)
+    asked = []
+
+    def watched(solution, images, *others):
+        asked.append(images.shape)
+        return denoise(solution, images, *others)
+
+    monkeypatch.setattr("napari_plugin._saved.denoise", watched)
+    stack = np.stack([fringes.image] * 5).astype(np.float32)
+    (tmp_path / "in").mkdir()
+    finish(export(stack, tmp_path / "in" / name, MICRONS))
+    save_model(by_patches, tmp_path / "m.contrast")
+    failures = finish(
+        apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out", ".ome.tif")
+    )
+    assert failures == ()
+    assert asked == [(2, 128, 128), (2, 128, 128), (1, 128, 128)]
+    found, calibration = read_images(tmp_path / "out" / "many.ome.tif")
+    np.testing.assert_allclose(found, finish(denoise(by_patches, Images("", stack))), atol=1e-5)
+    assert calibration.units[1:] == MICRONS.units[1:]
+
+
+def test_channels_in_a_folder_are_refused(tmp_path, by_patches):
+    stack = np.random.default_rng(0).random((3, 64, 64), dtype=np.float32)
+    (tmp_path / "in").mkdir()
+    names = Calibration.unknown(2)
+    channels = Calibration((1.0, *names.scale), ("pixel", *names.units), ("c", "y", "x"))
+    axes = {"axes": "CYX"}
+    tifffile.imwrite(tmp_path / "in" / "a.ome.tif", stack, metadata=axes, photometric="minisblack")
+    finish(export(stack, tmp_path / "in" / "b.ome.zarr", channels))
+    save_model(by_patches, tmp_path / "m.contrast")
+    failures = finish(
+        apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out", ".ome.tif")
+    )
+    assert len(failures) == 2
+    assert all("holds 3 channels, and each has a background" in text for text in failures)
 
 
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.ome.zarr"])
