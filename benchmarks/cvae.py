@@ -86,7 +86,7 @@ def digits(kind: str, seed: int) -> dict[str, Any]:
 
 def plain_autoencoder(X: Any, seed: int) -> Any:
     """A variational autoencoder with layers as those of CVAE: a function to its two dimensions."""
-    rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     mean, unit, d = X.mean(axis=0), X.var(axis=0).mean() ** 0.5, X.shape[1]
     module = torch.nn.Module()
     module.encoder = perceptron((d, 256, 128, 4), generator)
@@ -94,7 +94,7 @@ def plain_autoencoder(X: Any, seed: int) -> Any:
     module.log_noise = torch.nn.Parameter(torch.zeros(()))
     rows, model = rows_of(X), Gaussian()
 
-    def passes() -> Any:
+    def passes(rng: Any) -> Any:
         for _, batch in minibatches(rows, len(X) // 128, rng, shift=mean, scale=unit):
             yield (batch,)
 
@@ -104,7 +104,7 @@ def plain_autoencoder(X: Any, seed: int) -> Any:
         inside = model.log_density(batch[0], decoded, module.log_noise)
         return (latent.divergence() - inside).mean()
 
-    train(module, loss, passes, rng=rng, max_epochs=N_EPOCHS, patience=N_EPOCHS)
+    train(module, loss, passes, seed=seed, max_epochs=N_EPOCHS, patience=N_EPOCHS)
 
     def transform(rows: Any) -> Any:
         with torch.no_grad():

@@ -45,6 +45,10 @@ class Autoencoder(Embedding):
     noise_variance_: float | FloatArray
     training_loss_: FloatArray
     held_out_loss_: FloatArray
+    best_epoch_: int
+    converged_: bool
+    training_state_: dict[str, Any] | None
+    seed_: int
     latent_sizes_: tuple[int, int]
     likelihood_: Likelihood
     own_networks_: tuple[str, ...]
@@ -260,7 +264,8 @@ class Autoencoder(Embedding):
     def _coder(self) -> Coder:
         """The fitted networks; made anew for each use, as weights are arrays."""
         check_is_fitted(self)
-        from contrast_core.deep._coding import Coder, restored
+        from contrast_core.deep._coding import Coder
+        from contrast_core.deep._state import restored
 
         given = tuple(sorted(self.networks or {}))
         if given != self.own_networks_:
@@ -269,9 +274,7 @@ class Autoencoder(Embedding):
                 f"but the parameter networks has {list(given)}. Model files hold weights, not "
                 "code: give the same networks by set_params(networks=...)."
             )
-        networks = self._networks(
-            self.n_features_in_, self.latent_sizes_, self.likelihood_, np.random.default_rng(0)
-        )
+        networks = self._networks(self.n_features_in_, self.latent_sizes_, self.likelihood_, 0)
         restored(networks, self.weights_)
         return Coder(networks, self._measured, check_device(self.device or "cpu"))
 
@@ -280,12 +283,12 @@ class Autoencoder(Embedding):
         n_features: int,
         sizes: tuple[int, int],
         likelihood: Likelihood,
-        rng: np.random.Generator,
+        seed: int,
     ) -> ContrastiveNetworks:
         import torch
 
         from contrast_core.deep._networks import ContrastiveNetworks, sizes_of
 
-        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        generator = torch.Generator().manual_seed(seed)
         noise = () if likelihood == "gaussian" else (n_features,)
         return ContrastiveNetworks(self.networks, sizes_of(n_features, *sizes), noise, generator)

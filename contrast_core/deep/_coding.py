@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -130,27 +130,3 @@ class Coder:
             return function(torch.tensor(dense, dtype=torch.float64, device=self.device)).numpy(
                 force=True
             )
-
-
-def restored(networks: ContrastiveNetworks, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Put weights into networks.
-
-    Raises
-    ------
-    ValueError
-        If these are weights of other networks.
-    """
-    state = {name: torch.tensor(value) for name, value in weights.items()}
-    try:
-        networks.load_state_dict(state)
-    except (RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(
-            f"the fitted weights are of other networks than the parameter networks holds ({reason})"
-            ". Give those of the fit, by set_params(networks=...)."
-        ) from error
-
-
-def weights_of(networks: ContrastiveNetworks) -> dict[str, NDArray[Any]]:
-    """All weights, as arrays of their own."""
-    return {name: value.cpu().numpy().copy() for name, value in networks.state_dict().items()}

@@ -27,6 +27,8 @@ from contrast_core.rows import Rows, check_device, rows_of
 if TYPE_CHECKING:
     from torch import nn
 
+    from contrast_core.deep._training import History
+
 
 class CVAE(BackgroundMixin, Autoencoder):
     r"""Contrastive variational autoencoder: the same question where no straight line answers it.
@@ -78,8 +80,10 @@ class CVAE(BackgroundMixin, Autoencoder):
         once their bound has not risen for a tenth of the epochs (at least five), and the weights
         are those of the best epoch. With 0 the weights of the last epoch are kept.
     warm_start : bool, default=False
-        Go on from the weights and the scale of the fit before, which may have been in another
-        process (see `contrast_core.load`), for `max_epochs` more.
+        Go on with the fit before, which may have been in another process (see
+        `contrast_core.load`), for `max_epochs` more. On the same data (their held-out loss tells)
+        it is as if the training had not been interrupted, to the last bit on the same processor.
+        On other data only the weights that were kept and the scale are taken over.
     device : str or torch.device, optional
         Where to compute, such as ``"cuda"``, with products in bfloat16 while training on a GPU that
         has it. By default the processor.
@@ -103,11 +107,16 @@ class CVAE(BackgroundMixin, Autoencoder):
         overdispersion of each feature.
     training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
         Minus the mean evidence lower bound per row, in the scaled units of the fit, of each epoch
-        and of what was held out after it (NaN if nothing was); a warm start appends to them.
+        and of what was held out after it (NaN if nothing was), those before a warm start included.
     best_epoch_ : int
         After how many epochs the weights are those that were kept.
     converged_ : bool
         Whether the held-out loss had settled before `max_epochs`.
+    training_state_ : dict of arrays and numbers, or None
+        What a warm start needs: the weights of the last epoch and what Adam keeps of each, three
+        times the size of `weights_` at most. None after a loss that is no number.
+    seed_ : int
+        Drawn from `random_state`: all that is random in the training follows from it.
     latent_sizes_ : tuple of int
         `n_salient` and `n_shared` of the fit.
     n_features_in_, feature_names_in_
@@ -207,8 +216,8 @@ class CVAE(BackgroundMixin, Autoencoder):
             Without torch.
         """
         _check_torch()
-        from contrast_core.deep._coding import restored, weights_of
         from contrast_core.deep._fit import Settings, fit_networks
+        from contrast_core.deep._state import restored, stored, weights_of
 
         sizes, likelihood = self._sizes(), self._likelihood()
         settings = Settings(
@@ -224,24 +233,25 @@ class CVAE(BackgroundMixin, Autoencoder):
         verbose, device = check_flag(self.verbose, "verbose"), check_device(self.device or "cpu")
         going_on = check_flag(self.warm_start, "warm_start") and hasattr(self, "weights_")
         x, y_ = self._datasets(X, background)
-        losses = [np.empty(0), np.empty(0)]
         if going_on:
             self._check_goes_on(x, sizes, likelihood)
             look_through((x, y_), likelihood)
-            scale, losses = self._measured, [self.training_loss_, self.held_out_loss_]
+            scale, seed = self._measured, self.seed_
         else:
             scale = measured(x, y_, likelihood)
-        before = losses[0].size
-        rng = self._rng(before)
-        networks = self._networks(x.shape[1], sizes, likelihood, rng)
+            seed = int(check_generator(self.random_state).integers(2**63))
+        networks = self._networks(x.shape[1], sizes, likelihood, seed)
         if going_on:
             restored(networks, self.weights_)
-        history = fit_networks(networks, x, y_, scale, settings, rng, device, x.progress or verbose)
+        history = fit_networks(
+            *(networks, x, y_, scale, settings, seed, device, x.progress or verbose),
+            before=self._history() if going_on else None,
+        )
         if history.ended == "not finite":
             warn(
-                f"the loss is no number in epoch {before + len(history.training)}; the weights are "
-                f"those after epoch {before + history.best}. Lower the learning rate, or look for "
-                "rows with values far larger than others'."
+                f"the loss is no number in epoch {len(history.training)}; the weights are those "
+                f"after epoch {history.best}. Lower the learning rate, or look for rows with "
+                "values far larger than others'."
             )
         weights = weights_of(networks)
         noise = np.exp(2 * weights["log_noise"].astype(np.float64))
@@ -251,13 +261,26 @@ class CVAE(BackgroundMixin, Autoencoder):
             weights_=weights,
             **scale._asdict(),
             noise_variance_=noise if scale.rates_ is not None else float(noise) * scale.unit_**2,
-            training_loss_=np.append(losses[0], history.training),
-            held_out_loss_=np.append(losses[1], history.held_out),
-            best_epoch_=before + history.best,
+            training_loss_=history.training,
+            held_out_loss_=history.held_out,
+            best_epoch_=history.best,
             converged_=history.ended == "settled",
+            training_state_=stored(history.state, weights),
+            seed_=seed,
             latent_sizes_=sizes,
             likelihood_=likelihood,
             own_networks_=tuple(sorted(self.networks or {})),
+        )
+
+    def _history(self) -> History:
+        """The training that a warm start goes on from."""
+        from contrast_core.deep._state import state_from
+        from contrast_core.deep._training import History
+
+        return History(
+            *(self.training_loss_, self.held_out_loss_, self.best_epoch_),
+            "settled" if self.converged_ else "max_epochs",
+            state_from(self.training_state_),
         )
 
     def _datasets(self, X: MatrixLike, background: MatrixLike) -> tuple[Rows, Rows]:
@@ -277,13 +300,6 @@ class CVAE(BackgroundMixin, Autoencoder):
     def _likelihood(self) -> Likelihood:
         check_choice(self.likelihood, "likelihood", get_args(Likelihood))
         return self.likelihood
-
-    def _rng(self, n_epochs: int) -> np.random.Generator:
-        """Other draws for each start that goes on."""
-        rng, given = check_generator(self.random_state), self.random_state
-        if n_epochs and given is not None and not isinstance(given, np.random.Generator):
-            return np.random.default_rng([given, n_epochs])
-        return rng
 
     def _check_goes_on(self, x: Rows, sizes: tuple[int, int], likelihood: Likelihood) -> None:
         fitted, asked = (*self.latent_sizes_, self.likelihood_), (*sizes, likelihood)

@@ -38,14 +38,17 @@ def fit_networks(
     background: Rows,
     scale: Measured,
     settings: Settings,
-    rng: np.random.Generator,
+    seed: int,
     device: torch.device,
     progress: Progress,
+    before: History | None,
 ) -> History:
     """Maximise the evidence lower bound, as the mean over the rows of both datasets."""
+    rng = np.random.default_rng(seed)
     (x, out_x), (y, out_y) = (split(z, settings.held_out, rng) for z in (foreground, background))
     steps = _n_batches(x, y, settings.batch_size)
     max_epochs = settings.max_epochs or int(np.clip(_STEPS // steps, *_EPOCHS))
+    n_before = 0 if before is None else len(before.training)
     model = row_model(scale, device)
 
     def held_out() -> Iterator[Any]:
@@ -61,11 +64,12 @@ def fit_networks(
     return train(
         networks,
         loss,
-        lambda: passes(x, y, steps, rng, scale.of_minibatches),
+        lambda rng: passes(x, y, steps, rng, scale.of_minibatches),
         held_out if settings.held_out else None,
-        rng=rng,
+        seed=seed,
         max_epochs=max_epochs,
-        patience=max(5, max_epochs // 10),
+        patience=max(5, (n_before + max_epochs) // 10),
+        before=before,
         learning_rate=settings.learning_rate,
         parameters=networks.groups(settings.learning_rate),
         device=device,

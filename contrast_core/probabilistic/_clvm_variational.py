@@ -243,12 +243,12 @@ def _climb(
             found = module.loadings[:, k:] ** 2 + torch.exp(2 * module.log_errors)
         return found.sum(dim=1).cpu().numpy() / start.spread**2
 
-    def batches() -> Iterator[tuple[NDArray[Any], ...]]:
+    def batches(rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
         nonlocal scales
         if prior.horseshoe:
             for _ in range(_SCALE_STEPS):
                 scales = scales.updated(squares(), module.log_errors.shape[1])
-        yield from objective.batches(objective.n_batches, options["rng"])
+        yield from objective.batches(objective.n_batches, rng)
 
     def all_rows() -> Iterator[tuple[NDArray[Any], ...]]:
         yield from objective.batches(objective.n_parts, np.random.default_rng(0))
@@ -273,7 +273,9 @@ def _climb(
             least_gain=_LEAST_GAIN / n_rows,
             learning_rate=rate,
             mixed=False,
-            **options,
+            seed=int(options["rng"].integers(2**63)),
+            device=options["device"],
+            progress=options["progress"],
         )
         elbo += [-float(each) for each in history.held_out]
         converged = history.ended == "settled"

@@ -25,12 +25,11 @@ class Regression:
         self.y = self.x @ SLOPE + noise * rng.normal(size=n).astype(np.float32)
         self.module: Any = torch.nn.Linear(3, 1, bias=False)
         torch.nn.init.zeros_(self.module.weight)
-        self.order = np.random.default_rng(1)
         self.passes = 0
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self, rng: np.random.Generator) -> Iterator[Any]:
         self.passes += 1
-        for rows in np.array_split(self.order.permutation(300), 10):
+        for rows in np.array_split(rng.permutation(300), 10):
             yield self.x[rows], self.y[rows]
 
     def held_out(self) -> Iterator[Any]:
@@ -44,8 +43,7 @@ class Regression:
     def fit(self, held_out: bool = True, **options: Any) -> Any:
         given = {"max_epochs": 200, "patience": 5, "learning_rate": 0.01} | options
         held = self.held_out if held_out else None
-        rng = np.random.default_rng(2)
-        return train(self.module, self.loss, self.batches, held, rng=rng, **given)
+        return train(self.module, self.loss, self.batches, held, seed=2, **given)
 
 
 def weights(task: Regression) -> Any:
@@ -94,6 +92,58 @@ def test_without_anything_held_out_the_last_weights_are_kept() -> None:
     history = task.fit(held_out=False, max_epochs=7)
     assert (history.best, history.ended, task.passes) == (7, "max_epochs", 7)
     assert np.isnan(history.held_out).all()
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_going_on_is_as_if_there_had_been_no_end(held_out: bool) -> None:
+    """In three parts, of networks whose last weights are not always the best ones."""
+    long, parts = Regression(noise=2.0), Regression(noise=2.0)
+    options = {"learning_rate": 0.1, "patience": 50}
+    whole = long.fit(held_out, max_epochs=9, **options)
+    history = None
+    for n_epochs in (3, 1, 5):
+        history = parts.fit(held_out, max_epochs=n_epochs, before=history, **options)
+    for name in ("training", "held_out", "best", "ended"):
+        np.testing.assert_array_equal(getattr(history, name), getattr(whole, name))
+    np.testing.assert_array_equal(weights(parts), weights(long))
+    np.testing.assert_array_equal(history.state.weights["weight"], whole.state.weights["weight"])
+    assert not held_out or whole.best < 9  # else the weights that were kept are the last ones
+
+
+def test_going_on_after_it_settled_waits_anew() -> None:
+    task = Regression(noise=2.0)
+    first = task.fit(learning_rate=0.1)
+    again = task.fit(learning_rate=0.1, before=first)
+    assert first.ended == "settled"
+    assert again.ended == "settled" and len(again.training) >= len(first.training) + 5
+    assert again.best >= first.best
+
+
+def test_going_on_with_other_data_compares_with_nothing_before() -> None:
+    """The held-out loss of other data may never be as low."""
+    task = Regression()
+    first = task.fit(max_epochs=100)
+    task.y += 5 * task.x[:, 0] + np.random.default_rng(5).normal(size=400).astype(np.float32)
+    found = task.fit(before=first)
+    expected = np.linalg.lstsq(task.x[:300], task.y[:300])[0]
+    np.testing.assert_allclose(weights(task), expected, atol=0.2)  # from 2 to 7 in the first
+    assert found.best > len(first.training)
+    assert found.held_out[found.best - 1] > first.held_out[first.best - 1]
+
+
+def test_a_state_of_other_weights_is_refused() -> None:
+    """Adam's own reading of its state would let it through."""
+    task = Regression()
+    first = task.fit(max_epochs=3)
+    kept = first.state.adam["weight"]
+    for adam in (
+        {"other": kept},
+        {"weight": kept | {"exp_avg": torch.zeros(1, 2)}},
+        {"weight": {"step": kept["step"]}},
+    ):
+        state = first.state._replace(adam=adam)
+        with pytest.raises(ValueError, match="kept other weights"):
+            task.fit(before=first._replace(state=state))
 
 
 @pytest.mark.parametrize("held_out", [True, False])

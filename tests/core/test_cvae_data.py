@@ -1,0 +1,99 @@
+"""CVAE on data of every kind and scale, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.core.cvae_samples import D, counts, quick, ring
+from tests.core.test_rows import KINDS
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+def test_units_and_origin_change_nothing() -> None:
+    X, Y, *_ = ring(300, 300)
+    plain = quick().fit(X, background=Y)
+    for factor, offset in ((1e-4, 0.0), (1e5, 3e5)):
+        other = quick().fit(X * factor + offset, background=Y * factor + offset)
+        scores = other.transform(X * factor + offset)
+        np.testing.assert_allclose(scores, plain.transform(X), atol=2e-3)
+        left = other.denoise(X * factor + offset) / factor
+        np.testing.assert_allclose(left, plain.denoise(X), atol=2e-2)
+        shift = D * np.log(factor)
+        assert other.score(X * factor + offset) == pytest.approx(plain.score(X) - shift, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
+    X, Y = (values.astype(np.float32)[:230, :11] for values in counts())
+    (tmp_path / "X").mkdir(), (tmp_path / "Y").mkdir()
+    given = KINDS[kind](X, tmp_path / "X"), KINDS[kind](Y, tmp_path / "Y")
+    model = quick(likelihood="negative_binomial", max_epochs=2)
+    model.fit(given[0], background=given[1])
+    dense = quick(likelihood="negative_binomial", max_epochs=2).fit(X, background=Y)
+    scores = model.transform(given[0])
+    scores = scores.detach().numpy() if torch.is_tensor(scores) else np.asarray(scores)
+    array = X if kind != "data frame" else given[0]
+    np.testing.assert_allclose(scores, model.transform(array), atol=1e-5)
+    # Rows that are streamed come in another order; all else is the same.
+    streamed = any(word in kind for word in ("HDF5", "zarr", "backed", "dask"))
+    if streamed and kind != "backed CSC":
+        np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=0.5)
+    else:
+        np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_few_rows_will_do(n: int) -> None:
+    X, Y, *_ = ring(n, n)
+    assert np.isfinite(quick().fit(X, background=Y).transform(X)).all()
+
+
+def test_uneven_datasets_and_constant_features_will_do() -> None:
+    X, Y, *_ = ring(500, 5)
+    X, Y = (np.hstack([rows, np.ones((len(rows), 2))]) for rows in (X, Y))
+    model = quick().fit(X, background=Y)
+    np.testing.assert_allclose(model.sample_background(20, random_state=0)[:, -2:], 1, atol=0.9)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_allclose(
+        model.transform(read_only), model.transform(np.asfortranarray(X)), atol=1e-12
+    )
+
+
+def test_what_is_refused() -> None:
+    X, Y, *_ = ring(40, 40)
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    gauss = quick(likelihood="negative_binomial")
+    for model, x, y, match in [
+        (gauss, X, Y, r"X holds .*counts: whole numbers from 0"),
+        (gauss, np.abs(np.round(X)), Y, "background holds"),
+        (gauss, sp.csr_matrix(-np.abs(np.round(X))), np.abs(np.round(Y)), "X holds -"),
+        (quick(), X, Y[:, 1:], "background has 11 features but X has 12"),
+        (quick(), bad, Y, "X contains NaN"),
+        (quick(), X, bad, "background contains NaN"),
+        (quick(), X[:1], Y, "n_samples=1"),
+        (quick(), X, Y[:1], "background has n_samples=1"),
+        (quick(), X, np.ones_like(Y), "background does not vary"),
+        (quick(n_salient=0), X, Y, "n_salient=0"),
+        (quick(n_shared=0), X, Y, "n_shared=0"),
+        (quick(likelihood="poisson"), X, Y, "likelihood='poisson' is unknown"),
+        (quick(validation_fraction=0.7), X, Y, "validation_fraction=0.7"),
+        (quick(max_epochs=0), X, Y, "max_epochs=0"),
+        (quick(learning_rate=0.0), X, Y, "learning_rate=0"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            model.fit(x, background=y)
+        assert not hasattr(model, "weights_")
+    fitted = quick(max_epochs=1).fit(X, background=Y)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.transform(bad)
+    with pytest.raises(ValueError, match="dataset='both' is unknown"):
+        fitted.score(X, dataset="both")
+    with pytest.raises(ValueError, match="features"):
+        fitted.transform(X[:, 1:])
