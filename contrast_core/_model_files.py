@@ -51,6 +51,7 @@ _HOMES = {
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
+_LARGEST_HEADER = 2**28  # bytes, millions of names: what a small file may be unpacked to
 
 
 class _Refused(ValueError):
@@ -79,6 +80,8 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     TypeError
         If the model, a parameter or something that was fitted is of a kind that a file cannot hold:
         a kernel that is a function, a random generator, moments that hold the rows of wide data.
+    ValueError
+        If the names of features take more than 256 MB.
 
     See Also
     --------
@@ -114,6 +117,8 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         "arrays": [(a.dtype.str, a.shape, "F" if a.flags.fnc else "C") for a in writer.arrays],
     }
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
+    if len(text) > _LARGEST_HEADER:
+        raise ValueError(f"names and parameters take {len(text):,} bytes; shorten the names.")
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as archive:
@@ -182,6 +187,9 @@ def _read(file: IO[bytes], path: str) -> Model:
                 f"{path} is an archive of {_listed(members)}, not a model file: expected "
                 f"{_listed(_MEMBERS)} and nothing else."
             )
+        about, values = map(archive.getinfo, _MEMBERS)
+        if about.file_size > _LARGEST_HEADER or values.compress_type != zipfile.ZIP_STORED:
+            raise ValueError("it unpacks to more than a model file does")
         header = json.loads(archive.read(_MEMBERS[0]))
         if header["format"] != _FORMAT:
             raise _Refused(
@@ -198,6 +206,8 @@ def _read(file: IO[bytes], path: str) -> Model:
         raise ValueError("it holds no model")
     if hasattr(model, "fit"):
         check_is_fitted(model)
+    if hasattr(model, "_check_loaded"):
+        model._check_loaded()
     return model
 
 

@@ -261,6 +261,9 @@ class Autoencoder(Embedding):
     def _measured(self) -> Measured:
         return Measured(self.mean_, self.unit_, self.rates_, self.total_)
 
+    def _device(self) -> Any:
+        return check_device("cpu" if self.device is None else self.device)
+
     def _coder(self) -> Coder:
         """The fitted networks; made anew for each use, as weights are arrays."""
         check_is_fitted(self)
@@ -276,7 +279,7 @@ class Autoencoder(Embedding):
             )
         networks = self._networks(self.n_features_in_, self.latent_sizes_, self.likelihood_, 0)
         restored(networks, self.weights_)
-        return Coder(networks, self._measured, check_device(self.device or "cpu"))
+        return Coder(networks, self._measured, self._device())
 
     def _networks(
         self,

@@ -15,7 +15,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.deep._likelihoods import Gaussian, NegativeBinomial, RowModel
 from contrast_core.deep._networks import ContrastiveNetworks
 from contrast_core.deep._objective import bounds, posterior
-from contrast_core.deep._reading import Measured
+from contrast_core.deep._reading import Measured, check_counts
 
 
 def row_model(
@@ -38,7 +38,9 @@ class Coder:
     def __init__(
         self, networks: ContrastiveNetworks, measured: Measured, device: torch.device
     ) -> None:
-        self.networks, self.measured = networks.eval().double(), measured
+        # Gradients flow to tensors that are given, not to weights.
+        self.networks = networks.eval().double().requires_grad_(False)
+        self.measured = measured
         self._to(device)
 
     def _to(self, device: torch.device) -> None:
@@ -116,6 +118,8 @@ class Coder:
         return (total - scale)[:, None]
 
     def _of(self, rows: Any, function: Callable[[Tensor], Tensor]) -> Any:
+        if self._counts:
+            check_counts(rows.numpy(force=True) if isinstance(rows, Tensor) else rows, "X")
         if isinstance(rows, Tensor):
             if rows.device != self.device:
                 self._to(rows.device)
@@ -123,10 +127,10 @@ class Coder:
                 mean = torch.as_tensor(self.measured.mean_, device=rows.device)
                 rows = (rows - mean) / self.measured.unit_
             return function(rows)
-        dense = np.asarray(rows.toarray() if issparse(rows) else rows)
+        dense = rows.toarray() if issparse(rows) else np.asarray(rows)
         if not self._counts:
             dense = (dense - self.measured.mean_) / self.measured.unit_
         with torch.no_grad():
-            return function(torch.tensor(dense, dtype=torch.float64, device=self.device)).numpy(
-                force=True
-            )
+            # Torch knows neither other byte orders nor negative strides.
+            dense = np.ascontiguousarray(dense, dtype=np.float64)
+            return function(torch.tensor(dense, device=self.device)).numpy(force=True)

@@ -16,13 +16,13 @@ from contrast_core._validation import (
     check_flag,
     check_generator,
     check_number,
-    check_same_features,
     shown,
 )
 from contrast_core.deep._autoencoder import Autoencoder
 from contrast_core.deep._reading import Likelihood, look_through, measured
 from contrast_core.feedback import warn
-from contrast_core.rows import Rows, check_device, rows_of
+from contrast_core.rows import Rows
+from contrast_core.solve import contrast_rows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -230,7 +230,7 @@ class CVAE(BackgroundMixin, Autoencoder):
             if self.max_epochs is None
             else check_count(self.max_epochs, "max_epochs"),
         )
-        verbose, device = check_flag(self.verbose, "verbose"), check_device(self.device or "cpu")
+        verbose, device = check_flag(self.verbose, "verbose"), self._device()
         going_on = check_flag(self.warm_start, "warm_start") and hasattr(self, "weights_")
         x, y_ = self._datasets(X, background)
         if going_on:
@@ -283,9 +283,20 @@ class CVAE(BackgroundMixin, Autoencoder):
             state_from(self.training_state_),
         )
 
+    def _check_loaded(self) -> None:
+        """Refuse a file of what no training leaves."""
+        state, parts = self.training_state_, [self.weights_]
+        if state is not None:
+            parts += [state["weights"], *state["adam"].values()]
+        for part in parts:
+            for name, values in part.items():
+                if not isinstance(values, np.ndarray) or not np.isfinite(values).all():
+                    raise ValueError(f"{name!r} of its weights is no array of finite numbers")
+        if not isinstance(self.seed_, int):
+            raise ValueError(f"its seed is {shown(self.seed_)}")
+
     def _datasets(self, X: MatrixLike, background: MatrixLike) -> tuple[Rows, Rows]:
-        x, y = rows_of(X, min_rows=2), rows_of(background, "background", min_rows=2)
-        check_same_features(x.shape[1], x.names, y.shape[1], y.names)
+        x, y = contrast_rows(X, background)
         for rows in (x, y):
             if np.isnan(rows.shape[0]):
                 raise ValueError(

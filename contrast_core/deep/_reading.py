@@ -68,7 +68,7 @@ def look_through(datasets: Sequence[Rows], likelihood: Likelihood) -> None:
     for rows in datasets:
         for block in rows.blocks():
             if likelihood != "gaussian":
-                _check_counts(block, rows.name)
+                check_counts(block, rows.name)
 
 
 def normalised(counts: Any) -> Any:
@@ -81,7 +81,7 @@ def normalised(counts: Any) -> Any:
     return logs
 
 
-def _check_counts(block: Any, name: str) -> None:
+def check_counts(block: Any, name: str) -> None:
     """Whole numbers from 0."""
     values = block.data if issparse(block) else block
     if not values.size:
@@ -91,7 +91,7 @@ def _check_counts(block: Any, name: str) -> None:
         wrong |= values != np.floor(values)
     if wrong.any():
         raise ValueError(
-            f"{name} holds {values[wrong].flat[0]:g}, but likelihood='negative_binomial' is of "
+            f"{name} holds {values[wrong].flat[0]!s}, but likelihood='negative_binomial' is of "
             "counts: whole numbers from 0. Give the raw counts, or take likelihood='gaussian'."
         )
 
@@ -100,7 +100,7 @@ def _unit(seen: FeatureMoments, name: str) -> float:
     unit = float(np.sqrt(seen.variance.mean()))
     if not seen.varies.any() or not 0 < unit < np.inf:
         raise ValueError(
-            f"{name} does not vary (or its values exceed what float64 squares), and its spread is "
+            f"{name} does not vary (or float64 cannot square its values), and its spread is "
             "the scale of the data: give at least two different rows."
         )
     return unit

@@ -186,8 +186,9 @@ def train(
         module.load_state_dict(kept)
         module.eval()
         raise ValueError(
-            "the loss is no number in the first epoch of the training: values are too large, or "
-            f"the learning rate of {learning_rate:g} is. Rescale the data, or lower it."
+            "the loss is no number in the first epoch of the training: the learning rate of "
+            f"{learning_rate:g} is too large, or some rows are, far larger than others or than the "
+            "background. Lower it, or look for such rows."
         )
     state = None
     if ended != "not finite":

@@ -126,6 +126,9 @@ def check_device(device: Any) -> Any:
             f"device={str(device)!r} was asked for, but torch finds no CUDA device here. Leave "
             "device out to compute on the processor."
         )
-    if device.type == "mps":
-        raise ValueError("the device 'mps' has no float64, which sums need; give X.cpu().")
+    if device.type in ("mps", "meta"):
+        raise ValueError(
+            f"the device {device.type!r} has no float64, which sums need; leave device out, and "
+            "give X.cpu() instead of a tensor there."
+        )
     return torch.empty(0, device=device).device  # "cuda" with its index

@@ -151,9 +151,14 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
     TypeError
         If moments are given.
     ValueError
-        If features differ, or a dataset has fewer than two rows.
+        If features differ, a dataset has fewer than two rows, or several backgrounds are given.
     """
     check_background_is_given(background)
+    if listed_backgrounds(background)[1]:
+        raise ValueError(
+            f"{len(background)} backgrounds were given, but one is taken here: put their rows "
+            "together."
+        )
     parts = (_no_moments(data, name) for data, name in ((X, "X"), (background, "background")))
     x, y = (rows_of(data, name) for data, name in zip(parts, ("X", "background"), strict=True))
     x, y = _matching(x, [y])

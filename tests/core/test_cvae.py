@@ -112,6 +112,7 @@ def test_gradients_flow_through_tensors() -> None:
     rows = torch.tensor(X, requires_grad=True)
     model.denoise(rows).sum().backward()
     assert torch.isfinite(rows.grad).all() and rows.grad.abs().max() > 0
+    assert not model.transform(rows.detach()).requires_grad  # weights have none
 
 
 def test_pickle_clone_and_names() -> None:

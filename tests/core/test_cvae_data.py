@@ -73,6 +73,7 @@ def test_what_is_refused() -> None:
     for model, x, y, match in [
         (gauss, X, Y, r"X holds .*counts: whole numbers from 0"),
         (gauss, np.abs(np.round(X)), Y, "background holds"),
+        (gauss, X, Y, r"X holds -?\d\.\d+, but"),
         (gauss, sp.csr_matrix(-np.abs(np.round(X))), np.abs(np.round(Y)), "X holds -"),
         (quick(), X, Y[:, 1:], "background has 11 features but X has 12"),
         (quick(), bad, Y, "X contains NaN"),
@@ -80,6 +81,8 @@ def test_what_is_refused() -> None:
         (quick(), X[:1], Y, "n_samples=1"),
         (quick(), X, Y[:1], "background has n_samples=1"),
         (quick(), X, np.ones_like(Y), "background does not vary"),
+        (quick(), X, [Y, Y], "2 backgrounds were given, but one is taken"),
+        (quick(device="meta"), X, Y, "'meta' has no float64"),
         (quick(n_salient=0), X, Y, "n_salient=0"),
         (quick(n_shared=0), X, Y, "n_shared=0"),
         (quick(likelihood="poisson"), X, Y, "likelihood='poisson' is unknown"),
@@ -97,3 +100,28 @@ def test_what_is_refused() -> None:
         fitted.score(X, dataset="both")
     with pytest.raises(ValueError, match="features"):
         fitted.transform(X[:, 1:])
+
+
+def test_a_model_of_counts_takes_counts_alone() -> None:
+    """Logarithms, after a fit to counts, would give latent variables all the same."""
+    X, Y = counts()
+    model = quick(likelihood="negative_binomial", max_epochs=1).fit(X, background=Y)
+    for rows in (np.log1p(X), X - 1.0, sp.csr_matrix(np.log1p(X)), torch.tensor(np.log1p(X))):
+        for method in (model.transform, model.transform_shared, model.denoise, model.score_samples):
+            with pytest.raises(ValueError, match="whole numbers from 0"):
+                method(rows)
+
+
+def test_arrays_that_torch_does_not_know() -> None:
+    X, Y = counts()
+    for likelihood in ("gaussian", "negative_binomial"):
+        model = quick(likelihood=likelihood, max_epochs=1)
+        expected = model.fit(X, background=Y).transform(X)
+        for kind in (">f4", ">i2", "uint16", "float16"):
+            again = model.fit(X.astype(kind), background=Y.astype(kind)).transform(X.astype(kind))
+            np.testing.assert_allclose(again, expected, atol=1e-6)
+        mirrored = model.fit(X[:, ::-1][:, ::-1], background=Y).transform(X[::-1, ::-1][::-1, ::-1])
+        np.testing.assert_allclose(mirrored, expected, atol=1e-6)
+        zeros = sp.csr_matrix(X.astype(np.float32) + 1)
+        zeros.data -= 1  # explicit ones
+        np.testing.assert_allclose(model.transform(zeros), expected, atol=1e-6)

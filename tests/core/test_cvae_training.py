@@ -64,15 +64,15 @@ def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
         "learning_rate": 0.02,
         "validation_fraction": share,
     }
-    model = quick(**options, max_epochs=30).fit(X, background=Y)
-    assert not share or model.best_epoch_ < 30
+    model = quick(**options, max_epochs=6).fit(X, background=Y)
+    assert not share or model.best_epoch_ < 6
     save(model, tmp_path / "part.model")
     size = sum(value.nbytes for value in model.weights_.values())
     assert (tmp_path / "part.model").stat().st_size < (4 if share else 3) * size + 20_000
     again = load(tmp_path / "part.model")
-    again.set_params(networks=options["networks"], warm_start=True, max_epochs=4)
+    again.set_params(networks=options["networks"], warm_start=True, max_epochs=2)
     same_training(
-        again.fit(X, background=Y), quick(**options, max_epochs=34).fit(X, background=Y), X
+        again.fit(X, background=Y), quick(**options, max_epochs=8).fit(X, background=Y), X
     )
 
 
@@ -154,3 +154,30 @@ def test_a_file_of_torch_is_refused(tmp_path: Path) -> None:
     torch.save(model.weights_, tmp_path / "weights.pt")
     with pytest.raises(ValueError, match="not a model file"):
         load(tmp_path / "weights.pt")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "key", "value", "match"),
+    [
+        ("weights_", "log_noise", np.float32(np.nan), "is damaged.*'log_noise' of its weights"),
+        ("weights_", "log_noise", "0", "is damaged.*'log_noise' of its weights"),
+        ("weights_", "other", np.zeros(3), "weights are of other networks"),
+        ("weights_", "shared_decoder.0.bias", np.zeros(3), "weights are of other networks"),
+        ("training_state_", "weights", {"log_noise": None}, "is damaged.*'log_noise'"),
+        ("training_state_", "adam", {"log_noise": {"step": np.ones(1)}}, "kept other weights"),
+        ("training_state_", "adam", {"log_noise": 7}, "is damaged"),
+        ("seed_", None, "x", "is damaged.*seed"),
+        ("weights_", None, [1.0], "is damaged"),
+    ],
+)
+def test_a_file_of_other_weights_is_refused(
+    tmp_path: Path, attribute: str, key: Any, value: Any, match: str
+) -> None:
+    X, Y, *_ = ring(50, 50)
+    model = quick(max_epochs=1, warm_start=True).fit(X, background=Y)
+    if isinstance(value, np.generic):
+        value = np.array(value)
+    setattr(model, attribute, value if key is None else getattr(model, attribute) | {key: value})
+    save(model, tmp_path / "cvae.model")
+    with pytest.raises(ValueError, match=rf"(?s){match}"):
+        load(tmp_path / "cvae.model").fit(X, background=Y)

@@ -86,6 +86,19 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "deep")
 
 
+@pytest.mark.parametrize("member", ["model.json", "arrays"])
+def test_what_unpacks_to_far_more_is_refused_before_it_does(tmp_path: Path, member: str) -> None:
+    save(MODELS["CPCA-1"](), tmp_path / "good")
+    with zipfile.ZipFile(tmp_path / "good") as good:
+        members = {name: good.read(name) for name in ("model.json", "arrays")}
+    members[member] = b" " * (2**28 + 1 - len(members[member])) + members[member]
+    with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match="unpacks to more than a model file"):
+        load(tmp_path / "bomb")
+
+
 class Evil:
     def __reduce__(self) -> Any:
         return os.mkdir, ("evil",)
