@@ -187,8 +187,8 @@ def _read(file: IO[bytes], path: str) -> Model:
                 f"{path} is an archive of {_listed(members)}, not a model file: expected "
                 f"{_listed(_MEMBERS)} and nothing else."
             )
-        about, values = map(archive.getinfo, _MEMBERS)
-        if about.file_size > _LARGEST_HEADER or values.compress_type != zipfile.ZIP_STORED:
+        about, stored = map(archive.getinfo, _MEMBERS)
+        if about.file_size > _LARGEST_HEADER or stored.compress_type != zipfile.ZIP_STORED:
             raise ValueError("it unpacks to more than a model file does")
         header = json.loads(archive.read(_MEMBERS[0]))
         if header["format"] != _FORMAT:

@@ -154,9 +154,10 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
         If features differ, a dataset has fewer than two rows, or several backgrounds are given.
     """
     check_background_is_given(background)
-    if listed_backgrounds(background)[1]:
+    listed, several = listed_backgrounds(background)
+    if several:
         raise ValueError(
-            f"{len(background)} backgrounds were given, but one is taken here: put their rows "
+            f"{len(listed)} backgrounds were given, but one is taken here: put their rows "
             "together."
         )
     parts = (_no_moments(data, name) for data, name in ((X, "X"), (background, "background")))
