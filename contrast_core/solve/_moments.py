@@ -157,8 +157,7 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
     listed, several = listed_backgrounds(background)
     if several:
         raise ValueError(
-            f"{len(listed)} backgrounds were given, but one is taken here: put their rows "
-            "together."
+            f"{len(listed)} backgrounds were given, but one is taken here: put their rows together."
         )
     parts = (_no_moments(data, name) for data, name in ((X, "X"), (background, "background")))
     x, y = (rows_of(data, name) for data, name in zip(parts, ("X", "background"), strict=True))
