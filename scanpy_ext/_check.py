@@ -348,5 +348,5 @@ def _n_detected(matrix: Rows) -> NDArray[np.floating]:
 
     if matrix.reads_rows:
         return np.concatenate([count(block) for block in matrix.blocks(check=False)])
-    blocks = matrix.column_blocks(dense=False, check=False)
+    blocks = matrix.column_blocks()
     return np.asarray(sum(count(block) for _, block in blocks))

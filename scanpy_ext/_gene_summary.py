@@ -58,7 +58,7 @@ def gene_summaries(matrix: Rows, sets: Sequence[BoolArray]) -> list[GeneSummary 
         return reduce_rows([matrix.take(mask) for mask in sets], _Summary, check=False)
     parts = [
         [GeneSummary.of(block[mask]) if mask.any() else None for mask in sets]
-        for _, block in matrix.column_blocks(dense=False, check=False)
+        for _, block in matrix.column_blocks()
     ]
     return [_side_by_side(of_set) for of_set in zip(*parts, strict=True)]
 

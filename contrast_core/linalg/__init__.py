@@ -28,14 +28,13 @@ from contrast_core.linalg._pooled_ratio import (
     pooled_eigenvalues,
     pooled_ratios,
 )
-from contrast_core.linalg._search import Multiply, NotConvergedError, squares_fit
+from contrast_core.linalg._search import NotConvergedError, squares_fit
 from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._single import Iteration
-from contrast_core.linalg._sparse_components import SparseComponents, sparse_components
+from contrast_core.linalg._sparse_components import sparse_components
 from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads
 from contrast_core.linalg._trace_ratio import (
-    TraceRatio,
     proved_trace_ratio,
     rough_trace_ratio,
     trace_ratio_by_products,
@@ -46,15 +45,12 @@ __all__ = [
     "EstimatedSpectrum",
     "GeneralizedEigenpairs",
     "Iteration",
-    "Multiply",
     "Nearby",
     "NotConvergedError",
     "PathSolution",
     "PivotedFactor",
     "RidgeWeights",
-    "SparseComponents",
     "Spectrum",
-    "TraceRatio",
     "add_products",
     "aligned",
     "blas_threads",

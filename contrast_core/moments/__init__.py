@@ -1,7 +1,6 @@
 """Data read once, into counts, means and second moments."""
 
 from contrast_core.moments._covariance import (
-    Centres,
     Covariance,
     DenseCovariance,
     Form,
@@ -13,13 +12,12 @@ from contrast_core.moments._grouped import GroupedMoments
 from contrast_core.moments._mixed import MixedMoments, check_mix, mixed, parts_along
 from contrast_core.moments._pair_moments import PairMoments, check_pairs
 from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
-from contrast_core.moments._products import ProductMoments, joint_products, product_moments
+from contrast_core.moments._products import joint_products, product_moments
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
 from contrast_core.moments._sparse_within import compiled_covariance_pays
 
 __all__ = [
-    "Centres",
     "Covariance",
     "Cross",
     "DenseCovariance",
@@ -30,7 +28,6 @@ __all__ = [
     "Moments",
     "PairMoments",
     "PairRows",
-    "ProductMoments",
     "SecondMoments",
     "SpanMoments",
     "check_mix",

@@ -2,8 +2,7 @@
 
 ``rows_of(X, name)`` makes `Rows` of arrays, lists, DataFrames, sparse matrices of any format,
 HDF5 and zarr datasets, memory maps, the sparse datasets of backed AnnData objects, dask arrays and
-dense torch tensors; of some rows and columns only with ``rows=`` and ``columns=``, masks or
-indices. Nothing is read or copied yet. Whatever takes data takes `Rows` too.
+dense torch tensors. Nothing is read or copied yet. Whatever takes data takes `Rows` too.
 
 What all have:
 
@@ -21,7 +20,7 @@ What all have:
 `blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype; of whole
                        storage chunks
 `any_missing()`        whether a value is missing, by a pass over the rows
-`column_blocks()`      where they are and finite blocks of columns, ndarray or CSC
+`column_blocks()`      where they are and blocks of columns, ndarray or CSC, not checked for NaN
 `edges()`, `read()`    the same blocks of rows one by one, and any others
 `take(rows)`           some rows; in any order and repeated in memory, else in ascending order
 `columns(which)`       some columns
@@ -43,7 +42,7 @@ is what errors about NaN advise.
 
 from contrast_core.rows._checks import check_finite
 from contrast_core.rows._dask import DaskRows
-from contrast_core.rows._memory import MemoryRows, held
+from contrast_core.rows._memory import held
 from contrast_core.rows._minibatches import minibatches
 from contrast_core.rows._parts import joint_blocks, pieces
 from contrast_core.rows._reduce import labelled_blocks, reduce_rows
@@ -55,7 +54,6 @@ __all__ = [
     "DEVICE_BLOCKS",
     "ELEMENTS",
     "DaskRows",
-    "MemoryRows",
     "Place",
     "Rows",
     "TensorRows",

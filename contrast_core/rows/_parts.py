@@ -13,19 +13,14 @@ from contrast_core.rows._rows import Index, Rows
 RowsT = TypeVar("RowsT", bound=Rows)
 
 
-def joint_blocks(
-    parts: Sequence[Rows],
-    *,
-    elements: int | None = None,
-    check: bool = True,
-) -> Iterator[tuple[int, Any]]:
+def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple[int, Any]]:
     """Blocks of several disjoint selections of the rows of one dataset, in one pass over it.
 
     Parameters
     ----------
     parts : sequence of Rows
         What ``whole.take(...)`` gave for disjoint rows of the same `whole`.
-    elements, check
+    check
         As for `Rows.blocks`.
 
     Yields
@@ -34,7 +29,7 @@ def joint_blocks(
         Which of the parts, and finite rows of it.
     """
     wanted, owner = joined(parts)
-    for start, stop in wanted._shown(list(pairwise(wanted.edges(elements)))):
+    for start, stop in wanted._shown(list(pairwise(wanted.edges()))):
         block = wanted.read(start, stop, check=check)
         here = owner[start:stop]
         for i in np.unique(here).tolist():

@@ -212,24 +212,14 @@ class Rows(ABC):
             self._check(block, self._label(start, stop))
         return block.toarray() if dense and issparse(block) else block
 
-    def column_blocks(
-        self,
-        width: int | None = None,
-        *,
-        dense: bool = True,
-        check: bool = True,
-    ) -> Iterator[tuple[slice, Any]]:
-        """Yield blocks of columns of all rows selected, and which columns they are.
+    def column_blocks(self, width: int | None = None) -> Iterator[tuple[slice, Any]]:
+        """Yield blocks of columns of all rows selected, with the slice each is; NaN is let through.
 
         Parameters
         ----------
         width : int, optional
             Columns in a block; by default what `elements` allow, sixteen times as many where each
             block takes a pass over the rows (see `reads_columns`).
-        dense : bool, default=True
-            Sparse columns as ndarrays, rather than CSC.
-        check : bool, default=True
-            Refuse NaN and infinity.
         """
         n, n_columns = self.shape
         if width is None:
@@ -237,14 +227,14 @@ class Rows(ABC):
             width = max(1, most // max(1, n))
         for start in self._shown(range(0, n_columns, width)):
             which = slice(start, min(start + width, n_columns))
-            yield which, self.read_columns(which, dense=dense, check=check)
+            yield which, self._read_columns(which)
 
-    def read_columns(self, which: slice, *, dense: bool = True, check: bool = True) -> Any:
-        """Some columns of all rows selected."""
+    def read_columns(self, which: slice, *, check: bool = True) -> Any:
+        """Some columns of all rows selected, an ndarray."""
         block = self._read_columns(which)
         if check:
             self._check(block, self.name, which.start)
-        return block.toarray() if dense and issparse(block) else block
+        return block.toarray() if issparse(block) else block
 
     def check(self) -> None:
         """ValueError on NaN or infinity."""

@@ -34,8 +34,6 @@ def rows_of(
     X: MatrixLike | Rows,
     name: str = "X",
     *,
-    rows: ArrayLike | slice | None = None,
-    columns: ArrayLike | slice | None = None,
     names: Sequence[str] | None = None,
     weights: ArrayLike | None = None,
     groups: ArrayLike | None = None,
@@ -55,8 +53,6 @@ def rows_of(
         from them; a CSC matrix stays as it is where columns are.
     name : str, default="X"
         What errors call the data; `Rows` keep their own.
-    rows, columns : mask, slice or indices, optional
-        What is selected: see `Rows.take` and `Rows.columns`.
     names : sequence of str, optional
         Names of the features of `X`; those of a DataFrame by default.
     weights : array-like of shape (n,), optional
@@ -64,7 +60,7 @@ def rows_of(
     groups : array-like of shape (n,), optional
         A label for each row of `X`.
     min_rows : int, default=0
-        Fewer rows selected are refused.
+        Fewer rows are refused.
     elements : int, optional
         How many values are read at once, where storage allows; 4 million by default, 16 million on
         a device.
@@ -97,10 +93,6 @@ def rows_of(
     if progress is not False:
         changes["progress"] = progress
     found = _labelled(found.replace(**changes), weights, groups)
-    if columns is not None:
-        found = found.columns(columns)
-    if rows is not None:
-        found = found.take(rows)
     if found.shape[0] < min_rows:
         raise ValueError(
             f"{found.name} has n_samples={found.shape[0]}, but at least {min_rows} is needed (rows "

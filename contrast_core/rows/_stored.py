@@ -105,8 +105,7 @@ class StoredColumns(Rows):
         """The rows selected of the columns in use, in memory."""
         if not self._loaded:
             every = self.take_all()
-            read = every.column_blocks(self._step, dense=False, check=False)
-            parts = [block for _, block in read]
+            parts = [block for _, block in every.column_blocks(self._step)]
             matrix = hstack(parts, format="csc").tocsr() if parts else csr_matrix(every.shape)
             self._loaded.append(in_memory(matrix, self))
         whole = self._loaded[0].replace(progress=False)  # of the reading, which is done

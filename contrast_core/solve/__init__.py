@@ -5,14 +5,11 @@ from contrast_core.solve._contrast import (
     OneContrast,
     Solution,
     check_variances,
-    solve_components,
     solve_contrasts,
-    warn_of_null_directions,
 )
 from contrast_core.solve._design import Design, DesignOptions
 from contrast_core.solve._fallback import with_fallback
 from contrast_core.solve._moments import (
-    check_background_is_given,
     contrast_moments,
     contrast_rows,
     design_rows,
@@ -33,7 +30,7 @@ from contrast_core.solve._plan import (
     plan_pairs,
 )
 from contrast_core.solve._positive_part import PositivePart, n_positive, positive_part
-from contrast_core.solve._ratio import RatioSolution, contrast_index, solve_ratios
+from contrast_core.solve._ratio import contrast_index, solve_ratios
 
 __all__ = [
     "LIMITS",
@@ -46,11 +43,9 @@ __all__ = [
     "Pairs",
     "Plan",
     "PositivePart",
-    "RatioSolution",
     "Solution",
     "Solver",
     "Task",
-    "check_background_is_given",
     "check_variances",
     "contrast_index",
     "contrast_moments",
@@ -64,10 +59,8 @@ __all__ = [
     "plan_pairs",
     "positive_pairs",
     "positive_part",
-    "solve_components",
     "solve_contrasts",
     "solve_ratios",
     "solve_trace_ratio",
-    "warn_of_null_directions",
     "with_fallback",
 ]

@@ -127,9 +127,7 @@ def _out_of_range(highest: float, name: str) -> ValueError:
     )
 
 
-def solve_components(
-    moment: Covariance, rows: Moments, k: int, plan: Plan, *, random_state: int | None = 0
-) -> Solution:
+def solve_components(moment: Covariance, rows: Moments, k: int, plan: Plan) -> Solution:
     """Top-k components of a symmetric matrix that need not be positive semidefinite.
 
     Parameters
@@ -139,10 +137,10 @@ def solve_components(
     rows : Moments
         Of the rows that it was taken of, in the same coordinates: what varies in them. The
         variance along the components is the "background" of the result.
-    k, plan, random_state
+    k, plan
         As for `solve_contrasts`; raises NotConvergedError too.
     """
-    return _solve(moment, rows, rows.varies, [0.0], k, plan, random_state, indefinite=True)
+    return _solve(moment, rows, rows.varies, [0.0], k, plan, random_state=0, indefinite=True)
 
 
 def _solve(
