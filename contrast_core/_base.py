@@ -231,8 +231,7 @@ class LinearEmbedding(Embedding):
         Abid, Zhang, Bagaria and Zou 2018, Sec. 3.3.
         """
         check_is_fitted(self)
-        squared = self.components_**2
-        return np.asarray(squared / squared.max(axis=1, keepdims=True))
+        return self._projector.feature_weights()
 
 
 class BackgroundMixin:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._eigen import Eigenpairs
+from contrast_core.linalg._eigen import Eigenpairs, leading_eigenpairs
 from contrast_core.linalg._krylov import BlockKrylov
 from contrast_core.linalg._search import Multiply, NotConvergedError, exact_enough, squares_fit
 from contrast_core.linalg._signs import fix_signs
@@ -101,7 +100,4 @@ def _by_matrix(multiply: Multiply, size: int, k: int) -> Eigenpairs:
     for start in range(0, size, step):
         columns = np.eye(size, min(step, size - start), -start)
         matrix[:, start : start + step] = multiply(columns)
-    matrix = (matrix + matrix.T) / 2
-    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(size - k, size - 1))
-    components = fix_signs(np.ascontiguousarray(vectors.T[::-1]))
-    return Eigenpairs(values[::-1].copy(), components)
+    return leading_eigenpairs((matrix + matrix.T) / 2, k, overwrite=True)

@@ -60,8 +60,9 @@ def contrastive_path(
         Number of eigenpairs.
     budget : float, optional
         Columns that an iteration may multiply for each contrast. It goes from contrast to contrast,
-        each started by those before, every result proved, and leaves to LAPACK what is not, and
-        everything from the first group of contrasts on that takes more. None: LAPACK at all.
+        each started from those before, and every result is proved. LAPACK solves those that are
+        not, and all from the first group of contrasts on that exceeds the budget. None: LAPACK
+        solves all.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 r"""The contrast at which k directions have the largest ratio of variances, in one search space.
 
-.. math:: \\alpha = \\max_V \\frac{\\operatorname{tr} V^\\top C_X V}
-    {\\operatorname{tr} V^\\top C_Y V + k\\tau}
+.. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
+    {\operatorname{tr} V^\top C_Y V + k\tau}
 
 The best V within any space is found by Newton's iteration on its small matrices and gives a lower
 bound of alpha, whose error is the square of that of V: so alpha moves while the space grows, and is

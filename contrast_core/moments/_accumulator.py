@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -14,19 +14,19 @@ from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products, mirror_upper
+from contrast_core.moments._covariance import in_cache
 from contrast_core.moments._sparse import BoolArray, group_sums
 from contrast_core.moments._sparse_within import filled_columns, sparse_within
 from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 
 Precision: TypeAlias = Literal["double", "single"]
 
-_CACHED_ELEMENTS = 2**16  # 512 KB of float64
 _MAX_SINGLE_ROWS = 4096
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 
 
-class Sums(NamedTuple):
-    """Of all rows; those without groups are one group.
+class Summary(NamedTuple):
+    """What rows amount to, each of whose groups has a mean; rows without groups are one group.
 
     weights : ndarray of shape (G,)
         Total weight of each group: its number of rows, where these have no weights.
@@ -52,8 +52,8 @@ class Sums(NamedTuple):
             return np.asarray(self.means[0])
         return np.asarray(self.weights @ self.means / self.n_samples)
 
-    def merge(self, other: Sums) -> Sums:
-        """Of the rows of both together; neither changes."""
+    def merge(self, other: Summary) -> Summary:
+        """Merge with the summary of other rows; the operands do not change."""
         weights = self.weights + other.weights
         n = weights.sum()
         share = other.weights / np.maximum(weights, np.finfo(np.float64).tiny)
@@ -61,19 +61,19 @@ class Sums(NamedTuple):
         scaled = np.sqrt(share * self.weights / n)[:, None] * shift
         within = np.empty_like(self.within)
         part_of_other = float(other.weights.sum() / n)
-        for rows in _in_cache(within):
+        for rows in in_cache(within):
             part = np.multiply(self.within[rows], 1 - part_of_other, out=within[rows])
             part += part_of_other * other.within[rows]
             part += scaled[:, rows].T @ scaled
         mirror_upper(within)
-        return Sums(weights, self.means + share[:, None] * shift, within)
+        return Summary(weights, self.means + share[:, None] * shift, within)
 
 
-def some(sums: Sums | None, name: str) -> Sums:
-    """The sums, of at least one row."""
-    if sums is None:
+def not_empty(summary: Summary | None, name: str) -> Summary:
+    """The summary; ValueError where there was no row."""
+    if summary is None:
         raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
-    return sums
+    return summary
 
 
 class Accumulator:
@@ -118,15 +118,16 @@ class Accumulator:
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
-        self._pending: deque[Future[_Block | Sums]] = deque()
+        self._pending: deque[Future[_Block | Summary]] = deque()
         self._spare: list[_Block] = []
         self._gathered: list[tuple[Any, Any, Any]] = []
-        self._sparse: Sums | None = None
+        self._sparse: Summary | None = None
         self._filled = 0
         self._block: _Block | None = None
         self._shifts = np.empty((n_groups, 0))
         self._seen = np.zeros(n_groups, dtype=np.bool_)
-        self._folded: Sums | None = None  # totals in the place of means
+        # Weights and totals of the groups (G,), (G, D), and products (D, D).
+        self._folded: tuple[NDArray[Any], FloatArray, FloatArray] | None = None
 
     def consume(self, rows: Rows) -> None:
         """Add all of these rows; ValueError on NaN or infinity."""
@@ -177,7 +178,7 @@ class Accumulator:
                     self._shifts[group] = rows.mean(axis=0, dtype=np.float64).astype(self._dtype)
                 self._seen[group] = True
 
-    def result(self) -> Sums | None:
+    def result(self) -> Summary | None:
         """What all rows so far add up to, None without any; the accumulator is spent."""
         if self._gathered:
             self._flush_sparse()
@@ -185,7 +186,7 @@ class Accumulator:
         while self._pending:
             self._collect(self._pending.popleft().result())
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            parts = [part for part in (self._dense_sums(), self._sparse) if part is not None]
+            parts = [part for part in (self._dense_summary(), self._sparse) if part is not None]
             if not parts:
                 return None
             sums = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
@@ -199,7 +200,7 @@ class Accumulator:
             )
         return sums
 
-    def _dense_sums(self) -> Sums | None:
+    def _dense_summary(self) -> Summary | None:
         for block in self._spare:
             self._fold(block)
         self._spare.clear()
@@ -209,11 +210,11 @@ class Accumulator:
         n = weights.sum()
         offsets = totals / np.maximum(weights, np.finfo(np.float64).tiny)[:, None]
         scaled = offsets * (weights / n)[:, None]
-        for rows in _in_cache(within):
+        for rows in in_cache(within):
             within[rows] /= n
             within[rows] -= scaled[:, rows].T @ offsets
         mirror_upper(within)
-        return Sums(weights, np.where(weights[:, None] > 0, self._shifts + offsets, 0.0), within)
+        return Summary(weights, np.where(weights[:, None] > 0, self._shifts + offsets, 0.0), within)
 
     def _empty_block(self) -> _Block:
         if self._spare:
@@ -256,9 +257,9 @@ class Accumulator:
         if self._start_workers is not None and rows.nnz >= self._elements:
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
-        self._submit(partial(_sparse_sums, rows, filled, weights, codes, n_groups))
+        self._submit(partial(_sparse_summary, rows, filled, weights, codes, n_groups))
 
-    def _submit(self, multiply: Callable[[], _Block | Sums]) -> None:
+    def _submit(self, multiply: Callable[[], _Block | Summary]) -> None:
         if self._pool is None:
             self._collect(multiply())
             return
@@ -266,8 +267,8 @@ class Accumulator:
         if len(self._pending) > self._n_workers:
             self._collect(self._pending.popleft().result())
 
-    def _collect(self, part: _Block | Sums) -> None:
-        if isinstance(part, Sums):
+    def _collect(self, part: _Block | Summary) -> None:
+        if isinstance(part, Summary):
             self._sparse = part if self._sparse is None else self._sparse.merge(part)
             return
         if part.products.dtype == np.float32:
@@ -280,12 +281,12 @@ class Accumulator:
             return
         if self._folded is None:
             products = block.products.astype(np.float64, copy=False)
-            self._folded = Sums(block.group_weights, block.totals, products)
+            self._folded = block.group_weights, block.totals, products
         else:
             weights, totals, products = self._folded
             totals += block.totals
             products += block.products
-            self._folded = Sums(weights + block.group_weights, totals, products)
+            self._folded = weights + block.group_weights, totals, products
         block.totals = None
 
 
@@ -331,16 +332,12 @@ def _subtract(rows: Any, shifts: FloatArray, codes: Any, into: FloatArray) -> No
         if codes is None:
             np.subtract(rows, shifts[0], out=into, casting="same_kind")
             return
-        for some in _in_cache(into):
+        for some in in_cache(into):
             np.subtract(rows[some], shifts[codes[some]], out=into[some], casting="same_kind")
 
 
-def _in_cache(matrix: FloatArray) -> Iterator[slice]:
-    """Rows at a time, few enough that what is done to them one after the other is one pass."""
-    step = max(1, _CACHED_ELEMENTS // max(1, matrix.shape[1]))
-    return (slice(start, start + step) for start in range(0, len(matrix), step))
-
-
-def _sparse_sums(rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int) -> Sums:
+def _sparse_summary(
+    rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int
+) -> Summary:
     with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
-        return Sums(*sparse_within(rows, filled, weights, codes, n_groups))
+        return Summary(*sparse_within(rows, filled, weights, codes, n_groups))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -60,16 +61,15 @@ class Covariance(abc.ABC):
     def add_to(self, matrix: FloatArray, weight: float) -> None:
         """Add the matrix, so weighted, to another one; at least to its upper triangle."""
         added = self.matrix()
-        step = max(1, _CACHED_ELEMENTS // max(1, len(added)))
-        for start in range(0, len(added), step):
-            matrix[start : start + step] += weight * added[start : start + step]
+        for rows in in_cache(added):
+            matrix[rows] += weight * added[rows]
 
     def along(self, components: FloatArray) -> FloatArray:
         """``v^T C v`` for each row v of `components` (k, size), shape (k,)."""
         return np.asarray(np.einsum("dk,kd->k", self.apply(components.T), components))
 
     def lift(self, components: FloatArray) -> FloatArray:
-        """Rows in these coordinates, (..., k, size), in feature space, (..., k, n_features)."""
+        """Map rows, (..., k, size), to feature space, (..., k, n_features); here the identity."""
         return components
 
     def coordinates_of(self, components: FloatArray) -> FloatArray:
@@ -88,8 +88,32 @@ class Covariance(abc.ABC):
         return self.form == other.form and self.size == other.size
 
 
+class InFeatures(Covariance):
+    """A matrix, `covariance`, whose coordinates are the features."""
+
+    form: ClassVar[Form] = "dense"
+
+    if TYPE_CHECKING:  # a field of some, a property of others
+
+        @property
+        def covariance(self) -> FloatArray: ...
+
+    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
+        """Product with columns (size, b)."""
+        return np.asarray(self.covariance @ columns)
+
+    def matrix(self) -> FloatArray:
+        """The matrix, not to be changed."""
+        return self.covariance
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of each feature, shape (n_features,)."""
+        return self.covariance.diagonal()
+
+
 @dataclass(frozen=True, eq=False)
-class DenseCovariance(Covariance):
+class DenseCovariance(InFeatures):
     """A matrix in coordinates of which nothing is asked but their number.
 
     Parameters
@@ -103,20 +127,10 @@ class DenseCovariance(Covariance):
     covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
 
-    form: ClassVar[Form] = "dense"
-
     @property
     def n_features(self) -> int:
         """Number of coordinates."""
         return len(self.covariance)
-
-    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Product with columns (size, b)."""
-        return np.asarray(self.covariance @ columns)
-
-    def matrix(self) -> FloatArray:
-        """The matrix, not to be changed."""
-        return self.covariance
 
 
 class Centres(NamedTuple):
@@ -168,6 +182,12 @@ def varies(mean: FloatArray, variances: FloatArray) -> NDArray[np.bool_]:
     """Where a spread exceeds the rounding of its mean."""
     rounding = 32 * np.finfo(np.float64).eps * np.abs(mean)
     return np.asarray(np.sqrt(variances) > rounding)
+
+
+def in_cache(matrix: FloatArray) -> Iterator[slice]:
+    """Rows at a time, few enough that what is done to them one after the other is one pass."""
+    step = max(1, _CACHED_ELEMENTS // max(1, matrix.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(matrix), step))
 
 
 def is_moments(data: object) -> bool:

@@ -36,12 +36,12 @@ class FeatureMoments(NamedTuple):
         return varies(self.mean, self.variance)
 
     @classmethod
-    def from_data(cls, X: MatrixLike | Rows) -> FeatureMoments:
-        """Moments of data of any kind with at least one row.
+    def from_data(cls, X: MatrixLike | Rows, *, check: bool = False) -> FeatureMoments:
+        """Moments of data of any kind with at least one row; with `check`, of finite values.
 
         Taken in blocks: beside the data there is never a second array as large.
         """
-        blocks = rows_of(X, min_rows=1).blocks(check=False)
+        blocks = rows_of(X, min_rows=1).blocks(check=check)
         return reduce(FeatureMoments.merge, map(cls.at_once, blocks))
 
     @classmethod

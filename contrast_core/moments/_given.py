@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contrast_core._validation import FloatArray, check_count, real_array, shown
+from contrast_core._validation import (
+    FloatArray,
+    check_count,
+    check_same_features,
+    real_array,
+    shown,
+)
 
 T = TypeVar("T")
 
@@ -81,6 +87,24 @@ def check_covariance(
             "covariance has none."
         )
     return matrix
+
+
+def names_of_both(ours: Any, other: Any, advice: str) -> tuple[str, ...] | None:
+    """Names of the features of moments to be merged, which must be of one kind with one order.
+
+    Raises TypeError, which ends with the advice, or ValueError.
+    """
+    kind = type(ours)
+    if not isinstance(other, kind):
+        raise TypeError(
+            f"{kind.__name__} merge with {kind.__name__}, got {type(other).__name__}; {advice}."
+        )
+    check_same_features(
+        *(ours.n_features, ours.feature_names, other.n_features, other.feature_names),
+        background_name="the other dataset",
+    )
+    names: tuple[str, ...] | None = ours.feature_names or other.feature_names
+    return names
 
 
 def check_chunks(chunks: Iterable[T], expected: str) -> Iterable[T]:

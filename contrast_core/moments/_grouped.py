@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import (
-    FloatArray,
-    check_labels,
-    check_same_features,
-    check_weights,
-    shown,
-)
-from contrast_core.moments._accumulator import Sums
-from contrast_core.moments._covariance import ALONE, Centres, Form, Moments, Threads
-from contrast_core.moments._given import check_means
+from contrast_core._validation import FloatArray, check_labels, check_weights, shown
+from contrast_core.moments._accumulator import Summary
+from contrast_core.moments._covariance import Centres, InFeatures, Moments
+from contrast_core.moments._given import check_means, names_of_both
 from contrast_core.moments._second_moments import SecondMoments
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedMoments(Moments):
+class GroupedMoments(InFeatures, Moments):
     r"""Moments of a dataset whose rows belong to groups, as two parts that add up exactly.
 
     .. math:: C = W + B, \qquad
@@ -75,8 +69,6 @@ class GroupedMoments(Moments):
     within_covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
 
-    form: ClassVar[Form] = "dense"
-
     def __post_init__(self) -> None:
         means = check_means(self.group_means, "group_means")
         groups = check_labels(self.groups, len(means), "groups")
@@ -97,17 +89,17 @@ class GroupedMoments(Moments):
         )
 
     @classmethod
-    def _of_sums(
-        cls, sums: Sums, groups: NDArray[Any], feature_names: tuple[str, ...] | None
+    def _of_summary(
+        cls, summary: Summary, groups: NDArray[Any], feature_names: tuple[str, ...] | None
     ) -> GroupedMoments:
         """Of the groups that have rows."""
-        there = np.flatnonzero(sums.weights)
+        there = np.flatnonzero(summary.weights)
         moments = object.__new__(cls)
         vars(moments).update(
             groups=groups[there],
-            group_weights=sums.weights[there],
-            group_means=sums.means[there],
-            within_covariance=sums.within,
+            group_weights=summary.weights[there],
+            group_means=summary.means[there],
+            within_covariance=summary.within,
             feature_names=feature_names,
         )
         return moments
@@ -145,44 +137,23 @@ class GroupedMoments(Moments):
         """C = W + B, of shape (n_features, n_features)."""
         return self.between.covariance + self.within_covariance
 
-    @property
-    def variances(self) -> FloatArray:
-        """Variance of each feature, shape (n_features,)."""
-        return self.covariance.diagonal()
-
-    def matrix(self) -> FloatArray:
-        """The covariance."""
-        return self.covariance
-
-    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Product of the covariance with columns (n_features, b)."""
-        return np.asarray(self.covariance @ columns)
-
     def merge(self, other: GroupedMoments) -> GroupedMoments:
         """Moments of the two datasets together, in which groups of the same label are one.
 
         Raises ValueError if the features differ, TypeError if one of them has no groups.
         """
-        if not isinstance(other, GroupedMoments):
-            raise TypeError(
-                f"GroupedMoments merge with GroupedMoments, got {type(other).__name__}; take them "
-                "with groups= too, or merge `within` or `between` alone."
-            )
-        check_same_features(
-            *(self.n_features, self.feature_names, other.n_features, other.feature_names),
-            background_name="the other dataset",
-        )
+        advice = "take them with groups= too, or merge `within` or `between` alone"
+        names = names_of_both(self, other, advice)
         listed = [*self.groups.tolist(), *other.groups.tolist()]
         labels = np.unique(check_labels(listed, len(listed), "the groups of both"))
-        sums = [moments._sums_of(labels) for moments in (self, other)]
-        names = self.feature_names or other.feature_names
-        return GroupedMoments._of_sums(sums[0].merge(sums[1]), labels, names)
+        first, second = (moments._summary_of(labels) for moments in (self, other))
+        return GroupedMoments._of_summary(first.merge(second), labels, names)
 
-    def _sums_of(self, labels: ArrayLike) -> Sums:
+    def _summary_of(self, labels: ArrayLike) -> Summary:
         """Of these groups, which include all that there are."""
         labels = np.asarray(labels)
         at = np.searchsorted(labels, self.groups)
         weights = np.zeros(len(labels), self.group_weights.dtype)
         means = np.zeros((len(labels), self.n_features))
         weights[at], means[at] = self.group_weights, self.group_means
-        return Sums(weights, means, self.within_covariance)
+        return Summary(weights, means, self.within_covariance)

@@ -17,12 +17,13 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.moments._accumulator import Accumulator, some
+from contrast_core.moments._accumulator import Accumulator, not_empty
 from contrast_core.moments._given import (
     check_chunks,
     check_covariance,
     check_mean,
     check_total,
+    names_of_both,
 )
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, rows_of
@@ -192,7 +193,6 @@ class PairMoments:
         feature_names: Sequence[str] | None,
         progress: Progress,
     ) -> PairMoments:
-        names = None if feature_names is None else tuple(feature_names)
         n_features: int | None = None
         first, second, both = Accumulator(), Accumulator(), Accumulator()
         for chunk in check_chunks(chunks, "pairs of blocks (X, positive)"):
@@ -203,12 +203,14 @@ class PairMoments:
                 )
             x, p, found = check_pairs(*chunk)
             if n_features is None:
-                n_features, elements = x.shape[1], x.elements
-                names = rows_of(x, names=names or found).names
+                n_features, elements, known = x.shape[1], x.elements, found
+                names = rows_of(x, names=found if feature_names is None else feature_names).names
                 first, second, both = (
                     Accumulator(view, elements=elements) for view in ("X", "positive", "X")
                 )
-            check_same_features(n_features, names, x.shape[1], found, background_name="a chunk")
+            check_same_features(
+                *(n_features, known or names, x.shape[1], found), background_name="a chunk"
+            )
             dense = not (x.is_sparse and p.is_sparse)
             spans = list(pairwise((p if x.in_memory and not p.in_memory else x).edges()))
             for span in with_progress(spans, len(spans), "pairs", progress or x.progress):
@@ -217,7 +219,9 @@ class PairMoments:
                 first.add(a, weights)
                 second.add(b, weights)
                 both.add(a.astype(np.float64) + b, weights)
-        x_moments, p_moments, sums = (some(rows.result(), "X") for rows in (first, second, both))
+        x_moments, p_moments, sums = (
+            not_empty(rows.result(), "X") for rows in (first, second, both)
+        )
         # Polarisation: a symmetric product costs half of the general one.
         cross = sums.within
         cross -= x_moments.within
@@ -251,18 +255,7 @@ class PairMoments:
         ValueError
             If the features differ.
         """
-        if not isinstance(other, PairMoments):
-            raise TypeError(
-                f"PairMoments merge with PairMoments, got {type(other).__name__}; take "
-                "PairMoments.from_data of both views first."
-            )
-        check_same_features(
-            self.n_features,
-            self.feature_names,
-            other.n_features,
-            other.feature_names,
-            background_name="the other dataset",
-        )
+        names = names_of_both(self, other, "take PairMoments.from_data of both views first")
         made = SecondMoments._unchecked
         x, p = (
             made(self.n_pairs, *mine).merge(made(other.n_pairs, *theirs))
@@ -285,7 +278,7 @@ class PairMoments:
             x.covariance,
             p.covariance,
             cross,
-            names=self.feature_names or other.feature_names,
+            names=names,
         )
 
     def second_moments(self, *, exchangeable: bool = True) -> SecondMoments:

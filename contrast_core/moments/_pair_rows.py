@@ -1,4 +1,4 @@
-"""Positive pairs whose rows are at hand, with many features too."""
+"""Positive pairs in memory with the interface of `PairMoments`, for many features too."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments._covariance import Covariance, DenseCovariance, Form, Moments
+from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._pair_moments import PairMoments
-from contrast_core.moments._products import CrossProducts, feature_moments, product_moments
+from contrast_core.moments._products import CrossProducts, product_moments
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanCross, pooled_span_moments, span_of_rows
 from contrast_core.rows import Rows
@@ -80,7 +81,8 @@ class PairRows:
                 [both] = product_moments([views], self.feature_names)
                 means = (both.mean, both.mean)
                 if not exchangeable:
-                    means = feature_moments(self.X).mean, feature_moments(self.positive).mean
+                    first, second = map(FeatureMoments.from_data, views)
+                    means = first.mean, second.mean
                 return Cross(CrossProducts(views, means, self.feature_names), both, means[0])
         return dense_cross(self.moments(), exchangeable=exchangeable)
 

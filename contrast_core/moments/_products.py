@@ -103,7 +103,7 @@ class CrossProducts(Covariance):
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
         """Product with columns (D, b)."""
         mean, other = self.means
-        if all(view.in_memory and view.is_sparse for view in self.views):
+        if all(map(_is_piece, self.views)):
             x, p = self._sparse
             product = _back(x, mean, p @ columns - other @ columns)
             product += _back(p, other, x @ columns - mean @ columns)
@@ -185,14 +185,9 @@ def _is_piece(part: Rows) -> bool:
 def _held(part: Rows) -> tuple[FeatureMoments, Any]:
     """Moments of each feature, and sparse rows in memory, ready to be multiplied."""
     if not _is_piece(part):
-        return feature_moments(part), None
+        return FeatureMoments.from_data(part, check=True), None
     rows = part.load()
     return FeatureMoments.from_data(rows), multipliable(rows)
-
-
-def feature_moments(rows: Rows) -> FeatureMoments:
-    """Mean and squares of each feature; ValueError on NaN or infinity."""
-    return reduce(FeatureMoments.merge, map(FeatureMoments.at_once, rows.blocks()))
 
 
 def _back(rows: Any, mean: FloatArray, scores: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,13 +19,14 @@ from contrast_core._validation import (
 )
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import blas_threads, worker_threads
-from contrast_core.moments._accumulator import Accumulator, Precision, Sums, some
-from contrast_core.moments._covariance import ALONE, Form, Moments, Threads
+from contrast_core.moments._accumulator import Accumulator, Precision, Summary, not_empty
+from contrast_core.moments._covariance import InFeatures, Moments
 from contrast_core.moments._given import (
     check_chunks,
     check_covariance,
     check_mean,
     check_total,
+    names_of_both,
 )
 from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments(Moments):
+class SecondMoments(InFeatures, Moments):
     r"""Count, mean and covariance of a dataset, centred by its own mean.
 
     .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top
@@ -77,8 +78,6 @@ class SecondMoments(Moments):
     covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
 
-    form: ClassVar[Form] = "dense"
-
     def __post_init__(self) -> None:
         mean = check_mean(self.mean, "mean")
         vars(self).update(
@@ -102,19 +101,6 @@ class SecondMoments(Moments):
             n_samples=n_samples, mean=mean, covariance=covariance, feature_names=feature_names
         )
         return moments
-
-    @property
-    def variances(self) -> FloatArray:
-        """Variance of each feature, shape (n_features,)."""
-        return self.covariance.diagonal()
-
-    def matrix(self) -> FloatArray:
-        """The covariance."""
-        return self.covariance
-
-    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Product of the covariance with columns (n_features, b)."""
-        return np.asarray(self.covariance @ columns)
 
     @overload
     @classmethod
@@ -231,10 +217,10 @@ class SecondMoments(Moments):
         """
         joint = pieces(parts) if len(parts) > 1 and device is None else None
         if joint is None:
-            return [_moments(_sums([rows], precision, device)[0], rows) for rows in parts]
-        sums = _sums(joint[0], precision, None)
+            return [_moments(_summaries([rows], precision, device)[0], rows) for rows in parts]
+        found = _summaries(joint[0], precision, None)
         return [
-            _moments(reduce(Sums.merge, [sums[i] for i in made_of]), rows)
+            _moments(reduce(Summary.merge, [found[i] for i in made_of]), rows)
             for rows, made_of in zip(parts, joint[1], strict=True)
         ]
 
@@ -275,22 +261,19 @@ class SecondMoments(Moments):
         check_chunks(chunks, "blocks of rows")
         total = len(chunks) if isinstance(chunks, Sized) else None
         first: Rows | None = None
-        sums: Sums | None = None
         with ExitStack() as stack:
             for i, chunk in enumerate(with_progress(chunks, total, name, progress)):
                 rows = rows_of(chunk, f"chunk {i} of {name}")
                 if first is None:
-                    first = rows_of(rows, names=feature_names)
+                    first, names = rows, rows_of(rows, names=feature_names).names
                     accumulator = _accumulator(first, name, precision, device, stack)
                 check_same_features(
-                    *(first.shape[1], first.names, rows.shape[1], rows.names),
+                    *(first.shape[1], first.names or names, rows.shape[1], rows.names),
                     background_name=rows.name,
                 )
                 accumulator.consume(rows)
-            sums = some(accumulator.result() if first is not None else None, name)
-        return cls._unchecked(
-            sums.n_samples, sums.mean, sums.within, first.names if first else None
-        )
+            found = not_empty(accumulator.result() if first is not None else None, name)
+        return cls._unchecked(found.n_samples, found.mean, found.within, names)
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.
@@ -310,35 +293,23 @@ class SecondMoments(Moments):
         ValueError
             If the features differ.
         """
-        if not isinstance(other, SecondMoments):
-            raise TypeError(
-                f"SecondMoments merge with SecondMoments, got {type(other).__name__}; take "
-                "SecondMoments.from_data of it first."
-            )
-        check_same_features(
-            self.n_features,
-            self.feature_names,
-            other.n_features,
-            other.feature_names,
-            background_name="the other dataset",
-        )
-        a, b = (Sums(np.array([m.n_samples]), m.mean[None], m.covariance) for m in (self, other))
+        names = names_of_both(self, other, "take SecondMoments.from_data of it first")
+        a, b = (Summary(np.array([m.n_samples]), m.mean[None], m.covariance) for m in (self, other))
         both = a.merge(b)
-        names = self.feature_names or other.feature_names
         return SecondMoments._unchecked(both.n_samples, both.mean, both.within, names)
 
 
-def _moments(sums: Sums, rows: Rows) -> Any:
+def _moments(sums: Summary, rows: Rows) -> Any:
     """With the groups of the rows, if they have any."""
     from contrast_core.moments._grouped import GroupedMoments
 
     if rows.groups is not None:
-        return GroupedMoments._of_sums(sums, rows.groups, rows.names)
+        return GroupedMoments._of_summary(sums, rows.groups, rows.names)
     return SecondMoments._unchecked(sums.n_samples, sums.mean, sums.within, rows.names)
 
 
-def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[Sums]:
-    """Sums of each of several disjoint selections of one dataset, in one pass over it.
+def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> list[Summary]:
+    """Summary of each of several disjoint selections of one dataset, in one pass over it.
 
     Where the data are, or on the device that is asked for.
     """
@@ -346,7 +317,7 @@ def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[S
     if first.place == "device" and device is None and first.is_plain:
         device = first.device
     if device is not None:
-        return [_device_sums(first, precision, device)]
+        return [_device_summary(first, precision, device)]
     n_groups = 1 if first.groups is None else len(first.groups)
     options: Any = {"elements": first.elements, "n_groups": n_groups}
     with ExitStack() as stack:
@@ -355,10 +326,10 @@ def _sums(parts: Sequence[Rows], precision: Precision, device: object) -> list[S
         elif cast("DaskRows", first).runs_in_threads:  # which share BLAS's threads
             stack.enter_context(stack.enter_context(blas_threads()).limit(limits=1))
         sums = reduce_rows(parts, partial(Accumulator, first.name, precision, **options))
-    return [some(each, first.name) for each in sums]
+    return [not_empty(each, first.name) for each in sums]
 
 
-def _device_sums(rows: Rows, precision: Precision, device: object) -> Sums:
+def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary:
     """Rows that can be read again at little cost are checked only if a sum is not finite.
 
     So finite ones need no pass for it.
@@ -378,7 +349,7 @@ def _device_sums(rows: Rows, precision: Precision, device: object) -> Sums:
         accumulator = _accumulator(rows, rows.name, precision, device, stack)
         accumulator.consume(rows, check=not again)
         try:
-            return some(accumulator.result(), rows.name)
+            return not_empty(accumulator.result(), rows.name)
         except ValueError:
             if again:
                 rows.check()

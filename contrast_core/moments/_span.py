@@ -290,7 +290,7 @@ def _sparse_elsewhere(rows: Rows) -> bool:
 
 
 def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
-    """Give `lifted` rows their inner products, (k, k), of which rounding has cost a little."""
+    """Restore the inner products of `lifted` rows, (k, k), that rounding has changed, in place."""
     lengths = np.sqrt(wanted.diagonal())
     products = wanted / np.outer(lengths, lengths)
     found = lifted @ lifted.T / np.outer(lengths, lengths)

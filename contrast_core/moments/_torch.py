@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from contrast_core.moments._accumulator import Precision, Sums
+from contrast_core.moments._accumulator import Precision, Summary
 from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS, Rows, check_device
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class DeviceAccumulator:
         for block in cast("TensorRows", rows).tensors():
             self._scatter.add(block)
 
-    def result(self) -> Sums | None:
+    def result(self) -> Summary | None:
         """What all rows so far add up to, on the host, None without any."""
         self._upload.flush()
         return self._scatter.result(self._name)
@@ -125,7 +125,7 @@ class _Scatter:
             else:
                 into += panel @ rows[:, i:]
 
-    def result(self, name: str) -> Sums | None:
+    def result(self, name: str) -> Summary | None:
         """What all rows so far add up to, on the host, None without any."""
         if not self._count:
             return None
@@ -139,7 +139,7 @@ class _Scatter:
                 "first, or use precision='double'."
             )
         covariance = upper + upper.triu(1).T
-        return Sums(
+        return Summary(
             np.array([self._count]),
             (self._shift + offset).cpu().numpy()[None],
             covariance.cpu().numpy(),

@@ -173,4 +173,4 @@ def _as_pairs(X: MatrixLike | PairMoments | Pairs, positive: MatrixLike | None) 
 
 
 def _reduced(moments: PairMoments) -> Pairs:
-    return Pairs(None, moments, plan_pairs(2, 1))
+    return Pairs(None, moments, plan_pairs(2, 1))  # in features: the matrices are there

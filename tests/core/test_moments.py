@@ -102,6 +102,11 @@ def test_names_travel(rows: Any) -> None:
     assert SecondMoments.from_data(frame).feature_names == tuple("abcdefg")
     assert SecondMoments.from_chunks([frame[:9], frame[9:]]).feature_names == tuple("abcdefg")
     assert SecondMoments.from_data(rows, feature_names="abcdefg").feature_names == tuple("abcdefg")
+    for chunks in ([frame[:9], frame[9:]], [rows[:9], rows[9:]]):
+        renamed = SecondMoments.from_chunks(chunks, feature_names="ABCDEFG")
+        assert renamed.feature_names == tuple("ABCDEFG")
+    with pytest.raises(ValueError, match="chunk 1 of X has X's features in another order"):
+        SecondMoments.from_chunks([frame, frame[list("bacdefg")]], feature_names="ABCDEFG")
     with pytest.raises(ValueError, match="2 feature_names were given for the 7 features of X"):
         SecondMoments.from_data(rows, feature_names="ab")
     with pytest.raises(ValueError, match="another order"):

@@ -186,7 +186,12 @@ def test_names_travel_and_must_agree(pair: Any) -> None:
     moments = PairMoments.from_data(X, P)
     assert moments.feature_names == tuple("abcdefg")
     assert moments.second_moments().feature_names == tuple("abcdefg")
-    assert PairMoments.from_data(*pair, feature_names="gfedcba").feature_names == tuple("gfedcba")
+    for views in ((X, P), pair):
+        renamed = PairMoments.from_data(*views, feature_names="ABCDEFG")
+        assert renamed.feature_names == tuple("ABCDEFG")
+    with pytest.raises(ValueError, match=r"a chunk has X's features in another order"):
+        swapped = X[list("bacdefg")], P[list("bacdefg")]
+        PairMoments.from_chunks([(X, P), swapped], feature_names="ABCDEFG")
     with pytest.raises(ValueError, match=r"positive has X's features in another order"):
         PairMoments.from_data(X, P[list("bacdefg")])
     with pytest.raises(ValueError, match=r"the other dataset has .* another order"):

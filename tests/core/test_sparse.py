@@ -179,8 +179,6 @@ def test_wide_indices_are_read() -> None:
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_threads_change_nothing(n_threads: int) -> None:
-    from threadpoolctl import threadpool_limits
-
     rows = blocked(counts())
     with threadpool_limits(n_threads, user_api="blas"):
         moments = SecondMoments.from_data(rows)
