@@ -162,7 +162,7 @@ class LinearEmbedding(Embedding):
         return self.linear_map_.inverse_transform(X)
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
-        r"""Project rows on the components: what is not contrast goes.
+        r"""Project rows on the components: what is not contrast is removed.
 
         .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
 
@@ -197,7 +197,7 @@ class LinearEmbedding(Embedding):
         return {"foreground": self.mean_, "none": np.zeros_like(self.mean_)}
 
     def remove_components(self, X: MatrixLike) -> FloatArray:
-        r"""Project the components out of rows: the contrast goes, the rest stays.
+        r"""Project the components out of rows: the contrast is removed, the rest stays.
 
         .. math:: x - V V^\top (x - \bar x)
 

@@ -123,15 +123,17 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Scores from the fitted estimator, shape (n, n_components)."""
+        """Scores as the fitted estimator gives them, shape (n, n_components)."""
         check_is_fitted(self)
-        return np.asarray(self.estimator_.transform(X))
+        scores: FloatArray = self.estimator_.transform(X)
+        return scores
 
     @available_if(lambda self: hasattr(self.estimator, "inverse_transform"))  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
         """Rows from scores, through the fitted estimator, shape (n, n_features)."""
         check_is_fitted(self)
-        return np.asarray(self.estimator_.inverse_transform(X))
+        rows: FloatArray = self.estimator_.inverse_transform(X)
+        return rows
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Names of the scores, as the estimator gives them."""

@@ -127,7 +127,7 @@ class LinearMap:
         return rows
 
     def denoise(self, X: MatrixLike | Rows, *, offset: str = "foreground") -> FloatArray:
-        r"""Rows as their scores tell them: what the map does not keep goes.
+        r"""Rows rebuilt from their scores: what the map does not keep is removed.
 
         .. math:: \hat x = (x - \bar x) P R + \text{offset}
 

@@ -32,8 +32,8 @@ class EstimatedSpectrum:
 
     the probes' mean is the density of the rest (stochastic Lanczos quadrature). They are deflated
     by what has converged, which counts exactly. Quantiles are interpolated between the midpoints of
-    the quadrature's steps, on the scale of singular values, and corrected by their regression on
-    what each probe makes of the trace, which is known.
+    the quadrature's steps, on the scale of singular values, with the trace, which is known, as a
+    control variate: corrected by their regression on each probe's estimate of it.
 
     Parameters
     ----------

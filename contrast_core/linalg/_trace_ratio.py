@@ -49,7 +49,9 @@ def trace_ratio_by_products(
     random_state: int | None,
     max_products: int,
 ) -> TraceRatio:
-    """Accepted by the residual over the gap, as in `eigenpairs_by_products`; no proof.
+    """The trace ratio of matrices that are only multiplied.
+
+    Accepted by the residual over the gap, as in `eigenpairs_by_products`; no proof.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def trace_ratio_by_products(
 def proved_trace_ratio(
     x: FloatArray, y: FloatArray, k: int, ridge: float, budget: float
 ) -> TraceRatio:
-    """Of matrices (D, D), the eigenpairs proved by inertia.
+    """The trace ratio of matrices (D, D), with eigenpairs proved by inertia.
 
     The diagonal preconditions as long as that helps, as where features are on scales of their own;
     then a factor in single precision.

@@ -226,7 +226,7 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
 
 
 def lifted(x: Covariance, y: Moments, frame: Frame, found: list[Found], k: int) -> Solution:
-    """In feature space, with directions in which nothing varies where more do not."""
+    """The solution in feature space, filled up to k with directions in which nothing varies."""
     coordinates = np.stack([part.components for part in found])
     n_found, n_null = coordinates.shape[1], k - coordinates.shape[1]
     flat = coordinates.reshape(len(found) * n_found, -1 if coordinates.size else x.size)
@@ -330,7 +330,7 @@ def found_by_products(
 
 
 def of_features(x: Covariance, y: Moments, found: list[Found]) -> Solution:
-    """Where the coordinates are the features, and something varies along each component."""
+    """The solution where the coordinates are the features, and each component varies."""
     coordinates = np.stack([part.components for part in found])
     flat = coordinates.reshape(-1, x.size)
     x_along, y_along = (part.along(flat).reshape(len(found), -1) for part in (x, y))

@@ -25,7 +25,7 @@ class DesignOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Design:
-    """The same, each None by default."""
+    """`DesignOptions` with their defaults, and the rows that they describe."""
 
     groups: ArrayLike | None = None
     background_groups: Any = None

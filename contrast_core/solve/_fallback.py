@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def with_fallback(plan: Plan, work: Callable[[Plan], T], *, task: str = "", advice: str = "") -> T:
-    """What `work` makes of a plan, or of what the plan falls back to where products do not do.
+    """What `work` makes of a plan; where products do not suffice, of what it falls back to.
 
     Raises NotConvergedError, which names the task and ends with the advice, where there is nothing
     to fall back to.

@@ -34,7 +34,7 @@ class Frame:
     indefinite : bool
         Whether x is no covariance; what varies is then what y shows.
     exact : bool
-        Whether something varies in every direction of them.
+        Whether something varies in every direction, for sure.
     """
 
     x: Covariance
@@ -62,7 +62,7 @@ class Frame:
         return self.x.size
 
     def scale(self, alpha: float) -> float:
-        """Of what rounding of ``x - alpha y`` is relative to; 0 where there is no doubt."""
+        """What rounding of ``x - alpha y`` is relative to; 0 where every direction varies."""
         if self.exact:
             return 0.0
         x, y = (

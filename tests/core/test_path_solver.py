@@ -106,6 +106,24 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
     assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
 
 
+def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between two contrasts too: sums of eigenvalues that are linear there are the chord."""
+    x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
+
+    def understated(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
+        return [
+            _proof.RitzPairs(np.array([10.0, 9.0, 7.95]) - 0.01 * alpha, np.eye(60)[:, :2], 1e-14)
+            for alpha in contrasts()
+        ], True
+
+    monkeypatch.setattr(_path, "search", understated)
+    path = _path._ProvedPath(x, y, ALPHAS, 2, np.inf)
+    assert len(path.proved) == len(ALPHAS) > path.n_factorisations
+    assert (path.beta >= 8.0 - 0.01 * ALPHAS).all()
+
+
 @pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-7])
 def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
     d = 150

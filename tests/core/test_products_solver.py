@@ -9,7 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from contrast_core import CPCA, PCPCA, CPCAStar, subspace_error
-from contrast_core.linalg import NotConvergedError, eigenpairs_by_products
+from contrast_core.linalg import NotConvergedError, _krylov, eigenpairs_by_products
+from contrast_core.linalg._precondition import unconditioned
+from contrast_core.linalg._search import SearchSpace, exact_enough, random_block, search
 from contrast_core.moments import joint_products, product_moments
 from contrast_core.moments._sparse_products import gram_products
 from contrast_core.rows import rows_of
@@ -75,6 +77,38 @@ def test_ties_end_in_an_error() -> None:
         eigenpairs_by_products(
             lambda columns: values[:, None] * columns, 1000, 2, random_state=0, max_products=600
         )
+
+
+def test_a_gap_that_is_rounding_is_none() -> None:
+    assert exact_enough(1.0, 0.5) == 1e-8
+    assert exact_enough(1.0, 1e-10) == pytest.approx(50 * np.finfo(float).eps / 1e-10)
+    assert exact_enough(1.0, 1e-14) == exact_enough(1.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("iteration", ["lanczos", "davidson"])
+def test_an_exact_pair_is_not_accepted_before_the_next_has_settled(
+    iteration: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start holds the second eigenvector, and so little of the first that it shows later."""
+    values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
+    start = random_block(400, 3)
+    start[0] *= 1e-3
+    start[:, 0] = np.eye(400)[1]
+    start = np.linalg.qr(start)[0]
+
+    def multiply(columns: Any) -> Any:
+        return values[:, None] * columns
+
+    if iteration == "lanczos":
+        monkeypatch.setattr(_krylov, "random_block", lambda *_: start)
+        found = eigenpairs_by_products(multiply, 400, 1, random_state=0, max_products=5000)
+        np.testing.assert_allclose(found.values, 10.0)
+    else:
+        space = SearchSpace(lambda columns: [multiply(columns)], start, 300)
+        stages = [unconditioned(1000)]
+        (pairs,), converged = search(space, lambda: np.zeros(1), 1, stages, lambda *_: 1e-8)
+        assert converged
+        np.testing.assert_allclose(pairs.values[0], 10.0)
 
 
 @pytest.mark.parametrize("method", [CPCAStar(2), CPCAStar(2, beta=0.5), PCPCA(2)], ids=str)

@@ -12,6 +12,7 @@ from contrast_core import CPCA
 from contrast_core.linalg import (
     Iteration,
     _precondition,
+    _proof,
     _search,
     _single,
     contrastive_eigenpairs,
@@ -128,6 +129,20 @@ def test_without_a_gap_it_goes_on_from_what_the_space_shows(
     exact = contrastive_eigenpairs(x, y, alpha, k)
     np.testing.assert_allclose(pairs.values[:k], exact.values, rtol=1e-10, atol=1e-12)
     assert subspace_error(pairs.vectors.T, exact.components) <= 1e-8
+
+
+@pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
+def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
+    """A bound of the next eigenvalue alone says nothing of how far these are from theirs."""
+    values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
+    turned = np.eye(30)[:, :2]
+    turned[1, 1], turned[2, 1] = np.cos(angle), np.sin(angle)
+    ritz = np.r_[np.diag(turned.T * values @ turned), 1.0]
+    residual = np.linalg.norm(values[:, None] * turned - turned * ritz[:2])
+    pairs = _proof.RitzPairs(ritz, turned, float(residual))
+    beta, _ = _proof.bound_by_inertia(lambda: np.diag(-values), pairs, 9.0)
+    assert 1.0 < beta < 8.0
+    assert _proof.is_proved(pairs, beta, 9.0) == (angle < 1e-8)
 
 
 def test_zero_and_constant_matrices_are_left_to_lapack() -> None:
