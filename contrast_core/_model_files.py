@@ -122,15 +122,18 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as archive:
-            for name, compression, parts in (
-                (_MEMBERS[0], zipfile.ZIP_DEFLATED, [text]),
-                (_MEMBERS[1], zipfile.ZIP_STORED, (a.tobytes("A") for a in writer.arrays)),
+            for name, size, compression in (
+                (_MEMBERS[0], len(text), zipfile.ZIP_DEFLATED),
+                (_MEMBERS[1], sum(a.nbytes for a in writer.arrays), zipfile.ZIP_STORED),
             ):
                 info = zipfile.ZipInfo(name)  # of a fixed date: the same model, the same bytes
-                info.compress_type = compression
-                with archive.open(info, "w", force_zip64=True) as member:
-                    for part in parts:
-                        member.write(part)
+                info.file_size, info.compress_type = size, compression
+                with archive.open(info, "w") as member:
+                    if compression == zipfile.ZIP_DEFLATED:
+                        member.write(text)
+                    else:
+                        for array in writer.arrays:
+                            member.write(array.tobytes("A"))
 
     _replace(target, write)
 

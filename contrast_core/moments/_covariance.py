@@ -88,8 +88,8 @@ class Covariance(abc.ABC):
         return self.form == other.form and self.size == other.size
 
 
-class InFeatures(Covariance):
-    """A matrix, `covariance`, whose coordinates are the features."""
+class Formed(Covariance):
+    """A matrix that has been formed: `covariance`."""
 
     form: ClassVar[Form] = "dense"
 
@@ -113,7 +113,7 @@ class InFeatures(Covariance):
 
 
 @dataclass(frozen=True, eq=False)
-class DenseCovariance(InFeatures):
+class DenseCovariance(Formed):
     """A matrix in coordinates of which nothing is asked but their number.
 
     Parameters

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import FloatArray, check_labels, check_weights, shown
 from contrast_core.moments._accumulator import Summary
-from contrast_core.moments._covariance import Centres, InFeatures, Moments
+from contrast_core.moments._covariance import Centres, Formed, Moments
 from contrast_core.moments._given import check_means, names_of_both
 from contrast_core.moments._second_moments import SecondMoments
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedMoments(InFeatures, Moments):
+class GroupedMoments(Formed, Moments):
     r"""Moments of a dataset whose rows belong to groups, as two parts that add up exactly.
 
     .. math:: C = W + B, \qquad

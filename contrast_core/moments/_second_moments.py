@@ -20,7 +20,7 @@ from contrast_core._validation import (
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import blas_threads, worker_threads
 from contrast_core.moments._accumulator import Accumulator, Precision, Summary, not_empty
-from contrast_core.moments._covariance import InFeatures, Moments
+from contrast_core.moments._covariance import Formed, Moments
 from contrast_core.moments._given import (
     check_chunks,
     check_covariance,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments(InFeatures, Moments):
+class SecondMoments(Formed, Moments):
     r"""Count, mean and covariance of a dataset, centred by its own mean.
 
     .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top

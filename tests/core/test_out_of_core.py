@@ -102,7 +102,7 @@ def test_a_stored_dataset_gives_the_moments_of_its_rows(
 def test_selections_are_read_in_one_pass(rows: Any, store: Any, tmp_path: Path) -> None:
     """Those of one dataset, also where they overlap; others each for itself."""
     masks = [np.arange(N) % 3 == 0, np.arange(N) < 700, np.arange(N) % 3 == 1]
-    whole = small(store(rows, tmp_path), columns=np.arange(D) != 2)
+    whole = small(store(rows, tmp_path)).columns(np.arange(D) != 2)
     found = SecondMoments.from_parts([whole.take(mask) for mask in masks])
     apart = SecondMoments.from_parts([small(rows).take(masks[0]), small(rows.copy())])
     for moments, mask in zip(found, masks, strict=True):
