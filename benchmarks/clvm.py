@@ -225,7 +225,7 @@ def inferences() -> list[str]:
             options = {"max_passes": limit, "device": torch.device("cpu"), "progress": False}
             rng = np.random.default_rng(0)
             rows = rows_of(X), rows_of(Y)
-            found = fit_variational(rows, start, k, "normal", False, False, rng=rng, **options)
+            found = fit_variational(rows, start, k, "normal", None, False, rng=rng, **options)
             return found.loadings[:, k:]
 
         quick, sine = to_sine(by_em, model.components_, 4096)

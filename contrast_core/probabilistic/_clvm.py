@@ -11,41 +11,32 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
-    check_choice,
     check_count,
     check_flag,
     check_generator,
     check_number,
-    shown,
 )
 from contrast_core.feedback import Progress, warn
 from contrast_core.moments import Moments
-from contrast_core.probabilistic._clvm_em import (
-    Fit,
-    Problem,
-    first_model,
-    fit_em,
-    likelihood_problem,
-    random_model,
-    rotated,
-)
-from contrast_core.probabilistic._clvm_observed import (
+from contrast_core.probabilistic._clvm_checks import (
     check_combination,
+    check_dimensions,
     check_in_memory,
+    check_sparsity,
     check_streamed,
     check_tails,
     check_torch,
-    described,
-    fit_observed,
-    observed_rows,
 )
+from contrast_core.probabilistic._clvm_em import Fit
+from contrast_core.probabilistic._clvm_moments import OfMoments
+from contrast_core.probabilistic._clvm_observed import OfRows, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
-from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse, relevant_shared
-from contrast_core.probabilistic._clvm_start import starting_point, varying
+from contrast_core.probabilistic._clvm_selection import Search, Sparsity, fit_selected
+from contrast_core.probabilistic._clvm_start import VariationalFit, starting_point, varying
 from contrast_core.probabilistic._incomplete import rows_with_gaps
 from contrast_core.probabilistic._two_densities import TwoDensities
 from contrast_core.rows import Rows
-from contrast_core.solve import Design, Plan, contrast_index, contrast_moments
+from contrast_core.solve import Design, Plan, contrast_moments
 
 
 class CLVM(TwoDensities):
@@ -65,11 +56,11 @@ class CLVM(TwoDensities):
 
     Values may be missing, as NaN, in foreground and background, and outliers may count for less,
     with `robust`. The likelihood is then that of what is observed of each row, and expectation
-    maximisation reads the rows, weighted, in every step.
+    maximisation reads the rows, weighted, in every step. All of this combines, and with the
+    selection of features by `sparsity` and of shared dimensions by `ard`.
 
     Where there is no closed form, ``inference="vi"`` climbs the variational bound by stochastic
-    gradients: for counts, for features or dimensions to be selected where values are missing or
-    noise has heavy tails, and for robust fits to data that are not in memory. It begins at what
+    gradients: for counts, and for robust fits to data that are not in memory. It begins at what
     expectation maximisation finds, and is slower and less exact: prefer ``"em"`` wherever that can
     do the same.
 
@@ -86,7 +77,8 @@ class CLVM(TwoDensities):
         rows as weights. The likelihood is then maximised with the other rows at zero. A number is
         rho, in units of the log-likelihood: a feature goes whose salient loadings add less than
         about half of it. "auto" takes the features of least Bayesian information criterion, for
-        rho from 1 to 740,000. "horseshoe" takes instead those that the horseshoe prior does not
+        rho from 1 to 740,000; "vi" takes the rho that this gives for the fit it begins with.
+        "horseshoe", with missing values or `robust` of "vi" only, takes instead those that the horseshoe prior does not
         shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales: a feature
         goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in units of the features' mean
         variance, or below :math:`8 \sigma^2 / n`; with
@@ -106,10 +98,8 @@ class CLVM(TwoDensities):
         minibatches of rows, dense one by one, of data of every kind. The posterior of a row's
         latent variables has a full covariance. It is the exact one with normal noise and with
         ``robust="rows"``, where the bound is the log-likelihood; with ``robust="entries"`` it is
-        independent of the values' weights; for counts it is the best normal one. "vi" combines
-        `robust`, missing values and counts with ``sparsity="horseshoe"`` (rows of W then have
-        posteriors too, gradients by draws from these) and with `ard`; it takes no groups, weights
-        or several backgrounds.
+        independent of the values' weights; for counts it is the best normal one; with
+        ``sparsity="horseshoe"`` rows of W have posteriors too, gradients by draws from these.
     likelihood : "normal" or "counts", default="normal"
         "counts", with "vi", is of raw counts: negative binomial, of mean
         :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)` with the row's total
@@ -196,10 +186,10 @@ class CLVM(TwoDensities):
     ------
     ValueError
         On `fit`: if the latent variables explain all that varies, so that the likelihood has no
-        maximum, or a parameter is out of range. With missing values or `robust`: if a feature is
-        never observed in one of the datasets, fewer than two rows have a value, or `sparsity`,
-        `ard`, groups, weights, several backgrounds or data not in memory are given as well. With
-        "vi": if groups, weights, several backgrounds or a penalty are, or counts are none.
+        maximum, `sparsity` leaves no feature, or a parameter is out of range. With missing values
+        or `robust`: if a feature is never observed in one of the datasets, fewer than two rows have
+        a value, or ``sparsity="horseshoe"`` is given without "vi". With these or "vi": if groups,
+        weights or several backgrounds are given, which need moments. With counts: if they are none.
     ImportError
         With "vi", if torch is not installed.
 
@@ -339,48 +329,62 @@ class CLVM(TwoDensities):
         return super().fit(X, y, background=background, **vars(design))
 
     def _fit_rows(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
-        ard = check_flag(self.ard, "ard")
         what = "missing values (NaN)" if tails == "normal" else f"robust={tails!r}"
-        check_combination(parts, design, what, sparsity=self.sparsity is not None, ard=ard)
+        check_combination(parts, design, what)
         if tails != "normal":
             check_in_memory(parts, what)
         rows = observed_rows(*parts)
-        k, t = self._dimensions(int(rows.varies.sum()))
-        rngs = [check_generator(self.random_state)] * (check_count(self.n_init, "n_init") - 1)
-        tol = 10 * check_number(self.tol, "tol", above=0)
-        max_iter = check_count(self.max_iter, "max_iter")
-        best = fit_observed(rows, k, t, tails, rngs, tol=tol, max_iter=max_iter)
-        if not best.converged:
-            _warn_not_converged(max_iter)
-        return self._set_fitted(rows.names, tails_=tails, **described(best, k))
+        k, search, sparsity, ard = self._search(int(rows.varies.sum()))
+        likelihood = OfRows(rows, tails, k, search._replace(tol=10 * search.tol))
+        found = fit_selected(likelihood, search.n_salient, sparsity, ard)
+        return self._described(rows.names, found.fit, tails_=tails, **likelihood.described(found))
+
+    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
+        x, y = foreground, background
+        k, search, sparsity, ard = self._search(int((x.varies | y.varies).sum()))
+        likelihood = OfMoments.of(x, y, k, search)
+        found = fit_selected(likelihood, search.n_salient, sparsity, ard)
+        attributes = likelihood.described(found)
+        return self._described(x.feature_names, found.fit, tails_="normal", **attributes)
 
     def _fit_variational(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
-        ard = check_flag(self.ard, "ard")
-        if self.sparsity not in (None, "horseshoe"):
-            raise ValueError(
-                f"sparsity={shown(self.sparsity)} needs inference='em': with 'vi' features are "
-                "selected by sparsity='horseshoe'."
-            )
         check_streamed(parts, design)
-        max_passes = check_count(self.max_iter, "max_iter")
-        rng, device = check_generator(self.random_state), check_torch(self.device)
-        varies = varying(parts)
-        k, t = self._dimensions(int(varies.sum()))
-        horseshoe = self._sparsity(t) is not None
-        start = starting_point(parts, varies, k, t, tails, rng)
+        device, varies = check_torch(self.device), varying(parts)
+        k, search, sparsity, ard = self._search(int(varies.sum()))
+        start = starting_point(parts, varies, k, search, tails, sparsity)
         from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch
 
         found = fit_variational(
-            *(parts, start, k, tails, horseshoe, ard),
-            rng=rng,
-            max_passes=max_passes,
+            *(parts, start, k, tails, sparsity, ard),
+            rng=search.rng,
+            max_passes=search.max_iter,
             device=device,
             progress=self.progress,
         )
-        if not found.converged:
-            _warn_not_converged(max_passes)
         names = parts[0].names or parts[1].names
-        return self._set_fitted(names, tails_=tails, **found.described(start, tails))
+        return self._described(names, found, tails_=tails, **found.described(start, tails))
+
+    def _search(self, n_varying: int) -> tuple[int, Search, Sparsity | None, bool]:
+        """k, how to look for a maximum, and what to select."""
+        k, t = check_dimensions(self.n_shared, self.n_salient, n_varying)
+        search = Search(
+            t,
+            check_count(self.n_init, "n_init"),
+            check_generator(self.random_state),
+            check_number(self.tol, "tol", above=0),
+            check_count(self.max_iter, "max_iter"),
+        )
+        return k, search, check_sparsity(self.sparsity, t), check_flag(self.ard, "ard")
+
+    def _described(
+        self, names: tuple[str, ...] | None, found: Fit | VariationalFit, **attributes: Any
+    ) -> Self:
+        if not found.converged:
+            warn(
+                f"the likelihood still rises after max_iter={self.max_iter} evaluations or passes; "
+                "allow more, or use fewer latent variables."
+            )
+        return self._set_fitted(names, **attributes)
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
         of_some = ("groups_", "group_means_", "elbo_", "log_likelihoods_", "dispersions_")
@@ -395,90 +399,3 @@ class CLVM(TwoDensities):
         # Rows of the loadings are features only where the coordinates are.
         solver = "auto" if self.sparsity is None else "eigh"
         return contrast_moments(X, background, solver=solver, products=False, design=design)
-
-    def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
-        x, y = foreground, background
-        k, t = self._dimensions(int((x.varies | y.varies).sum()))
-        sparsity, ard = self._sparsity(t), check_flag(self.ard, "ard")
-        n_init = check_count(self.n_init, "n_init")
-        tol = check_number(self.tol, "tol", above=0)
-        max_iter = check_count(self.max_iter, "max_iter")
-        rng = check_generator(self.random_state)
-
-        def most_likely(problem: Problem) -> Fit:
-            starts = [first_model(x, y, problem, t)]
-            n_latent = problem.n_shared + t
-            starts += [random_model(x.size, n_latent, rng) for _ in range(n_init - 1)]
-            fits = [fit_em(problem, start, tol=tol, max_iter=max_iter) for start in starts]
-            return max(fits, key=lambda fit: fit.log_likelihoods[-1])
-
-        problem = likelihood_problem(x, y, k)
-        best = most_likely(problem)
-        if ard and k:
-            k = max(relevant_shared(problem, best.model), int(not t))
-            problem = likelihood_problem(x, y, k)
-            best = most_likely(problem)
-        if sparsity is not None:
-            best = fit_sparse(problem, best, sparsity, tol=tol, max_iter=max_iter)
-        if not best.converged:
-            _warn_not_converged(max_iter)
-        loadings = best.model.loadings * problem.unit
-        (shared, _), (salient, components) = (
-            rotated(x.lift, part) for part in np.split(loadings, [k], axis=1)
-        )
-        inside = x.coordinates_of(components)
-        along = x.along(inside), y.along(inside)
-        return self._set_fitted(
-            x.feature_names,
-            mean_=x.mean,
-            background_mean_=y.mean,
-            components_=components,
-            shared_loadings_=shared,
-            salient_loadings_=salient,
-            selected_=salient.any(axis=1),
-            noise_variance_=best.model.noise * problem.unit**2,
-            tails_="normal",
-            log_likelihoods_=problem.log_likelihoods(best.log_likelihoods),
-            n_iter_=len(best.log_likelihoods) - 1,
-            converged_=best.converged,
-            foreground_variance_=along[0],
-            background_variance_=along[1],
-            contrast_index_=contrast_index(*along),
-            foreground_moments_=x,
-            background_moments_=y,
-        )
-
-    def _dimensions(self, n_varying: int) -> tuple[int, int]:
-        if n_varying < 2:
-            raise ValueError(
-                f"{n_varying} feature(s) vary in X or the background, but a latent variable and "
-                "noise need at least 2."
-            )
-        reason, most = f"with {n_varying} features that vary", n_varying - 1
-        k = check_count(self.n_shared, "n_shared", at_least=0, at_most=most, reason=reason)
-        reason = f"{reason} and n_shared={k}, and one direction left for the noise,"
-        least, most = int(not k), most - k
-        return k, check_count(
-            self.n_salient, "n_salient", at_least=least, at_most=most, reason=reason
-        )
-
-    def _sparsity(self, n_salient: int) -> Sparsity | None:
-        if self.sparsity is None:
-            return None
-        if not n_salient:
-            raise ValueError(
-                f"sparsity={shown(self.sparsity)} is about salient loadings, of which n_salient=0 "
-                "has none; leave it out."
-            )
-        if isinstance(self.sparsity, str):
-            found = check_choice(self.sparsity, "sparsity", ["auto", "horseshoe"], "a number")
-            return "auto" if found == "auto" else "horseshoe"
-        expected = "'auto', 'horseshoe' or a number"
-        return check_number(self.sparsity, "sparsity", above=0, expected=expected)
-
-
-def _warn_not_converged(max_iter: float) -> None:
-    warn(
-        f"the likelihood still rises after max_iter={max_iter} evaluations; allow more, or use "
-        "fewer latent variables."
-    )

@@ -7,12 +7,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import fix_signs, leading_eigenpairs
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._ascent import Ascent, Evaluation, ascend
+from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
 
 _LEAST_NOISE = 1e-13  # of the mean variance; below it the noise is rounding
 _FIRST_NOISE = 0.1
@@ -32,6 +32,13 @@ class Side(NamedTuple):
     weight: float
     total: float
     apply: Callable[[FloatArray], FloatArray]
+
+
+class Means(NamedTuple):
+    """Of foreground and background, (n_features,) each."""
+
+    x: FloatArray
+    y: FloatArray
 
 
 class Model(NamedTuple):
@@ -54,8 +61,6 @@ class Problem(NamedTuple):
         Of both datasets.
     unit : float
         In the units of the data: the standard deviation that counts as 1.
-    support : ndarray of bool of shape (size,), optional
-        Which rows of the salient loadings need not be zero; by default none must be.
     """
 
     x: Side
@@ -64,7 +69,6 @@ class Problem(NamedTuple):
     n_features: int
     n_rows: float
     unit: float
-    support: NDArray[np.bool_] | None = None
 
     def log_likelihoods(self, per_row: FloatArray) -> FloatArray:
         """Of all rows in the units of the data, from those per row."""
@@ -72,11 +76,16 @@ class Problem(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The model, its log-likelihood per row at each accepted step, and whether it converged."""
+    """The model, what was maximised, per row, at each accepted step, and whether it converged.
+
+    Of rows also the means, in the units of the model, and the weights of the values of both.
+    """
 
     model: Model
     log_likelihoods: FloatArray
     converged: bool
+    means: Means | None = None
+    weights: list[FloatArray] | None = None
 
 
 class _Expected(NamedTuple):
@@ -169,19 +178,19 @@ def expect(model: Model, problem: Problem) -> Expectation:
     return Expectation(value, Model(slope, by_log_noise), cross, second)
 
 
-def evaluate(model: Model, problem: Problem) -> tuple[float, Model, Model]:
-    """Log-likelihood per row, its gradient, and the step of EM.
+def evaluate(
+    model: Model, problem: Problem, prior: Prior = LIKELIHOOD_ALONE
+) -> tuple[float, Model, Model]:
+    """Log-likelihood and log-prior per row, their gradient, and the step of EM.
 
     The M-step is exact for loadings that are not orthogonal, where Severson et al.'s eqs. 6 and 7
     assume that they are.
     """
     value, slope, cross, second = expect(model, problem)
-    loadings = solved(second, cross)
-    if problem.support is not None:
-        k, without = problem.n_shared, ~problem.support
-        loadings[without, k:] = 0.0
-        loadings[without, :k] = solved(second[:k, :k], cross[without, :k])
-        slope.loadings[without, k:] = 0.0
+    before, n = model.loadings, problem.n_rows
+    value += prior.value(before) / n
+    slope = Model(prior.slope(slope.loadings, before, n), slope.noise)
+    loadings = prior.maximised(cross, second, before, model.noise, n)
     return value, slope, Model(loadings, expected_noise(loadings, cross, second, problem))
 
 
@@ -194,13 +203,15 @@ def expected_noise(
     return float(left / problem.n_features)
 
 
-def solved(second: FloatArray, cross: FloatArray) -> FloatArray:
-    """``cross @ inv(second)``."""
-    return np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
-
-
-def fit_em(problem: Problem, start: Model, *, tol: float, max_iter: int) -> Fit:
-    """Maximise the likelihood by accelerated EM.
+def fit_em(
+    problem: Problem,
+    start: Model,
+    prior: Prior = LIKELIHOOD_ALONE,
+    *,
+    tol: float,
+    max_iter: int,
+) -> Fit:
+    """Maximise the likelihood, and a prior's, by accelerated EM.
 
     Parameters
     ----------
@@ -208,7 +219,8 @@ def fit_em(problem: Problem, start: Model, *, tol: float, max_iter: int) -> Fit:
         The data, and where to begin.
     tol : float
         Length of the gradient of the log-likelihood per row, by the loadings in units of the
-        noise's standard deviation and by the logarithm of its variance.
+        noise's standard deviation and by the logarithm of its variance; of a step, where the prior
+        has no gradient.
     max_iter : int
         Evaluations of the likelihood, at most.
 
@@ -220,11 +232,16 @@ def fit_em(problem: Problem, start: Model, *, tol: float, max_iter: int) -> Fit:
     scale = Scale(start.loadings.shape, start.noise**0.5)
 
     def at(point: FloatArray) -> Evaluation:
-        value, slope, update = evaluate(scale.model(point), problem)
-        return Evaluation(value, scale.gradient(slope), scale.point(update, problem))
+        value, slope, update = evaluate(scale.model(point), problem, prior)
+        there = scale.point(update, problem)
+        return Evaluation(value, scale.gradient(slope) if prior.smooth else there - point, there)
 
-    found: Ascent = ascend(at, scale.point(start, problem), tol=tol, max_iter=int(max_iter))
-    return Fit(scale.model(found.point), found.values, found.converged)
+    first = scale.point(start, problem)
+    found: Ascent = ascend(at, first, tol=tol, max_iter=int(max_iter), smooth=prior.smooth)
+    model = scale.model(found.point)
+    if not prior.smooth:  # what is extrapolated need not be zero
+        model = evaluate(model, problem, prior)[2]
+    return Fit(model, found.values, found.converged)
 
 
 class Scale(NamedTuple):

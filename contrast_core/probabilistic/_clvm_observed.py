@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import FloatArray, check_choice
+from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._clvm_em import (
+    Fit,
+    Means,
     Model,
     first_model,
     fit_em,
@@ -19,13 +20,16 @@ from contrast_core.probabilistic._clvm_em import (
     rotated,
 )
 from contrast_core.probabilistic._clvm_posterior import Tails
-from contrast_core.probabilistic._clvm_rows import Means, RowFit, fit_rows
+from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
+from contrast_core.probabilistic._clvm_rows import fit_rows
+from contrast_core.probabilistic._clvm_selection import Search, Selected
 from contrast_core.probabilistic._incomplete import observed_part
-from contrast_core.rows import Rows, check_device
-from contrast_core.solve import Design, contrast_index, contrast_moments
+from contrast_core.rows import Rows
+from contrast_core.solve import contrast_index, contrast_moments
 
 _CLIPPED_AT = 4.5  # median absolute deviations: where the rows that give a start are cut off
 _START_TOL = 1e-3
+_ROUGHLY: dict[str, Any] = {"tol": 1e-3, "max_iter": 200}
 
 
 class ObservedRows(NamedTuple):
@@ -52,85 +56,6 @@ class ObservedRows(NamedTuple):
     medians: Means
     unit: float
     names: tuple[str, ...] | None
-
-
-def check_tails(robust: object, likelihood: object, inference: object) -> Tails:
-    """What `robust` and `likelihood` ask for, and whether `inference` can do it."""
-    by = check_choice(inference, "inference", ["em", "vi"])
-    of = check_choice(likelihood, "likelihood", ["normal", "counts"])
-    if of == "counts":
-        if robust is not None:
-            raise ValueError(
-                f"robust={robust!r} is of normal noise; likelihood='counts' has tails of its own: "
-                "leave one of them out."
-            )
-        if by == "em":
-            raise ValueError(
-                "likelihood='counts' has no closed form: give inference='vi' as well, or fit "
-                "logarithms of normalised counts."
-            )
-        return "counts"
-    if robust is None:
-        return "normal"
-    found = check_choice(robust, "robust", ["entries", "rows"], "None")
-    return "rows" if found == "rows" else "entries"
-
-
-def check_combination(
-    parts: Sequence[Rows], design: Design, what: str, *, sparsity: bool = False, ard: bool = False
-) -> None:
-    """Refuse what a fit from rows does not combine with."""
-    centre = "subtract each group's mean or median first, in foreground and background"
-    refused = {
-        "sparsity": (sparsity, "leave it out, or give inference='vi' and sparsity='horseshoe'"),
-        "ard": (ard, "leave it out and give n_shared, or give inference='vi'"),
-        "groups": (design.groups is not None, centre),
-        "background_groups": (design.background_groups is not None, centre),
-        "sample_weight": (design.sample_weight is not None, "leave it out, or repeat rows"),
-        "background_weight": (design.background_weight is not None, "leave it out, or repeat rows"),
-        "background_mix": (design.background_mix is not None, "leave it out"),
-        "several backgrounds": (len(parts) > 2, "stack them, each about its own mean"),
-    }
-    for name, (given, remedy) in refused.items():
-        if given:
-            raise ValueError(f"CLVM does not combine {what} with {name}: {remedy}.")
-
-
-def check_in_memory(parts: Sequence[Rows], what: str) -> None:
-    """Refuse rows that cannot be read again and again."""
-    for part in parts:
-        if not (part.in_memory and (part.can_miss or part.is_sparse)):
-            raise TypeError(
-                f"{part.name} is not an array, DataFrame or sparse matrix in memory, which {what} "
-                "needs, for it reads the rows again and again: convert it."
-            )
-
-
-def check_streamed(parts: Sequence[Rows], design: Design) -> None:
-    """Refuse what stochastic inference cannot take."""
-    if not parts:
-        raise TypeError(
-            "inference='vi' reads rows, which moments do not hold: give the data instead, or "
-            "inference='em'."
-        )
-    check_combination(parts, design, "inference='vi'")
-    for part in parts:
-        if np.isnan(part.shape[0]):
-            raise ValueError(
-                f"{part.name} is a dask array with chunks of unknown size: call "
-                "compute_chunk_sizes() on it first."
-            )
-
-
-def check_torch(device: object) -> Any:
-    """The device to compute on."""
-    try:
-        import_module("torch")
-    except ImportError as error:
-        raise ImportError(
-            "inference='vi' needs torch; install contrast-suite[torch], or give inference='em'."
-        ) from error
-    return check_device("cpu" if device is None else device)
 
 
 def observed_rows(foreground: Rows, background: Rows) -> ObservedRows:
@@ -173,62 +98,86 @@ def _clipped(left: FloatArray) -> FloatArray:
     return np.asarray(cut / np.maximum(1.0, lengths / (np.median(lengths) or np.inf))[:, None])
 
 
-def fit_observed(
-    rows: ObservedRows,
-    n_shared: int,
-    n_salient: int,
-    tails: Tails,
-    rngs: Sequence[np.random.Generator],
-    *,
-    tol: float,
-    max_iter: int,
-) -> RowFit:
-    """The most likely model of several starts, in the units and features of the data.
+@dataclass(frozen=True)
+class OfRows:
+    """What is observed of these rows.
 
-    The first start is the normal model of the clipped rows, each of `rngs` gives a random one.
-
-    Raises
-    ------
-    ValueError
-        If the likelihood is unbounded.
+    The first start is the normal model of the clipped rows.
     """
-    size, n_latent = rows.x.shape[1], n_shared + n_salient
-    x, y, _ = contrast_moments(rows.clipped[0], rows.clipped[1], products=False)
-    problem = likelihood_problem(x, y, n_shared)
-    first = fit_em(problem, first_model(x, y, problem, n_salient), tol=_START_TOL, max_iter=500)
-    model = first.model
-    loadings = x.lift(model.loadings.T).T * problem.unit
-    starts = [Model(loadings, model.noise * problem.unit**2)]
-    starts += [random_model(size, n_latent, rng) for rng in rngs]
-    zeros = Means(np.zeros(size), np.zeros(size))
-    fits = [
-        fit_rows(*(rows.x, rows.y, start, zeros, n_shared), tails=tails, tol=tol, max_iter=max_iter)
-        for start in starts
-    ]
-    best = max(fits, key=lambda fit: fit.log_likelihoods[-1])
-    whole = np.zeros((len(rows.varies), n_latent))
-    whole[rows.varies] = rows.unit * best.model.loadings
-    means = [median.copy() for median in rows.medians]
-    for mean, found in zip(means, best.means, strict=True):
-        mean[rows.varies] += rows.unit * found
-    n_values = sum(int((~np.isnan(part)).sum()) for part in (rows.x, rows.y))
-    return RowFit(
-        Model(whole, best.model.noise * rows.unit**2),
-        Means(*means),
-        best.log_likelihoods - n_values * np.log(rows.unit),
-        best.converged,
-    )
 
+    rows: ObservedRows
+    tails: Tails
+    n_shared: int
+    search: Search
 
-def described(fit: RowFit, n_shared: int) -> dict[str, Any]:
-    """Fitted attributes, of loadings with the shared ones first."""
-    attributes = described_model(*fit.model, fit.means, n_shared)
-    return attributes | {
-        "noise_variance_": fit.model.noise,
-        "log_likelihoods_": fit.log_likelihoods,
-        "n_iter_": len(fit.log_likelihoods) - 1,
-        "converged_": fit.converged,
-    }
+    @property
+    def n_features(self) -> int:
+        """Of those that vary."""
+        return int(self.rows.varies.sum())
+
+    @property
+    def n_rows(self) -> float:
+        """Of both datasets."""
+        return len(self.rows.x) + len(self.rows.y)
+
+    def with_shared(self, n_shared: int) -> Self:
+        """Of a model with another number of shared variables."""
+        return replace(self, n_shared=n_shared)
+
+    def starts(self) -> list[Fit]:
+        """The normal model of the clipped rows first, then random ones."""
+        rows, t, rng = self.rows, self.search.n_salient, self.search.rng
+        x, y, _ = contrast_moments(rows.clipped[0], rows.clipped[1], products=False)
+        problem = likelihood_problem(x, y, self.n_shared)
+        clipped = fit_em(problem, first_model(x, y, problem, t), tol=_START_TOL, max_iter=500).model
+        loadings = x.lift(clipped.loadings.T).T * problem.unit
+        models = [Model(loadings, clipped.noise * problem.unit**2)]
+        n_latent = self.n_shared + t
+        models += [
+            random_model(self.n_features, n_latent, rng) for _ in range(self.search.n_init - 1)
+        ]
+        return [Fit(model, np.empty(0), False) for model in models]
+
+    def climb(self, start: Fit, prior: Prior = LIKELIHOOD_ALONE, *, roughly: bool = False) -> Fit:
+        """The maximum together with a prior."""
+        limits = {"tol": self.search.tol, "max_iter": self.search.max_iter}
+        zeros = np.zeros(self.n_features)
+        means = start.means or Means(zeros, zeros)
+        found = fit_rows(
+            *(self.rows.x, self.rows.y, start.model, means, self.n_shared, prior),
+            weights=start.weights,
+            tails=self.tails,
+            **(_ROUGHLY if roughly else limits),
+        )
+        return found._replace(log_likelihoods=found.log_likelihoods / self.n_rows)
+
+    def horseshoe(self, dense: Fit) -> NDArray[np.bool_]:
+        """Not by closed form."""
+        raise ValueError(
+            "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
+            "that as well, or sparsity='auto'."
+        )
+
+    def whole(self, found: Fit) -> tuple[Model, Means]:
+        """In the units and features of the data."""
+        rows, varies = self.rows, self.rows.varies
+        loadings = np.zeros((len(varies), found.model.loadings.shape[1]))
+        loadings[varies] = rows.unit * found.model.loadings
+        means = [median.copy() for median in rows.medians]
+        for mean, part in zip(means, found.means or (), strict=True):
+            mean[varies] += rows.unit * part
+        return Model(loadings, found.model.noise * rows.unit**2), Means(*means)
+
+    def described(self, found: Selected) -> dict[str, Any]:
+        """Fitted attributes."""
+        (model, means), values = self.whole(found.fit), found.fit.log_likelihoods
+        n_values = sum(int((~np.isnan(part)).sum()) for part in (self.rows.x, self.rows.y))
+        return described_model(*model, means, found.n_shared) | {
+            "noise_variance_": model.noise,
+            "log_likelihoods_": self.n_rows * values - n_values * np.log(self.rows.unit),
+            "n_iter_": len(values) - 1,
+            "converged_": found.fit.converged,
+        }
 
 
 def described_model(

@@ -5,40 +5,16 @@ What second moments cannot tell: rows of which values are missing, and noise wit
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._ascent import Evaluation, ascend
-from contrast_core.probabilistic._clvm_em import Model
+from contrast_core.probabilistic._clvm_em import Fit, Means, Model
 from contrast_core.probabilistic._clvm_posterior import DOF, Side, Tails, expected, outer_products
+from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
 
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
 _LARGEST = 300.0  # logarithm of a weight, or of its inverse
-
-
-class Means(NamedTuple):
-    """Of foreground and background, (n_features,) each."""
-
-    x: FloatArray
-    y: FloatArray
-
-
-class RowFit(NamedTuple):
-    """Where the iteration ended.
-
-    model, means
-        Loadings in the units of the data, the shared ones first; noise variance; means.
-    log_likelihoods : ndarray of shape (steps + 1,)
-        Of what is observed of all rows, before each step; of ``"entries"`` the variational bound.
-    converged : bool
-    """
-
-    model: Model
-    means: Means
-    log_likelihoods: FloatArray
-    converged: bool
 
 
 def fit_rows(
@@ -47,13 +23,15 @@ def fit_rows(
     start: Model,
     means: Means,
     n_shared: int,
+    prior: Prior = LIKELIHOOD_ALONE,
     *,
+    weights: list[FloatArray] | None = None,
     tails: Tails = "normal",
     dof: float = DOF,
     tol: float = 1e-5,
     max_iter: int = 2000,
-) -> RowFit:
-    r"""Maximise the likelihood of the values observed.
+) -> Fit:
+    r"""Maximise the likelihood of the values observed, and a prior's.
 
     Every value observed has a weight: 1 with normal noise; with Student's t of so many degrees of
     freedom, for each entry on its own or for each row together (noise and latent variables of a row
@@ -74,6 +52,10 @@ def fit_rows(
         Where to begin, in the units of the data.
     n_shared : int
         How many of the loadings are shared, k.
+    prior : Prior
+        What is maximised beside the likelihood.
+    weights : list of ndarrays, optional
+        Of the values of both datasets to begin with, of ``"entries"``; by default 1.
     tails : {"normal", "entries", "rows"}, default="normal"
     dof : float, default=4
         nu.
@@ -82,6 +64,11 @@ def fit_rows(
         of the logarithm of its variance.
     max_iter : int
         Evaluations, at most.
+
+    Returns
+    -------
+    Fit
+        Its values are of all rows, not per row; of ``"entries"`` they are the variational bound.
 
     Raises
     ------
@@ -122,7 +109,7 @@ def fit_rows(
             part = Model(model.loadings[:, :width], model.noise)
             left = seen[i] * (filled[i] - means[i])
             sides.append(expected(left, seen[i], weights[i], part, tails, dof))
-        update, new_means = _maximised(filled, seen, sides, model)
+        update, new_means = _maximised(filled, seen, sides, model, prior)
         if not update.noise > _LEAST_NOISE:
             raise ValueError(
                 f"{n_shared} shared and {k - n_shared} salient latent "
@@ -131,17 +118,24 @@ def fit_rows(
                 "rows, or another `robust`."
             )
         new = pointed(update, new_means, [side.weights for side in sides])
-        value = sum(float(side.log_density.sum()) for side in sides)
+        value = prior.value(model.loadings)
+        value += sum(float(side.log_density.sum()) for side in sides)
         return Evaluation(value, (new - point)[: ends[1]], new)
 
-    first = pointed(start, means, seen)
+    first = pointed(start, means, weights or seen)
     found = ascend(at, first, tol=tol, max_iter=max_iter, smooth=False)
-    model, means, _ = parted(found.point)
-    return RowFit(model, means, found.values, found.converged)
+    # Where there is no gradient, what is extrapolated need not be zero.
+    end = found.point if prior.smooth else at(found.point).update
+    model, means, weights = parted(end)
+    return Fit(model, found.values, found.converged, means, weights)
 
 
 def _maximised(
-    filled: list[FloatArray], seen: list[FloatArray], sides: list[Side], model: Model
+    filled: list[FloatArray],
+    seen: list[FloatArray],
+    sides: list[Side],
+    model: Model,
+    prior: Prior,
 ) -> tuple[Model, Means]:
     """Means given the loadings, loadings given the means, then the noise."""
     d, k = model.loadings.shape
@@ -154,7 +148,7 @@ def _maximised(
         cross[:, :width] += weighted.T @ side.latent
         moments = outer_products(side.latent) + side.covariance
         second[:, :width, :width] += (side.weights.T @ moments).reshape(d, width, width)
-    loadings = np.asarray(np.linalg.solve(second, cross[:, :, None])[:, :, 0], np.float64)
+    loadings = prior.maximised(cross, second, model.loadings, model.noise)
     left_over = 0.0
     for rows, side, mean in zip(filled, sides, means, strict=True):
         part = loadings[:, : side.latent.shape[1]]

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.probabilistic._clvm_counts import checked_counts
-from contrast_core.probabilistic._clvm_em import first_model, fit_em, likelihood_problem
-from contrast_core.probabilistic._clvm_observed import described_model, fit_observed, observed_rows
+from contrast_core.probabilistic._clvm_em import Fit, Means
+from contrast_core.probabilistic._clvm_moments import OfMoments
+from contrast_core.probabilistic._clvm_observed import OfRows, described_model, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
-from contrast_core.probabilistic._clvm_rows import Means
+from contrast_core.probabilistic._clvm_selection import Likelihood, Search, Sparsity, fit_sparse
 from contrast_core.rows import ELEMENTS, Rows, rows_of
 from contrast_core.solve import contrast_moments
 
@@ -46,6 +47,8 @@ class Start(NamedTuple):
         Of all features.
     total : float
         Of counts the mean total of a row of the foreground.
+    penalty : float
+        rho of the penalty on the rows of the salient loadings; 0 without.
     """
 
     loadings: FloatArray
@@ -56,6 +59,7 @@ class Start(NamedTuple):
     varies: NDArray[np.bool_]
     all_means: FloatArray
     total: float = 1.0
+    penalty: float = 0.0
 
 
 class VariationalFit(NamedTuple):
@@ -96,48 +100,67 @@ def starting_point(
     parts: Sequence[Rows],
     varies: NDArray[np.bool_],
     n_shared: int,
-    n_salient: int,
+    search: Search,
     tails: Tails,
-    rng: np.random.Generator,
+    sparsity: Sparsity | None = None,
 ) -> Start:
-    """The most likely model, of normal noise and complete rows; else of rows that fit in memory."""
+    """The most likely model, of normal noise and complete rows; else of rows that fit in memory.
+
+    So is the penalty, where it is to be chosen: in units of the log-likelihood it hardly depends on
+    the number of rows.
+    """
+    search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
-        return _of_counts(parts, varies, n_shared, n_salient, rng)
+        return _of_counts(parts, varies, n_shared, search, sparsity)
     if tails == "normal" and not any(part.any_missing() for part in parts):
         x, y, _ = contrast_moments(*parts, products=False)
-        problem = likelihood_problem(x, y, n_shared)
-        model = fit_em(
-            problem, first_model(x, y, problem, n_salient), tol=_EXACT_TOL, max_iter=_EXACT_STEPS
-        ).model
-        loadings = x.lift(model.loadings.T).T * problem.unit
-        means, unit, noise = np.array([x.mean, y.mean]), problem.unit, model.noise * problem.unit**2
+        exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
+        of_moments = OfMoments.of(x, y, n_shared, exact)
+        found, penalty = _begun(of_moments, sparsity)
+        unit = of_moments.problem.unit
+        loadings = x.lift(found.model.loadings.T).T * unit
+        means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
-        rows = observed_rows(*(_some(part, rng) for part in parts))
-        found = fit_observed(rows, n_shared, n_salient, tails, [], tol=_TOL, max_iter=_STEPS)
-        (loadings, noise), means, unit = found.model, np.array(found.means), rows.unit
+        rows = observed_rows(*(_some(part, search.rng) for part in parts))
+        of_rows = OfRows(rows, tails, n_shared, search)
+        found, penalty = _begun(of_rows, sparsity)
+        (loadings, noise), both = of_rows.whole(found)
+        means, unit = np.array(both), rows.unit
     scale = float(noise**0.5)
     inside = loadings[varies] / scale, means[:, varies]
-    return Start(*inside, np.zeros(1), scale, float(unit / scale), varies, means)
+    spread = float(unit / scale)
+    return Start(*inside, np.zeros(1), scale, spread, varies, means, penalty=penalty)
+
+
+def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, float]:
+    """The most likely model, and the penalty."""
+    found = likelihood.climb(likelihood.starts()[0])
+    if sparsity is None or sparsity == "horseshoe":
+        return found, 0.0
+    if sparsity != "auto":
+        return found, sparsity
+    return found, fit_sparse(likelihood, found, "auto").penalty or 0.0
 
 
 def _of_counts(
     parts: Sequence[Rows],
     varies: NDArray[np.bool_],
     n_shared: int,
-    n_salient: int,
-    rng: np.random.Generator,
+    search: Search,
+    sparsity: Sparsity | None,
 ) -> Start:
     """By normal noise of logarithms of counts, at the same total for all rows."""
-    some = [checked_counts(_some(part, rng).load(dense=True))[:, varies] for part in parts]
+    some = [checked_counts(_some(part, search.rng).load(dense=True))[:, varies] for part in parts]
     totals = [np.maximum(rows.sum(axis=1, keepdims=True), 1.0) for rows in some]
     typical = np.mean([total.mean() for total in totals])
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
-    found = fit_observed(rows, n_shared, n_salient, "normal", [], tol=_TOL, max_iter=_STEPS)
+    of_logarithms = OfRows(rows, "normal", n_shared, search)
+    found, penalty = _begun(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
-    loadings = found.model.loadings * stretch[:, None]
+    loadings = of_logarithms.whole(found)[0].loadings * stretch[:, None]
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     shares = np.array(
         [np.log(mean + 0.5 / part.shape[0]) for mean, part in zip(sums, parts, strict=True)]
@@ -148,7 +171,8 @@ def _of_counts(
     means[0] -= (loadings[:, n_shared:] ** 2).sum(axis=1) / 2
     means -= (loadings[:, :n_shared] ** 2).sum(axis=1) / 2
     dispersions = np.full(len(loadings), np.log(_DISPERSION))
-    return Start(loadings, means, dispersions, 1.0, 1.0, varies, shares, float(sums[0].sum()))
+    inside = loadings, means, dispersions
+    return Start(*inside, 1.0, 1.0, varies, shares, float(sums[0].sum()), penalty)
 
 
 def _some(part: Rows, rng: np.random.Generator) -> Rows:

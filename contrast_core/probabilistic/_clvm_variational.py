@@ -23,7 +23,8 @@ from contrast_core.probabilistic._clvm_counts import (
 from contrast_core.probabilistic._clvm_em import Model
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
 from contrast_core.probabilistic._clvm_posterior import Tails, expected, value_weights
-from contrast_core.probabilistic._clvm_selection import PRIOR_RATE, PRIOR_SHAPE, PRUNED
+from contrast_core.probabilistic._clvm_priors import PRIOR_RATE, PRIOR_SHAPE
+from contrast_core.probabilistic._clvm_selection import PRUNED, Sparsity, check_support
 from contrast_core.probabilistic._clvm_start import Start, VariationalFit
 from contrast_core.rows import ELEMENTS, Rows, minibatches
 
@@ -35,13 +36,20 @@ _LOCAL_STEPS = 3  # of a row's own posterior whenever it comes by; it goes on wh
 _LEAST_GAIN = 0.05  # of the bound, that counts
 _FIRST_LOG_ERROR = -3.0  # of a salient loading, in standard deviations of the noise
 _SCALE_STEPS = 5  # of the horseshoe's scales before each pass, in closed form
+_ROUNDED, _LEAST_ROUNDED = 0.05, 0.002  # where a penalty's tip is: of the most likely length, of sd
+_ZERO = 3.0  # times as far, below which a row of loadings is none
 
 
 class _Prior(NamedTuple):
-    """What is maximised beside the bound of the rows: by none, by W's scales or by S's columns."""
+    """What is maximised beside the bound of the rows: for W's rows, or for S's columns.
+
+    penalty : float
+        rho of the adaptive penalty on the rows of W, whose tip at zero is rounded off.
+    """
 
     horseshoe: bool = False
     relevance: bool = False
+    penalty: float = 0.0
 
 
 class _Parameters(nn.Module):
@@ -59,13 +67,13 @@ class _Parameters(nn.Module):
         super().__init__()
         kept = np.ones(start.loadings.shape)
         kept[~support, n_shared:] = 0.0
-        self.register_buffer("kept", torch.tensor(kept))
-        self.loadings = nn.Parameter(torch.tensor(start.loadings * kept))
-        self.means = nn.Parameter(torch.tensor(start.means))
-        self.log_scale = nn.Parameter(torch.tensor(start.log_scale))
+        self.register_buffer("kept", torch.from_numpy(kept))
+        self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
+        self.means = nn.Parameter(torch.from_numpy(start.means.copy()))
+        self.log_scale = nn.Parameter(torch.from_numpy(start.log_scale.copy()))
         n_salient = start.loadings.shape[1] - n_shared
         shape = (len(support), n_salient) if prior.horseshoe else (0, n_salient)
-        self.log_errors = nn.Parameter(torch.full(shape, _FIRST_LOG_ERROR, dtype=torch.float64))
+        self.log_errors = nn.Parameter(torch.from_numpy(np.full(shape, _FIRST_LOG_ERROR)))
 
 
 class _Objective:
@@ -157,7 +165,7 @@ def fit_variational(
     start: Start,
     n_shared: int,
     tails: Tails,
-    horseshoe: bool,
+    sparsity: Sparsity | None,
     ard: bool,
     *,
     rng: np.random.Generator,
@@ -170,7 +178,7 @@ def fit_variational(
     The posterior of a row's latent variables has a full covariance. It is known, given the
     parameters, for ``"normal"`` and ``"rows"``, where the bound is the likelihood, and found for
     each row of a minibatch otherwise. With `ard` shared columns that a vague prior on their lengths
-    shrinks away, and with `horseshoe` rows of W that this prior does, are left out first.
+    shrinks away, and with `sparsity` rows of W that this penalty or prior does, are left out first.
     """
     support = np.ones(len(start.loadings), dtype=bool)
     options: dict[str, Any] = {"rng": rng, "device": device, "progress": progress}
@@ -178,14 +186,12 @@ def fit_variational(
         objective = _Objective(parts, start, n_shared, tails)
         found = _climb(objective, support, _Prior(relevance=True), max_passes, options)
         start, n_shared = _relevant(found.start, n_shared, tails)
-    if horseshoe:
+    if sparsity == "horseshoe" or start.penalty:
         objective = _Objective(parts, start, n_shared, tails)
-        found = _climb(objective, support, _Prior(horseshoe=True), max_passes, options)
+        prior = _Prior(horseshoe=sparsity == "horseshoe", penalty=start.penalty)
+        found = _climb(objective, support, prior, max_passes, options)
         start, support = found.start, found.support
-        if not support.any():
-            raise ValueError(
-                "sparsity='horseshoe' leaves no feature with a salient loading; leave sparsity out."
-            )
+        check_support(support, sparsity or "auto")
     objective = _Objective(parts, start, n_shared, tails)
     found = _climb(objective, support, _Prior(), max_passes, options)
     best = found.start
@@ -214,6 +220,12 @@ def _climb(
     shifted = start._replace(means=start.means * (objective.tails == "counts"))
     module = _Parameters(shifted, k, support, prior).to(options["device"])
     scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
+    lengths = np.linalg.norm(start.loadings[:, k:], axis=1)
+    tips = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
+    rates, rounded = (
+        torch.from_numpy(each).to(options["device"])
+        for each in (prior.penalty / np.maximum(lengths, _LEAST_ROUNDED), tips)
+    )
 
     def precision() -> Tensor:
         values = torch.from_numpy(scales.precision / start.spread**2)
@@ -230,6 +242,8 @@ def _climb(
             loadings = torch.cat([loadings[:, :k], salient + errors * noise], dim=1)
             weights = precision()
             extra = (weights * (salient**2 + errors**2) - torch.log(weights * errors**2)).sum() / 2
+        if prior.penalty:
+            extra = (rates * torch.sqrt((loadings[:, k:] ** 2).sum(dim=1) + rounded**2)).sum()
         if prior.relevance:
             shared = loadings[:, :k]
             inner = shared.T @ shared / 2
@@ -279,7 +293,7 @@ def _climb(
         )
         elbo += [-float(each) for each in history.held_out]
         converged = history.ended == "settled"
-        if -history.held_out[history.best - 1] > best or prior.horseshoe or prior.relevance:
+        if -history.held_out[history.best - 1] > best or prior != _Prior():
             best = -float(history.held_out[history.best - 1])
             kept = {name: v.clone() for name, v in module.state_dict().items()}
         else:
@@ -294,6 +308,8 @@ def _climb(
         noise = 0.0 if objective.tails == "counts" else float(np.exp(found["log_scale"][0]))
         limit = least_scale(noise / start.spread**2, objective.parts[0].shape[0])
         support = scales.below(limit) <= 0.5
+    if prior.penalty:
+        support = np.linalg.norm(loadings[:, k:], axis=1) > _ZERO * tips
     return _Climbed(
         start._replace(loadings=loadings, means=means, log_scale=found["log_scale"]),
         support,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from contrast_core import CLVM
 
@@ -20,9 +20,14 @@ def clvm(
     *,
     n_comps: int = 2,
     n_shared: int = 2,
+    sparsity: Literal["auto", "horseshoe"] | float | None = None,
+    ard: bool = False,
     robust: Literal["entries", "rows"] | None = None,
     inference: Literal["em", "vi"] = "em",
     likelihood: Literal["normal", "counts"] = "normal",
+    n_init: int = 1,
+    max_iter: int = 3000,
+    device: Any = None,
     key_added: str | None = None,
     random_state: int | None = 0,
     **design: Unpack[WithinDesign],
@@ -50,6 +55,14 @@ def clvm(
         Number of salient latent dimensions.
     n_shared
         Number of shared latent dimensions. What the background has beyond them counts as noise.
+    sparsity
+        Salient loadings of few genes: `"auto"` chooses the strength of a penalty on genes by the
+        Bayesian information criterion, a number is that strength, in units of the log-likelihood;
+        `"horseshoe"` takes the genes that this prior does not shrink away. See `contrast_core.CLVM`.
+        It needs a matrix of genes by genes: for a few thousand.
+    ard
+        Keep only as many of the `n_shared` dimensions as add enough. Meant for noise of the same
+        variance in all genes, which those of cells is not: there it tends to keep them all.
     robust
         Student's t instead of the normal distribution: of the noise of each value (`"entries"`),
         where single values are wrong, or of each cell (`"rows"`), where whole cells are; see
@@ -63,6 +76,12 @@ def clvm(
         `"counts"`, with `inference="vi"`: negative binomial, of raw counts in `layer`, with each
         cell's total over the genes in use for its size. Loadings and means are then of logarithms
         of rates.
+    n_init
+        Starts, of which the most likely solution is kept; all but the first are random.
+    max_iter
+        Steps, at most; passes over the cells with `inference="vi"`.
+    device
+        Where torch computes with `inference="vi"`, such as `"cuda"`; the processor by default.
     {DATA}
     {OBSM}
     key_added
@@ -70,7 +89,7 @@ def clvm(
         `clvm`.
     {COPY}
     random_state
-        Seed of the order of minibatches with `inference="vi"`; nothing else is random.
+        Seed of all that is random: starts beyond the first, minibatches with `inference="vi"`.
     {PROGRESS}
 
     Returns
@@ -82,9 +101,11 @@ def clvm(
     `.obsm['X_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
         Posterior means of the shared latent variables, of every cell as of one of the foreground.
     `.varm['PCs_clvm' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The salient loadings W: orthogonal columns, zero for genes outside `mask_var`.
+        The salient loadings W: orthogonal columns, zero for genes outside `mask_var` and for those
+        that `sparsity` leaves out.
     `.varm['PCs_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_vars, n_shared)`)
-        The shared loadings S, likewise. With `obsm` in `.uns[...]['shared_loadings']`.
+        The shared loadings S, likewise. With `obsm` in `.uns[...]['shared_loadings']`. With `ard`
+        of the columns that are kept.
     `.varm['PCs_clvm_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
         What gives the salient scores of any cell: `(x - mean) @ filters`. Not with
         `robust="entries"` or `likelihood="counts"`, whose scores are not linear:
@@ -132,9 +153,14 @@ def clvm(
     model = CLVM(
         n_shared=n_shared,
         n_salient=n_comps,
+        sparsity=sparsity,
+        ard=ard,
         robust=robust,
         inference=inference,
         likelihood=likelihood,
+        n_init=n_init,
+        max_iter=max_iter,
+        device=device,
         random_state=random_state,
         progress=design.get("progress", False) if inference == "vi" else False,
     )
@@ -143,9 +169,14 @@ def clvm(
         "params": data.params
         | _write.storable(
             n_shared=n_shared,
+            sparsity=sparsity,
+            ard=ard,
             robust=robust,
             inference=inference,
             likelihood=likelihood,
+            n_init=n_init,
+            max_iter=max_iter,
+            device=None if device is None else str(device),
             random_state=random_state,
         ),
         "converged": model.converged_,

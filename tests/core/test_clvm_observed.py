@@ -228,17 +228,17 @@ def test_samples_have_its_quartiles(robust: Any) -> None:
 def test_what_does_not_combine_is_refused_by_name() -> None:
     X, Y = gappy()
     full = np.nan_to_num(X), np.nan_to_num(Y)
-    labels = {"groups": np.arange(60) % 2, "background_groups": np.arange(50) % 2}
+    labels: Any = {"groups": np.arange(60) % 2, "background_groups": np.arange(50) % 2}
     for data, robust, what in ((gappy(), None, "missing values"), (full, "rows", "robust='rows'")):
-        for options, fitted, name in [
-            ({"sparsity": 8.0}, {}, "sparsity"),
-            ({"ard": True}, {}, "ard"),
-            ({}, labels, "groups"),
-            ({}, {"sample_weight": np.ones(60)}, "sample_weight"),
-            ({}, {"background_weight": np.ones(50)}, "background_weight"),
+        for fitted, name in [
+            (labels, "groups"),
+            ({"sample_weight": np.ones(60)}, "sample_weight"),
+            ({"background_weight": np.ones(50)}, "background_weight"),
         ]:
             with pytest.raises(ValueError, match=f"does not combine {what}.* with {name}: "):
-                CLVM(robust=robust, **options).fit(data[0], background=data[1], **fitted)
+                CLVM(robust=robust).fit(data[0], background=data[1], **fitted)
+        with pytest.raises(ValueError, match=r"horseshoe.* needs inference='vi'"):
+            CLVM(robust=robust, sparsity="horseshoe").fit(data[0], background=data[1])
         with pytest.raises(ValueError, match="with several backgrounds: stack"):
             CLVM(robust=robust).fit(data[0], background=[data[1], data[1]])
     moments = [SecondMoments.from_data(rows) for rows in full]

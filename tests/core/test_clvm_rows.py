@@ -11,8 +11,8 @@ from scipy.stats import multivariate_normal, multivariate_t
 
 from contrast_core import CLVM, subspace_error
 from contrast_core.datasets import load_mouse_protein
-from contrast_core.probabilistic._clvm_em import Model
-from contrast_core.probabilistic._clvm_rows import Means, RowFit, fit_rows
+from contrast_core.probabilistic._clvm_em import Fit, Means, Model
+from contrast_core.probabilistic._clvm_rows import fit_rows
 from tests.core.test_clvm import generated
 
 TAILS: Any = ["normal", "entries", "rows"]
@@ -32,11 +32,11 @@ def start_of(x: Any, y: Any, k: int = 2, t: int = 2) -> tuple[Model, Means]:
     return Model(loadings, model.noise_variance_), means
 
 
-def fit(x: Any, y: Any, tails: Any = "normal", **options: Any) -> RowFit:
+def fit(x: Any, y: Any, tails: Any = "normal", **options: Any) -> Fit:
     return fit_rows(x, y, *start_of(x, y), 2, tails=tails, **options)
 
 
-def salient(found: RowFit) -> Any:
+def salient(found: Fit) -> Any:
     return found.model.loadings[:, 2:].T
 
 

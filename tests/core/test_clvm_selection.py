@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime, minimize
 from contrast_core import CLVM, SecondMoments, subspace_error
 from contrast_core.datasets import load_mouse_protein, make_motion_sensors, make_sparse_groups
 from contrast_core.probabilistic import _clvm_em as em
-from contrast_core.probabilistic import _clvm_selection as selection
+from contrast_core.probabilistic import _clvm_priors as priors
 from contrast_core.probabilistic._clvm_horseshoe import Scales
 from tests.core.test_clvm import fit, generated, log_likelihood
 from tests.core.test_contract import planted
@@ -40,7 +40,7 @@ def test_the_proximal_step_is_the_minimum(k: int, t: int) -> None:
     factor = rng.normal(size=(k + t, k + t))
     second, cross = factor @ factor.T + 0.1 * np.eye(k + t), rng.normal(size=(8, k + t))
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
-    found = selection.proximal(cross, second, k, thresholds)
+    found = priors.proximal(cross, second, k, thresholds)
 
     def loss(row: Any, i: int) -> float:
         length = np.linalg.norm(row[k:])
@@ -70,7 +70,7 @@ def test_the_penalised_likelihood_never_falls() -> None:
         found = em.expect(model, problem)
         rows = np.linalg.norm(model.loadings[:, k:], axis=1)
         values.append(found.log_likelihood - (rates * rows).sum())
-        loadings = selection.proximal(found.cross, found.second, k, model.noise * rates)
+        loadings = priors.proximal(found.cross, found.second, k, model.noise * rates)
         noise = em.expected_noise(loadings, found.cross, found.second, problem)
         model = em.Model(loadings, noise)
     assert np.diff(values).min() > -1e-13 * abs(values[-1])
@@ -243,21 +243,21 @@ def test_nothing_shared_is_found_where_nothing_is() -> None:
 def test_the_prior_has_its_gradient_and_its_map_does_not_descend() -> None:
     X, Y = planted(60, 50, 6)
     problem, dense = dense_fit(X, Y, 3, 1)
-    rate = 1e-3 * dense.model.noise
+    prior = priors.Relevance(3, 6, 1e-3 * dense.model.noise)
 
     def value(point: Any) -> float:
         model = em.Model(point[:-1].reshape(6, 4), float(np.exp(point[-1])))
-        return selection.evaluate_with_prior(model, problem, rate)[0]
+        return em.evaluate(model, problem, prior)[0]
 
     rng = np.random.default_rng(0)
     model = em.Model(dense.model.loadings + 0.1 * rng.normal(size=(6, 4)), 0.2)
-    _, slope, _ = selection.evaluate_with_prior(model, problem, rate)
+    _, slope, _ = em.evaluate(model, problem, prior)
     point = np.append(model.loadings.ravel(), np.log(model.noise))
     gradient = np.append(slope.loadings.ravel(), slope.noise)
     np.testing.assert_allclose(gradient, approx_fprime(point, value, 1e-7), rtol=1e-4, atol=1e-5)
     values = []
     for _ in range(60):
-        found, _, model = selection.evaluate_with_prior(model, problem, rate)
+        found, _, model = em.evaluate(model, problem, prior)
         values.append(found)
     assert np.diff(values).min() > -1e-13 * abs(values[-1])
 

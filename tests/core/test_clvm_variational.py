@@ -287,8 +287,7 @@ def test_what_it_cannot_do() -> None:
     with pytest.raises(TypeError, match="moments do not hold"):
         fit(*moments)
     for options, data, message in (
-        ({"sparsity": 3.0}, {}, "sparsity=3.0 needs inference='em'"),
-        ({"sparsity": "auto"}, {}, "sparsity='auto' needs inference='em'"),
+        ({"sparsity": 1e6}, {}, r"sparsity=1e\+06 leaves no feature"),
         ({}, {"groups": [0, 1] * 15}, "does not combine inference='vi' with groups"),
         ({}, {"sample_weight": np.ones(30)}, "with sample_weight"),
         ({"inference": "mcmc"}, {}, "inference='mcmc' is unknown"),
@@ -333,3 +332,32 @@ def test_it_shows_its_progress_and_takes_a_device() -> None:
     assert model.converged_
     with pytest.raises(ValueError, match="none that torch knows"):
         fit(X, Y, device="gpu7")
+
+
+@FEW
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"robust": "entries", "sparsity": "auto"},
+        {"robust": "rows", "sparsity": "horseshoe", "ard": True},
+        {"likelihood": "counts", "sparsity": 2.0, "ard": True},
+    ],
+    ids=str,
+)
+def test_all_tensors_are_made_on_the_device_that_was_given(options: Any) -> None:
+    X, Y, _ = counted(60, 8)
+    options = {"max_iter": 2, "device": "cpu"} | options
+    here = fit(X, Y, **options)
+    # A tensor made without a device would now be where it cannot meet the others.
+    with torch.device("meta"):
+        there = fit(X, Y, **options)
+    np.testing.assert_array_equal(there.salient_loadings_, here.salient_loadings_)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_refused() -> None:
+    X, Y, _, _ = generated(30, 20, 5)
+    model = CLVM(inference="vi", device="cuda", n_shared=1, n_salient=1)
+    with pytest.raises(ValueError, match="cuda"):
+        model.fit(X, background=Y)
+    assert not hasattr(model, "components_")

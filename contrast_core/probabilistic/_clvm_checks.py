@@ -1,0 +1,120 @@
+"""What the forms of the contrastive latent variable model combine with, and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from contrast_core._validation import check_choice, check_count, check_number, shown
+from contrast_core.probabilistic._clvm_posterior import Tails
+from contrast_core.probabilistic._clvm_selection import Sparsity
+from contrast_core.rows import Rows, check_device
+from contrast_core.solve import Design
+
+
+def check_tails(robust: object, likelihood: object, inference: object) -> Tails:
+    """What `robust` and `likelihood` ask for, and whether `inference` can do it."""
+    by = check_choice(inference, "inference", ["em", "vi"])
+    of = check_choice(likelihood, "likelihood", ["normal", "counts"])
+    if of == "counts":
+        if robust is not None:
+            raise ValueError(
+                f"robust={robust!r} is of normal noise; likelihood='counts' has tails of its own: "
+                "leave one of them out."
+            )
+        if by == "em":
+            raise ValueError(
+                "likelihood='counts' has no closed form: give inference='vi' as well, or fit "
+                "logarithms of normalised counts."
+            )
+        return "counts"
+    if robust is None:
+        return "normal"
+    found = check_choice(robust, "robust", ["entries", "rows"], "None")
+    return "rows" if found == "rows" else "entries"
+
+
+def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
+    """Refuse what a fit from rows does not combine with: what needs moments."""
+    centre = "subtract each group's mean or median first, in foreground and background"
+    refused = {
+        "groups": (design.groups is not None, centre),
+        "background_groups": (design.background_groups is not None, centre),
+        "sample_weight": (design.sample_weight is not None, "leave it out, or repeat rows"),
+        "background_weight": (design.background_weight is not None, "leave it out, or repeat rows"),
+        "background_mix": (design.background_mix is not None, "leave it out"),
+        "several backgrounds": (len(parts) > 2, "stack them, each about its own mean"),
+    }
+    for name, (given, remedy) in refused.items():
+        if given:
+            raise ValueError(f"CLVM does not combine {what} with {name}: {remedy}.")
+
+
+def check_in_memory(parts: Sequence[Rows], what: str) -> None:
+    """Refuse rows that cannot be read again and again."""
+    for part in parts:
+        if not (part.in_memory and (part.can_miss or part.is_sparse)):
+            raise TypeError(
+                f"{part.name} is not an array, DataFrame or sparse matrix in memory, which {what} "
+                "needs, for it reads the rows again and again: convert it."
+            )
+
+
+def check_streamed(parts: Sequence[Rows], design: Design) -> None:
+    """Refuse what stochastic inference cannot take."""
+    if not parts:
+        raise TypeError(
+            "inference='vi' reads rows, which moments do not hold: give the data instead, or "
+            "inference='em'."
+        )
+    check_combination(parts, design, "inference='vi'")
+    for part in parts:
+        if np.isnan(part.shape[0]):
+            raise ValueError(
+                f"{part.name} is a dask array with chunks of unknown size: call "
+                "compute_chunk_sizes() on it first."
+            )
+
+
+def check_torch(device: object) -> Any:
+    """The device to compute on."""
+    try:
+        import_module("torch")
+    except ImportError as error:
+        raise ImportError(
+            "inference='vi' needs torch; install contrast-suite[torch], or give inference='em'."
+        ) from error
+    return check_device("cpu" if device is None else device)
+
+
+def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tuple[int, int]:
+    """Numbers of latent variables, k and t, for so many features that vary."""
+    if n_varying < 2:
+        raise ValueError(
+            f"{n_varying} feature(s) vary in X or the background, but a latent variable and "
+            "noise need at least 2."
+        )
+    reason, most = f"with {n_varying} features that vary", n_varying - 1
+    k = check_count(n_shared, "n_shared", at_least=0, at_most=most, reason=reason)
+    reason = f"{reason} and n_shared={k}, and one direction left for the noise,"
+    least, most = int(not k), most - k
+    return k, check_count(n_salient, "n_salient", at_least=least, at_most=most, reason=reason)
+
+
+def check_sparsity(sparsity: object, n_salient: int) -> Sparsity | None:
+    """What is asked for, where there are salient loadings."""
+    if sparsity is None:
+        return None
+    if not n_salient:
+        raise ValueError(
+            f"sparsity={shown(sparsity)} is about salient loadings, of which n_salient=0 "
+            "has none; leave it out."
+        )
+    if isinstance(sparsity, str):
+        found = check_choice(sparsity, "sparsity", ["auto", "horseshoe"], "a number")
+        return "auto" if found == "auto" else "horseshoe"
+    expected = "'auto', 'horseshoe' or a number"
+    return check_number(sparsity, "sparsity", above=0, expected=expected)
