@@ -78,9 +78,9 @@ class CLVM(TwoDensities):
         rho, in units of the log-likelihood: a feature goes whose salient loadings add less than
         about half of it. "auto" takes the features of least Bayesian information criterion, for
         rho from 1 to 740,000; "vi" takes the rho that this gives for the fit it begins with.
-        "horseshoe", with missing values or `robust` of "vi" only, takes instead those that the horseshoe prior does not
-        shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales: a feature
-        goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in units of the features' mean
+        "horseshoe", with missing values or `robust` of "vi" only, takes instead those that the
+        horseshoe prior does not shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with
+        half-Cauchy scales: a feature goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in units of the features' mean
         variance, or below :math:`8 \sigma^2 / n`; with
         ``n_salient=1`` and few features to leave out it leaves out fewer. By default all features
         have salient loadings.

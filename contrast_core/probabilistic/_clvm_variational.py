@@ -136,7 +136,8 @@ class _Objective:
                     weights = found.weights
                 kept.latent[index], kept.covariance[index] = found.latent, found.covariance
         density = expected(left, seen, weights, model, self.tails).log_density
-        return torch.as_tensor((density - seen.sum(dim=1) * self.log_unit).sum())
+        bound: Tensor = (density - seen.sum(dim=1) * self.log_unit).sum()
+        return bound
 
     def _of_counts(
         self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
@@ -146,7 +147,8 @@ class _Objective:
             before, kept = self._before(side, index, loadings)
             found = count_posteriors(rows, model, before, steps=_LOCAL_STEPS)
             kept.latent[index], kept.covariance[index] = found
-        return torch.as_tensor(count_bound(rows, model, found).sum())
+        bound: Tensor = count_bound(rows, model, found).sum()
+        return bound
 
     def _before(self, side: int, index: Tensor, like: Tensor) -> tuple[Posteriors, Posteriors]:
         """What the posteriors of these rows were, at first the prior, and where all are kept."""

@@ -58,8 +58,8 @@ def clvm(
     sparsity
         Salient loadings of few genes: `"auto"` chooses the strength of a penalty on genes by the
         Bayesian information criterion, a number is that strength, in units of the log-likelihood;
-        `"horseshoe"` takes the genes that this prior does not shrink away. See `contrast_core.CLVM`.
-        It needs a matrix of genes by genes: for a few thousand.
+        `"horseshoe"` takes the genes that this prior does not shrink away; see
+        `contrast_core.CLVM`. It needs a matrix of genes by genes: for a few thousand.
     ard
         Keep only as many of the `n_shared` dimensions as add enough. Meant for noise of the same
         variance in all genes, which those of cells is not: there it tends to keep them all.

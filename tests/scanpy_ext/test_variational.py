@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import anndata
 import numpy as np
 import pytest
@@ -67,6 +69,41 @@ def test_what_it_refuses_leaves_cells_as_they_were(counted, untouched):
         ({"likelihood": "counts", "layer": "logs", **vi}, "whole numbers from 0"),
         ({"layer": "logs", "within": "donor", **vi}, "does not combine inference='vi' with groups"),
         ({"layer": "logs", "inference": "mcmc"}, "inference='mcmc' is unknown"),
+        ({"layer": "logs", "sparsity": 1e9}, r"sparsity=1e\+09 leaves no feature"),
+        ({"layer": "logs", "sparsity": 1e9, **vi}, r"sparsity=1e\+09 leaves no feature"),
+        ({"layer": "logs", "sparsity": "few"}, "sparsity='few' is unknown"),
+        ({"layer": "logs", "device": "gpu7", **vi}, "device='gpu7' is none that torch knows"),
     ):
         with untouched(counted), pytest.raises(ValueError, match=message):
             cx.tl.clvm(counted, **REFERENCE, **options)
+
+
+def test_every_parameter_of_the_core_is_there():
+    core, tool = (inspect.signature(each).parameters for each in (CLVM, cx.tl.clvm))
+    other_name = {"n_salient": "n_comps"}
+    left_out = {"tol"}
+    for name, parameter in core.items():
+        if name not in left_out:
+            expected = 0 if name == "random_state" else parameter.default
+            assert tool[other_name.get(name, name)].default == expected
+
+
+def test_selection_with_gaps_and_wrong_values(counted, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(120, 12)) + 2 * rng.normal(size=(120, 1)) @ np.ones((1, 12))
+    rows[1::2, :4] += 3 * rng.normal(size=(60, 1)) * [1, -1, 1, -1]
+    rows[rng.random(rows.shape) < 0.02] = 30.0
+    counted.layers["logs"] = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
+    options = {"n_shared": 3, "robust": "entries", "sparsity": "auto", "ard": True}
+    cx.tl.clvm(counted, **REFERENCE, layer="logs", n_comps=1, include_reference=False, **options)
+    X = counted.layers["logs"]
+    core = CLVM(n_salient=1, **options).fit(X[1::2], background=X[::2])
+    np.testing.assert_array_equal(core.selected_, np.arange(12) < 4)
+    np.testing.assert_allclose(counted.varm["PCs_clvm"], core.salient_loadings_, atol=1e-8)
+    np.testing.assert_allclose(counted.varm["PCs_clvm_shared"], core.shared_loadings_, atol=1e-8)
+    assert counted.varm["PCs_clvm_shared"].shape == (12, 1)
+    params = counted.uns["clvm"]["params"]
+    assert params["sparsity"] == "auto"
+    assert params["ard"]
+    counted.write_h5ad(tmp_path / "cells.h5ad")
+    assert anndata.read_h5ad(tmp_path / "cells.h5ad").uns["clvm"]["params"]["sparsity"] == "auto"
