@@ -19,6 +19,7 @@ from contrast_core.moments import is_moments
 from contrast_core.rows import Rows, rows_of
 
 Offset: TypeAlias = Literal["foreground", "difference", "none"]
+Dataset: TypeAlias = Literal["foreground", "background"]
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -269,6 +270,33 @@ class BackgroundMixin:
         fitted: Any = self.fit(X, y, background=background, **options)  # type: ignore[attr-defined]
         scores: FloatArray = fitted.transform(X)
         return scores
+
+
+class ScoreMixin:
+    """`score` of the methods whose `score_samples` takes rows of either dataset."""
+
+    def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
+        """Mean of `score_samples` over rows.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows.
+        y : ignored
+        dataset : {"foreground", "background"}, default="foreground"
+            As rows of which.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError, TypeError
+            As for `score_samples`.
+        """
+        fitted: Any = self
+        return float(fitted.score_samples(X, dataset=dataset).mean())
 
 
 class LinearContrast(BackgroundMixin, LinearEmbedding):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import Embedding
+from contrast_core._base import Dataset, Embedding, ScoreMixin
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from contrast_core.deep._coding import Coder
     from contrast_core.deep._networks import ContrastiveNetworks
 
-Dataset: TypeAlias = Literal["foreground", "background"]
 
-
-class Autoencoder(Embedding):
+class Autoencoder(ScoreMixin, Embedding):
     """Base of `CVAE`, which trains the networks."""
 
     networks: Mapping[str, nn.Module] | None
@@ -165,28 +163,6 @@ class Autoencoder(Embedding):
             function = coder.background_bounds
         bounds: FloatArray = rows.map(partial(function), 1, dense=True)
         return bounds[:, 0]
-
-    def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
-        """Mean of `score_samples` over rows.
-
-        Parameters
-        ----------
-        X : as for `transform`
-            Rows.
-        y : ignored
-        dataset : {"foreground", "background"}, default="foreground"
-            As for `score_samples`.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        ValueError
-            As for `score_samples`.
-        """
-        return float(self.score_samples(X, dataset=dataset).mean())
 
     def sample_foreground(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from contrast_core._validation import (
     FloatArray,
@@ -33,7 +33,7 @@ from contrast_core.probabilistic._clvm_observed import OfRows, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Search, Sparsity, fit_selected
 from contrast_core.probabilistic._clvm_start import VariationalFit, starting_point, varying
-from contrast_core.probabilistic._incomplete import rows_with_gaps
+from contrast_core.probabilistic._density_model import any_missing
 from contrast_core.probabilistic._two_densities import TwoDensities
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, Plan, contrast_moments
@@ -80,8 +80,8 @@ class CLVM(TwoDensities):
         rho from 1 to 740,000; "vi" takes the rho that this gives for the fit it begins with.
         "horseshoe", with missing values or `robust` of "vi" only, takes instead those that the
         horseshoe prior does not shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with
-        half-Cauchy scales: a feature goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in units of the features' mean
-        variance, or below :math:`8 \sigma^2 / n`; with
+        half-Cauchy scales: a feature goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in
+        units of the features' mean variance, or below :math:`8 \sigma^2 / n`; with
         ``n_salient=1`` and few features to leave out it leaves out fewer. By default all features
         have salient loadings.
     ard : bool, default=False
@@ -237,6 +237,11 @@ class CLVM(TwoDensities):
     (True, 0.43)
     """
 
+    _of_some = (
+        *("elbo_", "log_likelihoods_", "noise_variance_"),
+        *("dispersions_", "library_size_"),
+    )
+
     selected_: NDArray[np.bool_]
     log_likelihoods_: FloatArray
     n_iter_: int
@@ -278,55 +283,17 @@ class CLVM(TwoDensities):
         self.device = device
         self.progress = progress
 
-    def fit(
-        self,
-        X: MatrixLike | Moments,
-        y: object = None,
-        *,
-        background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
-        groups: ArrayLike | None = None,
-        background_groups: ArrayLike | Sequence[ArrayLike | None] | None = None,
-        sample_weight: ArrayLike | None = None,
-        background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
-        background_mix: ArrayLike | None = None,
-    ) -> Self:
-        """Fit from foreground and background data, with or without missing values, or moments.
-
-        Parameters
-        ----------
-        X, background
-            As in `CPCA.fit`, of shape (n, n_features) and (m, n_features). In arrays, masked arrays
-            and DataFrames in memory NaN, or a mask, marks a missing value; sparse matrices cannot
-            hold any, for what they do not store is zero. With `robust` no moments.
-        y : ignored
-        groups, background_groups, sample_weight, background_weight, background_mix
-            As in `CPCA.fit`, of complete data and without `robust`.
-
-        Returns
-        -------
-        Self
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `CPCA.fit`, and as the class says.
-        """
-        design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
+    def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
         tails = check_tails(self.robust, self.likelihood, self.inference)
-        parts = rows_with_gaps(X, background, design, "CLVM")
-        if self.inference == "vi" and background is not None:
+        if self.inference == "vi":
             return self._fit_variational(parts, design, tails)
-        if tails != "normal" and background is not None and not parts:
+        if tails != "normal" and not parts:
             raise TypeError(
                 f"robust={tails!r} weighs rows, which moments do not hold: give the data instead, "
                 "or leave robust out."
             )
-        if parts:
-            if tails != "normal" or any(part.any_missing() for part in parts):
-                return self._fit_rows(parts, design, tails)
-            X, *others = parts
-            background = others if len(others) > 1 else others[0]
-        return super().fit(X, y, background=background, **vars(design))
+        weighted = tails != "normal" or any_missing(parts)
+        return self._fit_rows(parts, design, tails) if weighted else None
 
     def _fit_rows(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
         what = "missing values (NaN)" if tails == "normal" else f"robust={tails!r}"
@@ -385,13 +352,6 @@ class CLVM(TwoDensities):
                 "allow more, or use fewer latent variables."
             )
         return self._set_fitted(names, **attributes)
-
-    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        of_some = ("groups_", "group_means_", "elbo_", "log_likelihoods_", "dispersions_")
-        for name in (*of_some, "noise_variance_", "library_size_", *self._of_moments):
-            if name not in attributes:  # of a fit before
-                self.__dict__.pop(name, None)
-        return super()._set_fitted(feature_names, **attributes)
 
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design

@@ -16,6 +16,7 @@ from contrast_core.probabilistic._clvm_moments import OfMoments
 from contrast_core.probabilistic._clvm_observed import OfRows, described_model, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Likelihood, Search, Sparsity, fit_sparse
+from contrast_core.probabilistic._density_model import any_missing
 from contrast_core.rows import ELEMENTS, Rows, rows_of
 from contrast_core.solve import contrast_moments
 
@@ -91,7 +92,7 @@ class VariationalFit(NamedTuple):
 
 def varying(parts: Sequence[Rows]) -> NDArray[np.bool_]:
     """Features that vary in foreground or background, (n_features,)."""
-    if any(part.any_missing() for part in parts):
+    if any_missing(parts):
         return observed_rows(*parts).varies
     return np.asarray(np.any([FeatureMoments.from_data(part).varies for part in parts], axis=0))
 
@@ -112,7 +113,7 @@ def starting_point(
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
         return _of_counts(parts, varies, n_shared, search, sparsity)
-    if tails == "normal" and not any(part.any_missing() for part in parts):
+    if tails == "normal" and not any_missing(parts):
         x, y, _ = contrast_moments(*parts, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
         of_moments = OfMoments.of(x, y, n_shared, exact)

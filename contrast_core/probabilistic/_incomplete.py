@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,11 +12,11 @@ from scipy.optimize import OptimizeResult, minimize
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs
-from contrast_core.moments import Moments, check_mix, is_moments
+from contrast_core.moments import Moments, check_mix
 from contrast_core.probabilistic._observed_likelihood import ObservedRows
 from contrast_core.probabilistic._valid_range import ValidRange, check_gamma, largest_gamma
 from contrast_core.rows import Rows
-from contrast_core.solve import Design, Plan, contrast_moments, design_rows, solve_contrasts
+from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
 
 _SMALLEST_NOISE = 1e-8  # of the mean variance: below it, rounding decides the likelihood
 _LARGEST_LOADING = 1e3  # times the root of the total variance: a likelihood that grows for ever
@@ -64,27 +64,6 @@ class IncompleteFit(NamedTuple):
     start_objectives: FloatArray
     n_iter: int
     converged: bool
-
-
-def rows_with_gaps(X: Any, background: Any, design: Design, method: str) -> list[Rows]:
-    """Foreground and backgrounds, in which NaN is let through where they are in memory.
-
-    Empty where one of them is moments, or there is no background.
-    """
-    several = background if type(background) in (list, tuple) else [background]
-    if background is None or any(is_moments(one) for one in (X, *several)):
-        return []
-    remedy = (
-        f"{method} takes missing values (NaN) of arrays, masked arrays and DataFrames in memory, "
-        "not of sparse matrices, tensors, stored or dask data. Convert these, or fill the entries "
-        "in, for example with sklearn.impute.SimpleImputer."
-    )
-    parts = design_rows(X, background, design, missing=True)
-    # In place, for they are read again and again.
-    return [
-        part.replace(missing=part.missing and part.in_memory, remedy=part.remedy or remedy)
-        for part in parts
-    ]
 
 
 def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> IncompleteRows:

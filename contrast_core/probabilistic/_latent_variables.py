@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -17,10 +16,11 @@ from contrast_core._validation import (
     check_generator,
 )
 from contrast_core.probabilistic._density import complete_or_not, log_densities
+from contrast_core.probabilistic._density_model import DensityModel
 from contrast_core.probabilistic._latent_gaussian import LatentGaussian
 
 
-class LatentVariableModel(MomentContrast):
+class LatentVariableModel(DensityModel):
     """Base of the methods whose scores are posterior means of latent variables.
 
     A subclass sets ``loadings_`` (n_features, d) with orthogonal columns, ``noise_variance_``,
@@ -31,11 +31,6 @@ class LatentVariableModel(MomentContrast):
     noise_variance_: float
     contrastive_eigenvalues_: FloatArray
     gamma_: float
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     @property
     def _model_variances(self) -> FloatArray:

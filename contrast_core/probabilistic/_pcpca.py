@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from contrast_core._strength import StrengthPath, ascending
-from contrast_core._validation import FloatArray, MatrixLike, check_count
+from contrast_core._validation import FloatArray, check_count
 from contrast_core.moments import Moments
+from contrast_core.probabilistic._density_model import any_missing
 from contrast_core.probabilistic._gibbs_posterior import GibbsPosterior
-from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows, rows_with_gaps
+from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
 from contrast_core.probabilistic._latent_variables import LatentVariableModel
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
@@ -170,6 +170,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
     """
 
     _strength = "gamma"
+    _of_some = ("start_objectives_",)
 
     latent_covariance_: FloatArray
     gamma_max_: float
@@ -194,55 +195,9 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
         self.gamma = gamma
         self.max_iter = max_iter
 
-    def fit(
-        self,
-        X: MatrixLike | Moments,
-        y: object = None,
-        *,
-        background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
-        groups: ArrayLike | None = None,
-        background_groups: ArrayLike | Sequence[ArrayLike | None] | None = None,
-        sample_weight: ArrayLike | None = None,
-        background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
-        background_mix: ArrayLike | None = None,
-    ) -> Self:
-        """Fit from foreground and background data, with or without missing values, or moments.
-
-        Parameters
-        ----------
-        X, background
-            As in `CPCA.fit`, of shape (n, n_features) and (m, n_features). In arrays, masked arrays
-            and DataFrames in memory NaN, or a mask, marks a missing value; sparse matrices cannot
-            hold any, for what they do not store is zero.
-        y : ignored
-        groups, background_groups
-            As in `CPCA.fit`, of complete data. With missing values subtract the mean of each
-            group's observed values instead, in both datasets.
-        sample_weight, background_weight, background_mix
-            As in `CPCA.fit`.
-
-        Returns
-        -------
-        Self
-
-        Raises
-        ------
-        ValueError
-            As `CPCA.fit`; if a feature is never observed in one of the datasets, or fewer than two
-            rows have a value; if `gamma` is out of range, or the density of the observed values has
-            no maximum there; if incomplete data have groups, or are not in memory.
-        TypeError
-            As `CPCA.fit`.
-        """
+    def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
         check_count(self.max_iter, "max_iter")
-        design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
-        parts = rows_with_gaps(X, background, design, "PCPCA")
-        if parts:
-            if any(part.any_missing() for part in parts):
-                return self._fit_incomplete(parts, design)
-            X, *others = parts
-            background = others if len(others) > 1 else others[0]
-        return super().fit(X, y, background=background, **vars(design))
+        return self._fit_incomplete(parts, design) if any_missing(parts) else None
 
     def _default_strengths(self) -> FloatArray:
         return np.linspace(0.0, 0.95, 20) * self.gamma_max_
@@ -286,12 +241,6 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
                 (found.foreground_variance, found.background_variance),
             ),
         )
-
-    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        for name in ("start_objectives_", "groups_", "group_means_", *self._of_moments):
-            if name not in attributes:  # of a fit before
-                self.__dict__.pop(name, None)
-        return super()._set_fitted(feature_names, **attributes)
 
     def _check_moments(self, purpose: str = "other strengths are solved") -> None:
         if hasattr(self, "start_objectives_"):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import Offset
+from contrast_core._base import Dataset, Offset, ScoreMixin
 from contrast_core._linear_map import LinearMap
-from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -24,12 +23,11 @@ from contrast_core.probabilistic._clvm_counts import CountModel, counts_density,
 from contrast_core.probabilistic._clvm_em import Model, posterior
 from contrast_core.probabilistic._clvm_posterior import DOF, Tails, densities_of, latent_of
 from contrast_core.probabilistic._density import complete_or_not, log_densities
+from contrast_core.probabilistic._density_model import DensityModel
 from contrast_core.rows import Rows
 
-Dataset: TypeAlias = Literal["foreground", "background"]
 
-
-class TwoDensities(MomentContrast):
+class TwoDensities(ScoreMixin, DensityModel):
     """Base of a model of both datasets, with loadings that they share and others that they do not.
 
     A subclass sets these attributes.
@@ -41,11 +39,6 @@ class TwoDensities(MomentContrast):
     dispersions_: FloatArray  # of counts
     library_size_: float  # of counts
     tails_: Tails
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     @property
     def _is_linear(self) -> bool:
@@ -310,29 +303,6 @@ class TwoDensities(MomentContrast):
             model.noise,
             incomplete=by_row,
         )
-
-    def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
-        """Mean log-density of rows under the model.
-
-        Parameters
-        ----------
-        X : as for `transform`
-            Rows from anywhere.
-        y : ignored
-        dataset : {"foreground", "background"}, default="foreground"
-            As for `score_samples`.
-
-        Returns
-        -------
-        float
-            Mean of `score_samples`.
-
-        Raises
-        ------
-        ValueError
-            As for `score_samples`.
-        """
-        return float(self.score_samples(X, dataset=dataset).mean())
 
     def sample(
         self,

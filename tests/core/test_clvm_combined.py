@@ -30,14 +30,12 @@ def spoilt(n: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:the likelihood still rises")
-@pytest.mark.parametrize(("inference", "sparsity"), [("em", "auto"), ("em", 16.0), ("vi", "auto")])
-def test_the_channels_that_carry_nothing_are_found_in_spoilt_data(
-    inference: Any, sparsity: Any
-) -> None:
+@pytest.mark.parametrize("inference", ["em", "vi"])
+def test_the_channels_that_carry_nothing_are_found_in_spoilt_data(inference: Any) -> None:
     if inference == "vi":
         pytest.importorskip("torch", reason="torch is not installed")
     X, Y = spoilt(700)
-    options: dict[str, Any] = {"n_shared": 5, "sparsity": sparsity, "random_state": 0}
+    options: dict[str, Any] = {"n_shared": 5, "sparsity": "auto", "random_state": 0}
     model = CLVM(robust="entries", inference=inference, **options)
     model.set_params(max_iter=25 if inference == "vi" else 3000).fit(X, background=Y)
     np.testing.assert_array_equal(model.selected_, INFORMATIVE)
