@@ -10,14 +10,20 @@ the control cells. By turns, median of three, one BLAS thread; wall-clock time a
 decides on a busy machine. Memory: the peak of what Python allocates beyond the matrix, in a run of
 its own. Then from a file: a backed AnnData, its time, and the same subspace.
 
-And `by=` a column of eight cell types beside one call, at two components. Wanted: twice one call.
-Each type's contrast is a problem of 2,000 genes of its own, which costs about as much as that of
-all cells once their moments are there; sums of moments are the smaller part.
+And `by=` a column of eight cell types beside one call, at 2 and 10 components, in CPU time. Each
+type's contrast is a problem of 2,000 genes of its own. At one alpha its components come from
+products with its rows, 90 columns of them at 2 components; each row is multiplied once in all of
+them, as in the call on all cells. At the automatic alpha the contrast of 2,500 cells in 2,000 genes
+is ten times the background where noise is all that is left: the next eigenvalue is 2% away where
+that of 20,000 cells is half, which takes 700 to 1,000 columns or two factors of the matrix, as much
+for each type as for all cells together: that is not reached.
 
 Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.9 to 1.1 and 3.0 to 3.1
-times, where the eigenproblems weigh more.
+times, where the eigenproblems weigh more; by type on a busy machine, one alpha 1.7 and 2.0 times
+(3.4 by matrices), automatic 7 and 5.
 
-Must reach, in CPU time: one alpha at most 2 times, the automatic alpha at most 4 times `sc.pp.pca`.
+Must reach, in CPU time: one alpha at most 2 times, the automatic alpha at most 4 times `sc.pp.pca`;
+by eight types of 20,000 cells at most 2 times one call.
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import anndata as ad
 import numpy as np
+import pandas as pd
 import scanpy as sc
 import scipy.sparse as sp
 from scipy.optimize import brentq
@@ -45,6 +52,7 @@ from contrast_core import ContrastWarning, subspace_error
 
 N_GENES, N_COMPS, REPEATS = 2_000, 50, 3
 WANTED = {"one alpha": 2.0, "automatic alpha": 4.0}
+WANTED_BY = 2.0
 DESIGN = {"groupby": "condition", "reference": "ctrl", "mask_var": None, "n_comps": N_COMPS}
 
 
@@ -114,22 +122,32 @@ def compare(n_cells: int) -> bool:
         peak = peak_memory(calls[name])
         print(f"  {name:<18}{wall:9.2f}{cpu:9.2f}{ratio:8.2f}{bound:>8}{peak:9.2f}")
     from_file(adata)
-    by_level(adata)
+    reached &= by_level(adata)
     print(f"  {'reached' if reached else 'NOT REACHED'}")
     return reached
 
 
-def by_level(adata: ad.AnnData) -> None:
+def by_level(adata: ad.AnnData) -> bool:
     """A contrast for each of eight types beside one of all cells: ratio of CPU times."""
     rng = np.random.default_rng(1)
-    adata.obs["type"] = np.char.add("type ", rng.integers(0, 8, adata.n_obs).astype(str))
-    design: dict[str, Any] = DESIGN | {"n_comps": 2}
+    adata.obs["type"] = pd.Categorical(
+        np.char.add("type ", rng.integers(0, 8, adata.n_obs).astype(str))
+    )
+    reached = True
     for alpha in (1.0, "auto"):
-        one = measured(lambda a=alpha: cx.tl.cpca(adata, **design, alpha=a))[1]
-        many = measured(lambda a=alpha: cx.tl.cpca(adata, **design, alpha=a, by="type"))[1]
-        print(
-            f"  by eight types, alpha={alpha}: {one:.2f} s once, {many:.2f} s by, {many / one:.1f}"
-        )
+        for k in (2, 10):
+            design: dict[str, Any] = DESIGN | {"n_comps": k, "alpha": alpha}
+            times: dict[str | None, list[float]] = {None: [], "type": []}
+            for _ in range(REPEATS):
+                for by, taken in times.items():
+                    taken.append(measured(lambda d=design, b=by: cx.tl.cpca(adata, **d, by=b))[1])
+            one, many = (float(np.median(taken)) for taken in times.values())
+            reached &= many <= WANTED_BY * one
+            what = f"by eight types, alpha={alpha}, {k} components"
+            print(
+                f"  {what}: {one:.2f} s once, {many:.2f} s by, {many / one:.1f}  <= {WANTED_BY:g}"
+            )
+    return reached
 
 
 def from_file(adata: ad.AnnData) -> None:

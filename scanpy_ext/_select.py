@@ -127,6 +127,9 @@ def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
         )
     column = adata.obs[name]
     check_no_nan_text(column, argument)
+    if isinstance(column.dtype, pd.CategoricalDtype):  # fewer than cells
+        levels = np.array([*map(text, column.cat.categories), None], dtype=object)
+        return pd.Series(levels[column.cat.codes.to_numpy()], dtype=object)
     texts = np.array([text(level) for level in column.array], dtype=object)
     texts[column.isna().to_numpy()] = None
     return pd.Series(texts, dtype=object)

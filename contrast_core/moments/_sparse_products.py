@@ -18,7 +18,8 @@ from contrast_core.moments._sparse import as_float64
 from contrast_core.rows import row_view
 
 _TOGETHER = 8  # columns, which are summed up in registers and take no longer than one
-_WORTH_STARTING = 2**24  # entries from which on a fit saves more than the second that numba takes
+# Entries from which on numba pays: where it is in use, and where it takes a second to start.
+_WORTH_COMPILING, _WORTH_STARTING = 2**16, 2**24
 _WORTH_SHARING = 2**18  # entries: fewer are multiplied in a millisecond
 _compiling = Lock()
 
@@ -98,7 +99,7 @@ def _by_numba(
 
 
 def _compiled_pays(n_entries: int) -> bool:
-    least = _WORTH_SHARING if "numba" in sys.modules else _WORTH_STARTING
+    least = _WORTH_COMPILING if "numba" in sys.modules else _WORTH_STARTING
     return n_entries >= least and _numba() is not None
 
 

@@ -36,13 +36,16 @@ class Limits:
         The same for a path, and for what else is to be done where an iteration fails.
     pair_features, pair_rows : int
         Features up to which PCA+ and PCA++ form a covariance; rows, a Gram matrix.
-    sparse_entries : int
-        Stored entries from which on few components of tall sparse data come from products.
+    sparse_entries, sparse_features : int
+        Stored entries or features from which on few components of tall sparse data come from
+        products.
     columns, columns_each : int
         How many columns such data are multiplied with for one contrast, at no component and more
         for each. Products pay where a row has more entries.
     compiled_share : float
         What part of a row's entries counts there, where machine code sums moments up.
+    solved_share : int
+        How many features cubed cost as much, solved as a matrix, as one product of an entry.
     automatic_columns, automatic_columns_each : int
         The same where the contrast has to be found too.
     products : int
@@ -86,9 +89,11 @@ class Limits:
     pair_features: int = 3000
     pair_rows: int = 5000
     sparse_entries: int = 2**22
+    sparse_features: int = 1000
     columns: int = -13
     columns_each: int = 26
     compiled_share: float = 0.6
+    solved_share: int = 16
     automatic_columns: int = 42
     automatic_columns_each: int = 39
     products: int = 5000
@@ -231,6 +236,8 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
     most = limits.products_first
     if task.automatic:
         most = max(most, limits.search_share * _columns(task, limits))
+    elif task.entries is not None and direct == "dense":
+        most = max(most, int(_columns_of_a_matrix(task, limits) / 2))
     return Plan(form, direct, most, reason, limits)
 
 
@@ -282,11 +289,22 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
 
 
 def _products_pay(task: Task, limits: Limits) -> bool:
-    """Whether tall sparse rows are multiplied with fewer columns than a row has entries."""
-    if task.entries is None or task.entries < limits.sparse_entries:
+    """Whether tall sparse rows are multiplied with few columns for what a matrix costs."""
+    if task.entries is None:
         return False
-    share = limits.compiled_share if task.compiled else 1.0
-    return _columns(task, limits) * task.n_rows < share * task.entries
+    few = task.automatic or task.n_features < limits.sparse_features
+    if few and task.entries < limits.sparse_entries:
+        return False
+    return _columns(task, limits) < _columns_of_a_matrix(task, limits)
+
+
+def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
+    """How many columns sparse rows are multiplied with while a matrix is made and solved."""
+    assert task.entries is not None
+    made = task.entries / task.n_rows * (limits.compiled_share if task.compiled else 1.0)
+    if task.automatic:
+        return made
+    return made + task.n_features**3 / (limits.solved_share * max(task.entries, 1))
 
 
 def _columns(task: Task, limits: Limits) -> int:

@@ -165,3 +165,21 @@ def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
     n_background = shared_rows(offset)[1].shape[0]
     # Means a million spreads apart would cost digits, so that the rows are multiplied by turns.
     assert sum(n_multiplied) == (400 if offset < 1e6 else 400 + n_background)
+
+
+@pytest.mark.parametrize("k", [2, 10])
+@pytest.mark.parametrize("strength", [0.0, 2.0])
+def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength: float) -> None:
+    """As of the cells of one type; of noise alone too, where products may be given up."""
+    rng = np.random.default_rng(k)
+    counts = rng.poisson(rng.gamma(0.5, 0.1, 1000) + strength * 0.02, size=(1500, 1000))
+    treated = np.arange(1500) % 2 == 1
+    counts[treated, :50] += rng.poisson(strength * rng.gamma(1.0, 0.5, (750, 1)), (750, 50))
+    cells = sp.csr_array(np.log1p(counts.astype(np.float32)))
+    fitted = CPCA(k, alpha=1.0).fit(cells, background=cells[~treated])
+    exact = CPCA(k, alpha=1.0, solver="eigh").fit(cells, background=cells[~treated])
+    assert fitted.solver_ == "lanczos" or not strength
+    assert subspace_error(fitted.components_, exact.components_) <= 1e-8
+    np.testing.assert_allclose(
+        fitted.contrastive_eigenvalues_, exact.contrastive_eigenvalues_, rtol=1e-9
+    )
