@@ -19,8 +19,8 @@ that of 20,000 cells is half, which takes 700 to 1,000 columns or two factors of
 for each type as for all cells together: that is not reached.
 
 Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.9 to 1.1 and 3.0 to 3.1
-times, where the eigenproblems weigh more; by type on a busy machine, one alpha 1.7 and 2.0 times
-(3.4 by matrices), automatic 7 and 5.
+times, where the eigenproblems weigh more; by type on a busy machine, one alpha 1.7 and 1.0 times
+(3.4 by matrices), automatic 6.8 and 4.8.
 
 Must reach, in CPU time: one alpha at most 2 times, the automatic alpha at most 4 times `sc.pp.pca`;
 by eight types of 20,000 cells at most 2 times one call.

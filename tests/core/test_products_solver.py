@@ -178,7 +178,8 @@ def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength:
     cells = sp.csr_array(np.log1p(counts.astype(np.float32)))
     fitted = CPCA(k, alpha=1.0).fit(cells, background=cells[~treated])
     exact = CPCA(k, alpha=1.0, solver="eigh").fit(cells, background=cells[~treated])
-    assert fitted.solver_ == "lanczos" or not strength
+    if k == 2 and strength:
+        assert fitted.solver_ == "lanczos"
     assert subspace_error(fitted.components_, exact.components_) <= 1e-8
     np.testing.assert_allclose(
         fitted.contrastive_eigenvalues_, exact.contrastive_eigenvalues_, rtol=1e-9
