@@ -24,7 +24,7 @@ from contrast_core.images._texture import TextureForm, texture
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_rows
 
-MOST_PIXELS = 2048
+_MOST_PIXELS = 2048
 _FEWEST_FRAMES = 4  # of the background: two in each half that is held out
 
 
@@ -249,9 +249,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
     def _shape(self) -> tuple[int, int]:
         height, width = check_sides(self.frame_shape, "frame_shape", at_least=2, at_most=2)
-        if height * width > MOST_PIXELS:
+        if height * width > _MOST_PIXELS:
             raise ValueError(
-                f"frames of {height} x {width} pixels are larger than the {MOST_PIXELS} "
+                f"frames of {height} x {width} pixels are larger than the {_MOST_PIXELS} "
                 "pixels for which this filter is meant: look at patches of them, "
                 "sampling='patches' or StructuredBackgroundRemover, or project the frames, "
                 "CPCA(10, alpha='denoise'), which works in their span."

@@ -14,7 +14,7 @@ from contrast_core._validation import check_count, check_unmasked, shown
 from contrast_core.images._stacks import Stack
 from contrast_core.rows import Place, Rows, array_of, check_finite
 
-READ_ELEMENTS = 2**22  # 32 MB of float64, where nothing else is said
+_READ_ELEMENTS = 2**22  # 32 MB of float64, where nothing else is said
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: rows that stay in the cache while they are worked on
 
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -45,7 +45,7 @@ class StackRows(Rows):
             )
         elements = options.pop("elements")
         options["elements"] = (
-            READ_ELEMENTS if elements is None else check_count(elements, "elements")
+            _READ_ELEMENTS if elements is None else check_count(elements, "elements")
         )
         dtype = np.dtype(getattr(stack, "dtype", np.float64))
         super().__init__(stack, (n_samples, n_features), dtype, **options)

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from contrast_core._validation import FloatArray
 
 RIDGE = 0.03  # of the mean background variance: noise that no background region shows in full
-SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
+_SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
 
@@ -117,7 +117,7 @@ def posterior(
     from 0.0003 to 30.
     """
     r = len(mixture.variances)
-    pairs = np.meshgrid(SIGNAL_STRENGTHS, background_strengths, indexing="ij")
+    pairs = np.meshgrid(_SIGNAL_STRENGTHS, background_strengths, indexing="ij")
     s, g = (strengths.ravel() for strengths in pairs)  # (J,)
     coordinates = (rows - mixture.mean) @ mixture.whitening
     power = coordinates**2

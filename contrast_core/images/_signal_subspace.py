@@ -12,7 +12,7 @@ from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images._stationary import stationary_part
 from contrast_core.images._texture import eigenpairs_above
 
-WEAKEST = 0.5  # background strength of a frame, at least
+_WEAKEST = 0.5  # background strength of a frame, at least
 _ROUNDS = 5
 _SETTLED = 0.01  # change of the frames' strengths, relative, at which rounds end
 _MARGIN = 1.02  # over the edge
@@ -84,7 +84,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
             _residual(frames, found.directions) for frames in (centred, background)
         )
         level = float(others.mean())
-        strengths, others = (np.maximum(each / level, WEAKEST) for each in (strengths, others))
+        strengths, others = (np.maximum(each / level, _WEAKEST) for each in (strengths, others))
         if np.abs(np.log(strengths / before)).mean() < _SETTLED:
             break
     k = len(found.variances)
@@ -148,7 +148,7 @@ def shrunk(
         Of the `SignalSubspace`.
     """
     rest = coordinates[:, n_components:]
-    strengths = np.maximum((rest**2).mean(axis=1) / level, WEAKEST)
+    strengths = np.maximum((rest**2).mean(axis=1) / level, _WEAKEST)
     return coordinates * (variances / (variances + strengths[:, None])), strengths
 
 

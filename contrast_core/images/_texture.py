@@ -13,7 +13,7 @@ from contrast_core.images._stationary import Eigenbasis, stationary_part
 
 TextureForm: TypeAlias = Literal["stationary", "with spikes"]
 
-RIDGES = (0.1, 0.2, 0.4, 0.8)  # of the mean variance; less leaves in-sample noise in the whitening
+_RIDGES = (0.1, 0.2, 0.4, 0.8)  # of the mean variance; less leaves in-sample noise in the whitening
 _SPIKE = 2.0  # times the edge: frames of different strength raise it
 _FRAMES_PER_SPIKE = 5
 _WEAKEST = 1e-9  # strength of a frame: one that equals the mean would be infinitely likely
@@ -53,7 +53,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
     ----------
     Debiasing of spikes: Donoho, Gavish and Johnstone, Annals of Statistics 46:1742, 2018.
     """
-    score = np.zeros((len(_FORMS), len(RIDGES)))
+    score = np.zeros((len(_FORMS), len(_RIDGES)))
     for fold in (0, 1):
         mean = frames[fold::2].mean(axis=0)
         train, test = frames[fold::2] - mean, frames[1 - fold :: 2] - mean
@@ -61,13 +61,13 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
             continue
         for i, eigen in enumerate(_candidates(train, shape)):
             power = (test @ eigen.vectors) ** 2
-            for j, ridge in enumerate(RIDGES):
+            for j, ridge in enumerate(_RIDGES):
                 score[i, j] += _log_likelihood(power, eigen.values + ridge * _unit(train))
-    form, step = divmod(int(score.argmax()), len(RIDGES))  # of equals the first
+    form, step = divmod(int(score.argmax()), len(_RIDGES))  # of equals the first
     centred = frames - frames.mean(axis=0)
     covariance = _candidates(centred, shape)[form].matrix()
-    covariance[np.diag_indices_from(covariance)] += RIDGES[step] * _unit(centred)
-    return Texture(covariance, _FORMS[form], RIDGES[step])
+    covariance[np.diag_indices_from(covariance)] += _RIDGES[step] * _unit(centred)
+    return Texture(covariance, _FORMS[form], _RIDGES[step])
 
 
 def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatArray, FloatArray]:
@@ -84,7 +84,7 @@ def _candidates(centred: FloatArray, shape: tuple[int, int]) -> tuple[Eigenbasis
     n, n_features = centred.shape
     covariance = centred.T @ centred / n
     alone = stationary_part(covariance, shape)
-    roots = np.sqrt(alone.values + RIDGES[0] * _unit(centred))
+    roots = np.sqrt(alone.values + _RIDGES[0] * _unit(centred))
     whitened = (alone.vectors.T @ covariance @ alone.vectors) / np.multiply.outer(roots, roots)
     aspect_ratio = n_features / n
     values, vectors = eigenpairs_above(
