@@ -1,9 +1,10 @@
 """The pictures of the documentation, from bundled and simulated data, into docs/pictures/.
 
-    python docs/draw.py              # all of them, half a minute
+    python docs/draw.py              # all of them but cvae, half a minute
     python docs/draw.py front alpha  # some of them
 
-Each function draws the picture of its name. `front` is kept in the repository, beside the README.
+Each function draws the picture of its name. `front` and `cvae`, which trains networks with torch,
+are kept in the repository.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from contrast_core.images import FrameBackgroundRemover, suppress_background
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
+KEPT = ("front", "cvae")
 DRAWINGS: dict[str, Callable[[], Any]] = {}
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 GREY = "0.75"
@@ -457,12 +459,40 @@ def enough() -> None:
     ax.legend()
 
 
+@drawing
+def cvae() -> None:
+    """Frames, what a contrastive autoencoder adds and draws, and new digits in two dimensions."""
+    from contrast_core import CVAE
+
+    data = digits_on_photos(5000)
+    X, new = data.foreground[:4500], data.foreground[4500:]
+    model = CVAE(max_epochs=20, random_state=0).fit(X, background=data.background)
+    shown = {
+        "foreground": new[:6],
+        "denoised": model.denoise(new[:6]),
+        "foreground, drawn": model.sample_foreground(6, random_state=3),
+        "background, drawn": model.sample_background(6, random_state=3),
+    }
+    montage, *others = panels(3, width=2.4, height=2.0)
+    frames = np.concatenate(
+        [np.hstack([image.reshape(28, 28) for image in images]) for images in shown.values()]
+    )
+    montage.imshow(frames, cmap="gray")
+    bare(montage, "")
+    montage.set_yticks(14 + 28 * np.arange(4), shown, fontsize=8)
+    pca = CPCA(alpha=0.0).fit(X, background=data.background)
+    for ax, fitted, name in zip(others, (pca, model), ("PCA", "CVAE, salient"), strict=True):
+        points(ax, fitted.transform(new), data.labels[4500:], {0: "zero", 1: "one"})
+        bare(ax, name)
+    others[-1].legend(fontsize=8, markerscale=2, handletextpad=0)
+
+
 def main() -> None:
     """Draw those that are named, or all."""
     PICTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or DRAWINGS:
+    for name in sys.argv[1:] or [name for name in DRAWINGS if name != "cvae"]:
         DRAWINGS[name]()
-        target = (HERE if name == "front" else PICTURES) / f"{name}.png"
+        target = (HERE if name in KEPT else PICTURES) / f"{name}.png"
         plt.gcf().savefig(target, dpi=110)
         plt.close("all")
 

@@ -62,6 +62,30 @@ def test_treated_cells_stand_apart(counted):
     assert max(above, 1 - above) > 0.95
 
 
+def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
+    """Genes 3 to 5 answer to another drug; both make one foreground."""
+    rng = np.random.default_rng(1)
+    dense = counted.layers["counts"].toarray()
+    other = np.arange(300) % 4 == 0  # half of the controls
+    dense[other, 3:6] = rng.poisson(6 * dense[other, 3:6] + 3)
+    counted.layers["counts"] = sp.csr_matrix(dense)
+    condition = np.where(other, "other", counted.obs["condition"])
+    counted.obs["condition"] = condition
+    run(counted, max_epochs=60, n_shared=2)
+    scores = counted.obsm["X_cvae"]
+    centres = {name: scores[condition == name].mean(axis=0) for name in ("ctrl", "stim", "other")}
+    nearest = np.array(list(centres))[
+        np.argmin([np.linalg.norm(scores - c, axis=1) for c in centres.values()], axis=0)
+    ]
+    assert (nearest == condition).mean() > 0.85
+    # On the line between the two drugs, controls are in the middle.
+    axis = centres["stim"] - centres["other"]
+    places = {name: centre @ axis for name, centre in centres.items()}
+    assert places["other"] < places["ctrl"] < places["stim"]
+    run(counted, groups="other", include_reference=False, key_added="one")
+    assert counted.uns["one"]["n_foreground"] == other.sum()
+
+
 def test_logarithms_are_no_counts_but_can_be_gaussian(counted, untouched):
     with untouched(counted):
         with pytest.raises(ValueError, match=r"adata.X holds .* whole numbers from 0"):
