@@ -12,8 +12,9 @@ import scipy.stats
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from contrast_core.deep._coding import Coder  # noqa: E402
-from contrast_core.deep._likelihoods import NegativeBinomial  # noqa: E402
+from contrast_core.deep._likelihoods import Gaussian, NegativeBinomial  # noqa: E402
 from contrast_core.deep._networks import ContrastiveNetworks, sizes_of  # noqa: E402
+from contrast_core.deep._objective import bounds  # noqa: E402
 from contrast_core.deep._reading import Measured, normalised  # noqa: E402
 
 
@@ -48,13 +49,13 @@ def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
     torch.nn.init.constant_(networks.log_noise, np.log(sd))
     coder = Coder(networks, Measured(mean, unit), torch.device("cpu"))
     own = unit**2 * (S @ S.T + sd**2 * np.eye(4))
-    for bounds, covariance in (
+    for bound, covariance in (
         (coder.foreground_bounds, own + unit**2 * W @ W.T),
         (coder.background_bounds, own),
     ):
         density = scipy.stats.multivariate_normal(mean, covariance)
         rows = density.rvs(size=4000, random_state=0)
-        difference = bounds(rows)[:, 0] - density.logpdf(rows)
+        difference = bound(rows)[:, 0] - density.logpdf(rows)
         # The cubature is exact for what straight lines give; log_noise is a float32.
         np.testing.assert_allclose(difference, 0, atol=1e-5)
     # A posterior that is wrong is paid for by its divergence from the right one.
@@ -79,3 +80,30 @@ def test_counts_have_the_negative_binomial_of_their_sum() -> None:
     np.testing.assert_allclose(model.seen(tensors[0]), seen, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(normalised(rows), seen * 1.7 + mean, atol=1e-12)
     np.testing.assert_allclose(normalised(sp.csr_matrix(rows)).toarray(), normalised(rows))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_products_in_bfloat16_leave_a_loss_in_float32(counted: bool) -> None:
+    """As on a GPU: networks multiply in half precision, densities and sums do not."""
+    rng, n_features = np.random.default_rng(0), 30
+    mean, rates = rng.normal(size=n_features), rng.dirichlet(np.ones(n_features))
+    model: Any = Gaussian()
+    if counted:
+        model = NegativeBinomial(mean, 1.7, rates, torch.device("cpu"))
+    generator = torch.Generator().manual_seed(0)
+    noise_shape = (n_features,) if counted else ()
+    networks = ContrastiveNetworks(None, sizes_of(n_features, 2, 3), noise_shape, generator)
+    x, y = (torch.tensor(rng.poisson(900, size=(40, n_features)) + 0.0).float() for _ in range(2))
+    if not counted:
+        x, y = (x - 900) / 30, (y - 900) / 30
+    t, z = torch.randn(40, 2, generator=generator), torch.randn(80, 3, generator=generator)
+    losses, slopes = [], []
+    for half in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            losses.append(bounds(networks, model, x, y, (t, z)))
+        networks.zero_grad()
+        losses[-1].mean().backward()
+        slopes.append(torch.cat([p.grad.flatten() for p in networks.parameters()]))
+    assert losses[1].dtype == torch.float32 and (losses[0] != losses[1]).any()
+    torch.testing.assert_close(losses[1], losses[0], rtol=0.01, atol=0.05)
+    assert torch.linalg.norm(slopes[1] - slopes[0]) < 0.02 * torch.linalg.norm(slopes[0])
