@@ -15,7 +15,7 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 from uuid import uuid4
@@ -30,6 +30,7 @@ from contrast_core._validation import check_flag, check_path
 Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
 
 _FORMAT = 1
+_VERSION: str = import_module("contrast_core").__version__
 _HOMES = {
     "CLVM": "contrast_core",
     "CPCA": "contrast_core",
@@ -111,7 +112,7 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     writer = _Writer(check_flag(moments, "moments"))
     header = {
         "format": _FORMAT,
-        "library": _library_version(),
+        "library": _VERSION,
         "model": writer.tree(model, type(model).__name__),
         "names": list(writer.names),
         "arrays": [(a.dtype.str, a.shape, "F" if a.flags.fnc else "C") for a in writer.arrays],
@@ -194,7 +195,7 @@ def _read(file: IO[bytes], path: str) -> Model:
         if header["format"] != _FORMAT:
             raise _Refused(
                 f"{path} has format {header['format']!r}, written by contrast-suite "
-                f"{header.get('library')!r}; this version ({_library_version()}) reads format "
+                f"{header.get('library')!r}; this version ({_VERSION}) reads format "
                 f"{_FORMAT}. Read it with that version."
             )
         with archive.open(_MEMBERS[1]) as values:
@@ -333,7 +334,7 @@ class _Reader:
         if kind is None:
             raise _Refused(
                 f"{self.path} holds {name!r}, which this version of contrast-suite "
-                f"({_library_version()}) does not know; it reads {_listed(_HOMES)}."
+                f"({_VERSION}) does not know; it reads {_listed(_HOMES)}."
             )
         if "fields" in state:
             return kind(**self._values(state["fields"]))
@@ -342,7 +343,7 @@ class _Reader:
         if unknown:
             raise _Refused(
                 f"{self.path} holds a {name} with parameter(s) {_listed(sorted(unknown))}, which "
-                f"this version of contrast-suite ({_library_version()}) does not know."
+                f"this version of contrast-suite ({_VERSION}) does not know."
             )
         model = kind(**parameters)
         fitted = dict(state["fitted"])
@@ -391,13 +392,6 @@ def _replace(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def _library_version() -> str:
-    try:
-        return metadata.version("contrast-suite")
-    except metadata.PackageNotFoundError:  # a checkout that is not installed
-        return "unknown"
 
 
 def _described(value: Any) -> str:
