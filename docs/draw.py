@@ -355,6 +355,7 @@ def kernel() -> None:
         for ax, model, name in zip(axes, models, ("cPCA", "KernelCPCA"), strict=True):
             points(ax, model.fit(X, background=Y).transform(X), label, {0: "inner", 1: "outer"})
             bare(ax, name, "component 1", "component 2")
+    axes[0].legend(fontsize=8, markerscale=2, handletextpad=0)
 
 
 @drawing
@@ -370,9 +371,10 @@ def missing() -> None:
     ]
     for ax, share in zip(axes, (0, 0.3, 0.6), strict=True):
         X, Y = (np.where(rng.random(rows.shape) < share, np.nan, rows) for rows in sets)
-        model = PCPCA(2, gamma=0.2).fit(X, background=Y)
+        model = PCPCA(2).fit(X, background=Y)
         points(ax, model.transform(X), raw.labels, names)
         bare(ax, f"{share:.0%} removed")
+    axes[0].legend(fontsize=8, markerscale=2, handletextpad=0)
 
 
 @drawing
@@ -386,6 +388,7 @@ def latent() -> None:
     points(axes[1], model.transform(data.foreground), data.labels, names)
     bare(axes[0], "shared")
     bare(axes[1], "salient")
+    axes[0].legend(fontsize=8, markerscale=2, handletextpad=0)
 
 
 @drawing

@@ -45,8 +45,8 @@ def mice() -> None:
         model = CPCA(2, alpha=alpha).fit(data.foreground, background=data.background)
         print(f"   {name:22} {np.mean(hits):.2f}   (alpha = {model.alpha_:.3g})")
         ax, scores = axes[0, column], model.transform(data.foreground)
-        for label in np.unique(data.labels):
-            ax.scatter(*scores[data.labels == label].T, s=8, label=label)
+        for label, text in {"Control": "control", "Ts65Dn": "Down syndrome (Ts65Dn)"}.items():
+            ax.scatter(*scores[data.labels == label].T, s=8, label=text)
         ax.set(title=f"{name}, alpha = {model.alpha_:.3g}", xlabel="component 1")
     axes[0, 0].set_ylabel("component 2")
     axes[0, 1].legend()
@@ -79,9 +79,9 @@ def cells() -> None:
     for row, (name, form) in zip(axes, forms.items(), strict=True):
         cx.tl.cpca(adata, **design, **form, key_added=name)
         for ax, color in zip(row, ["condition", "patient"], strict=True):
-            sc.pl.embedding(adata, name, color=color, ax=ax, title=color, size=12, show=False)
-            ax.set_ylabel(f"{name}, within patients" if color == "condition" else "")
-            ax.set_xlabel("")
+            title = f"{name} within patients: {color}"
+            sc.pl.embedding(adata, name, color=color, ax=ax, title=title, size=12, show=False)
+            ax.set(xlabel="component 1", ylabel="component 2" if color == "condition" else "")
     _save("cells")
 
 
@@ -109,8 +109,9 @@ def mixing() -> None:
         sc.tl.umap(adata, neighbors_key=name, key_added=f"UMAP of {name}")
         for ax, color in zip(row, ["condition", "cell_type"], strict=True):
             basis = f"UMAP of {name}"
-            sc.pl.embedding(adata, basis, color=color, ax=ax, title=color, size=15, show=False)
-            ax.set(xlabel="", ylabel=basis if color == "condition" else "")
+            title = f"{basis}: {color.replace('_', ' ')}"
+            sc.pl.embedding(adata, basis, color=color, ax=ax, title=title, size=15, show=False)
+            ax.set(xlabel="", ylabel="")
     _save("mixing")
 
 

@@ -8,7 +8,8 @@ at least as good, "short" where it is not, with the reason, and "MISSED" where t
 expected; the command fails if any is. The rows that are short stand together at the end. What needs
 larger data than are bundled says so and leaves it out.
 
-All of it takes some fifteen minutes of one core; the last experiment needs 6 GB.
+All of it takes half an hour of one core, of which CVAE and PCA++ are two thirds; the last
+experiment needs 6 GB.
 """
 
 from __future__ import annotations
