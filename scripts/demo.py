@@ -109,25 +109,21 @@ def mixing() -> None:
         sc.tl.umap(adata, neighbors_key=name, key_added=f"UMAP of {name}")
         for ax, color in zip(row, ["condition", "cell_type"], strict=True):
             basis = f"UMAP of {name}"
-            title = f"{basis}: {color.replace('_', ' ')}"
+            title = f"{name}: {color.replace('_', ' ')}"
             sc.pl.embedding(adata, basis, color=color, ax=ax, title=title, size=15, show=False)
-            ax.set(xlabel="", ylabel="")
+            ax.set(xlabel="", ylabel="UMAP" if color == "condition" else "")
     _save("mixing")
 
 
 def fringes() -> None:
     """Cells behind fringes: an empty corner of the image is all that is given."""
-    from contrast_core import CPCA
     from contrast_core.datasets import cells_behind_fringes
-    from contrast_core.images import Patches, suppress_background
+    from contrast_core.images import suppress_background
 
     image, clean, empty = cells_behind_fringes((448, 448))
-    patches = Patches(stride=4)
-    rows = patches.rows(image)
-    pca = CPCA(4, alpha=0.0).fit(rows, background=rows)
     shown = {
         "image": image,
-        "PCA of patches": patches.map(pca.denoise, image),
+        "PCA of patches": _pca_of_patches(image),
         "background suppressed": suppress_background(image, empty).denoised,
         "truth": clean,
     }
@@ -181,6 +177,16 @@ def frames() -> None:
     _save("frames")
 
 
+def _pca_of_patches(image: np.ndarray) -> np.ndarray:
+    """An image from four principal components of its patches."""
+    from contrast_core import CPCA
+    from contrast_core.images import Patches
+
+    patches = Patches(stride=4)
+    rows = patches.rows(image)
+    return patches.map(CPCA(4, alpha=0.0).fit(rows, background=rows).denoise, image)
+
+
 def _error(frames: np.ndarray, clean: np.ndarray) -> float:
     """Mean squared error after the best affine fit of each frame."""
     frames = frames - frames.mean(axis=1, keepdims=True)
@@ -223,7 +229,7 @@ def _save(name: str) -> None:
 
 
 def napari() -> None:
-    """Cells behind fringes: an empty area is marked in the napari window, and the pattern goes."""
+    """Cells behind fringes in the napari window: noisy, by PCA, and with the background removed."""
     from napari import Viewer
     from napari.qt import get_qapp
 
@@ -244,7 +250,10 @@ def napari() -> None:
     grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid  # napari before 0.9
     for name in ("background", "cells behind fringes weights", "cells behind fringes removed"):
         viewer.layers.remove(name)
-    grid.enabled = True
+    noisy = viewer.layers["cells behind fringes"]
+    viewer.add_image(_pca_of_patches(np.asarray(noisy.data)), name="PCA of patches")
+    viewer.layers.move(len(viewer.layers) - 1, 1)  # beside the noisy image
+    grid.shape, grid.enabled = (1, 3), True
     viewer.reset_view()
     for _ in range(20):
         application.processEvents()
