@@ -85,10 +85,11 @@ class Choices(Container[Widget]):
         self.advanced = CheckBox(text="Advanced", value=False)  # first: the methods ask for it
         self.method = ComboBox(label="Method", choices=self._methods)
         self.suppression = Slider(
-            label="Suppression",
+            label="Suppression 50",
             value=50,
             min=0,
             max=99,
+            readout=False,  # whose number napari's style leaves no room for
             tooltip="How strongly the background is suppressed; 50 is chosen automatically",
         )
         self.n_components = SpinBox(
@@ -134,6 +135,7 @@ class Choices(Container[Widget]):
         for widget in (self.background, self.compare, self.method, self.advanced, self.by_hand):
             widget.changed.connect(self._show_what_applies)
         self.advanced.changed.connect(self.method.reset_choices)
+        self.suppression.changed.connect(self._show_number)
         self.draw.changed.connect(self.draw_background)
         self._preselect()
         self._on_foreground()
@@ -226,6 +228,9 @@ class Choices(Container[Widget]):
             self.last.value = min(n - 1, max(3, n // 10)) if n > 1 else 0
         self._show_what_applies()
 
+    def _show_number(self, value: int) -> None:
+        self.suppression.label = f"Suppression {value}"
+
     def _show_what_applies(self) -> None:
         method, advanced = self.method.value, self.advanced.value
         frames = self.compare.value == FRAMES
@@ -257,6 +262,7 @@ class Choices(Container[Widget]):
             edge_width=2,
             **spatial,
         )
+        self._viewer.dims.ndisplay = 2  # where rectangles can be drawn
         drawn.mode = "add_rectangle"
         self._viewer.layers.selection.active = drawn
         self.background.value = drawn

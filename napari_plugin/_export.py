@@ -108,11 +108,13 @@ def write(
     open_file = _open_zarr if name.endswith("zarr") else _open_tiff
     try:
         put, close = open_file(unfinished, shape, dtype, axes, calibration)
-        yield Progress(0, len(blocks), doing)
-        for done, place in enumerate(blocks, start=1):
-            put(place, (yield from block(place)))
-            yield Progress(done, len(blocks), doing)
-        close()
+        try:
+            yield Progress(0, len(blocks), doing)
+            for done, place in enumerate(blocks, start=1):
+                put(place, (yield from block(place)))
+                yield Progress(done, len(blocks), doing)
+        finally:
+            close()
         if path.is_dir():
             shutil.rmtree(path)
         unfinished.replace(path)
@@ -152,12 +154,18 @@ def _open_tiff(
         elif axis == "T" and unit != "pixel":
             metadata |= {"TimeIncrement": scale, "TimeIncrementUnit": _symbol(unit)}
     big = math.prod(shape) * dtype.itemsize > 2**32 - 2**25
-    file = tifffile.memmap(path, shape=shape, dtype=dtype, ome=True, bigtiff=big, metadata=metadata)
+    made = tifffile.memmap(path, shape=shape, dtype=dtype, ome=True, bigtiff=big, metadata=metadata)
+    dtype, first = made.dtype, made.offset
+    del made  # what is written to a map stays in memory as long as there is room
+    file = path.open("r+b")
 
     def put(place: Place, plane: NDArray[Any]) -> None:
-        file[place] = plane
+        start = [each.start or 0 if isinstance(each, slice) else each for each in place]
+        start += [0] * (len(shape) - len(start))
+        file.seek(first + int(np.ravel_multi_index(start, shape)) * dtype.itemsize)
+        file.write(np.ascontiguousarray(plane, dtype=dtype).data)
 
-    return put, file.flush
+    return put, file.close
 
 
 def _open_zarr(

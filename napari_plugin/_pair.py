@@ -128,8 +128,8 @@ def _check_images(images: Images) -> None:
     dtype = np.dtype(getattr(images.data, "dtype", float))
     if dtype.kind not in "biuf":
         raise InputError(
-            f"{images.name!r} has pixels that are not plain intensities ({dtype}). Choose a layer "
-            "of intensities, such as the magnitude of complex pixels."
+            f"{images.name!r} has pixels that are not plain intensities. Choose a layer of "
+            "intensities, such as the magnitude of complex pixels."
         )
 
 

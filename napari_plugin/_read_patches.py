@@ -54,7 +54,7 @@ def read_patches(pair: Pair, samples: Patches) -> Steps[Reading]:
         moments.append(found)
         blocks.append(tiles)
     if not moments[1].varies.any():
-        raise constant("the background")
+        raise constant(pair.background.name if pair.background else "")
     return Reading(
         samples,
         pair.foreground.image_shape,

@@ -87,9 +87,10 @@ def missing(images: Images, index: int) -> InputError:
     )
 
 
-def constant(name: str) -> InputError:
-    """What to say of a background without a pattern."""
+def constant(name: str = "") -> InputError:
+    """What to say of a background without a pattern, in a layer or in an area."""
+    where = f" ({name!r})" if name else ""
     return InputError(
-        f"The background ({name}) is the same everywhere, so that it has no pattern to be learnt. "
+        f"The background{where} is the same everywhere, so that it has no pattern to be learnt. "
         "Choose an area, frames or a layer in which the disturbance can be seen."
     )

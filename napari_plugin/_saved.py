@@ -61,8 +61,8 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
     method = _METHODS.get(type(estimator))
     if method is None:
         raise InputError(
-            f"{path.name} holds a {type(estimator).__name__}, which does not remove backgrounds "
-            "from images. Choose a model that was saved here."
+            f"{path.name} holds a model that does not remove backgrounds from images. Choose one "
+            "that was saved here."
         )
     settings = Settings(method)
     automatic = None

@@ -9,12 +9,18 @@ import psutil
 from magicgui.widgets import Container, Label, ProgressBar, PushButton, Widget
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QComboBox, QDockWidget, QFrame, QScrollArea, QSizePolicy
+from qtpy.QtWidgets import (
+    QComboBox,
+    QDockWidget,
+    QFrame,
+    QScrollArea,
+    QSizePolicy,
+)
 
 from contrast_core.images import Patches
 from napari_plugin._after import AfterRun
 from napari_plugin._choices import Choices
-from napari_plugin._estimate import estimate
+from napari_plugin._estimate import estimate, is_lazy
 from napari_plugin._files import FileActions, row
 from napari_plugin._layers import LayerData, Place, look_at, place_of, preview_layer, result_layers
 from napari_plugin._model import Outcome, RemovalModel, Task
@@ -196,9 +202,16 @@ class BackgroundRemoval(Container[Widget]):
         return Task(pair, samples, settings, place, psutil.virtual_memory().available, saved)
 
     def _task(self) -> Task:
-        task = self._task_of(self.choices.images(), whole=True)
+        images = self.choices.images()
+        task = self._task_of(images, whole=True)
         if task.saved is None:
             check(task.pair, task.samples, task.settings)
+        lazy = is_lazy(task.pair, task.settings, task.available)
+        if lazy and len(images.shape) > 2 and self._viewer.dims.ndisplay == 3:
+            raise InputError(
+                "This result is computed where you look at it, and a view in 3D looks at all of it "
+                "at once. Go back to 2D (the cube at the lower left), and press Run again."
+            )
         return task
 
     def _start(self) -> None:
@@ -269,9 +282,10 @@ class BackgroundRemoval(Container[Widget]):
     def _on_added(self, outcome: Outcome) -> None:
         self._set_busy(False)
         live = " Move the suppression to change it." if outcome.solution.is_live else ""
-        name = outcome.task.pair.foreground.name
+        layer = self.results.denoised  # under a name of its own, if there was one of that name
+        name = "" if layer is None else f" {layer.name!r}"
         self.say_anew(
-            f"Done: '{name} denoised' was added; hidden below it are what was removed and where "
+            f"Done:{name} was added; hidden below it are what was removed and where "
             f"the signal is.{live}"
         )
         self.say_more(*outcome.remarks)

@@ -107,7 +107,7 @@ def test_a_constant_background_is_told(film, fringes, method):
     with pytest.raises(InputError, match=r"background \(.*\) is the same everywhere"):
         run(constant, Frames(), Settings(method, n_components=2))
     image = np.where(fringes.empty, 1.0, fringes.image)
-    with pytest.raises(InputError, match=r"is the same everywhere"):
+    with pytest.raises(InputError, match=r"The background is the same everywhere"):
         run(Pair(Images("cells", image), mask=fringes.empty), Patches(), Settings(method))
 
 

@@ -10,7 +10,7 @@ import pytest
 import zarr
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QLabel
 
 from contrast_core.images import suppress_background
 from napari_plugin._choices import FRAMES, PATCHES, RANGE
@@ -122,6 +122,7 @@ def test_a_second_run_overwrites_nothing_and_reads_nothing(viewer, ready, monkey
         *("cells weights [1]", "cells removed [1]", "cells denoised [1]"),
     ]
     assert viewer.layers["cells denoised"] is first
+    assert "'cells denoised [1]' was added" in ready.words
 
 
 def test_results_lie_where_their_source_lies(viewer, dock, film, notified):
@@ -315,13 +316,16 @@ def test_everything_is_reached_by_the_keyboard_and_titles_fit(viewer, dock):
 def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot, film):
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")[1]
-    dock.choices.advanced.value = True
+    dock.choices.method.value, dock.choices.advanced.value = "cpca", True
     for plot in (dock.after.curve, dock.after.frames):
         plot.setVisible(True)
     viewer.window.resize(1366, 700)
     qtbot.wait(300)
     assert viewer.window._qt_window.height() <= 700
     scroll, inside = dock._scroll, dock._all.native
+    dock.choices.suppression.value = 73
+    labels = [each for each in inside.findChildren(QLabel) if each.text() == "Suppression 73"]
+    assert [each.isVisible() for each in labels] == [True]
     assert inside.height() > scroll.viewport().height()
     assert inside.width() <= scroll.viewport().width()
     bar = scroll.verticalScrollBar()

@@ -58,6 +58,16 @@ def test_a_missing_choice_gives_advice(viewer, dock, film):
     assert "A drawn area marks pixels" in dock.words
 
 
+def test_a_view_in_3d_does_not_freeze_the_window(viewer, ready):
+    viewer.dims.ndisplay = 3
+    ready.widget.run.native.click()
+    assert ready.is_idle
+    assert "Go back to 2D" in ready.words
+    ready.choices.draw_background()
+    assert viewer.dims.ndisplay == 2
+    assert viewer.layers["background"].mode == "add_rectangle"
+
+
 def test_axes_without_names_are_asked_for(viewer, dock, film):
     viewer.add_image(film[0], name="cells")
     assert "Axis 0, of length 40" in dock.choices.channels.choices
