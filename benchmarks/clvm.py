@@ -19,6 +19,10 @@ means at its best alpha, at 75% by 0.03. Outliers, 400 + 400 rows of 40 features
 solution without them 0.08 with the matching Student's t, where the normal model is at 0.25 or more
 (twenty bad rows, or 5% bad values).
 
+Both at once and features to select: sensors of which a quarter of the values is missing and three
+in a hundred are wrong, by 20: exactly the channels that carry nothing are left out in 16 of 20
+sets. (By variational inference in three, without a bound: it takes longer.)
+
 Variational inference, from the same start as expectation maximisation, to sine 0.07 or 128 passes:
 at least eight times its CPU time.
 """
@@ -28,6 +32,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -104,6 +109,32 @@ def selections() -> list[str]:
         print(f"  {n} + {n} rows, {d} features: {kept}")
         if set(kept) != {5}:
             failures.append(f"relevance, {d} features: {kept}")
+    return failures
+
+
+def combinations() -> list[str]:
+    """Few features, missing values and wrong ones; how many channels are left in or out wrongly."""
+    failures = []
+    print("\nspoilt sensors: channels that are wrongly left in or out, in each set; longest fit")
+    ways: list[Any] = ["em", "vi"] if find_spec("torch") else ["em"]
+    for inference in ways:
+        wrong, times = [], []
+        for seed in range(20 if inference == "em" else 3):
+            data, rng = make_motion_sensors(random_state=seed), np.random.default_rng(seed)
+            both = []
+            for rows in (data.foreground.copy(), data.background.copy()):
+                bad = rng.random(rows.shape) < 0.03
+                rows[bad] += 20 * rng.normal(size=bad.sum())
+                both.append(np.where(rng.random(rows.shape) < 0.25, np.nan, rows))
+            start = time.process_time()
+            model = CLVM(
+                n_shared=5, sparsity="auto", robust="entries", inference=inference, random_state=0
+            ).fit(both[0], background=both[1])
+            times.append(time.process_time() - start)
+            wrong.append(int((model.selected_ != (np.arange(23) < 17)).sum()))
+        print(f"  {inference} {wrong}  {max(times):.1f} s")
+        if inference == "em" and wrong.count(0) < 16:
+            failures.append(f"spoilt sensors: {wrong.count(0)} of 20 < 16")
     return failures
 
 
@@ -268,6 +299,7 @@ def main() -> int:
     failures += selections()
     failures += removed()
     failures += outliers()
+    failures += combinations()
     print("\n" + ("; ".join(["NOT REACHED", *failures]) if failures else "all bounds reached"))
     return bool(failures)
 
