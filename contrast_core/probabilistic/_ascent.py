@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -96,10 +97,11 @@ def _mixing(
         points, steps = [*points, point], [*steps, here.update - point]
         found = None
         if len(points) > 1:
-            point = _extrapolated(points, steps)
-            found, n = evaluate(point), n + 1
+            point, n = _extrapolated(points, steps), n + 1
+            with suppress(np.linalg.LinAlgError):  # an extrapolation that went astray
+                found = evaluate(point)
         if found is None or not found.value >= here.value - 4 * _EPS * abs(here.value):
-            if found is not None:
+            if len(points) > 1:
                 points, steps = [], []
             point = here.update
             found, n = evaluate(point), n + 1

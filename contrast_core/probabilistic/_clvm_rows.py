@@ -123,7 +123,13 @@ def fit_rows(
         return Evaluation(value, (new - point)[: ends[1]], new)
 
     first = pointed(start, means, weights or seen)
-    found = ascend(at, first, tol=tol, max_iter=max_iter, smooth=False)
+    try:
+        found = ascend(at, first, tol=tol, max_iter=max_iter, smooth=False)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "values lie so far apart that the loadings of some are beyond double precision beside "
+            "the noise of the others. Remove the outliers, or give robust='entries' or 'rows'."
+        ) from error
     # Where there is no gradient, what is extrapolated need not be zero.
     end = found.point if prior.smooth else at(found.point).update
     model, means, weights = parted(end)

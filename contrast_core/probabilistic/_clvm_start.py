@@ -50,6 +50,8 @@ class Start(NamedTuple):
         Of counts the mean total of a row of the foreground.
     penalty : float
         rho of the penalty on the rows of the salient loadings; 0 without.
+    lengths : ndarray of shape (size,), optional
+        Of those rows, in `unit`s, where they are most likely without it.
     """
 
     loadings: FloatArray
@@ -61,6 +63,7 @@ class Start(NamedTuple):
     all_means: FloatArray
     total: float = 1.0
     penalty: float = 0.0
+    lengths: FloatArray | None = None
 
 
 class VariationalFit(NamedTuple):
@@ -107,40 +110,43 @@ def starting_point(
 ) -> Start:
     """The most likely model, of normal noise and complete rows; else of rows that fit in memory.
 
-    So is the penalty, where it is to be chosen: in units of the log-likelihood it hardly depends on
-    the number of rows.
+    With a penalty it is the most likely with the features that this leaves. Where the penalty is to
+    be chosen, it is here: in units of the log-likelihood it hardly depends on the number of rows.
     """
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
         return _of_counts(parts, varies, n_shared, search, sparsity)
     if tails == "normal" and not any_missing(parts):
-        x, y, _ = contrast_moments(*parts, products=False)
+        # Rows of the loadings are features only where the coordinates are.
+        solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
+        x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
         of_moments = OfMoments.of(x, y, n_shared, exact)
-        found, penalty = _begun(of_moments, sparsity)
+        found, dense, penalty = _begun(of_moments, sparsity)
         unit = of_moments.problem.unit
-        loadings = x.lift(found.model.loadings.T).T * unit
+        loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
         means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
         rows = observed_rows(*(_some(part, search.rng) for part in parts))
         of_rows = OfRows(rows, tails, n_shared, search)
-        found, penalty = _begun(of_rows, sparsity)
+        found, dense, penalty = _begun(of_rows, sparsity)
         (loadings, noise), both = of_rows.whole(found)
+        before = of_rows.whole(dense)[0].loadings
         means, unit = np.array(both), rows.unit
     scale = float(noise**0.5)
     inside = loadings[varies] / scale, means[:, varies]
     spread = float(unit / scale)
-    return Start(*inside, np.zeros(1), scale, spread, varies, means, penalty=penalty)
+    lengths = np.linalg.norm(before[varies, n_shared:], axis=1) / scale
+    return Start(*inside, np.zeros(1), scale, spread, varies, means, 1.0, penalty, lengths)
 
 
-def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, float]:
-    """The most likely model, and the penalty."""
-    found = likelihood.climb(likelihood.starts()[0])
+def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
+    """The most likely model with the features that are left, and with all; and the penalty."""
+    dense = likelihood.climb(likelihood.starts()[0])
     if sparsity is None or sparsity == "horseshoe":
-        return found, 0.0
-    if sparsity != "auto":
-        return found, sparsity
-    return found, fit_sparse(likelihood, found, "auto").penalty or 0.0
+        return dense, dense, 0.0
+    found = fit_sparse(likelihood, dense, sparsity)
+    return found.fit, dense, found.penalty or 0.0
 
 
 def _of_counts(
@@ -157,11 +163,13 @@ def _of_counts(
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     of_logarithms = OfRows(rows, "normal", n_shared, search)
-    found, penalty = _begun(of_logarithms, sparsity)
+    found, dense, penalty = _begun(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
-    loadings = of_logarithms.whole(found)[0].loadings * stretch[:, None]
+    loadings, before = (
+        of_logarithms.whole(fit)[0].loadings * stretch[:, None] for fit in (found, dense)
+    )
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     shares = np.array(
         [np.log(mean + 0.5 / part.shape[0]) for mean, part in zip(sums, parts, strict=True)]
@@ -172,8 +180,9 @@ def _of_counts(
     means[0] -= (loadings[:, n_shared:] ** 2).sum(axis=1) / 2
     means -= (loadings[:, :n_shared] ** 2).sum(axis=1) / 2
     dispersions = np.full(len(loadings), np.log(_DISPERSION))
-    inside = loadings, means, dispersions
-    return Start(*inside, 1.0, 1.0, varies, shares, float(sums[0].sum()), penalty)
+    inside, total = (loadings, means, dispersions), float(sums[0].sum())
+    lengths = np.linalg.norm(before[:, n_shared:], axis=1)
+    return Start(*inside, 1.0, 1.0, varies, shares, total, penalty, lengths)
 
 
 def _some(part: Rows, rng: np.random.Generator) -> Rows:

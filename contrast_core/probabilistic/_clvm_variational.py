@@ -222,7 +222,7 @@ def _climb(
     shifted = start._replace(means=start.means * (objective.tails == "counts"))
     module = _Parameters(shifted, k, support, prior).to(options["device"])
     scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
-    lengths = np.linalg.norm(start.loadings[:, k:], axis=1)
+    lengths = np.ones(len(support)) if start.lengths is None else start.lengths
     tips = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
     rates, rounded = (
         torch.from_numpy(each).to(options["device"])

@@ -16,6 +16,7 @@ from tests.core.test_clvm import generated
 from tests.core.test_clvm_rows import holes, start_of
 
 INFORMATIVE = np.arange(23) < 17
+TAILS: Any = ("normal", "rows")
 
 
 def spoilt(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -130,3 +131,37 @@ def test_counts_of_few_features() -> None:
     assert model.selected_[:8].all()
     assert model.selected_[8:].sum() <= 3
     assert subspace_error(model.components_, truth) < 0.2
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_features_of_wide_rows_are_selected_from_minibatches() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 600)), rng.normal(size=(50, 600))
+    X[:, :6] += 4 * rng.normal(size=(60, 1))
+    options: dict[str, Any] = {"n_shared": 1, "n_salient": 1, "sparsity": 40.0}
+    model = CLVM(**options, inference="vi", max_iter=3, random_state=0).fit(X, background=Y)
+    np.testing.assert_array_equal(np.flatnonzero(model.selected_), np.arange(6))
+
+
+def test_rates_of_the_penalty_do_not_depend_on_units() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    from contrast_core.probabilistic._clvm_selection import Search
+    from contrast_core.probabilistic._clvm_start import starting_point
+    from contrast_core.rows import rows_of
+
+    data, search = make_motion_sensors(300, 200), Search(2, 1, np.random.default_rng(0), 1e-6, 3000)
+    starts = [
+        starting_point(
+            *([rows_of(c * data.foreground), rows_of(c * data.background)], np.ones(23, bool)),
+            *(5, search, tails, 20.0),
+        )
+        for c in (1.0, 1e5)
+        for tails in TAILS
+    ]
+    for start, scaled in zip(starts[:2], starts[2:], strict=True):
+        assert start.penalty == scaled.penalty == 20.0
+        np.testing.assert_allclose(scaled.lengths, start.lengths, rtol=1e-3)
+        np.testing.assert_allclose(abs(scaled.loadings), abs(start.loadings), atol=1e-3)
+        assert not start.loadings[17:, 5:].any()
+        assert (start.lengths[17:] > 0).all()
