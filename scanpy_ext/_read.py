@@ -119,9 +119,8 @@ class ContrastInput:
         foreground, background = self.selection.foreground, self.selection.background
         used = foreground | background
         both = held(self.matrix.take(used))
-        return both.take(foreground[used]).load(check=False), both.take(background[used]).load(
-            check=False
-        )
+        x, y = both.take(foreground[used]), both.take(background[used])
+        return x.load(check=False), y.load(check=False)
 
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Scores of all cells, (n_obs, n_comps), in the precision of their values."""
