@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from contrast_core import CPCA, LinearMap, SecondMoments
-from contrast_core.feedback import Progress, muted, warn
+from contrast_core.feedback import Progress, collected, muted, warn
 from contrast_core.rows import rows_of
 
 from . import _fitted, _read, _relabelling, _select
@@ -87,15 +88,17 @@ def split(adata: AnnData, data: _read.ContrastInput, by: str) -> dict[str, _read
 
 def fitted(parts: dict[str, _read.ContrastInput], model: CPCA, by: str) -> list[LevelContrast]:
     """Fit every level; data that are not in memory are read once for eight of them."""
-    found = []
+    found, said = [], {}
     with muted("negative contrast"):  # each component has its eigenvalue in the table
         for level, data, sets in _sets(parts):
             own = CPCA(**model.get_params())
             try:
-                own.fit(sets[0], background=sets[1], **sets[2])
+                with collected() as said[level]:
+                    own.fit(sets[0], background=sets[1], **sets[2])
             except ValueError as error:
                 raise ValueError(f"{by}={level!r}: {error}") from None
             found.append(LevelContrast(level, data, own))
+    _warn_once(said)
     return found
 
 
@@ -148,16 +151,18 @@ def with_p_values(
     progress: Progress,
 ) -> pd.DataFrame:
     """The table with a p-value of each component, NaN where there are too few donors."""
-    p_values, refused = [], {}
+    p_values, refused, said = [], {}, {}
     for each in contrasts:
         k = len(each.model.components_)
         try:
             sets = _relabelling.resampled(adata, each.data, donor)
-            test = sets.permuted(model, n_permutations, random_state, progress)
+            with collected() as said[each.level]:
+                test = sets.permuted(model, n_permutations, random_state, progress)
             p_values.append(test.p_values)
         except ValueError as error:
             p_values.append(np.full(k, np.nan))
             refused[each.level] = str(error)
+    _warn_once(said)
     if len(refused) == len(contrasts):
         level, reason = next(iter(refused.items()))
         raise ValueError(f"no level can be tested; {level!r}: {reason}")
@@ -176,6 +181,18 @@ def with_p_values(
     found.insert(place, f"{prefix}p_value", by_level.ravel())
     found.insert(place + 1, f"{prefix}p_adjusted", adjusted.ravel())
     return found
+
+
+def _warn_once(said: dict[str, list[str]]) -> None:
+    """What was said of each level, once; of texts that differ by numbers alone, the first."""
+    alike: dict[str, dict[str, str]] = {}
+    for level, messages in said.items():
+        for message in messages:
+            alike.setdefault(re.sub(r"[-+]?\d[\d.e+-]*", "#", message), {})[level] = message
+    for texts in alike.values():
+        first, message = next(iter(texts.items()))
+        differ = f" (its numbers are those of {first!r})" if len({*texts.values()}) > 1 else ""
+        warn(f"of {len(texts)} level(s), {_select.listed(list(texts))}{differ}: {message}")
 
 
 def _levels(adata: AnnData, by: str, labels: NDArray[Any]) -> list[str]:

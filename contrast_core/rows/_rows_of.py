@@ -173,6 +173,7 @@ def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:
 
 
 def _of_kind(X: Any, name: str, missing: bool = False) -> Rows:
+    _check_on_host(X, name)
     check_two_dimensional(X, name)
     names = feature_names_of(X, name)
     options: dict[str, Any] = {"name": name, "names": names, "elements": ELEMENTS}
@@ -184,6 +185,18 @@ def _of_kind(X: Any, name: str, missing: bool = False) -> Rows:
     if _is_tensor(X):
         return TensorRows(X, **options)
     return MemoryRows(as_matrix(X, name, missing), **options)
+
+
+def _check_on_host(X: Any, name: str) -> None:
+    """Refuse CuPy's arrays and sparse matrices, which are not converted unasked."""
+    kind = type(X)
+    if kind.__module__.partition(".")[0] not in ("cupy", "cupyx"):
+        return
+    raise TypeError(
+        f"{name} is {kind.__module__}.{kind.__qualname__}, on a GPU; expected data in memory or a "
+        "dense torch tensor. Copy it with .get() (of an AnnData: adata.X = adata.X.get()), or give "
+        "contrast_core's classes torch.as_tensor(X, device='cuda'), which stays there."
+    )
 
 
 def _is_tensor(X: Any) -> bool:

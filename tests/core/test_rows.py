@@ -439,3 +439,10 @@ def test_a_selected_part_of_dask_reads_no_other_chunk(values: Any) -> None:
     assert not computed
     np.testing.assert_array_equal(rows.load(), values[[50, 130]])
     assert sorted(computed) == [1, 3]
+
+
+@pytest.mark.parametrize(("module", "name"), [("cupy", "ndarray"), ("cupyx.scipy.sparse", "csr")])
+def test_arrays_on_a_gpu_that_are_no_tensors_are_refused_in_words(module: str, name: str) -> None:
+    kind = type(name, (), {"__module__": module, "shape": (4, 2), "dtype": np.dtype("f4")})
+    with pytest.raises(TypeError, match=rf"cells is {module}.{name}, on a GPU; .*\.get\(\).*torch"):
+        rows_of(kind(), "cells")

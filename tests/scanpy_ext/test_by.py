@@ -237,3 +237,19 @@ def test_masks_are_taken_level_by_level() -> None:
     values, here = np.asarray(adata.X), (adata.obs["cell_type"] == "B").to_numpy()
     core = CPCA(alpha=0.5).fit(values[here], background=values[here & adata.obs["ctrl"]])
     np.testing.assert_allclose(adata.varm["cPCs_B"], core.components_.T)
+
+
+def test_what_is_said_of_every_level_is_said_once() -> None:
+    adata = study()
+    with pytest.warns(ContrastWarning, match="More permutations are needed") as said:
+        cx.tl.cpca(adata, **DESIGN, by="cell_type", n_permutations=9, donor="donor")
+    assert len(said) == 1
+    assert str(said[0].message).startswith("of 3 level(s), 'T/NK', 'B', 'mono'")
+
+
+def test_what_is_said_of_one_level_names_it() -> None:
+    adata = study()
+    adata.X[(adata.obs["cell_type"] == "B").to_numpy(), 11] = 0.0
+    with pytest.warns(ContrastWarning, match=r"of 1 level\(s\), 'B': the last 1 of 12") as said:
+        cx.tl.cpca(adata, **DESIGN, by="cell_type", n_comps=12)
+    assert len(said) == 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import scanpy as sc
 from anndata import AnnData
@@ -62,6 +64,21 @@ def test_every_function_that_writes_tells(name: str) -> None:
             function(1, *needed, **options)
 
     assert f".{name}" in told(2, call)
+
+
+def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Path) -> None:
+    mudata = pytest.importorskip("mudata")
+    cells.obs_names = cells.obs_names.astype(str)
+    other = AnnData(np.ones((cells.n_obs, 2)), obs=cells.obs[[]])
+    whole = mudata.MuData({"rna": cells, "protein": other})
+    cx.tl.cpca(whole["rna"], groupby="condition", reference="ctrl")
+    whole.write(tmp_path / "cells.h5mu")
+    read = mudata.read(tmp_path / "cells.h5mu")["rna"]
+    np.testing.assert_array_equal(read.obsm["X_cpca"], cells.obsm["X_cpca"])
+    with pytest.raises(TypeError, match=r"is MuData; expected one AnnData .*mdata\['rna'\]"):
+        cx.tl.cpca(whole, groupby="condition", reference="ctrl")
+    with pytest.raises(ValueError, match=r"adata\.obs has no column 'condition'"):
+        cx.tl.cpca(whole["protein"], groupby="condition", reference="ctrl")
 
 
 def test_a_mudata_is_refused_with_what_to_give(cells: AnnData) -> None:
