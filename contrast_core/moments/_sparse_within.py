@@ -100,7 +100,7 @@ def sparse_within(
     among, across, square = multiply(rows, dense, others, means[:, dense], spread, codes)
     scaled = np.sqrt(total)[:, None] * means[:, others]
     square -= scaled.T @ scaled  # symmetric to the last bit
-    joined = np.empty((n_features, n_features))
+    joined = np.zeros((n_features, n_features))
     m = len(dense)
     joined[:m, :m], joined[m:, m:] = among, square
     joined[:m, m:] = across.T

@@ -25,7 +25,7 @@ from contrast_core import (
     subspace_error,
 )
 from contrast_core.moments._torch import DeviceAccumulator
-from contrast_core.rows import rows_of
+from contrast_core.rows import _tensor, rows_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -299,7 +299,9 @@ def test_sums_that_overflow_are_refused(pair: Any) -> None:
         SecondMoments.from_data(torch.as_tensor(pair[0]) * 1e200, device="cpu")
 
 
-def test_foreground_and_background_belong_together(pair: Any) -> None:
+def test_foreground_and_background_belong_together(
+    pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)
     with pytest.raises(TypeError, match="X is a tensor on cpu and background is no tensor; give"):
         CPCA(2).fit(X, background=pair[1])
@@ -307,8 +309,12 @@ def test_foreground_and_background_belong_together(pair: Any) -> None:
         contrast_path(pair[0], background=Y)
     with pytest.raises(TypeError, match="X is Tensor and background is SecondMoments"):
         CPCA(2).fit(X, background=SecondMoments.from_data(Y))
-    with pytest.raises(ValueError, match="X is a tensor on cpu and background is a tensor on meta"):
+    with pytest.raises(ValueError, match="the device 'meta' has no float64"):
         CPCA(2).fit(X, background=Y.to("meta"))
+    with monkeypatch.context() as patched:  # as if it were a second GPU
+        patched.setattr(_tensor, "check_device", lambda device: device)
+        with pytest.raises(ValueError, match="X is a tensor on cpu and background is .* on meta"):
+            CPCA(2).fit(X, background=Y.to("meta"))
     with pytest.raises(ValueError, match="background has 11 features but X has 12"):
         CPCA(2).fit(X, background=Y[:, 1:])
     with pytest.raises(ValueError, match="X has n_samples=1, but"):
