@@ -313,7 +313,7 @@ def test_foreground_and_background_belong_together(
         CPCA(2).fit(X, background=Y.to("meta"))
     with monkeypatch.context() as patched:  # as if it were a second GPU
         patched.setattr(_tensor, "check_device", lambda device: device)
-        with pytest.raises(ValueError, match="X is a tensor on cpu and background is .* on meta"):
+        with pytest.raises(ValueError, match=r"X is a tensor on cpu and background is .* on meta"):
             CPCA(2).fit(X, background=Y.to("meta"))
     with pytest.raises(ValueError, match="background has 11 features but X has 12"):
         CPCA(2).fit(X, background=Y[:, 1:])
