@@ -107,12 +107,16 @@ class SearchSpace:
         Newton's iteration from below, from `alpha` up.
         """
         while True:
-            _, found = largest_eigenpairs(self.small(alpha), k)
-            x, y = (np.vdot(found, part[: self.size, : self.size] @ found) for part in self._small)
-            risen = float(x / (y + k * ridge))
+            risen = self.risen(k, ridge, alpha)
             if not risen > alpha * (1 + 1e-13):
                 return alpha
             alpha = risen
+
+    def risen(self, k: int, ridge: float, alpha: float) -> float:
+        """One step of this iteration."""
+        _, found = largest_eigenpairs(self.small(alpha), k)
+        x, y = (np.vdot(found, part[: self.size, : self.size] @ found) for part in self._small)
+        return float(x / (y + k * ridge))
 
     def ritz(self, alphas: FloatArray, n_values: int, n_vectors: int) -> list[Ritz]:
         """Rayleigh-Ritz at each alpha."""

@@ -137,14 +137,18 @@ def _searched(
     alpha = 0.0
 
     def contrasts() -> FloatArray:
+        # One step of Newton's iteration, for the space grows as fast as that converges.
         nonlocal alpha
-        alpha = space.trace_ratio(k, ridge, alpha)
+        alpha = max(alpha, space.risen(k, ridge, alpha))
         return np.array([alpha])
 
     def tolerance(ritz: Ritz, gap: float) -> float:
         return exact_enough(float(np.abs(x - ritz.alpha * y).max()), gap)
 
-    (pairs,), converged = search(
-        space, contrasts, k, [by_diagonal(x, y, k, patience), *stages], tolerance, budget
-    )
+    while True:
+        (pairs,), converged = search(
+            space, contrasts, k, [by_diagonal(x, y, k, patience), *stages], tolerance, budget
+        )
+        if not converged or not space.risen(k, ridge, alpha) > alpha * (1 + 1e-13):
+            break
     return TraceRatio(alpha, pairs if converged else None), space.norm(alpha)

@@ -55,19 +55,19 @@ class FeatureMoments(NamedTuple):
             if not issparse(rows):
                 mean = rows.mean(axis=0, dtype=np.float64)
                 return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
-            entries = rows.tocoo()
-            of_rows, columns = entries.coords
-            each = None if weights is None else weights[of_rows]
+            rows = rows.tocsr()
+            columns = rows.indices.astype(np.intp)
+            each = None if weights is None else np.repeat(weights, np.diff(rows.indptr))
             n = n if weights is None else weights.sum()
 
-            def total(values: FloatArray) -> FloatArray:
+            def total(values: FloatArray | None) -> FloatArray:
                 # Not rows.sum(): scipy adds float32 values up in float32, whatever is asked for.
-                values = values if each is None else values * each
-                return np.asarray(np.bincount(columns, values, n_features), np.float64)
+                weighted = each if values is None else values if each is None else values * each
+                return np.asarray(np.bincount(columns, weighted, n_features), np.float64)
 
-            mean = total(entries.data) / (n or 1)
-            n_zeros = n - np.bincount(columns, each, n_features)
-            squares = total((entries.data - mean[columns]) ** 2) + n_zeros * mean**2
+            values = rows.data.astype(np.float64, copy=False)
+            mean = total(values) / (n or 1)
+            squares = total((values - mean[columns]) ** 2) + (n - total(None)) * mean**2
             return cls(n, mean, squares)
 
     def merge(self, other: FeatureMoments) -> FeatureMoments:

@@ -23,14 +23,14 @@ _SPARSE_GRAM, _COMPILED_GRAM = 0.5, 1.05  # of which symmetry saves half
 # the mean is at most this part of the mean square, so that subtracting it costs no digits.
 _FULLEST = 0.5
 _CACHED_FEATURES = 1000  # features whose entries stay in the processor's cache
+_CACHED_ENTRIES = 2**16
 _PARTS_PER_THREAD = 4
 
 
 def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
     """Rows of each group, and stored entries of each of their features."""
     if codes is None:
-        held = np.bincount(rows.indices, minlength=rows.shape[1])
-        return np.array([rows.shape[0]]), held[None].astype(np.float64)
+        return np.array([rows.shape[0]]), column_sums(rows, None)[None]
     there = csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
     return group_sums(there, None, codes, n_groups)
 
@@ -46,6 +46,16 @@ def as_float64(rows: Any) -> Any:
         return rows
     values = rows.data.astype(np.float64)
     return type(rows)((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def column_sums(rows: Any, values: Any) -> FloatArray:
+    """Sums of CSR rows with these values, or their stored entries, (n_features,), in float64."""
+    sums = np.zeros(rows.shape[1])
+    for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
+        part = slice(start, start + _CACHED_ENTRIES)
+        weights = None if values is None else values[part]
+        sums += np.bincount(rows.indices[part], weights, rows.shape[1])
+    return sums
 
 
 def group_sums(
@@ -65,8 +75,7 @@ def group_sums(
         values = (
             rows.data if weights is None else rows.data * np.repeat(weights, np.diff(rows.indptr))
         )
-        sums = np.bincount(rows.indices, values, rows.shape[1])
-        return total, np.asarray(sums[None], dtype=np.float64)
+        return total, column_sums(rows, values)[None]
     each = np.ones(n) if weights is None else weights
     of_group = csr_array((each, (codes, np.arange(n))), shape=(n_groups, n))
     sums = of_group @ rows
