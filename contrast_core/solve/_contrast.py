@@ -333,7 +333,10 @@ def of_features(x: Covariance, y: Moments, found: list[Found]) -> Solution:
     """The solution where the coordinates are the features, and each component varies."""
     coordinates = np.stack([part.components for part in found])
     flat = coordinates.reshape(-1, x.size)
-    x_along, y_along = (part.along(flat).reshape(len(found), -1) for part in (x, y))
+    x_along, y_along = (
+        np.einsum("dk,kd->k", product, flat).reshape(len(found), -1)
+        for product in joint_products((x, y), flat.T)
+    )
     values = np.stack([part.values for part in found])
     solvers = tuple(part.solver for part in found)
     return Solution(values, coordinates, coordinates, x_along, y_along, solvers, 0)

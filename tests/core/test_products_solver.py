@@ -91,10 +91,10 @@ def test_an_exact_pair_is_not_accepted_before_the_next_has_settled(
 ) -> None:
     """The start holds the second eigenvector, and so little of the first that it shows later."""
     values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
-    start = random_block(400, 4)
+    start = random_block(400, 9)
     start[0] *= 1e-3
-    start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 3]  # exactly, rounding would take its place
-    start = np.linalg.qr(start[:, :3])[0]
+    start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]  # exactly, rounding would take its place
+    start = np.linalg.qr(start[:, :8])[0]
 
     def multiply(columns: Any) -> Any:
         return values[:, None] * columns
