@@ -41,13 +41,15 @@ class Limits:
         products.
     columns, columns_each : int
         How many columns such data are multiplied with for one contrast, at no component and more
-        for each. Products pay where a row has more entries.
-    compiled_share : float
-        What part of a row's entries counts there, where machine code sums moments up.
-    solved_share : int
-        How many features cubed cost as much, solved as a matrix, as one product of an entry.
+        for each. Products pay where a matrix costs more.
     automatic_columns, automatic_columns_each : int
         The same where the contrast has to be found too.
+    made_columns : float
+        For how many columns moments are summed up, for each entry of a row.
+    compiled_share : float
+        What part of it, where machine code does that.
+    solved_share : int
+        How many features cubed cost as much, solved as a matrix, as one product of an entry.
     products : int
         Columns that an iteration may multiply where nothing else would do.
     products_first : int
@@ -90,15 +92,16 @@ class Limits:
     pair_rows: int = 5000
     sparse_entries: int = 2**22
     sparse_features: int = 1000
-    columns: int = -13
-    columns_each: int = 26
-    compiled_share: float = 0.6
-    solved_share: int = 16
-    automatic_columns: int = 42
-    automatic_columns_each: int = 39
+    columns: int = 60
+    columns_each: int = 20
+    automatic_columns: int = 170
+    automatic_columns_each: int = 46
+    made_columns: float = 3.5
+    compiled_share: float = 0.65
+    solved_share: int = 5
     products: int = 5000
-    products_first: int = 180
-    search_share: int = 3
+    products_first: int = 360
+    search_share: int = 2
     pair_products: tuple[int, int, int] = (8, 640, 2000)
     single_features: int = 1000
     single_features_each: int = 200
@@ -292,8 +295,7 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     """Whether tall sparse rows are multiplied with few columns for what a matrix costs."""
     if task.entries is None:
         return False
-    few = task.automatic or task.n_features < limits.sparse_features
-    if few and task.entries < limits.sparse_entries:
+    if task.n_features < limits.sparse_features and task.entries < limits.sparse_entries:
         return False
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
 
@@ -301,10 +303,9 @@ def _products_pay(task: Task, limits: Limits) -> bool:
 def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
     """How many columns sparse rows are multiplied with while a matrix is made and solved."""
     assert task.entries is not None
-    made = task.entries / task.n_rows * (limits.compiled_share if task.compiled else 1.0)
-    if task.automatic:
-        return made
-    return made + task.n_features**3 / (limits.solved_share * max(task.entries, 1))
+    made = limits.made_columns * task.entries / task.n_rows
+    solved = task.n_features**3 / (limits.solved_share * max(task.entries, 1))
+    return made * (limits.compiled_share if task.compiled else 1.0) + solved
 
 
 def _columns(task: Task, limits: Limits) -> int:
