@@ -101,22 +101,18 @@ class SearchSpace:
         x, *y = (part[: self.size, : self.size] for part in self._small)
         return (x - alpha * y[0] if y else x.copy()).T
 
-    def trace_ratio(self, k: int, ridge: float, alpha: float) -> float:
+    def trace_ratio(self, k: int, ridge: float, alpha: float, rise: float = 1e-13) -> float:
         """Largest ratio of k directions' variances in the space, the background's plus k ridges.
 
-        Newton's iteration from below, from `alpha` up.
+        Newton's iteration from below, from `alpha` up, until a step rises by no more than this
+        part: what is left to rise is about its square.
         """
         while True:
-            risen = self.risen(k, ridge, alpha)
-            if not risen > alpha * (1 + 1e-13):
+            _, found = largest_eigenpairs(self.small(alpha), k)
+            x, y = (np.vdot(found, part[: self.size, : self.size] @ found) for part in self._small)
+            before, alpha = alpha, max(alpha, float(x / (y + k * ridge)))
+            if not alpha > before * (1 + rise):
                 return alpha
-            alpha = risen
-
-    def risen(self, k: int, ridge: float, alpha: float) -> float:
-        """One step of this iteration."""
-        _, found = largest_eigenpairs(self.small(alpha), k)
-        x, y = (np.vdot(found, part[: self.size, : self.size] @ found) for part in self._small)
-        return float(x / (y + k * ridge))
 
     def ritz(self, alphas: FloatArray, n_values: int, n_vectors: int) -> list[Ritz]:
         """Rayleigh-Ritz at each alpha."""

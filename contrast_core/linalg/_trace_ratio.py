@@ -137,9 +137,9 @@ def _searched(
     alpha = 0.0
 
     def contrasts() -> FloatArray:
-        # One step of Newton's iteration, for the space grows as fast as that converges.
+        # Mostly one step, for the space grows as fast as that converges.
         nonlocal alpha
-        alpha = max(alpha, space.risen(k, ridge, alpha))
+        alpha = space.trace_ratio(k, ridge, alpha, rise=1e-3)
         return np.array([alpha])
 
     def tolerance(ritz: Ritz, gap: float) -> float:
@@ -149,6 +149,6 @@ def _searched(
         (pairs,), converged = search(
             space, contrasts, k, [by_diagonal(x, y, k, patience), *stages], tolerance, budget
         )
-        if not converged or not space.risen(k, ridge, alpha) > alpha * (1 + 1e-13):
+        if not converged or not space.trace_ratio(k, ridge, alpha) > alpha * (1 + 1e-12):
             break
     return TraceRatio(alpha, pairs if converged else None), space.norm(alpha)
