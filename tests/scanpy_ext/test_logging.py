@@ -70,10 +70,11 @@ def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Pa
     mudata = pytest.importorskip("mudata")
     cells.obs_names = cells.obs_names.astype(str)
     other = AnnData(np.ones((cells.n_obs, 2)), obs=cells.obs[[]])
-    whole = mudata.MuData({"rna": cells, "protein": other})
-    cx.tl.cpca(whole["rna"], groupby="condition", reference="ctrl")
-    whole.write(tmp_path / "cells.h5mu")
-    read = mudata.read(tmp_path / "cells.h5mu")["rna"]
+    with mudata.set_options(pull_on_update=False):  # as from its version 0.4 on
+        whole = mudata.MuData({"rna": cells, "protein": other})
+        cx.tl.cpca(whole["rna"], groupby="condition", reference="ctrl")
+        whole.write(tmp_path / "cells.h5mu")
+        read = mudata.read(tmp_path / "cells.h5mu")["rna"]
     np.testing.assert_array_equal(read.obsm["X_cpca"], cells.obsm["X_cpca"])
     with pytest.raises(TypeError, match=r"is MuData; expected one AnnData .*mdata\['rna'\]"):
         cx.tl.cpca(whole, groupby="condition", reference="ctrl")
