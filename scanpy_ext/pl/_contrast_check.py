@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from .._docs import documented
-from ._figure import finish, legend_below, panels
+from ._figure import finish, legend_below, panels, room
 from ._result import stored_result
 
 if TYPE_CHECKING:
-    import pandas as pd
     from anndata import AnnData
     from matplotlib.axes import Axes
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _MANY = 30  # rows of donors with cell types, from which on they are a table
+_LETTERS = 28  # of the names beside a panel that its width is made for
 _FEW = 4  # ratios, whose bars are no thicker where there are fewer
 _TIMES = 4.0  # more or fewer cells than in the foreground, the ends of the colours
 
@@ -64,28 +65,32 @@ def contrast_check(
     counts, ratios = result["counts"], result["ratios"]
     by = [name for name in ("donor", "cell_type") if name in counts]
     many = len(by) == 2 and len(counts) > _MANY
+    names = counts[by].astype(str).agg(", ".join, axis=1) if by else pd.Series(["all cells"])
+    null = ratios["null"].astype(bool).to_numpy()
+    labels = [
+        f"{'null: ' if is_null else ''}{name}" + (" (by cell)" if unit == "cell" else "")
+        for name, is_null, unit in zip(ratios.index, null, ratios["unit"], strict=True)
+    ]
     n_bars = max(counts[by[0]].nunique() if many else len(counts), len(ratios))
-    height = max(2.6, 0.8 + 0.28 * n_bars)
-    with panels(1, 2, size=(6.0 if many else 4.6, height), figsize=figsize, ax=ax) as (
-        figure,
-        axes,
-    ):
+    width, height = 4.6, max(2.6, 0.8 + 0.28 * n_bars)
+    if many:
+        kinds = counts[by[1]].astype(str)
+        names = counts[by[0]].astype(str)
+        width = max(6.0, 2.4 + 0.3 * kinds.nunique())
+        height += room(kinds)
+    width += room([*names, *labels], _LETTERS) / 2
+    with panels(1, 2, size=(width, height), figsize=figsize, ax=ax) as (figure, axes):
         cells, ratio = axes.flat
         if many:
             _table_of_cells(cells, counts, by)
         else:
-            _bars_of_cells(cells, counts, by)
+            _bars_of_cells(cells, counts, list(names))
             cells.spines[["top", "right"]].set_visible(False)
             legend_below(cells, ax)
         place = np.arange(len(ratios))
-        null = ratios["null"].astype(bool).to_numpy() if len(ratios) else place.astype(bool)
         relative = ratios["relative"].to_numpy(dtype=float)
         ratio.barh(place, relative, color=np.where(null, "0.6", "tab:red").tolist())
         ratio.axvline(1, color="black", linewidth=0.8)
-        labels = [
-            f"{'null: ' if is_null else ''}{name}" + (" (by cell)" if unit == "cell" else "")
-            for name, is_null, unit in zip(ratios.index, null, ratios["unit"], strict=True)
-        ]
         ratio.set_yticks(place, labels)
         ratio.set_ylim(max(len(ratios), _FEW) - 0.5, -0.5)
         ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
@@ -103,18 +108,17 @@ def contrast_check(
         )
 
 
-def _bars_of_cells(panel: Axes, counts: pd.DataFrame, by: list[str]) -> None:
+def _bars_of_cells(panel: Axes, counts: pd.DataFrame, names: list[str]) -> None:
     """A pair of bars for each row of the counts."""
     sides = ["foreground", "background"]
-    names = counts[by].astype(str).agg(", ".join, axis=1) if by else ["all cells"]
     shares = counts[sides] / counts[sides].sum()
     spot = np.arange(len(counts))
     for side, shift, color in zip(sides, (-0.2, 0.2), ("tab:red", "0.6"), strict=True):
         panel.barh(spot + shift, shares[side], height=0.4, color=color, label=side)
         for y, share, n in zip(spot + shift, shares[side], counts[side], strict=True):
             panel.annotate(f" {int(n)}", (share, y), va="center", fontsize="x-small", color="0.3")
-    panel.set_yticks(spot, list(names))
-    panel.invert_yaxis()
+    panel.set_yticks(spot, names)
+    panel.set_ylim(len(names) - 0.5, -0.5)
     panel.set(xlabel="share of the cells (number)", title="foreground and background")
     panel.locator_params(axis="x", nbins=5)
     panel.margins(x=0.15)
@@ -140,4 +144,4 @@ def _table_of_cells(panel: Axes, counts: pd.DataFrame, by: list[str]) -> None:
     panel.set_title("share in the background : foreground")
     bar = panel.figure.colorbar(image, ax=panel)
     ticks = [-end, 0, end]
-    bar.set_ticks(ticks, labels=[f"{2**tick:g}" for tick in ticks])
+    bar.set_ticks(ticks, labels=[f"≤ {1 / _TIMES:g}", "1", f"≥ {_TIMES:g}"])

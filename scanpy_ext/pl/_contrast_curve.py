@@ -9,8 +9,8 @@ import numpy as np
 from .. import _keys
 from .._docs import documented
 from .._select import check_component
-from ._figure import FLOOR, finish, panels
-from ._result import stored_result
+from ._figure import FLOOR, few_log_ticks, finish, panels
+from ._result import stored_result, titled
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -74,7 +74,7 @@ def contrast_curve(
         for i in np.asarray(result["representatives"]):
             panel.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
             panel.annotate(
-                f"alpha = {np.asarray(result['alphas'])[i]:.3g}",
+                titled(np.asarray(result["alphas"])[i]),
                 (background[i], foreground[i]),
                 xytext=(6, -3),
                 textcoords="offset points",
@@ -89,6 +89,8 @@ def contrast_curve(
             title=what,
         )
         panel.margins(x=0.2, y=0.1)
+        panel.autoscale_view()
+        few_log_ticks(panel.xaxis)
         panel.grid(visible=False)
         panel.spines[["top", "right"]].set_visible(False)
         return finish(

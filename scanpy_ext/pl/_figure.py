@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     AxesGiven: TypeAlias = Axes | Sequence[Axes] | None
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 FLOOR = 1e-3  # of the widest axis: what varies less is drawn as not varying
 _FONT_SIZE = 10.0  # that panels are made for
 _DPI = 150
+_LETTER = 0.08  # inches
+_LINEAR = 0.7  # decades that may have none of 1, 2, 5, 10 twice
+_SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))  # of decades up to
 
 
 @contextmanager
@@ -76,13 +80,36 @@ def grid(n_panels: int, widest: int) -> tuple[int, int]:
     return n_rows, -(-n_panels // n_rows)
 
 
-def legend_below(ax: Axes, given: AxesGiven) -> None:
+def room(names: Iterable[object], letters: int = 14) -> float:
+    """Inches for what the longest of these names has beyond so many letters."""
+    longest = max((len(str(name)) for name in names), default=0)
+    return _LETTER * max(0, longest - letters)
+
+
+def legend_below(ax: Axes, given: AxesGiven, *, side: str = "center") -> None:
     """A legend below all panels, or within one of those that were given."""
+    handles = ax.get_legend_handles_labels()[0]
     if given is not None:
-        ax.legend(handles=ax.containers, fontsize="small")
+        ax.legend(handles=handles, fontsize="small")
     else:
         figure: Any = ax.figure
-        figure.legend(handles=ax.containers, loc="outside lower center", ncols=2)
+        figure.legend(handles=handles, loc=f"outside lower {side}", ncols=2)
+
+
+def few_log_ticks(axis: Axis) -> None:
+    """Ticks of a logarithmic axis as plain numbers, three or so, over any range."""
+    from matplotlib import ticker
+
+    low, high = axis.get_view_interval()
+    decades = np.log10(high / low)
+    if decades < _LINEAR:
+        locator: Any = ticker.MaxNLocator(nbins=3)
+    else:
+        subs = next(subs for width, subs in _SUBDIVIDED if decades < width)
+        locator = ticker.LogLocator(subs=subs, numticks=6)
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def finish(

@@ -11,7 +11,7 @@ from .. import _keys
 from .._docs import documented
 from .._loadings import loadings_of
 from .._select import check_count
-from ._figure import finish, grid, panels
+from ._figure import finish, grid, panels, room
 from ._result import chosen_components
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def loadings(
     n_points = min(check_count(n_points, "n_points"), len(table))
 
     names = table.index.to_numpy()
-    size = (2.8, 0.6 + 0.19 * n_points)
+    size = (2.8 + room(names), 0.6 + 0.19 * n_points)
     shape = grid(len(components), _WIDE) if ax is None else (1, len(components))
     with panels(*shape, size=size, figsize=figsize, ax=ax) as (figure, axes):
         drawn = list(axes.flat)[: len(components)]

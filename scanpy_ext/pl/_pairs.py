@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .. import _keys
 from .._docs import documented
 from .._select import text
-from ._figure import finish, legend_below, panels
+from ._figure import finish, legend_below, panels, room
 from ._result import stored_result
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def pairs(
     table = result["donors"]
     names = [str(name) for name in table.index]
     spot = np.arange(len(names))
-    size = (3.2, 0.9 + 0.28 * max(len(names), 6))
+    size = (3.2 + room(names), 0.9 + 0.28 * max(len(names), 6))
     with panels(1, 3, size=size, figsize=figsize, ax=ax) as (figure, axes):
         counts, coverage, distances = axes[0]
         counts.barh(spot, table["n_pairs"], color="tab:grey")
@@ -78,7 +78,7 @@ def pairs(
         legend_below(coverage, ax)
         for panel in (counts, coverage):
             panel.set_yticks(spot, names)
-            panel.invert_yaxis()
+            panel.set_ylim(len(names) - 0.5, -0.5)
 
         stored = adata.obsp[keys.distances].tocsr()
         owner = _owners(adata, result["params"].get("donor"))
@@ -88,7 +88,7 @@ def pairs(
         distances.set(title=f"median distance {result['median_distance']:.3g}")
         distances.set(xlabel="distance of a pair")
         distances.set_yticks(spot, names)
-        distances.invert_yaxis()
+        distances.set_ylim(len(names) - 0.5, -0.5)
         for panel in axes.flat:
             panel.grid(visible=False)
             panel.spines[["top", "right"]].set_visible(False)

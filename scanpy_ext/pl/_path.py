@@ -11,7 +11,7 @@ from .. import _keys
 from .._docs import documented
 from .._select import is_among, listed, quoted
 from ._figure import FLOOR, finish, panels
-from ._result import chosen_components, stored_result
+from ._result import chosen_components, stored_result, titled
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -93,7 +93,7 @@ def path(
     spans = [np.ptp(table[:, columns], axis=0).max() for table in tables]
     floor = FLOOR * float(max(spans))
     bases = [
-        _Panel(keys.numbered(i).obsm, f"alpha = {alpha:.3g}", "cPC", floor)
+        _Panel(keys.numbered(i).obsm, titled(alpha), "cPC", floor)
         for i, (alpha, span) in enumerate(zip(alphas, spans, strict=True))
         if span >= floor
     ]

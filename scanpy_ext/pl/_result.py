@@ -38,3 +38,8 @@ def chosen_components(components: object, n_components: int) -> list[int]:
     if not found:
         raise ValueError(f"components is empty: expected numbers from 1 to {n_components}.")
     return found
+
+
+def titled(alpha: float) -> str:
+    """A contrast strength as it is written beside or above what it gave."""
+    return f"alpha = {float(f'{alpha:.3g}'):g}"  # 1000 rather than 1e+03

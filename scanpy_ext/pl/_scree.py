@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._docs import documented
-from ._figure import finish, panels
+from ._figure import finish, legend_below, panels
 from ._result import stored_result
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._figure import AxesGiven, Drawn, Save
 
 
-_FEW = 6  # components whose p-values fit beside them
+_FEW = 3  # components whose p-values fit beside them
 
 
 @documented
@@ -60,12 +60,12 @@ def scree(
     p_values = table["exploratory_p_value" if exploratory else "p_value"]
     spot = np.arange(1, len(table) + 1)
     many = len(table) > _FEW
-    with panels(1, 2, size=(max(3.6, 0.35 * len(table)), 3.2), figsize=figsize, ax=ax) as (
+    with panels(1, 2, size=(max(3.6, 0.35 * len(table)), 3.5), figsize=figsize, ax=ax) as (
         figure,
         axes,
     ):
         left, right = axes[0]
-        left.plot(spot, table["null_95"], "_", color="0.5", markersize=22, label="95% of chance")
+        left.plot(spot, table["null_95"], "_", color="0.5", markersize=14, label="95% of chance")
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
         tops = np.fmax(table["statistic"], table["null_95"]) if many else table["statistic"]
         for x, y, p in zip(spot, tops, p_values, strict=True):
@@ -81,18 +81,20 @@ def scree(
             )
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
         left.set(title=f"significance, {by}", ylabel="statistic")
-        left.legend(fontsize="small", markerscale=0.6)
+        legend_below(left, ax, side="left")
         right.bar(spot - 0.2, table["stability"], width=0.4, label="same component")
         right.bar(spot + 0.2, table["retention"], width=0.4, label="same subspace")
-        right.set(ylim=(0, 1.3), title=f"stability, {by}", ylabel="mean squared cosine")
-        right.set_yticks(np.linspace(0, 1, 6))
-        right.legend(fontsize="small", loc="upper left", ncols=2)
+        right.set(ylim=(0, 1.05), title=f"stability, {by}", ylabel="mean squared cosine")
+        legend_below(right, ax, side="right")
         for panel in (left, right):
             panel.set(xticks=spot, xlabel="component")
             panel.set_xlim(0.4, len(table) + 0.9)
             panel.grid(visible=False)
             panel.spines[["top", "right"]].set_visible(False)
-        left.margins(y=0.35 if many else 0.15)
+        left.margins(y=0.15)
+        if many:  # the p-values stand above
+            low, high = left.get_ylim()
+            left.set_ylim(low, high + 0.35 * (high - low))
         return finish(
             figure, [left, right], "scree", show=show, save=save, return_fig=return_fig, ax=ax
         )
