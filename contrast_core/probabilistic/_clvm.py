@@ -32,7 +32,7 @@ from contrast_core.probabilistic._clvm_moments import OfMoments
 from contrast_core.probabilistic._clvm_observed import OfRows, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Search, Sparsity, fit_selected
-from contrast_core.probabilistic._clvm_start import VariationalFit, starting_point, varying
+from contrast_core.probabilistic._clvm_start import VariationalFit, modelled, starting_point
 from contrast_core.probabilistic._density_model import any_missing
 from contrast_core.probabilistic._two_densities import TwoDensities
 from contrast_core.rows import Rows
@@ -316,7 +316,7 @@ class CLVM(TwoDensities):
 
     def _fit_variational(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
         check_streamed(parts, design)
-        device, varies = check_torch(self.device), varying(parts)
+        device, varies = check_torch(self.device), modelled(parts, tails)
         k, search, sparsity, ard = self._search(int(varies.sum()))
         start = starting_point(parts, varies, k, search, tails, sparsity)
         from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch

@@ -118,9 +118,9 @@ def settled(left: Any, seen: Any, model: Model, tails: Tails) -> Side:
     """The same of new rows: with weights for each value, where these no longer change."""
     weights = seen + 0 * left
     side = expected(left, seen, weights, model, tails)
-    for _ in range(_WEIGHING_STEPS if tails == "entries" and len(left) else 0):
+    for _ in range(_WEIGHING_STEPS if tails == "entries" else 0):
         before, side = side, expected(left, seen, side.weights, model, tails)
-        if not abs(side.latent - before.latent).max() > _SETTLED:
+        if not abs(side.latent - before.latent).max(initial=0.0) > _SETTLED:
             break
     return side
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.probabilistic._clvm_checks import check_dimensions
 from contrast_core.probabilistic._clvm_counts import checked_counts
 from contrast_core.probabilistic._clvm_em import Fit, Means
 from contrast_core.probabilistic._clvm_moments import OfMoments
@@ -93,11 +94,16 @@ class VariationalFit(NamedTuple):
         return of_model | of_rows | {"n_iter_": len(self.elbo) - 2}
 
 
-def varying(parts: Sequence[Rows]) -> NDArray[np.bool_]:
-    """Features that vary in foreground or background, (n_features,)."""
+def modelled(parts: Sequence[Rows], tails: Tails) -> NDArray[np.bool_]:
+    """Features that vary in foreground or background, (n_features,).
+
+    Of counts also constant ones, whose share of a row's total need not be; but for zero in both.
+    """
     if any_missing(parts):
         return observed_rows(*parts).varies
-    return np.asarray(np.any([FeatureMoments.from_data(part).varies for part in parts], axis=0))
+    found = [FeatureMoments.from_data(part) for part in parts]
+    counts = tails == "counts"
+    return np.asarray(np.any([each.varies | (counts & (each.mean != 0)) for each in found], axis=0))
 
 
 def starting_point(
@@ -158,10 +164,18 @@ def _of_counts(
 ) -> Start:
     """By normal noise of logarithms of counts, at the same total for all rows."""
     some = [checked_counts(_some(part, search.rng).load(dense=True))[:, varies] for part in parts]
+    sums = [FeatureMoments.from_data(part).mean for part in parts]
+    for part, mean in zip(parts, sums, strict=True):
+        if not mean.any():
+            raise ValueError(
+                f"{part.name} holds nothing but zeros, but likelihood='counts' is of shares of "
+                "the rows' totals: give the raw counts."
+            )
     totals = [np.maximum(rows.sum(axis=1, keepdims=True), 1.0) for rows in some]
     typical = np.mean([total.mean() for total in totals])
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
+    check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # in their shares
     of_logarithms = OfRows(rows, "normal", n_shared, search)
     found, dense, penalty = _begun(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
@@ -170,12 +184,11 @@ def _of_counts(
     loadings, before = (
         of_logarithms.whole(fit)[0].loadings * stretch[:, None] for fit in (found, dense)
     )
-    sums = [FeatureMoments.from_data(part).mean for part in parts]
     shares = np.array(
         [np.log(mean + 0.5 / part.shape[0]) for mean, part in zip(sums, parts, strict=True)]
     )
     shares -= np.log([[mean.sum()] for mean in sums])
-    shares[:, ~varies & (np.sum(sums, axis=0) == 0)] = _NEVER
+    shares[:, ~varies] = _NEVER
     means = shares[:, varies]
     means[0] -= (loadings[:, n_shared:] ** 2).sum(axis=1) / 2
     means -= (loadings[:, :n_shared] ** 2).sum(axis=1) / 2

@@ -177,6 +177,9 @@ def test_either_kind_of_latent_variables_may_be_absent(robust: Any, k: int, t: i
     model = fit(X, Y, n_shared=k, n_salient=t, robust=robust, n_init=2, random_state=0)
     assert model.transform(X).shape == (60, t)
     assert model.transform_shared(X).shape == (60, k)
+    assert model.transform_shared(Y, dataset="background").shape == (50, k)
+    of_rows = model.score_samples(X).sum() + model.score_samples(Y, dataset="background").sum()
+    assert of_rows == pytest.approx(model.log_likelihoods_[-1], rel=1e-6)
     assert model.components_.shape == (t, 8)
 
 

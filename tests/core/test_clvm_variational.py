@@ -199,6 +199,26 @@ def test_a_row_without_counts_and_features_never_counted() -> None:
     assert np.isfinite(model.score_samples(X)).all()
 
 
+@FEW
+def test_constant_counts_are_part_of_a_rows_total() -> None:
+    X, Y, _ = counted(60, 8)
+    X, Y = (np.c_[rows, np.full(60, 2000.0)] for rows in (X, Y))
+    model = fit(X, Y, likelihood="counts", max_iter=3)
+    assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-8)
+    # Beside counts whose totals rise, what stays as it is falls.
+    assert model.salient_loadings_[-1].any()
+
+
+@FEW
+@pytest.mark.parametrize("of_background", [False, True])
+def test_a_dataset_without_any_count_is_refused(of_background: bool) -> None:
+    X, Y, _ = counted(30, 4)
+    X, Y = (X, 0 * Y) if of_background else (0 * X, Y)
+    name = "background" if of_background else "X"
+    with pytest.raises(ValueError, match=f"{name} holds nothing but zeros"):
+        fit(X, Y, likelihood="counts")
+
+
 # Selection
 
 
