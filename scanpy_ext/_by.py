@@ -17,6 +17,7 @@ from contrast_core.feedback import Progress, collected, muted, warn
 from contrast_core.rows import rows_of
 
 from . import _fitted, _read, _relabelling, _select
+from ._arguments import listed, text
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -75,13 +76,13 @@ def split(adata: AnnData, data: _read.ContrastInput, by: str) -> dict[str, _read
     if len(set(names)) < len(names):
         twice = [level for level in found if names.count(level.replace("/", "_")) > 1]
         raise ValueError(
-            f"by: levels {_select.listed(twice)} of adata.obs[{by!r}] differ by '/' and '_' alone, "
+            f"by: levels {listed(twice)} of adata.obs[{by!r}] differ by '/' and '_' alone, "
             "which names of slots do not tell apart. Rename one."
         )
     if few:
         warn(
             f"{len(few)} level(s) of adata.obs[{by!r}] with fewer than {_FEWEST} cells of the "
-            f"background, or beside them of the foreground, are left out: {_select.listed(few)}."
+            f"background, or beside them of the foreground, are left out: {listed(few)}."
         )
     return found
 
@@ -169,7 +170,7 @@ def with_p_values(
     if refused:
         level, reason = next(iter(refused.items()))
         warn(
-            f"{len(refused)} level(s) have no p-value ({_select.listed(list(refused))}); "
+            f"{len(refused)} level(s) have no p-value ({listed(list(refused))}); "
             f"{level!r}: {reason}"
         )
     by_level = np.stack(p_values)
@@ -192,7 +193,7 @@ def _warn_once(said: dict[str, list[str]]) -> None:
     for texts in alike.values():
         first, message = next(iter(texts.items()))
         differ = f" (its numbers are those of {first!r})" if len({*texts.values()}) > 1 else ""
-        warn(f"of {len(texts)} level(s), {_select.listed(list(texts))}{differ}: {message}")
+        warn(f"of {len(texts)} level(s), {listed(list(texts))}{differ}: {message}")
 
 
 def _levels(adata: AnnData, by: str, labels: NDArray[Any]) -> list[str]:
@@ -200,7 +201,7 @@ def _levels(adata: AnnData, by: str, labels: NDArray[Any]) -> list[str]:
     there = {label for label in labels if label is not None}
     column = adata.obs[by]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        ordered = list(dict.fromkeys(map(_select.text, column.cat.categories)))
+        ordered = list(dict.fromkeys(map(text, column.cat.categories)))
         return [level for level in ordered if level in there]
     return sorted(there)
 
@@ -213,9 +214,9 @@ def _sets(
         for level, data in parts.items():
             yield level, data, (data.foreground, data.background, data.groups)
         return
-    listed = list(parts.items())
-    for start in range(0, len(listed), _AT_ONCE):
-        some = listed[start : start + _AT_ONCE]
+    levels = list(parts.items())
+    for start in range(0, len(levels), _AT_ONCE):
+        some = levels[start : start + _AT_ONCE]
         rows = [each for _, data in some for each in _with_groups(data)]
         moments = SecondMoments.from_parts(rows)
         if some[0][1].within is not None:

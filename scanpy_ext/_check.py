@@ -15,7 +15,7 @@ from contrast_core import ContrastWarning, cross_fitted_ratio
 from contrast_core.feedback import Progress, muted, warn
 from contrast_core.rows import Rows, held
 
-from . import _findings, _keys, _read, _select, _write
+from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
 from ._gene_summary import GeneSummary, gene_summaries, merged
 
@@ -178,7 +178,7 @@ def contrast_check(
 
     counts = _counts(labels, in_foreground, in_background)
     features = cast("_select.BoolArray", data.features)  # None for an embedding only
-    whole = _read.whole_matrix(adata, layer, progress)
+    whole = _matrix.whole_matrix(adata, layer, progress)
     varying = _varying(whole, data.selection, features)
     findings = [_findings.values(data, varying["all"], features)]
     findings += _findings.genes(adata, features, varying)

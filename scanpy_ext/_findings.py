@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from . import _read, _select, _values
+from ._arguments import listed
 from ._gene_summary import GeneSummary
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def genes(
             "genes",
             False,
             f"{len(left_out)} of the {n} genes of largest variance are not in use "
-            f"({_select.listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
+            f"({listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
             "choice of genes that corrects for the mean: the difference between conditions may be "
             "lost. Choose the genes of largest plain variance",
         )
@@ -140,7 +141,7 @@ def composition(
             False,
             f"{int(fine.sum())} rare cell types, {shares[fine].sum():.0%} of the foreground "
             f"together, are missing in the background: "
-            f"{_select.listed(list(front.index[fine]), most=5)}. By chance "
+            f"{listed(list(front.index[fine]), most=5)}. By chance "
             f"{shares[fine].sum() - excess:.0%} would be. Leave them out, or give "
             "coarser types",
         )
@@ -150,7 +151,7 @@ def composition(
             "composition", True, f"the background has all {int(common.sum())} cell types"
         )
     said = [
-        f"{word} in the background: {_select.listed(list(names))}"
+        f"{word} in the background: {listed(list(names))}"
         for word, names in (("missing", missing), ("rare", rare))
         if len(names)
     ]
@@ -181,7 +182,7 @@ def confounding(
     alone = sorted((sides[0] | sides[1]) - both)
     if alone or missing:
         of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
-        said = [f"{_select.listed(alone)} in one set only"] if alone else []
+        said = [f"{listed(alone)} in one set only"] if alone else []
         said += [f"{missing} cells without a value"] if missing else []
         return Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
     return Finding(name, True, f"all {len(both)} have cells in both sets")

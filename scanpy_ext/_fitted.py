@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from contrast_core import LinearMap
 
 from . import _keys, _read
-from ._select import listed, quoted
+from ._arguments import listed, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData

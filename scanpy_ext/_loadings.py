@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from . import _keys
-from ._select import check_anndata, is_among, listed, quoted, text
+from ._arguments import check_anndata, is_among, listed, quoted, text
 
 if TYPE_CHECKING:
     from anndata import AnnData

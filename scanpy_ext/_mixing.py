@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._select import check_anndata, check_count, is_among, listed, quoted
+from ._arguments import check_anndata, check_count, is_among, listed, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -12,7 +12,8 @@ from contrast_core import PCAPlus, PCAPlusPlus
 from contrast_core.pairing import ScaledFeatures, scaled_features
 from contrast_core.rows import held
 
-from . import _keys, _pairs, _read, _select, _values, _write
+from . import _keys, _matrix, _pairs, _read, _select, _values, _write
+from ._arguments import check_flag
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -90,7 +91,8 @@ def paired_input(
     progress: Progress,
 ) -> PairedInput:
     """The cells and their pairs: those stored, or new ones if a condition is given."""
-    matrix, features, params = _read.read_matrix(
+    check_flag(scale, "scale")
+    matrix, features, params = _matrix.read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
     )
     if condition is None:

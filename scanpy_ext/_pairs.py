@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from contrast_core.pairing import (
 from contrast_core.rows import Rows, held
 
 from . import _keys, _select, _values, _write
+from ._arguments import listed, quoted, text
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -82,8 +84,9 @@ def find(
     The others are those of `pp.match_pairs`.
     """
     keys = _keys.pairs(key)
+    _check_own(adata, keys)
     if not isinstance(method, str) or method not in ("neighbors", "clusters"):
-        raise ValueError(f"method={_select.quoted(method)}: expected 'neighbors' or 'clusters'.")
+        raise ValueError(f"method={quoted(method)}: expected 'neighbors' or 'clusters'.")
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
     if isinstance(donor, str) and isinstance(condition, str) and donor == condition:
@@ -162,6 +165,19 @@ def find(
     )
 
 
+def _check_own(adata: AnnData, keys: _keys.PairKeys) -> None:
+    """Raises ValueError where something else would be written over, such as a neighbour graph."""
+    summary = adata.uns.get(keys.uns)
+    if isinstance(summary, Mapping) and "n_pairs" in summary:
+        return
+    taken = [slot for slot in (keys.pairs, keys.distances) if slot in adata.obsp]
+    if taken:
+        raise ValueError(
+            f"adata.obsp has {listed(taken)}, which scanpy_ext.pp.match_pairs did not "
+            "write. Choose another name for the pairs, or delete these first."
+        )
+
+
 def stored(adata: AnnData, key: str | None) -> Pairs:
     """The pairs in `adata.obsp`."""
     keys = _keys.pairs(key)
@@ -191,11 +207,11 @@ def stored(adata: AnnData, key: str | None) -> Pairs:
 def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str | None) -> _Design:
     levels = _select.column(adata, condition, "condition")
     found = sorted(set(levels.dropna()))
-    if _select.text(reference) not in found or len(found) < 2:
+    if text(reference) not in found or len(found) < 2:
         raise ValueError(
-            f"reference={_select.quoted(reference)}: expected the level of "
+            f"reference={quoted(reference)}: expected the level of "
             f"adata.obs[{condition!r}] that is the control, and at least one other level. "
-            f"The levels with cells are {_select.listed(found)}."
+            f"The levels with cells are {listed(found)}."
         )
     donors = (
         pd.Series(["all cells"] * adata.n_obs, dtype=object)
@@ -210,7 +226,7 @@ def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str
     codes = pd.factorize(level)[0], pd.factorize(owner)[0]
     return _Design(
         cells,
-        level == _select.text(reference),
+        level == text(reference),
         owner,
         codes[1] * len(found) + codes[0],
         int(has_condition.sum()) - len(cells),
@@ -299,8 +315,7 @@ def _warn(summary: dict[str, Any], design: _Design) -> None:
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
     if len(one_sided):
         messages.append(
-            "donors with cells of one condition only have no pairs: "
-            f"{_select.listed(list(one_sided))}"
+            f"donors with cells of one condition only have no pairs: {listed(list(one_sided))}"
         )
     if design.n_without_donor:
         messages.append(f"{design.n_without_donor} cells without a donor are not paired")
@@ -312,7 +327,7 @@ def _warn(summary: dict[str, Any], design: _Design) -> None:
                 paired = int(lone[f"{side}_paired"].sum())
                 messages.append(
                     f"cell types without {'control' if other == 'n_control' else 'stimulated'} "
-                    f"cells: {_select.listed(list(lone.index))}; {paired} of their "
+                    f"cells: {listed(list(lone.index))}; {paired} of their "
                     f"{int(lone[side].sum())} cells are in pairs with other types"
                 )
     if messages:

@@ -1,4 +1,4 @@
-"""The cells and genes of an AnnData that were asked for, wherever the matrix lies."""
+"""What a contrast takes from an AnnData, and what it writes of each gene and cell."""
 
 from __future__ import annotations
 
@@ -10,24 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.feedback import Progress
-from contrast_core.rows import Rows, held, rows_of
+from contrast_core.rows import Rows, held
 
 from . import _keys, _values
-from ._select import (
-    DEFAULT,
-    BoolArray,
-    Default,
-    Levels,
-    Mask,
-    Selection,
-    cells,
-    column,
-    genes,
-    is_among,
-    is_anndata,
-    listed,
-    quoted,
-)
+from ._arguments import is_anndata, listed
+from ._matrix import embedding, read_matrix, whole_matrix
+from ._select import DEFAULT, BoolArray, Default, Levels, Mask, Selection, cells, column
 from ._write import Slots, check_writable, storable
 
 if TYPE_CHECKING:
@@ -36,8 +24,6 @@ if TYPE_CHECKING:
     from ._keys import Keys
 
 Labels: TypeAlias = NDArray[np.str_]
-
-_REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
 
 
 @dataclass(frozen=True)
@@ -288,82 +274,6 @@ def known_labels(
             "cells, or name them."
         )
     return labels.astype(str)
-
-
-def read_matrix(
-    adata: AnnData,
-    *,
-    layer: str | None,
-    mask_var: Mask | Default | None,
-    n_comps: int,
-    obsm: str | None = None,
-    progress: Progress = False,
-    missing: bool = False,
-) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
-    """All cells and the genes in use; the mask of the genes; and how they were asked for.
-
-    Of an embedding, all dimensions, and None for the mask. What is not in memory is not read yet.
-    """
-    if obsm is not None:
-        if layer is not None or not (mask_var is DEFAULT or mask_var is None):
-            given = "layer" if layer is not None else "mask_var"
-            raise ValueError(f"got obsm= together with {given}=, which is about genes. Drop one.")
-        features, mask_name = None, None
-        matrix = embedding(adata, obsm, missing=missing)
-        n_features = matrix.shape[1]
-    else:
-        features, mask_name = genes(adata, mask_var)
-        n_features = int(features.sum())
-    if isinstance(n_comps, bool) or not isinstance(n_comps, (int, np.integer)):
-        raise TypeError(f"n_comps={quoted(n_comps)}: expected a whole number.")
-    if not 1 <= n_comps <= n_features:
-        in_use = "genes in use" if obsm is None else f"columns of adata.obsm[{obsm!r}]"
-        raise ValueError(
-            f"n_comps={quoted(n_comps)}, but it must be from 1 to {n_features} ({in_use})."
-        )
-
-    if features is not None:
-        matrix = whole_matrix(adata, layer, progress, missing=missing).columns(features)
-    if matrix.in_memory:
-        matrix.check()
-    params = storable(
-        n_comps=int(n_comps), n_features=n_features, layer=layer, mask_var=mask_name, obsm=obsm
-    )
-    return matrix, features, params
-
-
-def whole_matrix(
-    adata: AnnData,
-    layer: str | None,
-    progress: Progress = False,
-    *,
-    owner: str = "adata",
-    missing: bool = False,
-) -> Rows:
-    """All cells and genes of `.X` or a layer, wherever they are; `owner` is what errors say."""
-    if layer is not None and not is_among(layer, adata.layers):
-        raise ValueError(
-            f"layer: adata.layers has no {quoted(layer)}. "
-            f"Its layers are {listed(list(adata.layers))}."
-        )
-    matrix = adata.X if layer is None else adata.layers[layer]
-    if matrix is None:
-        raise ValueError("adata.X is None: name the layer to use, layer=...")
-    name = f"{owner}.X" if layer is None else f"{owner}.layers[{layer!r}]"
-    return rows_of(matrix, name, progress=progress, remedy=_REMEDY, missing=missing)
-
-
-def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool = False) -> Rows:
-    """An entry of `adata.obsm`."""
-    if not is_among(obsm, adata.obsm):
-        raise ValueError(f"adata.obsm has no {quoted(obsm)}; it has {listed(list(adata.obsm))}.")
-    rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]", missing=missing)
-    if not rows.in_memory:
-        raise TypeError(
-            f"adata.obsm[{obsm!r}] is {type(adata.obsm[obsm]).__name__} of shape {rows.shape}; "
-            "expected a table in memory, a row for each cell."
-        )
-    return rows.replace(names=None)
 
 
 def _read_other(

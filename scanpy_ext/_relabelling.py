@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrast_core import condition_test, permutation_test
 
-from . import _read, _select
+from . import _read
+from ._arguments import is_anndata
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -37,14 +39,18 @@ class Resampled(NamedTuple):
             return permutation_test(model, self.foreground, **given)
         front, shared = self.data.selection.foreground, self.data.shared
         treated = ~shared[front]
-        return condition_test(
-            model,
-            self.foreground[treated],
-            groups=self.donors["groups"][treated],
-            background_groups=self.donors["background_groups"],
-            include_background=bool(shared.any()),
-            **given,
-        )
+        try:
+            return condition_test(
+                model,
+                self.foreground[treated],
+                groups=self.donors["groups"][treated],
+                background_groups=self.donors["background_groups"],
+                include_background=bool(shared.any()),
+                **given,
+            )
+        except ValueError as error:  # groups are levels of a column here
+            words = re.sub(r"\bgroups\b", "donors", str(error)).replace("in X ", "in foreground ")
+            raise ValueError(words) from None
 
 
 def resampled(
@@ -69,7 +75,7 @@ def resampled(
         donors["groups"] = _read.known_labels(adata, donor, "donor", front)
         donors["background_groups"] = (
             _read.known_labels(other, donor, "donor")
-            if _select.is_anndata(other)
+            if is_anndata(other)
             else _read.known_labels(adata, donor, "donor", back)
         )
     return Resampled(*data.loaded(), donors, data)

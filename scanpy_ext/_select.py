@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from ._arguments import check_anndata, is_among, is_anndata, listed, quoted, text
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -148,27 +149,6 @@ def check_no_nan_text(column: pd.Series[Any], argument: str) -> None:
         )
 
 
-def is_among(name: object, names: Container[Any]) -> bool:
-    """Whether a name is one of these; what can be no name is none."""
-    try:
-        return name in names
-    except TypeError:  # it has no hash
-        return False
-
-
-def quoted(name: object) -> str:
-    """A name in an error, and what was given in the place of one, cut short."""
-    return repr(name) if isinstance(name, str) else reprlib.repr(name)
-
-
-def listed(names: Sequence[str], most: int = 20) -> str:
-    """Names for an error message, cut short when there are many."""
-    if not names:
-        return "(none)"
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more
-
-
 def _by_mask(
     adata: AnnData, foreground: Mask | None, background: Mask | AnnData | None
 ) -> Selection:
@@ -304,13 +284,6 @@ def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument
     )
 
 
-def text(level: Any) -> str:
-    # A column of whole numbers turns to floats when it has gaps: 1.0 still stands for "1".
-    if isinstance(level, (float, np.floating)) and float(level).is_integer():
-        return str(int(level))
-    return str(level)
-
-
 def _iterable(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
@@ -318,55 +291,3 @@ def _iterable(value: object) -> bool:
 def _check_two(mask: BoolArray, what: str) -> None:
     if mask.sum() < 2:
         raise ValueError(f"{what} has {mask.sum()} cell; a covariance needs at least 2.")
-
-
-def check_anndata(adata: object, name: str = "adata") -> None:
-    """Raises TypeError if it is something else."""
-    if is_anndata(adata) and hasattr(adata, "mod"):  # a table has a `mod` too
-        raise TypeError(
-            f"{name} is {type(adata).__name__}; expected one AnnData of it. Give a modality, such "
-            "as mdata['rna']: results are written into it, and so into the whole."
-        )
-    if not is_anndata(adata):
-        raise TypeError(
-            f"{name} is {type(adata).__name__}; expected an AnnData. Make one with "
-            "anndata.AnnData(table), a row for each cell."
-        )
-
-
-def check_component(component: object, n_components: int, name: str = "component") -> int:
-    """A component, counted from 1.
-
-    Raises TypeError or ValueError if there is none of that number.
-    """
-    if isinstance(component, bool) or not isinstance(component, (int, np.integer)):
-        raise TypeError(
-            f"{name}={quoted(component)}: expected a whole number from 1 to {n_components}."
-        )
-    if not 1 <= component <= n_components:
-        raise ValueError(f"{name}={component}: expected a number from 1 to {n_components}.")
-    return int(component)
-
-
-def check_count(value: object, name: str, least: int = 1) -> int:
-    """A whole number of `least` or more.
-
-    Raises TypeError or ValueError if it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}={quoted(value)}: expected a whole number of {least} or more.")
-    if value < least:
-        raise ValueError(f"{name}={quoted(value)}: expected {least} or more.")
-    return int(value)
-
-
-def check_flag(value: object, name: str) -> bool:
-    """True or False; raises TypeError if it is neither."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {quoted(value)}.")
-    return bool(value)
-
-
-def is_anndata(value: object) -> TypeGuard[AnnData]:
-    """Whether it is an AnnData; anndata is not imported for it."""
-    return hasattr(value, "obs_names") and hasattr(value, "var_names")

@@ -16,6 +16,7 @@ _WITHIN = {  # why a method has no parameter of that name
     "within=, then obsm= of its result), or give donor-centred values as a layer.",
     "pca_pp": "donor= forms pairs within donors.",
     "pca_plus": "donor= forms pairs within donors.",
+    "cvae": "its networks are not told of donors. tl.cpca, tl.pcpca and tl.clvm are.",
     "significance": "donor= compares the parts of a donor with each other.",
 }
 
@@ -47,7 +48,7 @@ def written_out(function: F) -> F:
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> object:
-        if "within" not in taken and "within" in kwargs:
+        if "within" in kwargs and function.__name__ in _WITHIN:
             return function(*args, **kwargs)  # which says why not
         try:
             whole.bind(*args, **kwargs)

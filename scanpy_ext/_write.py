@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from . import _keys
+from ._arguments import check_anndata, check_flag
 from ._logging import wrote
-from ._select import check_anndata, check_flag
 
 if TYPE_CHECKING:
     from anndata import AnnData

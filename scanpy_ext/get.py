@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from . import _keys
+from ._arguments import check_anndata, check_component, check_count, check_flag, is_among, quoted
 from ._loadings import loadings_of
 from ._mixing import mixing_report
-from ._select import check_anndata, check_component, check_count, check_flag, is_among, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -8,7 +8,8 @@ import numpy as np
 
 from contrast_core.feedback import warn
 
-from . import _keys, _pairs, _read, _select, _values, _write
+from . import _keys, _matrix, _pairs, _select, _values, _write
+from ._arguments import check_count
 from ._check import contrast_check
 from ._docs import documented
 from ._gene_summary import gene_summaries
@@ -94,11 +95,16 @@ def genes_by_variance(
     """
     _write.check_writable(adata, copy)
     _keys.checked(key_added)
-    n_top_genes = _select.check_count(n_top_genes, "n_top_genes")
+    if key_added in adata.var and f"{key_added}_variance" not in adata.var:
+        raise ValueError(
+            f"key_added={key_added!r}: adata.var has that column, and pp.genes_by_variance did not "
+            "write it. Choose another name, or delete the column first."
+        )
+    n_top_genes = check_count(n_top_genes, "n_top_genes")
     mask = np.ones(adata.n_obs, dtype=bool)
     if cells is not None:
         mask = _select.boolean_mask(adata, cells, axis="obs", argument="cells")
-    rows = _read.whole_matrix(adata, layer, progress)
+    rows = _matrix.whole_matrix(adata, layer, progress)
     if rows.in_memory:
         rows.check()
         _values.warn_of_values(rows)
@@ -255,7 +261,7 @@ def match_pairs(
     True
     """
     _write.check_writable(adata, copy)
-    matrix, _, params = _read.read_matrix(
+    matrix, _, params = _matrix.read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
     )
     pairs = _pairs.find(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _keys
+from .._arguments import check_component
 from .._docs import documented
-from .._select import check_component
 from ._figure import FLOOR, few_log_ticks, finish, panels
 from ._result import stored_result, titled
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from .._arguments import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from os import PathLike
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -58,6 +60,7 @@ def panels(
             )
         yield axes[0].figure, axes.reshape(n_rows, n_columns)
         return
+    _check_size(figsize)
     font = max(1.0, float(plt.rcParams["font.size"]) / _FONT_SIZE)
     whole = font * (size[0] * n_columns + 0.8), font * size[1] * n_rows
     figure, axes = plt.subplots(
@@ -72,6 +75,20 @@ def panels(
     except BaseException:
         plt.close(figure)
         raise
+
+
+def _check_size(figsize: object) -> None:
+    """Raises ValueError if these are not the width and height of a figure."""
+    if figsize is None:
+        return
+    try:
+        size = np.asarray(figsize, dtype=float)
+    except (TypeError, ValueError):
+        size = np.zeros(0)
+    if size.shape != (2,) or not (np.isfinite(size) & (size > 0)).all():
+        raise ValueError(
+            f"figsize={quoted(figsize)}: expected width and height in inches, such as (6, 4)."
+        )
 
 
 def grid(n_panels: int, widest: int) -> tuple[int, int]:
@@ -144,10 +161,17 @@ def finish(
     return None
 
 
+def check_save(save: object) -> None:
+    """Raises TypeError if no figure can be saved to it."""
+    if not (save is None or isinstance(save, str | PathLike | bool)):
+        raise TypeError(f"save={quoted(save)}: expected the path of a file, or True.")
+
+
 def _path(name: str, save: Save) -> Path | None:
     """Where a figure is saved: a name without a folder goes to `sc.settings.figdir`."""
     import scanpy as sc
 
+    check_save(save)
     default = Path(f"{name}.{sc.settings.file_format_figs}")
     if save is None or isinstance(save, bool):
         if not (save or sc.settings.autosave):

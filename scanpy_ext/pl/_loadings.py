@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _keys
+from .._arguments import check_count
 from .._docs import documented
 from .._loadings import loadings_of
-from .._select import check_count
 from ._figure import finish, grid, panels, room
 from ._result import chosen_components
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _keys
+from .._arguments import text
 from .._docs import documented
-from .._select import text
 from ._figure import finish, legend_below, panels, room
 from ._result import stored_result
 

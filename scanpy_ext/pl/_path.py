@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import _keys
+from .._arguments import is_among, listed, quoted
 from .._docs import documented
-from .._select import is_among, listed, quoted
-from ._figure import FLOOR, finish, panels
+from ._figure import FLOOR, check_save, finish, panels
 from ._result import chosen_components, stored_result, titled
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def path(
     """
     import scanpy as sc
 
+    check_save(save)  # before scanpy makes categories of columns
     result = stored_result(adata, key, "alphas", "scanpy_ext.tl.cpca_path")
     keys = _keys.linear(key)
     alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]

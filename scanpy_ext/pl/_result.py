@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._select import check_anndata, check_component, is_among, quoted
+from .._arguments import check_anndata, check_component, is_among, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from contrast_core import CLVM
 
 from .. import _keys, _read, _write
+from .._arguments import is_word, quoted
 from .._docs import documented
 from .._read import WithinDesign
 
@@ -148,7 +149,12 @@ def clvm(
     """
     keys = _keys.CLVM.added(key_added)
     shared = keys.shared()
-    counts = likelihood == "counts"
+    counts, variational = is_word(likelihood, "counts"), is_word(inference, "vi")
+    if device is not None and not variational:
+        raise ValueError(
+            f"device={quoted(device)} is for inference='vi'; otherwise the processor computes. "
+            "Leave device out, or give inference='vi'."
+        )
     data = _read.read(adata, n_comps=n_comps, missing=not counts, counts=counts, **design)
     model = CLVM(
         n_shared=n_shared,
@@ -162,7 +168,7 @@ def clvm(
         max_iter=max_iter,
         device=device,
         random_state=random_state,
-        progress=design.get("progress", False) if inference == "vi" else False,
+        progress=design.get("progress", False) if variational else False,
     )
     model.fit(data.foreground, background=data.background, **data.groups)
     result = {
@@ -183,9 +189,7 @@ def clvm(
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    result |= (
-        {"elbo": model.elbo_} if inference == "vi" else {"log_likelihoods": model.log_likelihoods_}
-    )
+    result |= {"elbo": model.elbo_} if variational else {"log_likelihoods": model.log_likelihoods_}
     if counts:
         result["dispersions"] = model.dispersions_
     else:

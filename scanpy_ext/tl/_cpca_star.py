@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 from contrast_core import CPCAStar
 
 from .. import _keys, _read, _write
+from .._arguments import check_seed
 from .._docs import documented
 from .._read import WithinDesign
 
@@ -91,6 +92,7 @@ def cpca_star(
     ((60, 2), (8, 2))
     """
     keys = _keys.CPCA_STAR.added(key_added)
+    check_seed(random_state)
     data = _read.read(adata, n_comps=n_comps, **design)
     model = CPCAStar(n_comps, beta=beta)
     model.fit(data.foreground, background=data.background, **data.groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from contrast_core import CVAE, save
 
 from .. import _keys, _read, _write
+from .._arguments import is_word, quoted
 from .._docs import documented
 from .._read import Design
 
@@ -120,7 +122,9 @@ def cvae(
     ((60, 2), (60, 8))
     """
     keys = _keys.CVAE.added(key_added)
-    counts = likelihood == "negative_binomial"
+    counts = is_word(likelihood, "negative_binomial")
+    if model_file is not None:
+        _check_file(model_file)
     data = _read.read(adata, n_comps=n_comps, counts=counts, **design)
     model = CVAE(
         n_comps,
@@ -155,3 +159,12 @@ def cvae(
         uns={keys.uns: result | data.sizes},
         copy=data.copy,
     )
+
+
+def _check_file(path: str | PathLike[str]) -> None:
+    """Raises before the training what would be raised after it."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"model_file={quoted(path)}: expected the path of a file.")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise ValueError(f"model_file={str(path)!r}: there is no folder {str(folder)!r}.")

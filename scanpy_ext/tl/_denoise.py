@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from .. import _fitted, _keys, _read, _select, _write
+from .. import _fitted, _keys, _matrix, _select, _write
+from .._arguments import is_among, quoted
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -102,13 +103,11 @@ def denoise(
     fitted = _fitted.restore(adata, key)
     linear = fitted.projector()
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
-    rows = _read.whole_matrix(adata, chosen).columns(fitted.places)
+    rows = _matrix.whole_matrix(adata, chosen).columns(fitted.places)
     denoised = np.zeros(adata.shape, np.float32 if rows.dtype == np.float32 else np.float64)
     offsets = linear.offsets
-    if not _select.is_among(offset, offsets):
-        raise ValueError(
-            f"offset={_select.quoted(offset)} is unknown; expected one of {list(offsets)}."
-        )
+    if not is_among(offset, offsets):
+        raise ValueError(f"offset={quoted(offset)} is unknown; expected one of {list(offsets)}.")
     scores = np.asarray(linear.transform(rows))
     if "within" in fitted.params:
         scores = scores - _fitted.of_donors(adata, adata.uns[fitted.keys.uns], scores)

@@ -9,7 +9,8 @@ import numpy as np
 
 from contrast_core.probabilistic import LatentGaussian
 
-from .. import _fitted, _keys, _read, _select, _write
+from .. import _fitted, _keys, _matrix, _select, _write
+from .._arguments import check_flag
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def impute(
     """
     _write.check_writable(adata, copy)
     _keys.checked(layer_added, "layer_added")
-    return_std = _select.check_flag(return_std, "return_std")
+    return_std = check_flag(return_std, "return_std")
     names = [layer_added, f"{layer_added}_std"][: 1 + return_std]
     written = adata.uns.get(_keys.IMPUTED)
     written = dict(written) if isinstance(written, Mapping) else {}
@@ -102,7 +103,7 @@ def impute(
     fitted = _fitted.restore(adata, key)
     model = _model(fitted, adata.uns[fitted.keys.uns])
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
-    rows = _read.whole_matrix(adata, chosen, missing=True)
+    rows = _matrix.whole_matrix(adata, chosen, missing=True)
     if chosen in names:
         raise ValueError(
             f"layer={chosen!r} would be replaced by what is made of it. Give another layer_added=."

@@ -8,6 +8,7 @@ from contrast_core import KernelCPCA
 from contrast_core.moments import FeatureMoments
 
 from .. import _keys, _read, _write
+from .._arguments import check_seed, is_among
 from .._docs import documented
 from .._read import Design
 
@@ -103,11 +104,12 @@ def kernel_cpca(
     (60, 2)
     """
     keys = _keys.KERNEL_CPCA.added(key_added)
+    check_seed(random_state)
     data = _read.read(adata, n_comps=n_comps, **design)
     foreground, background = data.loaded()
     if kernel_gamma is None:
         kernel_gamma = (
-            1.0 if kernel in ("chi2", "additive_chi2") else _scale(foreground, background)
+            1.0 if is_among(kernel, {"chi2", "additive_chi2"}) else _scale(foreground, background)
         )
     model = KernelCPCA(n_comps, alpha=alpha, kernel=kernel, kernel_gamma=kernel_gamma)
     model.fit(foreground, background=background)

@@ -214,7 +214,7 @@ def pca_plus(
         Giving `condition` and `reference` finds pairs with the defaults of
         `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
     pairs
-        Name of the pairs in `.obsp`, if not `pairs`.
+        Name of the pairs in `.obsp`, if not `pairs`: of stored ones, or of those found now.
     n_comps
         Number of components. The paper takes 50.
     scale

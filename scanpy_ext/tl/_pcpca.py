@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 from contrast_core import PCPCA
 
 from .. import _keys, _read, _write
+from .._arguments import check_seed
 from .._docs import documented
 from .._read import WithinDesign
 
@@ -105,6 +106,7 @@ def pcpca(
     ((60, 2), (8, 2))
     """
     keys = _keys.PCPCA.added(key_added)
+    check_seed(random_state)
     data = _read.read(adata, n_comps=n_comps, missing=True, **design)
     model = PCPCA(n_comps, gamma=gamma)
     model.fit(data.foreground, background=data.background, **data.groups)

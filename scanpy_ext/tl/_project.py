@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from contrast_core import LinearMap
 
-from .. import _fitted, _read, _select, _values, _write
+from .. import _fitted, _matrix, _select, _values, _write
+from .._arguments import check_anndata, listed
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ def project(
     (20, 2)
     """
     _write.check_writable(adata_new, copy)
-    _select.check_anndata(adata_fitted, "adata_fitted")
+    check_anndata(adata_fitted, "adata_fitted")
     fitted = _fitted.restore(adata_fitted, key)
     linear, used = fitted.scores()
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])
-        rows = _read.embedding(adata_new, obsm, owner="adata_new")
+        rows = _matrix.embedding(adata_new, obsm, owner="adata_new")
         if rows.shape[1] != len(fitted.filters):
             raise ValueError(
                 f"{rows.name} has {rows.shape[1]} columns, but that of the fit had "
@@ -95,7 +96,7 @@ def project(
         rows = rows.columns(used)
     else:
         chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
-        whole = _read.whole_matrix(adata_new, chosen, owner="adata_new")
+        whole = _matrix.whole_matrix(adata_new, chosen, owner="adata_new")
         rows = whole.columns(_places(adata_new, fitted.genes[used]))
         _values.warn_of_values(rows)
         if (linear.mean >= 0).all() and "cap" not in fitted.means:
@@ -125,14 +126,14 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
     if len(missing):
         raise ValueError(
             f"adata_new lacks {len(missing)} of the {len(genes)} genes of the components "
-            f"({_select.listed(list(missing), most=5)}). Fit on the genes that both have, with "
+            f"({listed(list(missing), most=5)}). Fit on the genes that both have, with "
             "mask_var=, or name genes alike in both."
         )
     for owner, known in (("adata_new", names), ("adata_fitted", genes)):
         twice = known[known.duplicated() & known.isin(genes)].unique()
         if len(twice):
             raise ValueError(
-                f"{owner} has several genes named {_select.listed(list(twice), most=5)}. Make "
+                f"{owner} has several genes named {listed(list(twice), most=5)}. Make "
                 f"them unique with {owner}.var_names_make_unique(), or drop all but one."
             )
     return np.asarray(names.get_indexer(genes))

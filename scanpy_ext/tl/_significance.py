@@ -9,7 +9,8 @@ import pandas as pd
 
 from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability
 
-from .. import _keys, _read, _select, _write
+from .. import _keys, _read, _write
+from .._arguments import is_among, quoted
 from .._docs import documented
 from .._read import Design
 from .._relabelling import check_donor, resampled
@@ -142,10 +143,8 @@ def significance(
     ('p_value', 'donor')
     """
     key = _keys.checked("significance" if key_added is None else key_added)
-    if not _select.is_among(method, _METHODS):
-        raise ValueError(
-            f"method={_select.quoted(method)} is unknown; expected one of {list(_METHODS)}."
-        )
+    if not is_among(method, _METHODS):
+        raise ValueError(f"method={quoted(method)} is unknown; expected one of {list(_METHODS)}.")
     check_donor(donor, design.get("groupby"))
     data = _read.read(adata, n_comps=n_comps, **design)
     model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})

@@ -60,6 +60,16 @@ def test_some_cells_another_layer_and_more_genes_than_vary() -> None:
         cx.pp.genes_by_variance(adata)
 
 
+def test_a_column_of_the_users_is_not_written_over(cells, untouched):
+    cells.var["mitochondrial"] = np.arange(cells.n_vars) < 2
+    words = "key_added='mitochondrial': .*did not write it"
+    with untouched(cells), pytest.raises(ValueError, match=words):
+        cx.pp.genes_by_variance(cells, 3, key_added="mitochondrial")
+    for n in (3, 5):
+        cx.pp.genes_by_variance(cells, n, key_added="own")
+    assert cells.var["own"].sum() == 5
+
+
 def test_what_a_choice_corrected_for_the_mean_loses_is_told() -> None:
     adata = AnnData(counts())
     variance = np.asarray(adata.X).var(axis=0)

@@ -365,7 +365,9 @@ def test_without_donors_p_values_are_called_exploratory(donors, tmp_path):
 
 def test_too_few_donors_are_told(donors):
     donors.obs["two"] = np.where(donors.obs["side"], "a", "b")
-    with pytest.raises(ValueError, match="4 ways to say which groups are foreground"):
+    with pytest.raises(
+        ValueError, match=r"4 ways to say which donors are foreground.* 3 donors against 3"
+    ):
         cx.tl.significance(donors, donor="two", **REFERENCE, n_resamples=2)
     assert "significance" not in donors.uns
     donors.obs.loc["cell5", "donor"] = None

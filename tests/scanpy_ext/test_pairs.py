@@ -99,6 +99,19 @@ def test_random_pairs_are_noticed(kang):
 # Pairs
 
 
+@pytest.mark.parametrize("name", ["graph", "near"])
+def test_pairs_are_not_written_over_something_else(design, name, untouched):
+    eye = sp.eye(design.n_obs, format="csr")
+    design.obsp["graph"] = design.obsp["near_distances"] = eye
+    with untouched(design):
+        with pytest.raises(ValueError, match=rf"'{name}.*match_pairs did not write"):
+            cx.pp.match_pairs(design, *DESIGN, key_added=name)
+        with pytest.raises(ValueError, match="Choose another name for the pairs"):
+            cx.tl.pca_pp(design, condition="condition", reference="ctrl", pairs=name)
+    cx.pp.match_pairs(design, *DESIGN, key_added="own")
+    cx.pp.match_pairs(design, *DESIGN, key_added="own")
+
+
 def test_pairs_join_stimulated_to_control_within_donors(design):
     cx.pp.match_pairs(design, *DESIGN, cell_type="cell_type")
     row, column = partners(design)

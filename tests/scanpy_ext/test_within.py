@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,26 @@ def test_donors_that_are_missing_are_refused_and_nothing_is_written() -> None:
         cx.tl.cpca(adata, **DESIGN, within="donor")
     with pytest.raises(ValueError, match="no column 'animal'"):
         cx.tl.cpca(adata, **DESIGN, within="animal")
-    for tool in (cx.tl.kernel_cpca, cx.tl.significance, cx.tl.pca_pp, cx.tl.pca_plus):
-        reason = "not centred by donor" if tool is cx.tl.kernel_cpca else "donor= "
-        with pytest.raises(TypeError, match=rf"{tool.__name__}\(\) has no within=: .*{reason}"):
-            tool(adata, within="donor")  # type: ignore[operator]
     assert not adata.obsm
     assert not adata.uns
+
+
+FITTED = [name for name in cx.tl.__all__ if name not in ("project", "denoise", "impute")]
+WITHOUT = {
+    "kernel_cpca": "not centred by donor",
+    "cvae": "not told of donors",
+    **dict.fromkeys(("significance", "pca_pp", "pca_plus"), "donor= "),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_every_tool_contrasts_within_donors_or_says_why_not(name: str, untouched: Any) -> None:
+    tool, adata = getattr(cx.tl, name), study()
+    assert ("within" in inspect.signature(tool).parameters) == (name not in WITHOUT)
+    if name in WITHOUT:
+        words = rf"{name}\(\) has no within=: .*{WITHOUT[name]}"
+        with untouched(adata), pytest.raises(TypeError, match=words):
+            tool(adata, **DESIGN, within="donor")
 
 
 def test_a_drug_on_tumours_shows_in_two_components_within_patients(contrast_data: Path) -> None:
