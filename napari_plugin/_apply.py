@@ -22,7 +22,7 @@ from napari_plugin._solve import Solution, denoiser
 FloatImage = NDArray[np.float32]
 Function = Callable[[NDArray[Any]], NDArray[np.floating]]
 
-_CHUNK = 2**20  # pixels that are computed together
+_CHUNK = 2**17  # pixels of whole frames that are computed together
 _KEPT = 4  # planes
 
 
@@ -138,7 +138,7 @@ class Denoised:
         chosen = [np.arange(n)[where] for where, n in zip(leading, self.shape[:-2], strict=True)]
         grid = tuple(map(np.atleast_1d, chosen))
         planes = self._planes(grid)[..., rows, columns]
-        lengths = tuple(len(each) for each in grid if True)
+        lengths = tuple(map(len, grid))
         kept = tuple(n for n, each in zip(lengths, chosen, strict=True) if np.ndim(each))
         return np.asarray(planes.reshape(*kept, *planes.shape[1:]))
 
@@ -185,11 +185,15 @@ class Denoised:
 
 
 def as_layer_data(denoised: Denoised) -> Any:
-    """What napari and other plugins take for a lazy array: a dask array over it."""
+    """What napari and other plugins take for a lazy array: a dask array over it.
+
+    Its chunks are short work, for napari's window reads all of the chunk that an image is in.
+    """
     da: Any = import_module("dask.array")  # without types
 
     *leading, height, width = denoised.shape
-    chunks, left = [], max(1, _CHUNK // (height * width))
+    frames = is_frames(denoised.solution.samples)
+    chunks, left = [], max(1, _CHUNK // (height * width)) if frames else 1
     for n in reversed(leading):
         step = min(n, left)
         chunks.append(step)

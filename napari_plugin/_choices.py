@@ -18,7 +18,7 @@ from magicgui.widgets import (
 from napari.layers import Image, Labels, Shapes
 
 from contrast_core.images import Frames, Patches
-from napari_plugin._layers import check_channels, images_of, is_unnamed, region_of
+from napari_plugin._layers import check_channels, images_of, is_unnamed, pixels_of, region_of
 from napari_plugin._pair import BoolArray, Images, Pair
 from napari_plugin._settings import (
     METHODS,
@@ -158,7 +158,7 @@ class Choices(Container[Widget]):
         layer = self._layer()
         if layer is None or not is_unnamed(layer):
             return [NO_CHANNELS]
-        shape = layer.data[0].shape if layer.multiscale else layer.data.shape
+        shape = pixels_of(layer).shape
         return [NO_CHANNELS, *(f"Axis {i}, of length {n}" for i, n in enumerate(shape))]
 
     def _methods(self, _widget: object = None) -> list[tuple[str, Method]]:
@@ -220,7 +220,7 @@ class Choices(Container[Widget]):
             self.background.value = chosen
         self.channels.reset_choices()
         if layer is not None and not layer.rgb and layer.ndim > 1:
-            shape = (layer.data[0] if layer.multiscale else layer.data).shape
+            shape = pixels_of(layer).shape
             self.compare.value = FRAMES if is_frames(default_samples(shape)) else PATCHES
             n = int(np.prod(shape[:-2]))
             for box in (self.first, self.last):

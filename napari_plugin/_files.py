@@ -77,10 +77,16 @@ class FileActions(Container[Widget]):
             Work(
                 partial(export, layer.data, path, calibration_of(layer)),
                 lambda written: self._dock.finish(f"Written to {written}."),
-                self._dock.fail,
+                partial(self._fail, path),
                 "Exporting",
             )
         )
+
+    def _fail(self, path: Path, error: Exception) -> None:
+        if isinstance(error, OSError):
+            why = error.strerror or error
+            error = InputError(f"{path.name} could not be written: {why}. Choose another folder.")
+        self._dock.fail(error)
 
     def _on_script(self) -> None:
         outcome, solution = self._dock.results.outcome, self._dock.results.solution
@@ -100,7 +106,7 @@ class FileActions(Container[Widget]):
         try:
             live = save_model(solution, path)
         except OSError as error:
-            self._dock.say_anew(f"{path.name} could not be written: {error.strerror}.")
+            self._fail(path, error)
             return
         text = f"Saved as {path.name}. Load model applies it to other images."
         if solution.is_live and not live:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_plugin._apply import Denoised, as_layer_data, removed
+from napari_plugin._apply import Denoised, as_layer_data, display_range, removed
 from napari_plugin._export import Calibration
 from napari_plugin._model import Outcome
 from napari_plugin._pair import BoolArray, Images
@@ -45,6 +45,11 @@ def place_of(layer: Image) -> Place:
     return Place(spatial, maps, layer.colormap)
 
 
+def pixels_of(layer: Image | Labels) -> Any:
+    """What a layer holds, the finest of several resolutions."""
+    return layer.data[0] if layer.multiscale else layer.data
+
+
 def images_of(layer: Image | None, what: str) -> Images:
     """The images of a layer, without reading pixels.
 
@@ -60,7 +65,7 @@ def images_of(layer: Image | None, what: str) -> Images:
             f"{layer.name!r} has RGB colours. Split it into channels (right-click the layer: "
             "Split RGB), and choose one of them."
         )
-    data = layer.data[0] if layer.multiscale else layer.data  # the finest of several resolutions
+    data = pixels_of(layer)
     if data.ndim < 2:
         raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
     return Images(layer.name, data)
@@ -114,7 +119,7 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
     InputError
         If nothing is marked within the image.
     """
-    shape = tuple(map(int, (layer.data[0] if layer.multiscale else layer.data).shape))
+    shape = tuple(map(int, pixels_of(layer).shape))
     mask = _painted(layer, region, shape) if hasattr(region, "brush_size") else None
     if mask is None:
         mask = _drawn(layer, region, shape[-2:])
@@ -127,7 +132,7 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
 
 
 def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
-    data = np.asarray(labels.data) > 0
+    data = np.asarray(pixels_of(labels)) > 0
     same = np.allclose(layer.scale[-2:], labels.scale[-2:]) and np.allclose(
         layer.translate[-2:], labels.translate[-2:]
     )
@@ -200,45 +205,29 @@ def result_layers(outcome: Outcome, place: Place) -> dict[str, LayerData]:
     made |= {"foreground": images.name, "background": _background_name(outcome)}
     if outcome.solution.automatic is not None:
         made["strength"] = float(outcome.solution.estimator.strength_)
-    metadata = {_METADATA_KEY: made}
-    common = {"multiscale": False, "rgb": False}
     layers: dict[str, LayerData] = {}
-    if outcome.maps is not None and is_frames(task.samples):
-        k, *frame = outcome.maps.shape
-        maps = outcome.maps.reshape(k, *[1] * (len(images.shape) - 2), *frame)
-        keywords = {"contrast_limits": (0.0, 1.0), "metadata": metadata, **place.map_spatial}
-        layers["weights"] = maps, {"name": f"{images.name} weights", **keywords}
-    elif outcome.maps is not None:
-        limits = (0.0, float(np.percentile(outcome.maps.flat[:: _step(outcome.maps)], 99.5)) or 1.0)
-        keywords = {"contrast_limits": limits, "metadata": metadata, **place.spatial}
-        layers["weights"] = outcome.maps, {"name": f"{images.name} weights", **keywords}
-    if "weights" in layers:
-        layers["weights"][1].update(colormap="magma", visible=False, **common)
+
+    def put(kind: str, data: Any, limits: tuple[float, float], **options: Any) -> None:
+        keywords = {"name": f"{images.name} {kind}", "contrast_limits": limits}
+        keywords |= {"metadata": {_METADATA_KEY: made}, "multiscale": False, "rgb": False}
+        layers[kind] = data, keywords | place.spatial | options
+
+    if (maps := outcome.maps) is not None:
+        options: dict[str, Any] = {"colormap": "magma", "visible": False}
+        limits = 0.0, 1.0
+        if is_frames(task.samples):
+            k, *frame = maps.shape
+            maps = maps.reshape(k, *[1] * (len(images.shape) - 2), *frame)
+            options |= place.map_spatial
+        else:
+            limits = (
+                0.0,
+                float(np.percentile(maps.flat[:: max(1, maps.size // 2**16)], 99.5)) or 1.0,
+            )
+        put("weights", maps, limits, **options)
     data = shown_data(outcome.denoised)
-    low, high = outcome.shown
-    spread = high - low
-    layers["removed"] = (
-        removed(images, data),
-        {
-            "name": f"{images.name} removed",
-            "contrast_limits": removed_range(images, outcome),
-            "visible": False,
-            "metadata": metadata,
-            **common,
-            **place.spatial,
-        },
-    )
-    layers["denoised"] = (
-        data,
-        {
-            "name": f"{images.name} denoised",
-            "contrast_limits": (low, low + spread),
-            "colormap": place.colormap,
-            "metadata": metadata,
-            **common,
-            **place.spatial,
-        },
-    )
+    put("removed", removed(images, data), removed_range(images, outcome), visible=False)
+    put("denoised", data, outcome.shown, colormap=place.colormap)
     return layers
 
 
@@ -261,18 +250,7 @@ def removed_range(images: Images, outcome: Outcome) -> tuple[float, float]:
     """A range of intensities for what was removed, from the image that is looked at."""
     place = outcome.task.place
     plane = np.asarray(images.data[place], dtype=np.float32)
-    left = outcome.denoised.plane(place) if isinstance(outcome.denoised, Denoised) else None
-    left = outcome.denoised[place] if left is None else left
-    difference = plane - left
-    difference = difference[np.isfinite(difference)]
-    if not difference.size:
-        return 0.0, 1.0
-    low, high = np.percentile(difference[:: max(1, difference.size // 2**16)], [0.5, 99.5])
-    return float(low), float(high) if high > low else float(low) + 1.0
-
-
-def _step(array: NDArray[Any]) -> int:
-    return max(1, array.size // 2**16)
+    return display_range(plane - outcome.denoised[place])
 
 
 def _background_name(outcome: Outcome) -> str:

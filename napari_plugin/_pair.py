@@ -139,7 +139,7 @@ def _check_frames(pair: Pair, settings: Settings) -> None:
         if len(images.shape) < 3 or images.n_images < 2:
             raise InputError(
                 f"{images.name!r} is a single image. Whole frames are compared over a film or "
-                "stack; for a single image choose 'small patches' under What is compared."
+                "stack; for a single image choose small patches under Compare."
             )
     if foreground.image_shape != behind.image_shape:
         raise InputError(

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from napari.layers import Image
 from qtpy.QtCore import QTimer
 
 from napari_plugin._apply import Denoised, removed
-from napari_plugin._layers import LayerData, shown_data
+from napari_plugin._layers import LayerData, pixels_of, shown_data
 from napari_plugin._model import Outcome
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ class Results:
         self._viewer = viewer
         self.outcome: Outcome | None = None
         self.solution: Any = None
+        self.source: Any = None
+        """The layer that the last run was of."""
         self._layers: dict[str, Any] = {}
-        self._source: Any = None
         self._pending: list[tuple[str, Any]] = []
-        self._shows_original = False
+        self._hidden: list[Any] = []
 
     @property
     def denoised(self) -> Any:
@@ -56,22 +58,23 @@ class Results:
     ) -> None:
         """Add the layers of a run, one per turn of the event loop; nothing is replaced."""
         self.outcome, self.solution = outcome, outcome.solution
-        self._layers, self._source, self._shows_original = {}, source, False
-        self._pending = list(layers.items())
+        self._layers, self.source = {}, source
+        pending = self._pending = list(layers.items())
         dims = self._viewer.dims
         used, n_axes, point = dims.last_used, dims.ndim, dims.point
 
         def step() -> None:
-            if self.outcome is not outcome or not self._pending:
+            if self._pending is not pending:
                 return
-            kind, (data, keywords) = self._pending.pop(0)
+            kind, (data, keywords) = pending[0]
             try:
-                self._layers[kind] = self._viewer.add_image(data, **keywords)
+                self._layers[kind] = self._add_image(data, keywords)
             except Exception as error:
-                self._pending = []
+                self.forget()
                 failed(error)
                 return
-            if self._pending:
+            pending.pop(0)
+            if pending:
                 QTimer.singleShot(0, step)
                 return
             extra = dims.ndim - n_axes
@@ -82,9 +85,20 @@ class Results:
 
         QTimer.singleShot(0, step)
 
+    def _add_image(self, data: Any, keywords: dict[str, Any]) -> Any:
+        """Add a layer hidden, for napari reads the first image of one that is shown at once."""
+        layer = self._viewer.add_image(data, **(keywords | {"visible": False}))
+        layer.visible = keywords.get("visible", True)
+        return layer
+
     def forget(self) -> None:
-        """Add nothing more, and let the slider rest."""
-        self._pending = []
+        """Add nothing more; of layers that are not all there, none stays."""
+        if self._pending:
+            self._pending = []
+            for layer in self._layers.values():
+                if layer in self._viewer.layers:
+                    self._viewer.layers.remove(layer)
+            self._layers = {}
 
     def move(self, denoised: Denoised) -> None:
         """Show the result of another suppression in the layers of the run."""
@@ -105,14 +119,17 @@ class Results:
         layer.metadata = layer.metadata | {"contrast-suite": made}
 
     def show_original(self, original: bool) -> None:
-        """Before and after: the source alone, or the result."""
-        layer = self.denoised
-        if layer is None:
-            return
-        self._shows_original = original
-        layer.visible = not original
-        if self._source is not None and self._source in self._viewer.layers:
-            self._source.visible = True
+        """Before and after: the source without the images above it, or all as it was."""
+        layers = self._viewer.layers
+        for layer in self._hidden:
+            layer.visible = True
+        self._hidden = []
+        if original and self.source in layers:
+            self.source.visible = True
+            above = layers[layers.index(self.source) + 1 :]
+            self._hidden = [each for each in above if each.visible and isinstance(each, Image)]
+            for layer in self._hidden:
+                layer.visible = False
 
     def place(self) -> tuple[int, ...] | None:
         """The image that is looked at, by its index in the leading axes of the last result."""
@@ -135,7 +152,7 @@ def place_in(viewer: Any, layer: Any) -> tuple[int, ...]:
     """The image of a layer that is looked at, by its index in the leading axes."""
     if layer.ndim < 3:
         return ()
-    shape = layer.data[0].shape if layer.multiscale else layer.data.shape
+    shape = pixels_of(layer).shape
     point = viewer.dims.point[viewer.dims.ndim - layer.ndim :]
     where = np.rint(layer.world_to_data(point)[: layer.ndim - 2]).astype(int)
     return tuple(int(i) for i in np.clip(where, 0, np.array(shape[:-2]) - 1))
@@ -146,12 +163,14 @@ def visible_part(layer: Any, place: tuple[int, ...], side: int | None) -> tuple[
 
     With a margin of a patch's side, and no smaller than three; without a side, all of the image.
     """
-    shape = np.array((layer.data[0] if layer.multiscale else layer.data).shape[-2:])
+    shape = np.array(pixels_of(layer).shape[-2:])
     low, high = np.zeros(2, dtype=int), shape
     if side is not None:
-        first, last = np.asarray(layer.corner_pixels)[:, -2:].astype(int)
+        corners = layer.corner_pixels + np.array([[0], [1]])  # of the resolution that is drawn
+        corners = (corners * layer.downsample_factors[layer.data_level])[:, -2:]
+        first, last = np.floor(corners[0]).astype(int), np.ceil(corners[1]).astype(int)
         least = np.minimum(3 * side, shape)
         low = np.clip(first - side, 0, shape - least)
-        high = np.clip(last + 1 + side, low + least, shape)
+        high = np.clip(last + side, low + least, shape)
     span = (slice(int(start), int(stop)) for start, stop in zip(low, high, strict=True))
     return (*(slice(i, i + 1) for i in place), *span)

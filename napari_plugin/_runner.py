@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,9 @@ from napari.utils import progress
 from threadpoolctl import ThreadpoolController
 
 from napari_plugin._settings import Progress, Steps
+
+_EVERY = 0.1
+"""Seconds between reports of progress, for each of which the window paints two bars."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +178,7 @@ def _work(
     """
     blas = ThreadpoolController()
     n_threads = max(1, (os.cpu_count() or 1) // 2)
+    shown, due = "", 0.0
     try:
         steps = make()
         made.append(steps)
@@ -182,7 +187,10 @@ def _work(
             # cores, a fit of a fraction of a second took a minute.
             with blas.limit(limits=n_threads, user_api="blas"):
                 report = next(steps)
-            yield report
+            now = time.monotonic()
+            if report.doing != shown or now >= due:
+                shown, due = report.doing, now + _EVERY
+                yield report
     except StopIteration as end:
         return end.value
     except Exception as error:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core import CPCA, PCPCA, CPCAStar, load, save
-from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
+from contrast_core.images import FrameBackgroundRemover, Frames, StructuredBackgroundRemover
 from napari_plugin._apply import denoise
 from napari_plugin._export import FORMATS, Place, write
 from napari_plugin._open import opened
 from napari_plugin._pair import Images
-from napari_plugin._settings import AUTOMATIC, InputError, Method, Progress, Settings, Steps
-from napari_plugin._solve import Solution, samples_of
+from napari_plugin._settings import (
+    AUTOMATIC,
+    InputError,
+    Method,
+    Progress,
+    Samples,
+    Settings,
+    Steps,
+    default_patches,
+)
+from napari_plugin._solve import Solution
 
 T = TypeVar("T")
 
@@ -73,8 +82,36 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
         settings = replace(settings, n_components=len(estimator.components_), suppression=AUTOMATIC)
     elif getattr(estimator, "background_strength", "") == "constant":
         settings = replace(settings, constant_strength=True)
-    samples = samples_of(estimator, method, shape)
+    samples = _samples_of(estimator, method, shape)
     return Solution(estimator, samples, settings, automatic)
+
+
+def _samples_of(estimator: Any, method: str, shape: tuple[int, ...]) -> Samples:
+    """What the rows of a model from a file are, in images of a shape.
+
+    Raises
+    ------
+    InputError
+        If the images do not fit the model.
+    """
+    n = int(estimator.n_features_in_)
+    side = round(n**0.5)
+    if method == "automatic" and isinstance(estimator, FrameBackgroundRemover):
+        frame = tuple(map(int, estimator.frame_shape))
+        if shape[-2:] == frame:
+            return Frames()
+        raise InputError(
+            f"The saved model is for frames of {frame[0]} x {frame[1]} pixels, these are of "
+            f"{shape[-2]} x {shape[-1]}. Choose images of that size."
+        )
+    if method != "automatic" and shape[-2] * shape[-1] == n:
+        return Frames()
+    if side * side == n and min(shape[-2:]) >= side:
+        return default_patches("automatic" if method == "automatic" else "cpca", side)
+    raise InputError(
+        f"The saved model is for frames or patches of {n} pixels, which these images of "
+        f"{shape[-2]} x {shape[-1]} do not have. Choose images like those it was made from."
+    )
 
 
 def apply_to_folder(model: Path, source: Path, target: Path, ending: str) -> Steps[tuple[str, ...]]:
@@ -109,7 +146,11 @@ def apply_to_folder(model: Path, source: Path, target: Path, ending: str) -> Ste
             yield from _within(_apply_to_file(model, path, out), i, len(files), doing)
         except InputError as error:
             failures.append(f"{path.name}: {error}")
-        except (OSError, ValueError, IndexError):
+        except OSError as error:
+            failures.append(
+                f"{path.name}: could not be read or written ({error.strerror or error})."
+            )
+        except (ValueError, IndexError):
             failures.append(f"{path.name}: could not be read as images.")
     return tuple(failures)
 

@@ -47,7 +47,9 @@ class LiveSlider:
             return
         if settings.method not in WITH_SLIDER:
             return
-        if settings.method != outcome.solution.settings.method and dock.files.path is None:
+        other = settings.method != outcome.solution.settings.method and dock.files.path is None
+        chosen = dock.choices.foreground.value
+        if other or (chosen is not None and chosen is not dock.results.source):
             return  # chosen for the next run
         self._wanted = settings.suppression, settings.n_components
         if not self._runner.is_busy:

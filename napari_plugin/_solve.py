@@ -30,7 +30,6 @@ from napari_plugin._settings import (
     Samples,
     Settings,
     Steps,
-    default_patches,
     strength,
 )
 
@@ -111,7 +110,7 @@ def solve(reading: Reading, settings: Settings) -> Steps[Solution]:
         )
         remover.fit(reading.foreground, background=reading.background)
         return Solution(remover, reading.samples, settings)
-    if isinstance(reading.foreground, SecondMoments) and _is_long(reading):
+    if isinstance(reading.foreground, SecondMoments) and _size(reading) > LONGEST_HERE:
         with Process() as process:
             fitted = yield from process.call(
                 "projection",
@@ -259,35 +258,3 @@ def _size(reading: Reading) -> int:
     if isinstance(reading.foreground, SecondMoments):
         return reading.foreground.n_features
     return int(np.prod(reading.image_shape))
-
-
-def _is_long(reading: Reading) -> bool:
-    return _size(reading) > LONGEST_HERE
-
-
-def samples_of(estimator: Estimator, method: str, shape: tuple[int, ...]) -> Samples:
-    """What the rows of a model from a file are, in images of a shape.
-
-    Raises
-    ------
-    InputError
-        If the images do not fit the model.
-    """
-    n = int(estimator.n_features_in_)
-    side = round(n**0.5)
-    if method == "automatic" and isinstance(estimator, FrameBackgroundRemover):
-        frame = tuple(map(int, estimator.frame_shape))
-        if shape[-2:] == frame:
-            return Frames()
-        raise InputError(
-            f"The saved model is for frames of {frame[0]} x {frame[1]} pixels, these are of "
-            f"{shape[-2]} x {shape[-1]}. Choose images of that size."
-        )
-    if method != "automatic" and shape[-2] * shape[-1] == n:
-        return Frames()
-    if side * side == n and min(shape[-2:]) >= side:
-        return default_patches("automatic" if method == "automatic" else "cpca", side)
-    raise InputError(
-        f"The saved model is for frames or patches of {n} pixels, which these images of "
-        f"{shape[-2]} x {shape[-1]} do not have. Choose images like those it was made from."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -181,6 +182,12 @@ class BackgroundRemoval(Container[Widget]):
             self.say_anew(
                 "There is not enough memory. Crop the images, or take a part of the stack."
             )
+        elif isinstance(error, OSError):
+            name = f" ({Path(error.filename).name})" if error.filename else ""
+            self.say_anew(
+                f"A file could not be read or written{name}: {error.strerror or error}. Check that "
+                "it is still there and that there is room, and try again."
+            )
         else:
             self.say_anew(
                 "This failed for a reason that was not foreseen; nothing was changed. The details "
@@ -215,12 +222,12 @@ class BackgroundRemoval(Container[Widget]):
         return task
 
     def _start(self) -> None:
-        """Check the choices and start a run; refused choices change nothing."""
+        """Check the choices and start a run; choices that are refused change nothing."""
         try:
             task = self._task()
             layer = self.choices.foreground.value
             place = place_of(layer)
-        except (InputError, MemoryError) as error:
+        except Exception as error:
             self.fail(error)
             return
         self.begin(
@@ -239,7 +246,7 @@ class BackgroundRemoval(Container[Widget]):
             side = task.samples.sides[-1] if isinstance(task.samples, Patches) else None
             part = visible_part(layer, task.place, side)
             images = Images(task.pair.foreground.name, task.pair.foreground.data[part])
-        except (InputError, MemoryError) as error:
+        except Exception as error:
             self.fail(error)
             return
         self.begin(
@@ -258,6 +265,7 @@ class BackgroundRemoval(Container[Widget]):
         self.slider.cancel()
         self.after.cancel()
         self.results.forget()
+        self.original.native.setChecked(False)
         self._set_busy(True)
         self.say_anew("Starting")
         self._runner.start(work)
@@ -265,7 +273,7 @@ class BackgroundRemoval(Container[Widget]):
     def _on_progress(self, report: Progress) -> None:
         self.progress.max = max(1, report.total)
         self.progress.value = min(report.done, report.total)
-        self.say_anew(report.doing)
+        self.status.value = report.doing  # without scrolling to it
 
     def _steps(self, task: Task, place: Place) -> Steps[tuple[Outcome, dict[str, LayerData]]]:
         """A run, and its layers: what can be done in the thread is not left to the window."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pytest
 
@@ -38,6 +39,31 @@ def test_a_lazy_result_is_not_computed_by_the_run(film, monkeypatch):
     task = Task(pair_of(film), Frames(), Settings("cpca", n_components=2), (3,), 2**33)
     finish(RemovalModel().run(task))
     assert sum(computed) <= 33 < 80
+
+
+def test_looking_at_one_image_computes_little_beside_it(film, fringes, monkeypatch):
+    """As napari reads dask arrays, whole chunks at a time: in its window's thread, too."""
+    computed = []
+    original = Denoised._computed
+    monkeypatch.setattr(
+        Denoised, "_computed", lambda self, x: computed.append(x.size) or original(self, x)
+    )
+    mask = np.zeros(fringes.image.shape, dtype=bool)
+    mask[4:60, 4:60] = True
+    stack = np.stack([fringes.image] * 3)
+    settings = Settings("cpca", n_components=2)
+    images = Pair(Images("cells", stack), mask=mask)
+    _, by_patches, _ = run(images, Patches(8, 4), settings)
+    _, by_frames, _ = run(pair_of(film), Frames(), settings)
+    long = Images("cells", np.broadcast_to(film[0][:1], (20_000, 6, 5)))
+    with dask.config.set({"optimization.fuse.active": False}):
+        for solution, shown, most in [
+            (by_patches, images.foreground, fringes.image.size),
+            (by_frames, long, 2**17),
+        ]:
+            computed.clear()
+            as_layer_data(Denoised(solution, shown))[1].compute()
+            assert 0 < sum(computed) <= most
 
 
 def test_slicing_a_lazy_result_is_slicing_the_whole(film, fringes):

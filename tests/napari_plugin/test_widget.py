@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import dask.array as da
 import numpy as np
@@ -13,8 +14,11 @@ from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
 from contrast_core.images import suppress_background
+from napari_plugin._apply import Denoised
 from napari_plugin._choices import FRAMES, PATCHES, RANGE
 from napari_plugin._results import place_in
+from napari_plugin._runner import Runner, Work
+from napari_plugin._settings import Progress
 
 
 def test_from_the_sample_and_a_rectangle_to_cells_without_fringes(viewer, dock, notified):
@@ -108,6 +112,19 @@ def test_a_projection_is_lazy_and_moves_with_the_slider(viewer, ready, film, qtb
     viewer.layers.remove(denoised)  # and then the slider moves nothing, quietly
     ready.choices.suppression.value = 20
     assert ready.is_quiet
+
+
+def test_the_slider_leaves_a_result_alone_when_another_image_is_chosen(viewer, ready, film):
+    viewer.add_image(film[0] + 1, name="others")
+    ready.choose("cells", "empty")
+    ready.run()
+    ready.wait_for_all()
+    before = viewer.layers["cells denoised"].data
+    ready.choices.foreground.value = viewer.layers["others"]
+    ready.choices.suppression.value = 80
+    ready.wait_for_all()
+    assert viewer.layers["cells denoised"].data is before
+    assert ready.words.startswith("Done")
 
 
 def test_a_second_run_overwrites_nothing_and_reads_nothing(viewer, ready, monkeypatch):
@@ -205,6 +222,20 @@ def test_preview_is_of_the_part_on_screen_and_in_its_place(viewer, picture):
     assert [name for name in picture.names if "preview" in name] == ["cells preview"]
 
 
+def test_preview_of_a_pyramid_is_where_the_screen_is(viewer, picture):
+    fine = viewer.layers["cells"].data
+    pyramid = viewer.add_image([fine, fine[::2, ::2]], name="pyramid", scale=(0.5, 0.25))
+    pyramid.data_level = 1
+    pyramid.corner_pixels = np.array([[20, 21], [23, 24]])  # of the level that is drawn
+    picture.choose("pyramid", "background")
+    picture.run("preview")
+    preview = viewer.layers["pyramid preview"]
+    corners = [preview.data_to_world(each) for each in ((0, 0), np.array(preview.data.shape) - 1)]
+    first, last = (np.rint(pyramid.world_to_data(corner)).astype(int) for corner in corners)
+    assert (first <= (40, 42)).all()
+    assert (last >= (47, 49)).all()
+
+
 def test_a_range_of_frames_is_background(viewer, dock, film):
     viewer.add_image(np.concatenate(film), name="all")
     dock.choose("all", RANGE, method="cpca", n_components=2, compare=FRAMES)
@@ -232,13 +263,23 @@ def test_stored_and_pyramid_layers_are_denoised_too(viewer, dock, film, tmp_path
 
 
 def test_before_and_after(viewer, picture):
-    picture.run()
-    denoised = viewer.layers["cells denoised"]
-    picture.widget.original.native.click()
-    assert not denoised.visible
-    assert viewer.layers["cells"].visible
-    picture.widget.original.native.click()
-    assert denoised.visible
+    def shown():
+        return [layer.name for layer in viewer.layers if layer.visible]
+
+    original = picture.widget.original.native
+    for name in ("cells denoised", "cells denoised [1]"):
+        picture.run()
+        assert not original.isChecked()
+        before = shown()
+        assert before[-1] == name
+        original.click()
+        assert shown() == ["cells", "background"]  # and no result of an earlier run
+        original.click()
+        assert shown() == before
+        original.click()
+    viewer.layers.remove("cells")
+    original.click()
+    assert viewer.layers["cells denoised [1]"].visible
 
 
 def test_a_click_on_a_frame_goes_there(viewer, ready):
@@ -330,6 +371,11 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot,
     assert inside.width() <= scroll.viewport().width()
     bar = scroll.verticalScrollBar()
     assert bar.maximum() == inside.height() - scroll.viewport().height()
+    bar.setValue(bar.maximum())
+    there = bar.value()
+    dock._on_progress(Progress(1, 2, "Reading"))
+    qtbot.wait(50)
+    assert abs(bar.value() - there) <= 1  # whoever reads on while it works is left there
     bar.setValue(0)
     dock.run.native.click()  # which is refused, in words that are scrolled to
     qtbot.wait(100)
@@ -337,17 +383,43 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot,
     assert 0 <= top <= scroll.viewport().height() - dock.status.native.height()
 
 
-def test_the_window_reads_nothing_lazy_for_the_first_time(viewer, ready, monkeypatch):
-    original, seen = da.Array.__array__, []
+def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch):
+    """What is on screen comes from the thread, which also loads dask's schedulers."""
+    stack = np.random.default_rng(0).normal(size=(5, 64, 64)).astype(np.float32)
+    viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
+    viewer.dims.set_point(0, 3)
+    dock.choose("cells", RANGE, method="cpca", n_components=2, compare=PATCHES, last=1)
+    read, computed = [], []
+    for kind, name, seen in ((da.Array, "__array__", read), (Denoised, "_computed", computed)):
+        original = getattr(kind, name)
 
-    def read(self, *args, **options):
-        seen.append(threading.get_ident())
-        return original(self, *args, **options)
+        def noted(self, *args, original=original, seen=seen, **options):
+            seen.append(threading.get_ident())
+            return original(self, *args, **options)
 
-    monkeypatch.setattr(da.Array, "__array__", read)
-    ready.run()
-    assert seen
-    assert seen[0] != threading.get_ident()  # dask loads its schedulers
+        monkeypatch.setattr(kind, name, noted)
+    dock.run()
+    assert viewer.layers["cells denoised"].visible
+    assert np.ptp(viewer.layers["cells denoised"]._slice.image.view) > 0
+    assert read
+    assert read[0] != threading.get_ident()
+    assert threading.get_ident() not in computed
+
+
+def test_progress_is_shown_at_a_pace_that_can_be_seen(viewer, qtbot):
+    """Two bars are painted for each report, and the window would do little else."""
+
+    def steps():
+        for i in range(2000):
+            yield Progress(i, 2000, "Reading")
+        yield Progress(0, 1, "Solving")
+
+    seen, start = [], time.monotonic()
+    runner = Runner(seen.append)
+    runner.start(Work(steps, lambda _: seen.append("done"), seen.append, "Working"))
+    qtbot.waitUntil(lambda: "done" in seen and runner.is_quiet, timeout=60_000)
+    assert [each.doing for each in seen[:-1]] == ["Reading"] * (len(seen) - 2) + ["Solving"]
+    assert len(seen) <= 3 + 10 * (time.monotonic() - start)
 
 
 def test_the_choices_follow_the_layers(viewer, ready):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from napari.layers import Image
+from qtpy.QtCore import QTimer
 
 from napari_plugin._choices import FRAMES, PATCHES
 from napari_plugin._model import RemovalModel
@@ -136,6 +138,66 @@ def test_a_failure_to_add_the_result_is_told_too(ready, notified, monkeypatch):
     assert "not foreseen" in ready.words
     assert [text for _, text in notified()] == ["no room"]
     assert ready.names == ["empty", "cells"]
+
+
+def test_a_result_is_added_whole_or_not_at_all(viewer, ready, notified, monkeypatch):
+    original = viewer.add_image
+
+    def add_image(data, **options):
+        if options["name"] == "cells denoised":
+            raise RuntimeError("no room")
+        return original(data, **options)
+
+    def cancel(data, **options):
+        QTimer.singleShot(0, ready.widget.cancel.native.click)
+        return original(data, **options)
+
+    before = viewer.dims.point, viewer.dims.last_used
+
+    for broken, words in ((add_image, "nothing was changed"), (cancel, "nothing was added")):
+        with monkeypatch.context() as patch:
+            patch.setattr(ready.widget.results, "_viewer", _With(viewer, broken))
+            ready.run()
+            ready.qtbot.wait(50)
+        assert words in ready.words
+        assert ready.names == ["empty", "cells"]
+        assert (viewer.dims.point, viewer.dims.last_used) == before
+    assert [text for _, text in notified()] == ["no room"]
+
+
+class _With:
+    """A viewer that adds images in another way."""
+
+    def __init__(self, viewer, add_image):
+        self._viewer, self.add_image = viewer, add_image
+
+    def __getattr__(self, name):
+        return getattr(self._viewer, name)
+
+
+def test_what_fails_before_a_run_is_told_in_the_dock(viewer, picture, notified):
+    pyramid = [np.ones((64, 64), dtype=int), np.ones((32, 32), dtype=int)]
+    viewer.add_labels(pyramid, name="painted", multiscale=True, visible=False)
+    for button in ("run", "preview"):
+        picture.choose("cells", "painted")
+        picture.run(button)
+        assert "marked everywhere" in picture.words
+    picture.choices.pair = None  # what was not foreseen
+    for n_told, button in enumerate(("run", "preview"), start=1):
+        picture.run(button)
+        assert "not foreseen" in picture.words
+        assert [severity for severity, _ in notified()] == ["error"] * n_told
+
+
+def test_a_file_that_cannot_be_written_is_told_in_the_dock(picture, notified, monkeypatch):
+    picture.run()
+    files = picture.widget.files
+    for button, name in (("export", "out.ome.tif"), ("export", "out.png"), ("save", "m.contrast")):
+        monkeypatch.setattr(type(files), "ask_for_file", lambda *_: Path("nowhere", name))  # noqa: B023
+        getattr(files, button).native.click()
+        picture.wait()
+        assert name in picture.words
+    assert notified() == []
 
 
 def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
