@@ -114,7 +114,7 @@ class Runner:
         if self._on_progress is not None:
             self._on_progress(report)
         bar = self._current.bar  # last: it takes events, the end of this work perhaps
-        if bar.total != report.total or bar.desc != report.doing:
+        if bar.total != report.total or bar.desc != f"{report.doing}: ":
             bar.reset(total=report.total)
             bar.set_description(report.doing)
         bar.update(report.done - bar.n)

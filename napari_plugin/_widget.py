@@ -271,8 +271,10 @@ class BackgroundRemoval(Container[Widget]):
         self._runner.start(work)
 
     def _on_progress(self, report: Progress) -> None:
-        self.progress.max = max(1, report.total)
-        self.progress.value = min(report.done, report.total)
+        total = max(1, report.total)
+        if self.progress.max != total:  # for each of these the bar is painted at once
+            self.progress.max = total
+        self.progress.value = min(report.done, total)
         self.status.value = report.doing  # without scrolling to it
 
     def _steps(self, task: Task, place: Place) -> Steps[tuple[Outcome, dict[str, LayerData]]]:

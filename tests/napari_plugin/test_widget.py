@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from napari.utils import progress
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtWidgets import QApplication, QLabel
@@ -406,20 +407,29 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     assert threading.get_ident() not in computed
 
 
-def test_progress_is_shown_at_a_pace_that_can_be_seen(viewer, qtbot):
+def test_progress_is_shown_at_a_pace_that_can_be_seen(viewer, qtbot, monkeypatch):
     """Two bars are painted for each report, and the window would do little else."""
 
     def steps():
         for i in range(2000):
             yield Progress(i, 2000, "Reading")
+            if i % 700 == 0:
+                time.sleep(0.11)
         yield Progress(0, 1, "Solving")
 
+    titles = []
+    original = progress.set_description
+    monkeypatch.setattr(
+        progress, "set_description", lambda bar, text: titles.append(text) or original(bar, text)
+    )
     seen, start = [], time.monotonic()
     runner = Runner(seen.append)
     runner.start(Work(steps, lambda _: seen.append("done"), seen.append, "Working"))
     qtbot.waitUntil(lambda: "done" in seen and runner.is_quiet, timeout=60_000)
     assert [each.doing for each in seen[:-1]] == ["Reading"] * (len(seen) - 2) + ["Solving"]
     assert len(seen) <= 3 + 10 * (time.monotonic() - start)
+    assert titles[-2:] == ["Reading", "Solving"]
+    assert titles.count("Reading") == 1
 
 
 def test_the_choices_follow_the_layers(viewer, ready):
