@@ -208,7 +208,7 @@ def result_layers(outcome: Outcome, place: Place) -> dict[str, LayerData]:
     layers: dict[str, LayerData] = {}
 
     def put(kind: str, data: Any, limits: tuple[float, float], **options: Any) -> None:
-        keywords = {"name": f"{images.name} {kind}", "contrast_limits": limits}
+        keywords: dict[str, Any] = {"name": f"{images.name} {kind}", "contrast_limits": limits}
         keywords |= {"metadata": {_METADATA_KEY: made}, "multiscale": False, "rgb": False}
         layers[kind] = data, keywords | place.spatial | options
 
