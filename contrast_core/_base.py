@@ -54,6 +54,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             *(self.n_features_in_, None if names is None else tuple(names)),
             *(rows.shape[1], rows.names),
             background_name=rows.name,
+            first_name="the fit",
         )
         return rows
 

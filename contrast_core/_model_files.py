@@ -83,6 +83,8 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         a kernel that is a function, a random generator, moments that hold the rows of wide data.
     ValueError
         If the names of features take more than 256 MB.
+    IsADirectoryError, FileNotFoundError
+        If the path is that of a folder, or in none that exists.
 
     See Also
     --------
@@ -109,6 +111,11 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     target = Path(os.path.realpath(check_path(path)))
     if target.is_dir():
         raise IsADirectoryError(f"path={str(path)!r} is a folder; expected the path of a file.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"path={str(path)!r} is in a folder that does not exist, {str(target.parent)!r}: make "
+            "it first."
+        )
     writer = _Writer(check_flag(moments, "moments"))
     header = {
         "format": _FORMAT,

@@ -124,12 +124,14 @@ def check_same_features(
     names_background: tuple[str, ...] | None,
     *,
     background_name: str = "background",
+    first_name: str = "X",
 ) -> None:
     """Both datasets must have the same features in the same order."""
     advice = "both need the same features in the same order."
     if n_foreground != n_background:
         raise ValueError(
-            f"{background_name} has {n_background} features but X has {n_foreground}; {advice}"
+            f"{background_name} has {n_background} features but {first_name} has {n_foreground}; "
+            f"{advice}"
         )
     if names_foreground is None or names_background is None:
         return
@@ -139,15 +141,15 @@ def check_same_features(
     if missing:
         shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         raise ValueError(
-            f"{background_name} lacks {len(missing)} of X's features ({shown}); {advice}"
+            f"{background_name} lacks {len(missing)} of {first_name}'s features ({shown}); {advice}"
         )
     first = next(
         i for i, (x, y) in enumerate(zip(names_foreground, names_background, strict=True)) if x != y
     )
     raise ValueError(
-        f"{background_name} has X's features in another order (column {first} is "
-        f"{names_background[first]!r}, in X it is {names_foreground[first]!r}); {advice} "
-        f"With DataFrames: {background_name}[X.columns]."
+        f"{background_name} has {first_name}'s features in another order (column {first} is "
+        f"{names_background[first]!r}, in {first_name} it is {names_foreground[first]!r}); "
+        f"{advice} With DataFrames select the columns in that order."
     )
 
 

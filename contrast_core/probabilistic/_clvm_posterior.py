@@ -40,9 +40,7 @@ def log_gamma(array: Any) -> Any:
     return array.lgamma() if hasattr(array, "lgamma") else gammaln(array)
 
 
-def expected(
-    left: Any, seen: Any, weights: Any, model: Model, tails: Tails, dof: float = DOF
-) -> Side:
+def expected(left: Any, seen: Any, weights: Any, model: Model, tails: Tails) -> Side:
     """The E-step.
 
     Parameters
@@ -55,8 +53,8 @@ def expected(
         Of the values, where these have one each; `seen` to begin with.
     model : Model
         Of tensors the noise variance is a tensor too; gradients flow.
-    tails, dof
-        The distribution, and Student's degrees of freedom.
+    tails
+        The distribution; Student's t has `DOF` degrees of freedom.
 
     Returns
     -------
@@ -76,14 +74,14 @@ def expected(
     latent = (inverse @ ((given * left) @ loadings)[:, :, None])[:, :, 0]
     covariance = noise * inverse.reshape(len(given), k * k)
     if tails == "entries":
-        scaled = _scaled(left, latent, covariance, model, dof)
-        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - (np.log(dof * np.pi)) / 2
+        scaled = _scaled(left, latent, covariance, model)
+        constant = gammaln((DOF + 1) / 2) - gammaln(DOF / 2) - (np.log(DOF * np.pi)) / 2
         constant = constant - xp.log(noise) / 2
-        inside = (seen * (constant - (dof + 1) / 2 * xp.log1p(scaled))).sum(axis=1)
+        inside = (seen * (constant - (DOF + 1) / 2 * xp.log1p(scaled))).sum(axis=1)
         # log det of the covariance is that of noise times the inverse system.
         spread = k * xp.log(noise) - log_determinant
         divergence = from_standard(latent, covariance, spread)
-        new = seen * _weights(scaled, dof)
+        new = seen * _weights(scaled)
         return Side(inside - divergence, new, latent, covariance)
     n_seen = seen.sum(axis=1)
     # As squares of what is left, not as a difference of squares, which may be far larger.
@@ -93,25 +91,25 @@ def expected(
     if tails == "normal":
         density = -0.5 * (n_seen * np.log(2 * np.pi) + log_determinant + distance)
         return Side(density, given, latent, covariance)
-    density = log_gamma((dof + n_seen) / 2) - gammaln(dof / 2) - n_seen / 2 * np.log(dof * np.pi)
-    density = density - log_determinant / 2 - (dof + n_seen) / 2 * xp.log1p(distance / dof)
-    scale = ((dof + n_seen) / (dof + distance))[:, None]
+    density = log_gamma((DOF + n_seen) / 2) - gammaln(DOF / 2) - n_seen / 2 * np.log(DOF * np.pi)
+    density = density - log_determinant / 2 - (DOF + n_seen) / 2 * xp.log1p(distance / DOF)
+    scale = ((DOF + n_seen) / (DOF + distance))[:, None]
     return Side(density, given * scale, latent, covariance / scale)
 
 
-def _scaled(left: Any, latent: Any, covariance: Any, model: Model, dof: float) -> Any:
-    """Expected squares of what the latent variables leave, over dof times the noise variance."""
+def _scaled(left: Any, latent: Any, covariance: Any, model: Model) -> Any:
+    """Expected squares of what the latent variables leave, over `DOF` times the noise variance."""
     around = (left - latent @ model.loadings.T) ** 2 + covariance @ outer_products(model.loadings).T
-    return around / (dof * model.noise)
+    return around / (DOF * model.noise)
 
 
-def _weights(scaled: Any, dof: float) -> Any:
-    return (dof + 1) / dof / (1 + scaled)
+def _weights(scaled: Any) -> Any:
+    return (DOF + 1) / DOF / (1 + scaled)
 
 
 def value_weights(left: Any, seen: Any, latent: Any, covariance: Any, model: Model) -> Any:
     """Weights of values by themselves, (n, n_features), given posteriors of latent variables."""
-    return seen * _weights(_scaled(left, latent, covariance, model, DOF), DOF)
+    return seen * _weights(_scaled(left, latent, covariance, model))
 
 
 def settled(left: Any, seen: Any, model: Model, tails: Tails) -> Side:

@@ -10,7 +10,7 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._ascent import Evaluation, ascend
 from contrast_core.probabilistic._clvm_em import Fit, Means, Model
-from contrast_core.probabilistic._clvm_posterior import DOF, Side, Tails, expected, outer_products
+from contrast_core.probabilistic._clvm_posterior import Side, Tails, expected, outer_products
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
 
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
@@ -27,13 +27,12 @@ def fit_rows(
     *,
     weights: list[FloatArray] | None = None,
     tails: Tails = "normal",
-    dof: float = DOF,
     tol: float = 1e-5,
     max_iter: int = 2000,
 ) -> Fit:
     r"""Maximise the likelihood of the values observed, and a prior's.
 
-    Every value observed has a weight: 1 with normal noise; with Student's t of so many degrees of
+    Every value observed has a weight: 1 with normal noise; with Student's t of `DOF` degrees of
     freedom, for each entry on its own or for each row together (noise and latent variables of a row
     then share its scale), the expectation of what divides the variance,
 
@@ -57,8 +56,6 @@ def fit_rows(
     weights : list of ndarrays, optional
         Of the values of both datasets to begin with, of ``"entries"``; by default 1.
     tails : {"normal", "entries", "rows"}, default="normal"
-    dof : float, default=4
-        nu.
     tol : float
         Length of a step to end at, of the loadings in standard deviations of the first noise, and
         of the logarithm of its variance.
@@ -108,7 +105,7 @@ def fit_rows(
         for i, width in enumerate((k, n_shared)):
             part = Model(model.loadings[:, :width], model.noise)
             left = seen[i] * (filled[i] - means[i])
-            sides.append(expected(left, seen[i], weights[i], part, tails, dof))
+            sides.append(expected(left, seen[i], weights[i], part, tails))
         update, new_means = _maximised(filled, seen, sides, model, prior)
         if not update.noise > _LEAST_NOISE:
             raise ValueError(

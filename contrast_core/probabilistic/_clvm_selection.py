@@ -155,8 +155,12 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
 def check_support(support: NDArray[np.bool_], sparsity: Sparsity) -> None:
     """ValueError if nothing is left."""
     if not support.any():
-        remedy = "leave sparsity out" if sparsity == "auto" else "use a smaller number, or 'auto'"
-        given = repr(sparsity) if isinstance(sparsity, str) else f"{sparsity:g}"
+        given, remedy = (
+            repr(sparsity),
+            "the foreground may have none of its own: leave sparsity out",
+        )
+        if not isinstance(sparsity, str):
+            given, remedy = f"{sparsity:g}", "use a smaller number, or 'auto'"
         raise ValueError(f"sparsity={given} leaves no feature with a salient loading; {remedy}.")
 
 

@@ -6,8 +6,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import numpy as np
-
 from contrast_core import CVAE, save
 
 from .. import _keys, _read, _write
@@ -135,7 +133,7 @@ def cvae(
         random_state=random_state,
     )
     model.fit(data.foreground, background=data.background)
-    scores, latent = data.embed(model), np.asarray(model.transform_shared(data.matrix))
+    scores, latent = data.embed(model), data.as_precise(model.transform_shared(data.matrix))
     if model_file is not None:
         save(model, model_file)
     params = _write.storable(

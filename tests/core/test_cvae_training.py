@@ -113,7 +113,7 @@ def test_a_warm_start_needs_the_same_model() -> None:
     scores = model.transform(X)
     with pytest.raises(ValueError, match=r"goes on from a fit with.*\(2, 8, 'gaussian'\)"):
         model.set_params(n_shared=3).fit(X, background=Y)
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match="X has 11 features but the fit has 12"):
         model.set_params(n_shared=8).fit(X[:, 1:], background=Y[:, 1:])
     np.testing.assert_array_equal(model.transform(X), scores)
 

@@ -382,7 +382,7 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
 def test_where_no_file_can_be_is_said(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="is a folder; expected the path of a file"):
         cc.save(CPCA, tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"path=.*b' is in a folder that does not exist"):
         cc.save(CPCA, tmp_path / "a" / "b")
     with pytest.raises(TypeError, match="moments must be True or False, got 'yes'"):
         cc.save(CPCA, tmp_path / "a", moments="yes")  # type: ignore[arg-type]

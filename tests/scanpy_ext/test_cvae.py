@@ -41,7 +41,9 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     model = CVAE(n_shared=3, likelihood="negative_binomial", max_epochs=2, random_state=0)
     model.fit(X, background=behind)
     np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X).astype(np.float32))
-    np.testing.assert_array_equal(counted.obsm["X_cvae_shared"], model.transform_shared(X))
+    shared = model.transform_shared(X).astype(np.float32)
+    np.testing.assert_array_equal(counted.obsm["X_cvae_shared"], shared)
+    assert counted.obsm["X_cvae_shared"].dtype == counted.obsm["X_cvae"].dtype
     result = counted.uns["cvae"]
     np.testing.assert_array_equal(result["held_out_loss"], model.held_out_loss_)
     assert (result["n_foreground"], result["n_background"]) == (300, 150)
