@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from napari.utils.notifications import notification_manager
+
 from napari_plugin._model import (
     Curve,
     Embedding,
@@ -54,8 +56,8 @@ class AfterRun:
         """Put the plots of before away, and check a result."""
         for plot in (self.curve, self.frames):
             plot.setVisible(False)
-        steps, failed = partial(_steps, outcome), self._dock.fail
-        self._runner.start(Work(steps, self._on_found, failed, "Checking the result"))
+        steps = partial(_steps, outcome)
+        self._runner.start(Work(steps, self._on_found, self._on_failed, "Checking the result"))
 
     def _on_found(self, found: _Found) -> None:
         curve, points, said = found
@@ -69,6 +71,13 @@ class AfterRun:
             self.frames.set_points(points.scores)
             self.frames.setVisible(True)
         self._dock.say_more(*said)
+
+    def _on_failed(self, error: Exception) -> None:
+        self._dock.say_more(
+            "The result could not be checked, for a reason that was not foreseen. The details are "
+            "among napari's notifications (lower right corner)."
+        )
+        notification_manager.receive_error(type(error), error, error.__traceback__)
 
     def _go_to(self, number: int) -> None:
         self._dock.results.go_to(self._places[number])

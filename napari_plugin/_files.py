@@ -46,7 +46,8 @@ class FileActions(Container[Widget]):
         super().__init__(
             widgets=[
                 row(self.export, self.script),
-                row(self.save, self.load, self.folder),
+                row(self.save, self.load),  # in pairs, which fit in larger fonts too
+                self.folder,
             ],
             labels=False,
         )

@@ -107,7 +107,7 @@ class BackgroundRemoval(Container[Widget]):
                 widget.native.setSizeAdjustPolicy(
                     QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
                 )
-                widget.native.setMinimumContentsLength(14)
+                widget.native.setMinimumContentsLength(8)  # larger fonts leave room for no more
         for label in (self.status, self.cost, self._all[-1]):
             label.native.setWordWrap(True)
             label.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)

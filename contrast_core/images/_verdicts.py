@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast import background_ridge
@@ -35,6 +35,7 @@ _SPLITS = 10
 _DIRECTIONS = 2
 _RISEN = 1.05  # times the contrast before: less is none, beside how much two halves differ
 _ROUGH = 1e-3  # accuracy of eigenvectors, for the same reason
+_RESTARTS = 100  # of Lanczos iterations that find them; most need fewer than ten
 _SMALL = 64  # features up to which LAPACK is as fast
 
 
@@ -242,12 +243,8 @@ def _held_out_ratio(
     start = np.ones(x.n_features)
     alpha = best = 0.0
     while True:
-        if x.n_features <= _SMALL:
-            directions = contrastive_eigenpairs(x.covariance, y.covariance, alpha, k).components
-        else:
-            contrast = x.covariance - alpha * y.covariance
-            vectors = eigsh(contrast, k, which="LA", tol=_ROUGH, v0=start)[1]
-            directions, start = vectors.T, vectors.sum(axis=1)
+        directions = _leading(x.covariance, y.covariance, alpha, k, start)
+        start = directions.sum(axis=0)
         here, there = (
             float(variances_along(directions, pair[0].covariance).sum())
             / (float(variances_along(directions, pair[1].covariance).sum()) + k * ridge)
@@ -257,6 +254,18 @@ def _held_out_ratio(
         if here <= alpha * _RISEN:
             return best
         alpha = here
+
+
+def _leading(
+    x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArray
+) -> FloatArray:
+    if len(x) > _SMALL:
+        try:
+            options = {"which": "LA", "tol": _ROUGH, "maxiter": _RESTARTS}
+            return np.asarray(eigsh(x - alpha * y, k, v0=start, **options)[1].T)
+        except ArpackNoConvergence:  # eigenvalues as close as one signal direction leaves them
+            pass
+    return contrastive_eigenpairs(x, y, alpha, k).components
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -129,6 +129,18 @@ def test_an_unforeseen_failure_is_told_and_leaves_the_dock_usable(ready, notifie
     assert "cells denoised" in ready.names
 
 
+def test_a_check_that_fails_takes_nothing_of_the_result_back(ready, notified, monkeypatch):
+    def judge(reading):
+        raise RuntimeError("no verdict")
+
+    monkeypatch.setattr("napari_plugin._after.judge", judge)
+    ready.run()
+    ready.wait_for_all()
+    ready.qtbot.waitUntil(lambda: "could not be checked" in ready.words, timeout=10_000)
+    assert ready.words.startswith("Done: 'cells denoised' was added")
+    assert [text for _, text in notified()] == ["no verdict"]
+
+
 def test_a_failure_to_add_the_result_is_told_too(ready, notified, monkeypatch):
     def fail(*args):
         raise RuntimeError("no room")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
 
 from contrast_core import SecondMoments
 from contrast_core.images import (
@@ -225,3 +226,21 @@ def test_bad_input() -> None:
         block_moments(QUICK, np.ones((20, 20)), np.zeros((20, 20), dtype=bool), name="the box")
     with pytest.raises(TypeError, match="the mask of the stack has dtype int64"):
         block_moments(QUICK, np.ones((20, 20)), np.ones((20, 20), dtype=int))
+
+
+def test_directions_that_no_iteration_finds_are_decomposed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As among eigenvalues that lie close, of a background of one strong pattern."""
+    image, alone, _ = scene(next(iter(PATTERNS.values())))
+    patches = Patches(size=9, stride=4)
+    sides = block_moments(patches, alone), block_moments(patches, image)
+    (expected,) = verdicts(*sides)
+
+    def give_up(*_: Any, **__: Any) -> Any:
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr("contrast_core.images._verdicts.eigsh", give_up)
+    (found,) = verdicts(*sides)
+    assert found.kind == expected.kind == "layers probably swapped"
+    assert found.value == pytest.approx(expected.value, rel=0.01)
