@@ -256,9 +256,7 @@ def _held_out_ratio(
         alpha = here
 
 
-def _leading(
-    x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArray
-) -> FloatArray:
+def _leading(x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArray) -> FloatArray:
     if len(x) > _SMALL:
         try:
             options = {"which": "LA", "tol": _ROUGH, "maxiter": _RESTARTS}
