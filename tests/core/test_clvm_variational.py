@@ -199,6 +199,21 @@ def test_a_row_without_counts_and_features_never_counted() -> None:
     assert np.isfinite(model.score_samples(X)).all()
 
 
+def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
+    # Where a narrow posterior asks for a wide one, and that for a narrow one again.
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        loadings, mean = 3 * rng.normal(size=(6, 1)), np.log(rng.dirichlet(np.ones(6)))
+        row = rng.multinomial(rng.choice([30, 1000]), np.exp(mean))[None].astype(float)
+        model = counts.CountModel(loadings, mean, np.full(6, np.log(0.05)))
+        found = counts.count_posteriors(row, model)
+        bound = float(counts.count_bound(row, model, found)[0])
+        for latent in found.latent[0, 0] + np.linspace(-0.5, 0.5, 11):
+            for variance in found.covariance[0, 0] * np.geomspace(1e-3, 1e3, 25):
+                other = counts.Posteriors(np.array([[latent]]), np.array([[variance]]))
+                assert float(counts.count_bound(row, model, other)[0]) < bound + 0.3
+
+
 @FEW
 def test_constant_counts_are_part_of_a_rows_total() -> None:
     X, Y, _ = counted(60, 8)
