@@ -272,9 +272,12 @@ class BackgroundRemoval(Container[Widget]):
 
     def _on_progress(self, report: Progress) -> None:
         total = max(1, report.total)
-        if self.progress.max != total:  # for each of these the bar is painted at once
+        bar = self.progress.native
+        bar.setUpdatesEnabled(False)  # else all of the window is painted at once, canvas and all
+        if self.progress.max != total:
             self.progress.max = total
         self.progress.value = min(report.done, total)
+        bar.setUpdatesEnabled(True)
         self.status.value = report.doing  # without scrolling to it
 
     def _steps(self, task: Task, place: Place) -> Steps[tuple[Outcome, dict[str, LayerData]]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from napari.utils import progress
-from qtpy.QtCore import QPointF, Qt
+from qtpy.QtCore import QEvent, QObject, QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
@@ -430,6 +430,28 @@ def test_progress_is_shown_at_a_pace_that_can_be_seen(viewer, qtbot, monkeypatch
     assert len(seen) <= 3 + 10 * (time.monotonic() - start)
     assert titles[-2:] == ["Reading", "Solving"]
     assert titles.count("Reading") == 1
+
+
+def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
+    """A canvas painted amid other events, its layers just removed, brought napari down."""
+    viewer = make_napari_viewer(show=True)
+    dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")[1]
+    dock.progress.visible = True
+    qtbot.wait(200)
+    painted = []
+
+    class Filter(QObject):
+        def eventFilter(self, _, event):
+            painted.append(event.type() == QEvent.Type.Paint)
+            return False
+
+    seen = Filter()
+    dock.progress.native.installEventFilter(seen)
+    for done in range(1, 5):
+        dock._on_progress(Progress(done, 4, "Reading"))
+    assert not any(painted)
+    qtbot.waitUntil(lambda: any(painted), timeout=10_000)
+    dock.progress.native.removeEventFilter(seen)
 
 
 def test_the_choices_follow_the_layers(viewer, ready):
