@@ -7,11 +7,16 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import Eigenpairs, leading_eigenpairs
 from contrast_core.linalg._krylov import BlockKrylov
-from contrast_core.linalg._search import Multiply, NotConvergedError, exact_enough, squares_fit
+from contrast_core.linalg._search import (
+    Multiply,
+    NotConvergedError,
+    block_width,
+    exact_enough,
+    squares_fit,
+)
 from contrast_core.linalg._signs import fix_signs
 
 _BASIS = 320  # vectors held
-_TOGETHER = 8
 _BLOCK_ELEMENTS = 2**20  # of the identity, where a small matrix is formed from its products
 
 
@@ -46,8 +51,7 @@ def eigenpairs_by_products(
     NotConvergedError
         If the products run out first, as when eigenvalues k and k + 1 tie.
     """
-    # As many as take hardly longer, for fewer passes over the rows.
-    width = min(-(-(k + 2) // _TOGETHER) * _TOGETHER, size)
+    width = min(block_width(k), size)
     held = max(_BASIS, 4 * width)
     if size <= held:
         return _by_matrix(multiply, size, k)

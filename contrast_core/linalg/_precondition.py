@@ -92,7 +92,7 @@ class Pencil:
         return [Stage(self.factored, patience=5, cost=cost)] * 3
 
 
-def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int) -> Stage:
+def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int, extra: int = 2) -> Stage:
     """Solve with ``theta - diag(C(alpha))``, from the diagonals of both matrices (D,)."""
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
@@ -100,7 +100,7 @@ def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int) -> Stage:
         least = max(1e-3 * abs(float(ritz.values[0])), gap / 2, _TINY)
         return columns / np.maximum(values - (x - ritz.alpha * y)[:, None], least)
 
-    return Stage(lambda _: solve, patience, extra=2)
+    return Stage(lambda _: solve, patience, extra)
 
 
 def unconditioned(patience: int) -> Stage:

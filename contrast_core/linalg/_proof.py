@@ -1,10 +1,11 @@
 """Proof that approximate eigenpairs are the leading ones.
 
-Ritz pairs with values theta_1 >= ... >= theta_k and residual R span the leading subspace up to a
-sine of ``|R| / (theta_k - beta)`` (Davis and Kahan) if ``lambda_{k+1} <= beta < theta_k``. The
-residual alone does not show that: a decoupled eigenvector leaves no trace in it. Inertia gives a
-bound beta: if ``sigma I - C + V D V^T`` with k columns in V has a Cholesky factor, then at most k
-eigenvalues of C exceed sigma.
+Ritz pairs with values theta_1 >= ... >= theta_k and residuals r_i span the leading subspace up to a
+sine of ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)`` if ``lambda_{k+1} <= beta < theta_k``: the
+residual equation projected on the other eigenvectors, column by column, as in the theorem of Davis
+and Kahan. The residual alone does not show that: a decoupled eigenvector leaves no trace in it.
+Inertia gives a bound beta: if ``sigma I - C + V D V^T`` with k columns in V has a Cholesky factor,
+then at most k eigenvalues of C exceed sigma.
 """
 
 from __future__ import annotations
@@ -26,12 +27,25 @@ class RitzPairs(NamedTuple):
     """Approximate leading eigenpairs of one matrix.
 
     Ritz values of the wanted k and the one after, descending (k + 1,); orthonormal vectors as
-    columns (D, k); norm of the residual of the k.
+    columns (D, k); norms of their residuals (k,).
     """
 
     values: FloatArray
     vectors: FloatArray
-    residual: float
+    residuals: FloatArray
+
+    @property
+    def residual(self) -> float:
+        """Norm of the residual of the k together."""
+        return float(np.linalg.norm(self.residuals))
+
+    def sine(self, beta: float) -> float:
+        """Bound of the sine to the leading space if no other eigenvalue exceeds this one.
+
+        Each vector's residual over its own distance: no more than the residual over the gap.
+        """
+        margins = self.values[:-1] - beta
+        return float(np.linalg.norm(self.residuals / margins)) if margins[-1] > 0 else float("inf")
 
     @property
     def gap(self) -> float:
@@ -52,7 +66,7 @@ def allowed_sine(norm: float, gap: float) -> float:
 def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
     """Whether the sine is small enough if `beta` bounds the next eigenvalue."""
     margin = float(pairs.values[-2]) - beta
-    return margin > 0 and pairs.residual <= margin * allowed_sine(norm, margin)
+    return margin > 0 and pairs.sine(beta) <= allowed_sine(norm, margin)
 
 
 def bound_by_inertia(

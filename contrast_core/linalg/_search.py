@@ -24,6 +24,8 @@ Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
 MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
 EXTRA = 3  # vectors carried beyond the k wanted
+_TOGETHER = 8  # columns that are multiplied in hardly more time than one
+_TOLERANCE = 1e-8  # of sines
 _PROGRESS = 0.1  # by which the worst error must fall within a stage's patience
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
@@ -220,18 +222,21 @@ def search(
             found = space.ritz(contrasts()[unsolved], k + 1 + stage.extra, k + stage.extra)
             for i, ritz in zip(unsolved, found, strict=True):
                 norms = np.linalg.norm(ritz.residual, axis=0)
-                total = float(np.linalg.norm(norms[:k]))
-                pairs[i] = RitzPairs(ritz.values[: k + 1], ritz.vectors[:, :k], total)
+                pairs[i] = RitzPairs(ritz.values[: k + 1], ritz.vectors[:, :k], norms[:k])
                 gap = pairs[i].gap
-                limit = tolerance(ritz, gap) * gap
-                if total <= limit and (norms[k : k + 1] <= 0.1 * gap).all():
+                limit = tolerance(ritz, gap)
+                margins = np.maximum(ritz.values[: len(norms)] - ritz.values[k], max(gap, _TINY))
+                with np.errstate(over="ignore"):
+                    sines = norms / margins
+                    sine = float(np.linalg.norm(sines[:k]))
+                if sine <= limit and (sines[k : k + 1] <= 0.1).all():
                     continue
-                wide = norms > 0.02 * limit
+                wide = sines > 0.02 * limit
                 still.append(i)
                 open_ritz.append(ritz)
                 residuals.append(ritz.residual[:, wide] / norms[wide])
                 values.append(ritz.values[: len(norms)][wide])
-                errors.append(total / max(gap, _TINY))
+                errors.append(sine)
             unsolved = still
             if not unsolved or spent + space.n_products >= budget:
                 return list(pairs.values()), not unsolved
@@ -256,7 +261,17 @@ def exact_enough(norm: float, gap: float) -> float:
     `norm` is a lower estimate of the matrix's.
     """
     rounding = 50 * _EPS * norm
-    return max(1e-8, rounding / gap) if gap > rounding else 0.0
+    return max(_TOLERANCE, rounding / gap) if gap > rounding else 0.0
+
+
+def rounding_counts(norm: float, gap: float) -> bool:
+    """Whether `exact_enough` depends on the norm."""
+    return 50 * _EPS * norm > _TOLERANCE * gap
+
+
+def block_width(k: int) -> int:
+    """Columns that are multiplied at a time for k eigenpairs: beyond two more, what costs least."""
+    return -(-(k + 2) // _TOGETHER) * _TOGETHER
 
 
 def squares_fit(largest: float) -> bool:

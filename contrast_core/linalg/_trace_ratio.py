@@ -16,15 +16,17 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._precondition import Pencil, by_diagonal
-from contrast_core.linalg._proof import RitzPairs, bound_by_inertia, is_proved
+from contrast_core.linalg._proof import AIMS, RitzPairs, bound_by_inertia, is_proved
 from contrast_core.linalg._search import (
     EXTRA,
     MultiplyEach,
     Ritz,
     SearchSpace,
     Stage,
+    block_width,
     exact_enough,
     random_block,
+    rounding_counts,
     search,
     squares_fit,
 )
@@ -131,9 +133,9 @@ def _searched(
     patience: int,
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
-    space = SearchSpace(
-        multiply, random_block(len(x), k + EXTRA, random_state), max(120, 30 * (k + 2))
-    )
+    width = min(block_width(k), len(x) - 1)
+    space = SearchSpace(multiply, random_block(len(x), width, random_state), 30 * width)
+    by_features = by_diagonal(x, y, k, patience, extra=width - k)
     alpha = 0.0
 
     def contrasts() -> FloatArray:
@@ -143,12 +145,15 @@ def _searched(
         return np.array([alpha])
 
     def tolerance(ritz: Ritz, gap: float) -> float:
-        return exact_enough(float(np.abs(x - ritz.alpha * y).max()), gap)
+        # A norm is an eigenproblem: first that of all entries, which is larger.
+        norm = float(np.linalg.norm(space.small(ritz.alpha)))
+        if rounding_counts(norm, gap):
+            norm = space.norm(ritz.alpha)
+        # A proof takes its bound from within the gap.
+        return (1 - AIMS[0]) * exact_enough(norm, gap)
 
     while True:
-        (pairs,), converged = search(
-            space, contrasts, k, [by_diagonal(x, y, k, patience), *stages], tolerance, budget
-        )
+        (pairs,), converged = search(space, contrasts, k, [by_features, *stages], tolerance, budget)
         if not converged or not space.trace_ratio(k, ridge, alpha) > alpha * (1 + 1e-12):
             break
     return TraceRatio(alpha, pairs if converged else None), space.norm(alpha)

@@ -90,12 +90,22 @@ def _by_numba(
 ) -> tuple[FloatArray, FloatArray]:
     """The same, a row's scores being used as soon as they are known."""
     size, width = columns.shape
-    padded = np.zeros((size, -(-width // _TOGETHER) * _TOGETHER))
+    whole = -(-width // _TOGETHER) * _TOGETHER
+    padded, product, total = _zeros(size, whole), _zeros(size, whole), np.zeros(whole)
     padded[:, :width] = columns
-    product, total = np.zeros(padded.shape), np.zeros(padded.shape[1])
     matrix = map(np.ascontiguousarray, (rows.indptr, rows.indices, rows.data))
     compiled(*matrix, padded, mean @ padded, product, total, start, stop)
     return product[:, :width], total[:width]
+
+
+def _zeros(size: int, width: int) -> FloatArray:
+    """Zeros (size, width), each eight of a row in one line of the processor's cache.
+
+    Across two, as numpy allocates them, they take half as long again.
+    """
+    values = np.zeros(size * width + _TOGETHER)
+    start = -(values.ctypes.data // values.itemsize) % _TOGETHER
+    return values[start : start + size * width].reshape(size, width)
 
 
 def _compiled_pays(n_entries: int) -> bool:

@@ -54,8 +54,9 @@ class Limits:
         Columns that an iteration may multiply where nothing else would do.
     products_first : int
         Columns that it may multiply where a matrix would do too.
-    search_share : int
-        How many times the columns expected a search for the contrast may multiply there.
+    search_share : float
+        How many times the columns expected a search for the contrast may multiply there: what is
+        spent in vain is to be less than what the matrix then takes.
     pair_products : (int, int, int)
         Of pairs: features for each column, least and most columns.
     single_features, single_features_each : int
@@ -101,7 +102,7 @@ class Limits:
     solved_share: int = 5
     products: int = 5000
     products_first: int = 360
-    search_share: int = 2
+    search_share: float = 1.25
     pair_products: tuple[int, int, int] = (8, 640, 2000)
     single_features: int = 1000
     single_features_each: int = 200
@@ -238,7 +239,7 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
     direct: Form = "span" if _is_wide(task, limits) else "dense"
     most = limits.products_first
     if task.automatic:
-        most = max(most, limits.search_share * _columns(task, limits))
+        most = max(most, int(limits.search_share * _columns(task, limits)))
     elif task.entries is not None and direct == "dense":
         most = max(most, int(_columns_of_a_matrix(task, limits) / 2))
     return Plan(form, direct, most, reason, limits)

@@ -97,7 +97,7 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
             values, vectors = scipy.linalg.eigh(x - alpha * y)
             order = np.arange(len(values))[::-1][1 : k + 2]
             chosen = vectors[:, order[:k]]
-            pairs.append(_proof.RitzPairs(values[order], chosen, 1e-14))
+            pairs.append(_proof.RitzPairs(values[order], chosen, np.full(chosen.shape[1], 1e-14)))
         return pairs, True
 
     monkeypatch.setattr(_path, "search", second_and_third)
@@ -114,7 +114,9 @@ def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
 
     def understated(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
         return [
-            _proof.RitzPairs(np.array([10.0, 9.0, 7.95]) - 0.01 * alpha, np.eye(60)[:, :2], 1e-14)
+            _proof.RitzPairs(
+                np.array([10.0, 9.0, 7.95]) - 0.01 * alpha, np.eye(60)[:, :2], np.full(2, 1e-14)
+            )
             for alpha in contrasts()
         ], True
 

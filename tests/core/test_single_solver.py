@@ -138,11 +138,27 @@ def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
     turned = np.eye(30)[:, :2]
     turned[1, 1], turned[2, 1] = np.cos(angle), np.sin(angle)
     ritz = np.r_[np.diag(turned.T * values @ turned), 1.0]
-    residual = np.linalg.norm(values[:, None] * turned - turned * ritz[:2])
-    pairs = _proof.RitzPairs(ritz, turned, float(residual))
+    residuals = np.linalg.norm(values[:, None] * turned - turned * ritz[:2], axis=0)
+    pairs = _proof.RitzPairs(ritz, turned, residuals)
     beta, _ = _proof.bound_by_inertia(lambda: np.diag(-values), pairs, 9.0)
     assert 1.0 < beta < 8.0
     assert _proof.is_proved(pairs, beta, 9.0) == (angle < 1e-8)
+
+
+def test_each_residual_counts_over_its_own_distance() -> None:
+    """The sine of a subspace that is a little off is bounded, and no looser than over the gap."""
+    rng = np.random.default_rng(0)
+    values = np.r_[100.0, 9.0, 2.001, 2.0, np.linspace(1, -50, 26)]
+    matrix = np.diag(values)
+    for size in (1e-9, 1e-6, 1e-4):
+        near = np.linalg.qr(np.eye(30)[:, :3] + size * rng.normal(size=(30, 3)))[0]
+        ritz, within = np.linalg.eigh(near.T @ matrix @ near)
+        vectors, ritz = near @ within[:, ::-1], ritz[::-1]
+        residuals = np.linalg.norm(matrix @ vectors - vectors * ritz, axis=0)
+        pairs = _proof.RitzPairs(np.r_[ritz, 2.0], vectors, residuals)
+        assert np.linalg.norm(vectors[3:]) <= pairs.sine(2.0) * (1 + 1e-6)
+        assert pairs.sine(2.0) <= pairs.residual / pairs.gap
+    assert pairs.sine(ritz[-1]) == np.inf
 
 
 def test_zero_and_constant_matrices_are_left_to_lapack() -> None:

@@ -171,6 +171,31 @@ def test_the_single_precision_steps_come_near_from_below() -> None:
     assert (1 - 1e-6) * alpha < rough_trace_ratio(x, y, 3, 0.01) <= alpha * (1 + 1e-12)
 
 
+def test_rounding_along_a_clear_direction_does_not_hold_up_those_that_nearly_tie() -> None:
+    # The contrast of cell types: one direction stands out, the others lie close together far above
+    # the background's, whose size is that of the rounding of sums over many rows.
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(np.eye(D) + 0.3 * rng.normal(size=(D, D)) / D**0.5)[0]
+    values = np.concatenate([[3.0, 3.8e-4, 3.7e-4], -np.geomspace(0.01, 140.0, D - 3)])
+    behind = np.linspace(30.0, 1.0, D)
+    y, x = (turn * behind) @ turn.T, (turn * (values + 6.0 * behind)) @ turn.T
+    sums = 3e-11 * np.outer(turn @ rng.normal(size=D) / D**0.5, turn[:, 0])
+    ridge = values[:2].sum() / 12.0
+    multiplied = []
+
+    def multiply(columns: Any) -> list[Any]:
+        multiplied.append(columns.shape[1])
+        return [(x + sums) @ columns, y @ columns]
+
+    found = trace_ratio_by_products(
+        multiply, (x.diagonal(), y.diagonal()), 2, ridge, random_state=0, max_products=2000
+    )
+    assert found.alpha == pytest.approx(6.0, rel=1e-10)
+    assert found.pairs is not None
+    assert subspace_error(found.pairs.vectors.T, turn[:, :2].T) < 1e-6
+    assert sum(multiplied) < 400
+
+
 def test_tall_sparse_rows_are_searched_by_products() -> None:
     rng = np.random.default_rng(0)
     x, y = (
