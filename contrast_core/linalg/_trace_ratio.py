@@ -32,6 +32,7 @@ from contrast_core.linalg._search import (
 )
 
 _PATIENCE = 8  # steps by the diagonal, where there is something better
+_CAPACITY = 240  # of a search space, at least
 _FEATURES_PER_STEP = 66  # for more of them
 
 
@@ -70,8 +71,10 @@ def trace_ratio_by_products(
     max_products : int
         Columns that may be multiplied.
     """
+    width = min(block_width(k), len(diagonals[0]) - 1)
     found, _ = _searched(
-        multiply, diagonals, k, ridge, [], max_products, random_state, patience=max_products
+        *(multiply, diagonals, k, ridge, width, [], max_products, random_state),
+        patience=max_products,
     )
     return found
 
@@ -100,7 +103,8 @@ def proved_trace_ratio(
     # The larger the matrix, the more steps cost as much as a factor.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
     (alpha, pairs), norm = _searched(
-        pencil.multiply, diagonals, k, ridge, pencil.factors(), budget, 0, patience=patience
+        *(pencil.multiply, diagonals, k, ridge, k + 2, pencil.factors(), budget, 0),
+        patience=patience,
     )
     if pairs is not None:
         beta, _ = bound_by_inertia(lambda: alpha * y - x, pairs, norm)
@@ -126,6 +130,7 @@ def _searched(
     diagonals: tuple[FloatArray, FloatArray],
     k: int,
     ridge: float,
+    width: int,
     stages: list[Stage],
     budget: float,
     random_state: int | None,
@@ -133,8 +138,8 @@ def _searched(
     patience: int,
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
-    width = min(block_width(k), len(x) - 1)
-    space = SearchSpace(multiply, random_block(len(x), width, random_state), 30 * width)
+    block = random_block(len(x), width, random_state)
+    space = SearchSpace(multiply, block, max(_CAPACITY, 15 * width))
     by_features = by_diagonal(x, y, k, patience, extra=width - k)
     alpha = 0.0
 
