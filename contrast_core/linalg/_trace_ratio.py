@@ -139,7 +139,7 @@ def _searched(
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
     block = random_block(len(x), width, random_state)
-    space = SearchSpace(multiply, block, max(_CAPACITY, 15 * width))
+    space = SearchSpace(multiply, block, max(_CAPACITY, 30 * width))
     by_features = by_diagonal(x, y, k, patience, extra=width - k)
     alpha = 0.0
 
