@@ -73,8 +73,7 @@ def trace_ratio_by_products(
     """
     width = min(block_width(k), len(diagonals[0]) - 1)
     found, _ = _searched(
-        *(multiply, diagonals, k, ridge, width, [], max_products, random_state),
-        patience=max_products,
+        multiply, diagonals, k, ridge, width, [], max_products, random_state, max_products
     )
     return found
 
@@ -103,8 +102,7 @@ def proved_trace_ratio(
     # The larger the matrix, the more steps cost as much as a factor.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
     (alpha, pairs), norm = _searched(
-        *(pencil.multiply, diagonals, k, ridge, k + 2, pencil.factors(), budget, 0),
-        patience=patience,
+        pencil.multiply, diagonals, k, ridge, k + 2, pencil.factors(), budget, 0, patience
     )
     if pairs is not None:
         beta, _ = bound_by_inertia(lambda: alpha * y - x, pairs, norm)
@@ -134,7 +132,6 @@ def _searched(
     stages: list[Stage],
     budget: float,
     random_state: int | None,
-    *,
     patience: int,
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
