@@ -97,7 +97,7 @@ def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int, extra: int 
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
         gap = float(ritz.values[k - 1] - ritz.values[k])
-        least = max(1e-3 * abs(float(ritz.values[0])), gap / 2, _TINY)
+        least = max(1e-5 * abs(float(ritz.values[0])), gap / 2, _TINY)
         return columns / np.maximum(values - (x - ritz.alpha * y)[:, None], least)
 
     return Stage(lambda _: solve, patience, extra)

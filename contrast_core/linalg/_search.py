@@ -141,6 +141,12 @@ class SearchSpace:
         _, found = largest_eigenpairs(self.small(alpha), min(count, self.size))
         return np.asarray(self._basis[:, : self.size] @ found[:, ::-1])
 
+    def variances(self, alpha: float, k: int) -> FloatArray:
+        """Of both matrices along the k leading Ritz vectors, (2, k)."""
+        _, found = largest_eigenpairs(self.small(alpha), k)
+        parts = (part[: self.size, : self.size] @ found for part in self._small)
+        return np.stack([np.einsum("sk,sk->k", found, part)[::-1] for part in parts])
+
     def restrict(self, alphas: FloatArray, count: int) -> None:
         """Keep only the span of the leading Ritz vectors at some contrasts, so many of each."""
         s, count = self.size, min(count, self.size)

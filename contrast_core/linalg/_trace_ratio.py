@@ -37,10 +37,14 @@ _FEATURES_PER_STEP = 66  # for more of them
 
 
 class TraceRatio(NamedTuple):
-    """A contrast, from below, and the leading eigenpairs there, None where they are not exact."""
+    """A contrast, from below, and the leading eigenpairs there, None where they are not exact.
+
+    `variances`, of the foreground and of the background along each of them, have shape (2, k).
+    """
 
     alpha: float
     pairs: RitzPairs | None
+    variances: FloatArray
 
 
 def trace_ratio_by_products(
@@ -97,18 +101,18 @@ def proved_trace_ratio(
     """
     diagonals = x.diagonal(), y.diagonal()
     if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
-        return TraceRatio(0.0, None)
+        return TraceRatio(0.0, None, np.empty((2, 0)))
     pencil = Pencil(x, y)
     # The larger the matrix, the more steps cost as much as a factor.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
-    (alpha, pairs), norm = _searched(
+    (alpha, pairs, variances), norm = _searched(
         pencil.multiply, diagonals, k, ridge, k + 2, pencil.factors(), budget, 0, patience
     )
     if pairs is not None:
         beta, _ = bound_by_inertia(lambda: alpha * y - x, pairs, norm)
         if not is_proved(pairs, beta, norm):
             pairs = None
-    return TraceRatio(alpha, pairs)
+    return TraceRatio(alpha, pairs, variances)
 
 
 def rough_trace_ratio(x: FloatArray, y: FloatArray, k: int, ridge: float) -> float:
@@ -158,4 +162,5 @@ def _searched(
         (pairs,), converged = search(space, contrasts, k, [by_features, *stages], tolerance, budget)
         if not converged or not space.trace_ratio(k, ridge, alpha) > alpha * (1 + 1e-12):
             break
-    return TraceRatio(alpha, pairs if converged else None), space.norm(alpha)
+    found = TraceRatio(alpha, pairs if converged else None, space.variances(alpha, k))
+    return found, space.norm(alpha)

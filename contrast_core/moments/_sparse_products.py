@@ -31,7 +31,7 @@ def sharing_pays(n_entries: int) -> bool:
 
 def multipliable(rows: Any) -> Any:
     """Sparse rows with values that need not be converted at every product."""
-    exact = rows.dtype in (np.float32, np.float64) and _compiled_pays(rows.nnz)
+    exact = rows.dtype in (np.float32, np.float64) and compiled_products_pay(rows.nnz)
     return rows if exact else as_float64(rows)
 
 
@@ -54,7 +54,7 @@ def gram_products(
         Their number.
     """
     multiply = _by_scipy
-    if _compiled_pays(rows.nnz):
+    if compiled_products_pay(rows.nnz):
         kinds = (part.dtype.name for part in (rows.indptr, rows.indices, rows.data))
         multiply = partial(_by_numba, _compiled(*kinds))
     shares = np.linspace(0, rows.nnz, max(n_threads, 1) + 1)[1:-1]
@@ -108,7 +108,8 @@ def _zeros(size: int, width: int) -> FloatArray:
     return values[start : start + size * width].reshape(size, width)
 
 
-def _compiled_pays(n_entries: int) -> bool:
+def compiled_products_pay(n_entries: int) -> bool:
+    """Whether machine code takes so many entries faster, what it takes to start included."""
     least = _WORTH_COMPILING if "numba" in sys.modules else _WORTH_STARTING
     return n_entries >= least and _numba() is not None
 

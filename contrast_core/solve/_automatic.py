@@ -72,7 +72,7 @@ def _in_frame(
     budget = plan.lead_budget(frame.size, k)
     if budget is None:
         return rough_trace_ratio(*matrices, min(k, frame.size), ridge), None
-    alpha, pairs = proved_trace_ratio(*matrices, k, ridge, budget)
+    alpha, pairs, _variances = proved_trace_ratio(*matrices, k, ridge, budget)
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
     components = frame.out(fix_signs(np.ascontiguousarray(pairs.vectors.T)))
@@ -87,7 +87,7 @@ def _by_products(
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):
         return 0.0, None
     with products_of(varies, x, y) as multiply:
-        alpha, pairs = trace_ratio_by_products(
+        alpha, pairs, variances = trace_ratio_by_products(
             *(multiply, diagonals, k, ridge),
             random_state=random_state,
             max_products=plan.max_products,
@@ -95,7 +95,7 @@ def _by_products(
     if pairs is not None:
         components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
         found = found_by_products(y, varies, alpha, pairs.values[:k], components)
-        return alpha, of_features(x, y, [found])
+        return alpha, of_features([found], *variances[:, None])
     if plan.fallback is not None:
         raise NotConvergedError(
             f"the search for the contrast of {k} components took more than {plan.max_products} "

@@ -289,7 +289,12 @@ def _by_products(
             except NotConvergedError as error:
                 raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
             found.append(found_by_products(y, varies, alpha, pairs.values, pairs.components))
-    return of_features(x, y, found)
+    flat = np.concatenate([part.components for part in found])
+    along = [
+        np.einsum("dk,kd->k", product, flat).reshape(len(found), k)
+        for product in joint_products((x, y), flat.T)
+    ]
+    return of_features(found, *along)
 
 
 class Products(Protocol):
@@ -329,17 +334,16 @@ def found_by_products(
     return Found(values, whole, "lanczos")
 
 
-def of_features(x: Covariance, y: Moments, found: list[Found]) -> Solution:
+def of_features(
+    found: Sequence[Found], foreground_variance: FloatArray, background_variance: FloatArray
+) -> Solution:
     """The solution where the coordinates are the features, and each component varies."""
-    coordinates = np.stack([part.components for part in found])
-    flat = coordinates.reshape(-1, x.size)
-    x_along, y_along = (
-        np.einsum("dk,kd->k", product, flat).reshape(len(found), -1)
-        for product in joint_products((x, y), flat.T)
-    )
     values = np.stack([part.values for part in found])
+    components = np.stack([part.components for part in found])
     solvers = tuple(part.solver for part in found)
-    return Solution(values, coordinates, coordinates, x_along, y_along, solvers, 0)
+    return Solution(
+        *(values, components, components, foreground_variance, background_variance, solvers, 0)
+    )
 
 
 def _check_products(alpha: float, k: int, n_varying: int) -> None:

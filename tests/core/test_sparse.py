@@ -254,7 +254,7 @@ def test_products_of_centred_rows(
 ) -> None:
     if compiled:
         pytest.importorskip("numba")
-    monkeypatch.setattr(_sparse_products, "_compiled_pays", lambda n_entries: compiled)
+    monkeypatch.setattr(_sparse_products, "compiled_products_pay", lambda n_entries: compiled)
     rows = counts(40, 300)
     rows = sp.vstack([rows, sp.csr_array((3, rows.shape[1]))], format="csr")  # empty rows
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
@@ -290,7 +290,7 @@ def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
         return multiply(*args)
 
     monkeypatch.setattr(_sparse_products, "_WORTH_SHARING", 0)
-    monkeypatch.setattr(_sparse_products, "_compiled_pays", lambda n_entries: compiled)
+    monkeypatch.setattr(_sparse_products, "compiled_products_pay", lambda n_entries: compiled)
     monkeypatch.setattr("contrast_core.moments._products.gram_products", seen)
     with threadpool_limits(2):
         shared = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)

@@ -88,6 +88,9 @@ def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) ->
     assert by_products.alpha == pytest.approx(scale * alpha, rel=1e-11)
     assert by_products.pairs is not None
     assert subspace_error(by_products.pairs.vectors.T, vectors) < 1e-7
+    for part, along in zip((scale * x, y), by_products.variances, strict=True):
+        variances = np.einsum("kd,de,ke->k", vectors, part, vectors)
+        np.testing.assert_allclose(along, variances, rtol=1e-6)
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-6])
@@ -169,6 +172,22 @@ def test_the_single_precision_steps_come_near_from_below() -> None:
     x, y = covariances("falling")
     alpha, _ = exact(x, y, 3, 0.01)
     assert (1 - 1e-6) * alpha < rough_trace_ratio(x, y, 3, 0.01) <= alpha * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> None:
+    # Features 50 to 99 vary least, but together, and with none of those that the search begins at.
+    x, y = np.diag(np.linspace(5.0, 1.0, D)), np.eye(D)
+    x[50:100, 50:100] = 0.5 * np.eye(50) + 4.55 / 50  # along their sum 5.05
+    found = trace_ratio_by_products(
+        lambda columns: [x @ columns, y @ columns],
+        (x.diagonal(), y.diagonal()),
+        2,
+        0.25,
+        random_state=seed,
+        max_products=10**4,
+    )
+    assert found.alpha == pytest.approx((5.05 + 5.0) / (2 + 2 * 0.25), rel=1e-10)
 
 
 def test_rounding_along_a_clear_direction_does_not_hold_up_those_that_nearly_tie() -> None:
