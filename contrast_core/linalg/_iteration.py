@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from contrast_core._validation import FloatArray
@@ -16,7 +18,9 @@ from contrast_core.linalg._search import (
 )
 from contrast_core.linalg._signs import fix_signs
 
-_BASIS = 320  # vectors held
+_SMALL = 320  # columns of a matrix that is formed
+_BASIS = 480  # vectors held
+_SPARED = 4  # blocks, at least, between one look at the eigenpairs and the next, but at the end
 _BLOCK_ELEMENTS = 2**20  # of the identity, where a small matrix is formed from its products
 
 
@@ -53,7 +57,7 @@ def eigenpairs_by_products(
     """
     width = min(block_width(k), size)
     held = max(_BASIS, 4 * width)
-    if size <= held:
+    if size <= max(_SMALL, 4 * width):
         return _by_matrix(multiply, size, k)
 
     def checked(columns: FloatArray) -> FloatArray:
@@ -67,25 +71,25 @@ def eigenpairs_by_products(
         return product
 
     krylov = BlockKrylov(checked, size, width, held + width, random_state)
-    n_products = n_checked = 0
+    steps = _SPARED
+    before: tuple[int, float] | None = None
     while True:
-        krylov.grow()
-        n_products += width
-        spent = n_products >= max_products
         # Solving the projected problem at every block would cost more than the products.
-        if not (
-            krylov.full or spent or krylov.used - n_checked >= max(4 * width, krylov.used // 8)
-        ):
-            continue
-        n_checked = krylov.used
-        ritz = krylov.ritz_pairs()
+        for _ in range(steps):
+            krylov.grow()
+            n_products = krylov.steps * width
+            spent = n_products >= max_products
+            if krylov.full or spent:
+                break
+        steps = max(_SPARED, krylov.used // (2 * width))
+        ritz = krylov.ritz_pairs(None if krylov.full else k + 1)
         if len(ritz.values) > k:
             gap = float(ritz.values[k - 1] - ritz.values[k])
             residual = float(np.linalg.norm(ritz.residuals[:k]))
-            norm = float(np.abs(ritz.values[[0, -1]]).max())
+            enough = exact_enough(krylov.norm, gap) * gap
             # The next pair, from which the gap is taken, must have settled too.
             settled = ritz.residuals[k] <= 0.1 * gap
-            if settled and residual <= exact_enough(norm, gap) * gap:
+            if settled and residual <= enough:
                 vectors = krylov.vectors(ritz.vectors[:, :k])
                 components = fix_signs(np.ascontiguousarray(vectors.T))
                 return Eigenpairs(ritz.values[:k].copy(), components)
@@ -95,9 +99,22 @@ def eigenpairs_by_products(
                     f"(residual over gap {residual / (gap or 1.0):.1e}): eigenvalues {k} and "
                     f"{k + 1} are close."
                 )
+            if enough:
+                after = krylov.steps, residual / enough
+                steps = min(steps, _steps_to_go(before, after) or steps)
+                before = after
         if krylov.full:
             krylov.restart(ritz, max(held // 3, 2 * width))
-            n_checked = krylov.used
+
+
+def _steps_to_go(before: tuple[int, float] | None, after: tuple[int, float]) -> int | None:
+    """After how many steps more an error that falls evenly, of two (step, error), is below 1."""
+    if after[1] <= 1:
+        return 1
+    if before is None or after[1] >= before[1]:
+        return None
+    fall = math.log(before[1] / after[1]) / (after[0] - before[0])
+    return math.ceil(math.log(after[1]) / fall)
 
 
 def _by_matrix(multiply: Multiply, size: int, k: int) -> Eigenpairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -15,7 +15,7 @@ _EXHAUSTED = 0.01  # part of a product that the basis leaves: less is orthogonal
 
 
 class RitzPairs(NamedTuple):
-    """Ritz values, descending (p,), vectors in the basis as columns (p, p), residuals (p,)."""
+    """Ritz values, descending (q,), vectors in the basis as columns (p, q), residuals (q,)."""
 
     values: FloatArray
     vectors: FloatArray
@@ -25,7 +25,7 @@ class RitzPairs(NamedTuple):
 class BlockKrylov:
     """Orthonormal basis of ``span(B, A B, A^2 B, ...)``, B a random block, one product at a time.
 
-    With full reorthogonalisation, twice. Eigenvalues of a multiplicity up to the width of B are
+    With full reorthogonalisation. Eigenvalues of a multiplicity up to the width of B are
     found, where a single vector sees one of each.
 
     Parameters
@@ -80,10 +80,18 @@ class BlockKrylov:
         self._projected[first : self.used, : self.used] = along.T
         self.steps += 1
 
-    def ritz_pairs(self) -> RitzPairs:
-        """Eigenpairs of A as far as the basis shows them."""
+    @property
+    def norm(self) -> float:
+        """Of A, less what the basis does not show of it."""
+        return float(np.linalg.norm(self._projected[: self.used, : self.used], axis=0).max())
+
+    def ritz_pairs(self, count: int | None = None) -> RitzPairs:
+        """Eigenpairs of A as far as the basis shows them, all or so many leading ones."""
         projected = self._projected[: self.used, : self.used]
-        values, vectors = scipy.linalg.eigh(projected, driver="evd", check_finite=False)
+        options: dict[str, Any] = {"driver": "evd"}
+        if count is not None and count < self.used:
+            options = {"driver": "evr", "subset_by_index": (self.used - count, self.used - 1)}
+        values, vectors = scipy.linalg.eigh(projected, check_finite=False, **options)
         values, vectors = values[::-1], vectors[:, ::-1]
         last = vectors[self.used - self.width :]
         return RitzPairs(values, vectors, np.linalg.norm(self._coupling @ last, axis=0))
@@ -105,23 +113,36 @@ def next_block(held: FloatArray, product: FloatArray) -> tuple[FloatArray, Float
 
     ``product = held @ along + block @ coupling``; the product is overwritten.
     """
-    scale = np.abs(product).max() or 1.0  # squares of tiny numbers are zero
-    length = scale * np.linalg.norm(product / scale, axis=0).max()
+    width = product.shape[1]
+    product = np.asfortranarray(product)
+    length = max(scipy.linalg.blas.dnrm2(column) for column in product.T)  # of tiny numbers too
+    along = np.zeros((held.shape[1], width))
     # Of what lies along the basis, only the part along the last two blocks is large, but where an
     # iteration has been restarted. Without it, one pass leaves as little as two.
-    along = np.zeros((held.shape[1], product.shape[1]))
-    last = slice(-2 * product.shape[1], None)
-    along[last] = held[:, last].T @ product
-    product -= held[:, last] @ along[last]
+    along[-2 * width :] = _take_off(held[:, -2 * width :], product)
     far = np.inf
     while far > _FAR * length:
-        rest = held.T @ product
-        product -= held @ rest
+        rest = _take_off(held, product)
         along += rest
         far = np.abs(rest).max()
-    block, coupling = np.linalg.qr(product)
+    block, coupling = _orthonormal(product)
     if np.abs(coupling.diagonal()).min() < _EXHAUSTED * length:
         # The block may hold rounding errors of any direction.
-        block -= held @ (held.T @ block)
-        block = np.linalg.qr(block)[0]
+        _take_off(held, block)
+        block, _ = _orthonormal(block)
     return along, block, coupling
+
+
+def _take_off(held: FloatArray, product: FloatArray) -> FloatArray:
+    """The part of columns (n, b), overwritten, along orthonormal ones, both Fortran-contiguous."""
+    part = held.T @ product
+    scipy.linalg.blas.dgemm(-1.0, held, part, beta=1.0, c=product, overwrite_c=True)
+    return part
+
+
+def _orthonormal(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Basis of the columns' span (n, b), and their coordinates in it, (b, b)."""
+    basis, coordinates = scipy.linalg.qr(
+        columns, mode="economic", check_finite=False, overwrite_a=True
+    )
+    return basis, coordinates

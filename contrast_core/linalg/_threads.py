@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 _MAX_WORKERS = 4  # each holds a block and a product
@@ -32,9 +33,7 @@ def blas_threads() -> Iterator[Any]:
     The number of BLAS threads belongs to the process: two that set and restore it at once would
     leave it wrong.
     """
-    from threadpoolctl import ThreadpoolController
-
-    controller = ThreadpoolController()
+    controller = _controller()
     if not _controller_in_use.acquire(blocking=False):
         yield controller.select(user_api=[])
         return
@@ -42,3 +41,11 @@ def blas_threads() -> Iterator[Any]:
         yield controller.select(user_api="blas")
     finally:
         _controller_in_use.release()
+
+
+@cache
+def _controller() -> Any:
+    """What was loaded with this package; to look for libraries takes as long as a small fit."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -1,10 +1,12 @@
 """Data read once, into counts, means and second moments."""
 
 from contrast_core.moments._covariance import (
+    ALONE,
     Covariance,
     DenseCovariance,
     Form,
     Moments,
+    Threads,
     is_moments,
 )
 from contrast_core.moments._feature_moments import FeatureMoments
@@ -12,12 +14,13 @@ from contrast_core.moments._grouped import GroupedMoments
 from contrast_core.moments._mixed import MixedMoments, check_mix, mixed, parts_along
 from contrast_core.moments._pair_moments import PairMoments, check_pairs
 from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
-from contrast_core.moments._products import joint_products, product_moments
+from contrast_core.moments._products import joint_products, product_moments, weighted_product
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
 from contrast_core.moments._sparse_within import compiled_covariance_pays
 
 __all__ = [
+    "ALONE",
     "Covariance",
     "Cross",
     "DenseCovariance",
@@ -30,6 +33,7 @@ __all__ = [
     "PairRows",
     "SecondMoments",
     "SpanMoments",
+    "Threads",
     "check_mix",
     "check_pairs",
     "compiled_covariance_pays",
@@ -40,4 +44,5 @@ __all__ = [
     "parts_along",
     "product_moments",
     "span_moments",
+    "weighted_product",
 ]

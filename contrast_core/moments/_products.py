@@ -59,9 +59,8 @@ class ProductMoments(Moments):
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
         """Product with columns (D, b); of sparse rows on threads of the pool."""
-        product = np.zeros(columns.shape)
-        for rows in self.pieces:
-            product += gram_products(rows, self.mean, columns, *threads)
+        each = [1.0] * len(self.pieces)
+        product = gram_products(self.pieces, each, self.mean, columns, *threads)
         for part in self.parts:
             if not _is_piece(part):
                 for centred in _centred(part, self.mean):  # in one pass
@@ -149,12 +148,8 @@ def joint_products(
     moments: Sequence[Covariance], columns: FloatArray, threads: Threads = ALONE
 ) -> list[FloatArray]:
     """Products of several covariances with columns (D, b), each piece of rows taken once."""
-    sparse = [
-        part
-        for part in moments
-        if isinstance(part, ProductMoments) and all(map(_is_piece, part.parts))
-    ]
-    if len(sparse) < len(moments) or len(moments) == 1 or not _are_near(sparse):
+    sparse = _about_one_mean(moments)
+    if not sparse:
         return [part.apply(columns, threads) for part in moments]
     first = sparse[0]
     shared: dict[int, FloatArray] = {}
@@ -163,12 +158,50 @@ def joint_products(
         total = np.zeros(columns.shape)
         for piece in part.pieces:
             if id(piece) not in shared:
-                shared[id(piece)] = gram_products(piece, first.mean, columns, *threads)
+                shared[id(piece)] = gram_products([piece], [1.0], first.mean, columns, *threads)
             total += shared[id(piece)]
         # About the first dataset's mean they were taken.
         shift = part.mean - first.mean
         products.append(total / part.n_samples - np.outer(shift, shift @ columns))
     return products
+
+
+def weighted_product(
+    moments: Sequence[Covariance],
+    weights: Sequence[float],
+    columns: FloatArray,
+    threads: Threads = ALONE,
+) -> FloatArray:
+    """Product of a weighted sum of covariances with columns (D, b), each piece of rows taken once.
+
+    For less than `joint_products`: those of all pieces are added up as they arise.
+    """
+    used = [(part, w) for part, w in zip(moments, weights, strict=True) if w]
+    sparse = _about_one_mean([part for part, _ in used])
+    if not sparse:
+        return sum((w * part.apply(columns, threads) for part, w in used), np.zeros(columns.shape))
+    mean = sparse[0].mean
+    pieces: dict[int, Any] = {}
+    shares: dict[int, float] = {}
+    for part, (_, w) in zip(sparse, used, strict=True):
+        for piece in part.pieces:
+            pieces[id(piece)] = piece
+            shares[id(piece)] = shares.get(id(piece), 0.0) + w / part.n_samples
+    product = gram_products([*pieces.values()], [*shares.values()], mean, columns, *threads)
+    for part, (_, w) in zip(sparse[1:], used[1:], strict=True):
+        shift = part.mean - mean
+        product -= np.outer(w * shift, shift @ columns)
+    return product
+
+
+def _about_one_mean(moments: Sequence[Covariance]) -> list[ProductMoments]:
+    """The moments, if there are several whose rows can be multiplied about the mean of one."""
+    sparse = [
+        part
+        for part in moments
+        if isinstance(part, ProductMoments) and all(map(_is_piece, part.parts))
+    ]
+    return sparse if 1 < len(sparse) == len(moments) and _are_near(sparse) else []
 
 
 def _are_near(moments: Sequence[Moments]) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from functools import cache, partial
-from itertools import pairwise
+from functools import cache
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -36,16 +35,23 @@ def multipliable(rows: Any) -> Any:
 
 
 def gram_products(
-    rows: Any, mean: FloatArray, columns: FloatArray, pool: Executor | None, n_threads: int
+    pieces: Sequence[Any],
+    weights: Sequence[float],
+    mean: FloatArray,
+    columns: FloatArray,
+    pool: Executor | None,
+    n_threads: int,
 ) -> FloatArray:
-    """``Z.T @ (Z @ columns)`` of centred rows Z: by numba in one pass over them, else by scipy.
+    """``sum(w Z.T @ (Z @ columns))`` of centred rows Z: by numba in one pass, else by scipy.
 
     Parameters
     ----------
-    rows : CSR matrix of shape (n, n_features)
+    pieces : CSR matrices of shape (n, n_features)
         Not centred.
+    weights : floats
+        One for each.
     mean : ndarray of shape (n_features,)
-        Of the rows.
+        Subtracted from every row.
     columns : ndarray of shape (n_features, b)
         What they are multiplied with.
     pool : Executor, optional
@@ -53,49 +59,70 @@ def gram_products(
     n_threads : int
         Their number.
     """
-    multiply = _by_scipy
-    if compiled_products_pay(rows.nnz):
-        kinds = (part.dtype.name for part in (rows.indptr, rows.indices, rows.data))
-        multiply = partial(_by_numba, _compiled(*kinds))
-    shares = np.linspace(0, rows.nnz, max(n_threads, 1) + 1)[1:-1]
-    ends = [0, *np.searchsorted(rows.indptr, shares).tolist(), rows.shape[0]]
+    compiled = [compiled_products_pay(rows.nnz) for rows in pieces]
+    ends = [_ends(rows, max(n_threads, 1)) for rows in pieces]
+    size, width = columns.shape
+    padded = _zeros(size, -(-width // _TOGETHER) * _TOGETHER if any(compiled) else width)
+    padded[:, :width] = columns
+    along_mean = mean @ padded
 
-    def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-        return multiply(rows, mean, columns, *ends)
+    def product_of(share: int) -> tuple[FloatArray, FloatArray]:
+        """What one thread adds up: the product of rows that are not centred; sums of scores."""
+        product, total = _zeros(*padded.shape), np.zeros(padded.shape[1])
+        for rows, weight, end, fast in zip(pieces, weights, ends, compiled, strict=True):
+            multiply = _by_numba if fast else _by_scipy
+            multiply(rows, weight, padded, along_mean, product, total, *end[share : share + 2])
+        return product, total
 
-    (product, total), *others = (map if pool is None else pool.map)(product_of, pairwise(ends))
+    shares = range(max(n_threads, 1))
+    (product, total), *others = (map if pool is None else pool.map)(product_of, shares)
     for other, other_total in others:
         product += other
         total += other_total
-    product -= np.outer(mean, total)
-    return product
+    product -= mean[:, None] * total
+    return product[:, :width]
+
+
+def _ends(rows: Any, n_shares: int) -> list[int]:
+    """Where shares of the rows begin that have as many entries each, and where the last ends."""
+    if n_shares == 1:
+        return [0, rows.shape[0]]
+    shares = np.linspace(0, rows.nnz, n_shares + 1)[1:-1]
+    return [0, *np.searchsorted(rows.indptr, shares).tolist(), rows.shape[0]]
 
 
 def _by_scipy(
-    rows: Any, mean: FloatArray, columns: FloatArray, start: int, stop: int
-) -> tuple[FloatArray, FloatArray]:
-    """These rows, not centred, times their scores (n_features, b), and the sum of the scores."""
+    rows: Any,
+    weight: float,
+    columns: FloatArray,
+    along_mean: FloatArray,
+    product: FloatArray,
+    total: FloatArray,
+    start: int,
+    stop: int,
+) -> None:
+    """Add these rows, not centred, times their scores, so weighted; and the sum of the scores."""
     share = row_view(rows, start, stop)
-    scores = share @ columns - mean @ columns
-    return share.T @ scores, scores.sum(axis=0)
+    scores = share @ columns - along_mean
+    scores *= weight
+    product += share.T @ scores
+    total += scores.sum(axis=0)
 
 
 def _by_numba(
-    compiled: Callable[..., None],
     rows: Any,
-    mean: FloatArray,
+    weight: float,
     columns: FloatArray,
+    along_mean: FloatArray,
+    product: FloatArray,
+    total: FloatArray,
     start: int,
     stop: int,
-) -> tuple[FloatArray, FloatArray]:
+) -> None:
     """The same, a row's scores being used as soon as they are known."""
-    size, width = columns.shape
-    whole = -(-width // _TOGETHER) * _TOGETHER
-    padded, product, total = _zeros(size, whole), _zeros(size, whole), np.zeros(whole)
-    padded[:, :width] = columns
-    matrix = map(np.ascontiguousarray, (rows.indptr, rows.indices, rows.data))
-    compiled(*matrix, padded, mean @ padded, product, total, start, stop)
-    return product[:, :width], total[:width]
+    matrix = [np.ascontiguousarray(part) for part in (rows.indptr, rows.indices, rows.data)]
+    compiled = _compiled(*(part.dtype for part in matrix))
+    compiled(*matrix, columns, along_mean, product, total, weight, start, stop)
 
 
 def _zeros(size: int, width: int) -> FloatArray:
@@ -124,7 +151,7 @@ def _numba() -> ModuleType | None:
 
 
 @cache
-def _compiled(ends: str, indices: str, values: str) -> Callable[..., None]:
+def _compiled(*kinds: np.dtype[Any]) -> Callable[..., None]:
     """`_multiply` for arrays of these types, its sums in vector registers: twice as fast.
 
     numba leaves these out unless it is told to for all that it compiles.
@@ -135,10 +162,10 @@ def _compiled(ends: str, indices: str, values: str) -> Callable[..., None]:
     def array(kind: str, n_axes: int = 1) -> Any:
         return numba.types.Array(getattr(numba.types, kind), n_axes, "C", readonly=True)
 
-    given = [array(kind) for kind in (ends, indices, values)]
+    given = [array(kind.name) for kind in kinds]
     given += [array("float64", 2), array("float64")]
     filled = numba.float64[:, ::1], numba.float64[::1]
-    signature = numba.void(*given, *filled, numba.intp, numba.intp)
+    signature = numba.void(*given, *filled, numba.float64, numba.intp, numba.intp)
     with _compiling:
         before, numba.config.SLP_VECTORIZE = numba.config.SLP_VECTORIZE, 1
         try:
@@ -149,7 +176,7 @@ def _compiled(ends: str, indices: str, values: str) -> Callable[..., None]:
 
 
 def _multiply(  # type: ignore[no-untyped-def]
-    indptr, indices, values, columns, along_mean, product, total, start, stop
+    indptr, indices, values, columns, along_mean, product, total, weight, start, stop
 ):
     """Written so that numba can compile it.
 
@@ -175,6 +202,8 @@ def _multiply(  # type: ignore[no-untyped-def]
                 f += value * columns[at, j + five]
                 g += value * columns[at, j + six]
                 h += value * columns[at, j + seven]
+            a, b, c, d = weight * a, weight * b, weight * c, weight * d
+            e, f, g, h = weight * e, weight * f, weight * g, weight * h
             total[j] += a
             total[j + one] += b
             total[j + two] += c

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,14 @@ from contrast_core.linalg import (
     null_space_eigenpairs,
     worker_threads,
 )
-from contrast_core.moments import Covariance, Moments, joint_products
+from contrast_core.moments import (
+    ALONE,
+    Covariance,
+    Moments,
+    Threads,
+    joint_products,
+    weighted_product,
+)
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
@@ -272,10 +279,7 @@ def _by_products(
         for alpha in alphas:
 
             def multiply(columns: FloatArray, alpha: float = alpha) -> FloatArray:
-                product, *background = products(columns, 2 if alpha else 1)
-                for part in background:
-                    product -= alpha * part
-                return product
+                return products.weighted(columns, (1.0, -alpha))
 
             _check_products(alpha, k, int(varies.sum()))
             try:
@@ -297,26 +301,40 @@ def _by_products(
     return of_features(found, *along)
 
 
-class Products(Protocol):
-    """Products with the first `count` matrices."""
+class Products:
+    """Products with matrices, of the features that vary."""
 
-    def __call__(self, columns: FloatArray, count: int = ...) -> list[FloatArray]: ...
+    def __init__(
+        self, varies: NDArray[np.bool_], parts: tuple[Covariance, ...], threads: Threads
+    ) -> None:
+        self._varies, self._all = varies, bool(varies.all())
+        self._parts, self._threads = parts, threads
+
+    def __call__(self, columns: FloatArray, count: int | None = None) -> list[FloatArray]:
+        """With all of the matrices or the first few, for columns (features that vary, b)."""
+        products = joint_products(self._parts[:count], self._whole(columns), self._threads)
+        return products if self._all else [product[self._varies] for product in products]
+
+    def weighted(self, columns: FloatArray, weights: Sequence[float]) -> FloatArray:
+        """With their sum, so weighted."""
+        product = weighted_product(self._parts, weights, self._whole(columns), self._threads)
+        return product if self._all else product[self._varies]
+
+    def _whole(self, columns: FloatArray) -> FloatArray:
+        if self._all:
+            return columns
+        whole = np.zeros((len(self._varies), columns.shape[1]))
+        whole[self._varies] = columns
+        return whole
 
 
 @contextmanager
 def products_of(varies: NDArray[np.bool_], *parts: Covariance) -> Iterator[Products]:
-    """Products with all of the matrices or the first few, of the features that vary."""
-    kept = np.flatnonzero(varies)
+    """Products with the matrices, of the features that vary."""
     shares_out = any(part.shares_out for part in parts)
     # BLAS's own threads, which go on running for a while after each product, would be in the way.
-    with worker_threads() if shares_out else nullcontext((None, 1)) as threads:
-
-        def multiply(columns: FloatArray, count: int = len(parts)) -> list[FloatArray]:
-            whole = np.zeros((len(varies), columns.shape[1]))
-            whole[kept] = columns
-            return [product[kept] for product in joint_products(parts[:count], whole, threads)]
-
-        yield multiply
+    with worker_threads() if shares_out else nullcontext(ALONE) as threads:
+        yield Products(varies, parts, threads)
 
 
 def found_by_products(

@@ -12,7 +12,7 @@ from contrast_core import CPCA, PCPCA, CPCAStar, subspace_error
 from contrast_core.linalg import NotConvergedError, _krylov, eigenpairs_by_products
 from contrast_core.linalg._precondition import unconditioned
 from contrast_core.linalg._search import SearchSpace, exact_enough, random_block, search
-from contrast_core.moments import joint_products, product_moments
+from contrast_core.moments import joint_products, product_moments, weighted_product
 from contrast_core.moments._sparse_products import gram_products
 from contrast_core.rows import rows_of
 from tests.core.planned import moments_in
@@ -57,7 +57,7 @@ def test_many_components_of_wide_sparse_rows() -> None:
 
 
 def test_a_restarted_iteration_goes_on() -> None:
-    """A basis of 320 columns, several times over."""
+    """A basis of 480 columns, several times over."""
     values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 1997)])
     products: list[int] = []
 
@@ -66,7 +66,7 @@ def test_a_restarted_iteration_goes_on() -> None:
         return values[:, None] * columns
 
     found = eigenpairs_by_products(multiply, 2000, 3, random_state=0, max_products=5000)
-    assert sum(products) > 330
+    assert sum(products) > 500
     np.testing.assert_allclose(found.values, values[:3], rtol=1e-12)
     assert subspace_error(found.components, np.eye(3, 2000)) < 1e-8
 
@@ -150,9 +150,9 @@ def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
     x, y = product_moments([[part] for part in shared_rows(offset)])
     n_multiplied: list[int] = []
 
-    def counted(rows: Any, *args: Any) -> Any:
-        n_multiplied.append(rows.shape[0])
-        return gram_products(rows, *args)
+    def counted(pieces: Any, *args: Any) -> Any:
+        n_multiplied.extend(rows.shape[0] for rows in pieces)
+        return gram_products(pieces, *args)
 
     monkeypatch.setattr("contrast_core.moments._products.gram_products", counted)
     columns = np.random.default_rng(2).normal(size=(30, 3))
@@ -165,6 +165,48 @@ def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
     n_background = shared_rows(offset)[1].shape[0]
     # Means a million spreads apart would cost digits, so that the rows are multiplied by turns.
     assert sum(n_multiplied) == (400 if offset < 1e6 else 400 + n_background)
+    for weights in ((1.0, -0.7), (0.0, 2.0), (1.0, 0.0), (0.0, 0.0)):
+        n_multiplied.clear()
+        found = weighted_product((x, y), weights, columns)
+        wanted = sum(w * part for w, part in zip(weights, products, strict=True))
+        np.testing.assert_allclose(found, wanted, atol=1e-12 * max(np.abs(products).max(), 1))
+        if offset < 1e6 and all(weights):
+            assert sum(n_multiplied) == 400
+
+
+def test_a_weighted_product_of_dense_rows_and_of_one_dataset() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(50, 6)), rng.normal(size=(40, 6)) + 1e3
+    moments = product_moments([[rows_of(x)], [rows_of(sp.csr_matrix(y))]])
+    columns = rng.normal(size=(6, 2))
+    covariances = [np.cov(part.T, bias=True) for part in (x, y)]
+    wanted = (covariances[0] - 3 * covariances[1]) @ columns
+    np.testing.assert_allclose(weighted_product(moments, (1, -3), columns), wanted, atol=1e-11)
+    np.testing.assert_allclose(
+        weighted_product(moments[1:], (2,), columns), 2 * covariances[1] @ columns, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1.0, 1e140])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_each_block_is_orthonormal_to_those_before(order: Any, scale: float) -> None:
+    """Of an operator of rank 9 too, whose products the basis exhausts."""
+    rng = np.random.default_rng(4)
+    for values in (rng.normal(size=300), np.append(rng.normal(size=9), np.zeros(291))):
+        krylov = _krylov.BlockKrylov(
+            lambda columns, v=values: np.array(scale * v[:, None] * columns, order=order),
+            300,
+            4,
+            60,
+        )
+        for _ in range(12):
+            krylov.grow()
+        basis = krylov.vectors(np.eye(krylov.used))
+        exact = 1e-14 if values.all() else 1e-11  # orthogonalised twice, a block is rounding still
+        np.testing.assert_allclose(basis.T @ basis, np.eye(48), atol=exact)
+        pairs, leading = krylov.ritz_pairs(), krylov.ritz_pairs(5)
+        np.testing.assert_allclose(leading.values, pairs.values[:5], rtol=0, atol=1e-13 * scale)
+        assert krylov.norm <= np.abs(pairs.values).max() * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 10])

@@ -269,7 +269,7 @@ def test_products_of_centred_rows(
     with ThreadPoolExecutor(max(n_threads, 1)) as pool:
         for _ in range(2):
             found = _sparse_products.gram_products(
-                rows, mean, columns, pool if n_threads else None, n_threads
+                [rows], [1.0], mean, columns, pool if n_threads else None, n_threads
             )
             np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
 
