@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike, check_choice, real_array
+from contrast_core.moments import sparse_scores
 from contrast_core.rows import Rows, rows_of
 
 
@@ -218,8 +220,9 @@ class LinearMap:
 
 def _project(rows: Any, *, mean: FloatArray, projection: FloatArray) -> FloatArray:
     """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
-    scores: FloatArray = rows @ projection - mean @ projection
-    return scores
+    sparse = issparse(rows) and rows.format == "csr"
+    scores: FloatArray = sparse_scores(rows, projection) if sparse else rows @ projection
+    return scores - mean @ projection
 
 
 def _reconstruct(scores: Any, *, reconstruction: FloatArray, offset: FloatArray) -> FloatArray:

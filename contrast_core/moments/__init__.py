@@ -17,6 +17,7 @@ from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
 from contrast_core.moments._products import joint_products, product_moments, weighted_product
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
+from contrast_core.moments._sparse_products import sparse_scores
 from contrast_core.moments._sparse_within import compiled_covariance_pays
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "parts_along",
     "product_moments",
     "span_moments",
+    "sparse_scores",
     "weighted_product",
 ]

@@ -61,9 +61,8 @@ def gram_products(
     """
     compiled = [compiled_products_pay(rows.nnz) for rows in pieces]
     ends = [_ends(rows, max(n_threads, 1)) for rows in pieces]
-    size, width = columns.shape
-    padded = _zeros(size, -(-width // _TOGETHER) * _TOGETHER if any(compiled) else width)
-    padded[:, :width] = columns
+    width = columns.shape[1]
+    padded = _padded(columns) if any(compiled) else columns
     along_mean = mean @ padded
 
     def product_of(share: int) -> tuple[FloatArray, FloatArray]:
@@ -81,6 +80,17 @@ def gram_products(
         total += other_total
     product -= mean[:, None] * total
     return product[:, :width]
+
+
+def sparse_scores(rows: Any, columns: FloatArray) -> FloatArray:
+    """``rows @ columns`` of a CSR matrix: by numba where that pays, else by scipy."""
+    if not (compiled_products_pay(rows.nnz) and multipliable(rows) is rows):
+        return np.asarray(rows @ columns)
+    padded = _padded(columns)
+    scores, origin = _zeros(rows.shape[0], padded.shape[1]), np.zeros(padded.shape[1])
+    no_product, total = np.empty((0, padded.shape[1])), np.zeros(padded.shape[1])
+    _run(rows, padded, origin, scores, no_product, total, 1.0, 0, rows.shape[0])
+    return scores[:, : columns.shape[1]]
 
 
 def _ends(rows: Any, n_shares: int) -> list[int]:
@@ -120,9 +130,20 @@ def _by_numba(
     stop: int,
 ) -> None:
     """The same, a row's scores being used as soon as they are known."""
+    no_scores = np.empty((0, len(total)))
+    _run(rows, columns, along_mean, no_scores, product, total, weight, start, stop)
+
+
+def _run(rows: Any, *arguments: Any) -> None:
     matrix = [np.ascontiguousarray(part) for part in (rows.indptr, rows.indices, rows.data)]
-    compiled = _compiled(*(part.dtype for part in matrix))
-    compiled(*matrix, columns, along_mean, product, total, weight, start, stop)
+    _compiled(*(part.dtype for part in matrix))(*matrix, *arguments)
+
+
+def _padded(columns: FloatArray) -> FloatArray:
+    size, width = columns.shape
+    padded = _zeros(size, -(-width // _TOGETHER) * _TOGETHER)
+    padded[:, :width] = columns
+    return padded
 
 
 def _zeros(size: int, width: int) -> FloatArray:
@@ -164,7 +185,7 @@ def _compiled(*kinds: np.dtype[Any]) -> Callable[..., None]:
 
     given = [array(kind.name) for kind in kinds]
     given += [array("float64", 2), array("float64")]
-    filled = numba.float64[:, ::1], numba.float64[::1]
+    filled = numba.float64[:, ::1], numba.float64[:, ::1], numba.float64[::1]
     signature = numba.void(*given, *filled, numba.float64, numba.intp, numba.intp)
     with _compiling:
         before, numba.config.SLP_VECTORIZE = numba.config.SLP_VECTORIZE, 1
@@ -176,12 +197,13 @@ def _compiled(*kinds: np.dtype[Any]) -> Callable[..., None]:
 
 
 def _multiply(  # type: ignore[no-untyped-def]
-    indptr, indices, values, columns, along_mean, product, total, weight, start, stop
+    indptr, indices, values, columns, along_mean, scores, product, total, weight, start, stop
 ):
-    """Written so that numba can compile it.
+    """Scores of rows, their sum, and the rows times them; what has no room is not kept.
 
-    With unsigned numbers, for those that could be negative would be checked at every entry, and
-    eight sums by name, for these are kept in registers.
+    Written so that numba can compile it. With unsigned numbers, for those that could be negative
+    would be checked at every entry; eight sums by name, for these are kept in registers; two
+    entries at a time, for each addition has to wait for the one before it.
     """
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
@@ -192,8 +214,21 @@ def _multiply(  # type: ignore[no-untyped-def]
             c, d = -along_mean[j + two], -along_mean[j + three]
             e, f = -along_mean[j + four], -along_mean[j + five]
             g, h = -along_mean[j + six], -along_mean[j + seven]
-            for p in range(first, last):
-                at, value = np.uint64(indices[p]), np.float64(values[p])
+            q = first
+            while q + one < last:
+                at, value = np.uint64(indices[q]), np.float64(values[q])
+                then, other = np.uint64(indices[q + one]), np.float64(values[q + one])
+                a += value * columns[at, j] + other * columns[then, j]
+                b += value * columns[at, j + one] + other * columns[then, j + one]
+                c += value * columns[at, j + two] + other * columns[then, j + two]
+                d += value * columns[at, j + three] + other * columns[then, j + three]
+                e += value * columns[at, j + four] + other * columns[then, j + four]
+                f += value * columns[at, j + five] + other * columns[then, j + five]
+                g += value * columns[at, j + six] + other * columns[then, j + six]
+                h += value * columns[at, j + seven] + other * columns[then, j + seven]
+                q += two
+            if q < last:
+                at, value = np.uint64(indices[q]), np.float64(values[q])
                 a += value * columns[at, j]
                 b += value * columns[at, j + one]
                 c += value * columns[at, j + two]
@@ -204,6 +239,16 @@ def _multiply(  # type: ignore[no-untyped-def]
                 h += value * columns[at, j + seven]
             a, b, c, d = weight * a, weight * b, weight * c, weight * d
             e, f, g, h = weight * e, weight * f, weight * g, weight * h
+            if len(scores):
+                row = i - np.uint64(start)
+                scores[row, j] = a
+                scores[row, j + one] = b
+                scores[row, j + two] = c
+                scores[row, j + three] = d
+                scores[row, j + four] = e
+                scores[row, j + five] = f
+                scores[row, j + six] = g
+                scores[row, j + seven] = h
             total[j] += a
             total[j + one] += b
             total[j + two] += c
@@ -212,6 +257,8 @@ def _multiply(  # type: ignore[no-untyped-def]
             total[j + five] += f
             total[j + six] += g
             total[j + seven] += h
+            if not len(product):
+                continue
             for p in range(first, last):
                 at, value = np.uint64(indices[p]), np.float64(values[p])
                 product[at, j] += value * a

@@ -339,8 +339,10 @@ def row_view(matrix: Any, start: int, stop: int) -> Any:
     """Rows of a CSR matrix in a row, without the copy of their entries that a slice is."""
     ends = matrix.indptr[start : stop + 1]
     entries = slice(ends[0], ends[-1])
-    parts = matrix.data[entries], matrix.indices[entries], ends - ends[0]
-    view = type(matrix)(parts, shape=(len(ends) - 1, matrix.shape[1]))
+    # Given to the constructor, what is less than half of an array would be copied.
+    view = type(matrix)((len(ends) - 1, matrix.shape[1]), dtype=matrix.dtype)
+    view.data, view.indices = matrix.data[entries], matrix.indices[entries]
+    view.indptr = ends - ends[0]
     view.has_canonical_format = matrix.has_canonical_format
     return view
 

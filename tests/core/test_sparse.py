@@ -272,6 +272,29 @@ def test_products_of_centred_rows(
                 [rows], [1.0], mean, columns, pool if n_threads else None, n_threads
             )
             np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
+    scores = _sparse_products.sparse_scores(rows, columns)
+    np.testing.assert_allclose(scores, dense @ columns, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int16, np.float32, np.float64])
+@pytest.mark.parametrize("ordered", ["C", "F"])
+def test_scores_of_sparse_rows_of_any_kind(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, ordered: Any
+) -> None:
+    monkeypatch.setattr(_sparse_products, "_WORTH_COMPILING", 0)
+    monkeypatch.setattr(_sparse_products, "_WORTH_STARTING", 0)
+    rows = counts(40, 300).astype(kind)
+    twice = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+    twice.indices = np.where(np.arange(twice.nnz) % 7 == 0, twice.indices[0], twice.indices)
+    twice.has_canonical_format = False  # unsorted, with duplicates
+    for each in (rows, twice, rows[:0]):
+        columns = np.asarray(
+            np.random.default_rng(0).normal(size=(each.shape[1], 3)), order=ordered
+        )
+        kept = columns.copy()
+        found = _sparse_products.sparse_scores(each, columns)
+        np.testing.assert_allclose(found, each.astype(float) @ columns, atol=1e-12)
+        assert found.dtype == np.float64 and np.array_equal(columns, kept)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
