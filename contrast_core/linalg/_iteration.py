@@ -12,7 +12,6 @@ from contrast_core.linalg._krylov import BlockKrylov
 from contrast_core.linalg._search import (
     Multiply,
     NotConvergedError,
-    block_width,
     exact_enough,
     squares_fit,
 )
@@ -55,7 +54,8 @@ def eigenpairs_by_products(
     NotConvergedError
         If the products run out first, as when eigenvalues k and k + 1 tie.
     """
-    width = min(block_width(k), size)
+    # Beyond two more than wanted, what costs little: of sparse rows, fours of at least eight.
+    width = min(max(8, -(-(k + 2) // 4) * 4), size)
     held = max(_BASIS, 4 * width)
     if size <= max(_SMALL, 4 * width):
         return _by_matrix(multiply, size, k)

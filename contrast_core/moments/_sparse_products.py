@@ -16,7 +16,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments._sparse import as_float64
 from contrast_core.rows import row_view
 
-_TOGETHER = 8  # columns, which are summed up in registers and take no longer than one
+_LINE = 8  # values in a line of the processor's cache
 # Entries from which on numba pays: where it is in use, and where it takes a second to start.
 _WORTH_COMPILING, _WORTH_STARTING = 2**16, 2**24
 _WORTH_SHARING = 2**18  # entries: fewer are multiplied in a millisecond
@@ -140,19 +140,20 @@ def _run(rows: Any, *arguments: Any) -> None:
 
 
 def _padded(columns: FloatArray) -> FloatArray:
+    """Columns to a number that is summed up in registers: eight take as long as one."""
     size, width = columns.shape
-    padded = _zeros(size, -(-width // _TOGETHER) * _TOGETHER)
+    padded = _zeros(size, max(8, -(-width // 4) * 4))
     padded[:, :width] = columns
     return padded
 
 
 def _zeros(size: int, width: int) -> FloatArray:
-    """Zeros (size, width), each eight of a row in one line of the processor's cache.
+    """Zeros (size, width), eight of a row in one line of the processor's cache.
 
     Across two, as numpy allocates them, they take half as long again.
     """
-    values = np.zeros(size * width + _TOGETHER)
-    start = -(values.ctypes.data // values.itemsize) % _TOGETHER
+    values = np.zeros(size * width + _LINE)
+    start = -(values.ctypes.data // values.itemsize) % _LINE
     return values[start : start + size * width].reshape(size, width)
 
 
@@ -202,70 +203,103 @@ def _multiply(  # type: ignore[no-untyped-def]
     """Scores of rows, their sum, and the rows times them; what has no room is not kept.
 
     Written so that numba can compile it. With unsigned numbers, for those that could be negative
-    would be checked at every entry; eight sums by name, for these are kept in registers; two
-    entries at a time, for each addition has to wait for the one before it.
+    would be checked at every entry; sums of four columns by name, for these are kept in registers;
+    of eight columns two entries at a time, for each addition has to wait for the one before it.
     """
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
+    eight, twelve, sixteen = np.uint64(8), np.uint64(12), np.uint64(16)
+
+    def begun(j: Any) -> Any:
+        return -along_mean[j], -along_mean[j + one], -along_mean[j + two], -along_mean[j + three]
+
+    def with_entry(sums: Any, value: Any, at: Any, j: Any) -> Any:
+        a, b, c, d = sums
+        return (
+            a + value * columns[at, j],
+            b + value * columns[at, j + one],
+            c + value * columns[at, j + two],
+            d + value * columns[at, j + three],
+        )
+
+    def with_two(sums: Any, value: Any, at: Any, other: Any, then: Any, j: Any) -> Any:
+        a, b, c, d = sums
+        return (
+            a + (value * columns[at, j] + other * columns[then, j]),
+            b + (value * columns[at, j + one] + other * columns[then, j + one]),
+            c + (value * columns[at, j + two] + other * columns[then, j + two]),
+            d + (value * columns[at, j + three] + other * columns[then, j + three]),
+        )
+
+    def kept(sums: Any, row: Any, j: Any) -> Any:
+        a, b, c, d = sums
+        a, b, c, d = weight * a, weight * b, weight * c, weight * d
+        if len(scores):
+            scores[row, j] = a
+            scores[row, j + one] = b
+            scores[row, j + two] = c
+            scores[row, j + three] = d
+        total[j] += a
+        total[j + one] += b
+        total[j + two] += c
+        total[j + three] += d
+        return a, b, c, d
+
+    def add(sums: Any, value: Any, at: Any, j: Any) -> None:
+        a, b, c, d = sums
+        product[at, j] += value * a
+        product[at, j + one] += value * b
+        product[at, j + two] += value * c
+        product[at, j + three] += value * d
+
+    width = np.uint64(len(total))
     for i in range(np.uint64(start), np.uint64(stop)):
-        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + one])
-        for j in range(np.uint64(0), np.uint64(len(total)), np.uint64(8)):
-            a, b = -along_mean[j], -along_mean[j + one]
-            c, d = -along_mean[j + two], -along_mean[j + three]
-            e, f = -along_mean[j + four], -along_mean[j + five]
-            g, h = -along_mean[j + six], -along_mean[j + seven]
-            q = first
-            while q + one < last:
-                at, value = np.uint64(indices[q]), np.float64(values[q])
-                then, other = np.uint64(indices[q + one]), np.float64(values[q + one])
-                a += value * columns[at, j] + other * columns[then, j]
-                b += value * columns[at, j + one] + other * columns[then, j + one]
-                c += value * columns[at, j + two] + other * columns[then, j + two]
-                d += value * columns[at, j + three] + other * columns[then, j + three]
-                e += value * columns[at, j + four] + other * columns[then, j + four]
-                f += value * columns[at, j + five] + other * columns[then, j + five]
-                g += value * columns[at, j + six] + other * columns[then, j + six]
-                h += value * columns[at, j + seven] + other * columns[then, j + seven]
-                q += two
-            if q < last:
-                at, value = np.uint64(indices[q]), np.float64(values[q])
-                a += value * columns[at, j]
-                b += value * columns[at, j + one]
-                c += value * columns[at, j + two]
-                d += value * columns[at, j + three]
-                e += value * columns[at, j + four]
-                f += value * columns[at, j + five]
-                g += value * columns[at, j + six]
-                h += value * columns[at, j + seven]
-            a, b, c, d = weight * a, weight * b, weight * c, weight * d
-            e, f, g, h = weight * e, weight * f, weight * g, weight * h
-            if len(scores):
-                row = i - np.uint64(start)
-                scores[row, j] = a
-                scores[row, j + one] = b
-                scores[row, j + two] = c
-                scores[row, j + three] = d
-                scores[row, j + four] = e
-                scores[row, j + five] = f
-                scores[row, j + six] = g
-                scores[row, j + seven] = h
-            total[j] += a
-            total[j + one] += b
-            total[j + two] += c
-            total[j + three] += d
-            total[j + four] += e
-            total[j + five] += f
-            total[j + six] += g
-            total[j + seven] += h
-            if not len(product):
-                continue
-            for p in range(first, last):
-                at, value = np.uint64(indices[p]), np.float64(values[p])
-                product[at, j] += value * a
-                product[at, j + one] += value * b
-                product[at, j + two] += value * c
-                product[at, j + three] += value * d
-                product[at, j + four] += value * e
-                product[at, j + five] += value * f
-                product[at, j + six] += value * g
-                product[at, j + seven] += value * h
+        row, first, last = i - np.uint64(start), np.uint64(indptr[i]), np.uint64(indptr[i + one])
+        end = last if len(product) else first
+        j = np.uint64(0)
+        while j < width:
+            rest, k, m, n = width - j, j + four, j + eight, j + twelve
+            w, x = begun(j), begun(k)
+            if rest >= sixteen and rest != sixteen + four:
+                y, z = begun(m), begun(n)
+                for p in range(first, last):
+                    at, value = np.uint64(indices[p]), np.float64(values[p])
+                    w, x = with_entry(w, value, at, j), with_entry(x, value, at, k)
+                    y, z = with_entry(y, value, at, m), with_entry(z, value, at, n)
+                w, x, y, z = kept(w, row, j), kept(x, row, k), kept(y, row, m), kept(z, row, n)
+                for p in range(first, end):
+                    at, value = np.uint64(indices[p]), np.float64(values[p])
+                    add(w, value, at, j)
+                    add(x, value, at, k)
+                    add(y, value, at, m)
+                    add(z, value, at, n)
+                j += sixteen
+            elif rest >= twelve:
+                y = begun(m)
+                for p in range(first, last):
+                    at, value = np.uint64(indices[p]), np.float64(values[p])
+                    w, x = with_entry(w, value, at, j), with_entry(x, value, at, k)
+                    y = with_entry(y, value, at, m)
+                w, x, y = kept(w, row, j), kept(x, row, k), kept(y, row, m)
+                for p in range(first, end):
+                    at, value = np.uint64(indices[p]), np.float64(values[p])
+                    add(w, value, at, j)
+                    add(x, value, at, k)
+                    add(y, value, at, m)
+                j += twelve
+            else:
+                q = first
+                while q + one < last:
+                    at, value = np.uint64(indices[q]), np.float64(values[q])
+                    then, other = np.uint64(indices[q + one]), np.float64(values[q + one])
+                    w = with_two(w, value, at, other, then, j)
+                    x = with_two(x, value, at, other, then, k)
+                    q += two
+                if q < last:
+                    at, value = np.uint64(indices[q]), np.float64(values[q])
+                    w, x = with_entry(w, value, at, j), with_entry(x, value, at, k)
+                w, x = kept(w, row, j), kept(x, row, k)
+                for p in range(first, end):
+                    at, value = np.uint64(indices[p]), np.float64(values[p])
+                    add(w, value, at, j)
+                    add(x, value, at, k)
+                j += eight

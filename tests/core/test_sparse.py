@@ -241,7 +241,7 @@ def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
 
 
 @pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
-@pytest.mark.parametrize("width", [1, 8, 11])
+@pytest.mark.parametrize("width", [1, 8, 11, 16, 18, 23, 28])
 @pytest.mark.parametrize(("index", "values"), [(np.int32, np.float32), (np.int64, np.float64)])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_products_of_centred_rows(
