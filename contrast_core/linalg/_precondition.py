@@ -11,7 +11,9 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._search import EXTRA, Precondition, Ritz, Stage
 
-_TINY = float(np.finfo(np.float64).tiny)
+_EPS, _TINY = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).tiny)
+_FLOOR = 1e-5  # of the largest Ritz value, to which eigenvalues lie close
+_SAFETY = 16  # times what Ritz values rise by, as the diagonal tells
 
 
 class Pencil:
@@ -59,26 +61,27 @@ class Pencil:
     def factored(self, ritz: Ritz) -> Precondition:
         """Solve with ``sigma I - C(alpha)``, the wanted directions lifted so that it is definite.
 
-        sigma starts within the gap below the last Ritz value that is wanted and moves up until
+        sigma starts at what the last Ritz value that is wanted may rise to and moves up until
         Cholesky succeeds.
         """
         values, k = ritz.values, ritz.vectors.shape[1]
-        norms = np.linalg.norm(ritz.residual, axis=0)
         scale = max(float(np.abs(values).max()), _TINY)
         gap = float(values[k - 1] - values[k])
-        shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
-        step = max(gap, float(norms.max()), 1e-3 * scale)
+        x, *y = (matrix.diagonal() for matrix in self.matrices)
+        left = ritz.residual**2 / _margins(values[:k], x - ritz.alpha * y[0] if y else x, gap)
+        step = max(_SAFETY * float(left.sum(axis=0).max()), 1e-3 * gap, _EPS * scale)
+        shift = values[k - 1] + step
         while True:
             matrix = self.single_precision(ritz.alpha, -scale)
             matrix.T.flat[:: len(matrix) + 1] += np.float32(shift / scale)
-            lift = np.maximum(values[:k] - shift, 0) + 0.5 * gap + 1e-6 * scale
+            lift = np.maximum(values[:k] - shift, 0) + 0.5 * gap + step
             raised = (ritz.vectors * np.sqrt(lift / scale)).astype(np.float32)
             matrix = ssyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
             factor, failed = spotrf(matrix, lower=1, clean=0, overwrite_a=1)
             if not failed:
                 break
-            step *= 2
-            shift += step
+            step *= 4
+            shift = values[k - 1] + step
 
         def solve(columns: FloatArray, *_: object) -> FloatArray:
             right = np.asfortranarray(columns, dtype=np.float32)
@@ -97,15 +100,30 @@ def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int, extra: int 
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
         gap = float(ritz.values[k - 1] - ritz.values[k])
-        least = max(1e-5 * abs(float(ritz.values[0])), gap / 2, _TINY)
-        return columns / np.maximum(values - (x - ritz.alpha * y)[:, None], least)
+        return columns / _margins(values, x - ritz.alpha * y, gap)
 
     return Stage(lambda _: solve, patience, extra)
+
+
+def beside(stage: Stage, other: Stage) -> Stage:
+    """What both extend the space by, as long as the first one helps."""
+
+    def make(ritz: Ritz) -> Precondition:
+        solve, also = stage.make(ritz), other.make(ritz)
+        return lambda *given: np.hstack([solve(*given), also(*given)])
+
+    return stage._replace(make=make)
 
 
 def unconditioned(patience: int) -> Stage:
     """The residuals as they are."""
     return Stage(lambda _: lambda columns, *_: columns, patience, extra=2)
+
+
+def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray:
+    """Of Ritz values (b,) above a diagonal (D,), but not too small to divide by, (D, b)."""
+    least = max(_FLOOR * float(np.abs(values).max()), gap / 2, _TINY)
+    return np.maximum(values - diagonal[:, None], least)
 
 
 def _single(matrix: FloatArray, scale: float) -> NDArray[np.float32]:

@@ -26,7 +26,6 @@ MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 EXTRA = 3  # vectors carried beyond the k wanted
 _TOGETHER = 8  # columns that are multiplied in hardly more time than one
 _TOLERANCE = 1e-8  # of sines
-_PROGRESS = 0.1  # by which the worst error must fall within a stage's patience
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
@@ -60,18 +59,21 @@ class Stage(NamedTuple):
     make : callable
         A preconditioner, from Rayleigh-Ritz at one of the contrasts.
     patience : int
-        Steps within which the worst error must fall to a tenth.
+        Steps within which the worst error must fall.
     extra : int
         Ritz vectors beyond those wanted whose residuals extend the space too. With them, the next
         one must have settled before a result is accepted.
     cost : int
         Columns that making it counts for.
+    progress : float
+        What part the error must fall to.
     """
 
     make: Callable[[Ritz], Precondition]
     patience: int
     extra: int = 0
     cost: int = 0
+    progress: float = 0.1
 
 
 class SearchSpace:
@@ -163,7 +165,7 @@ class SearchSpace:
         basis = self._basis[:, : self.size]
         new = columns / np.linalg.norm(columns, axis=0)
         new -= basis @ (basis.T @ new)
-        new, left = _independent(new, 0.03)
+        new, left = _independent(new, 1e-3)
         new = new[:, : self.capacity - self.size]
         if not new.shape[1]:
             return False
@@ -247,7 +249,7 @@ def search(
             if not unsolved or spent + space.n_products >= budget:
                 return list(pairs.values()), not unsolved
             worst.append(max(errors))
-            if len(worst) > stage.patience and worst[-1] > _PROGRESS * worst[-1 - stage.patience]:
+            if len(worst) > stage.patience and worst[-1] > stage.progress * worst[-1 - stage.patience]:
                 break
             middle = open_ritz[len(open_ritz) // 2]
             if precondition is None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._precondition import Pencil, by_diagonal
+from contrast_core.linalg._precondition import Pencil, beside, by_diagonal
 from contrast_core.linalg._proof import AIMS, RitzPairs, bound_by_inertia, is_proved
 from contrast_core.linalg._search import (
     EXTRA,
@@ -32,8 +32,10 @@ from contrast_core.linalg._search import (
 )
 
 _PATIENCE = 8  # steps by the diagonal, where there is something better
+_PROGRESS = 1e-3
+_WIDTHS = 30
 _CAPACITY = 240  # of a search space, at least
-_FEATURES_PER_STEP = 66  # for more of them
+_FEATURES_PER_STEP = 250  # for more of them
 
 
 class TraceRatio(NamedTuple):
@@ -140,8 +142,9 @@ def _searched(
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
     block = random_block(len(x), width, random_state)
-    space = SearchSpace(multiply, block, max(_CAPACITY, 30 * width))
-    by_features = by_diagonal(x, y, k, patience, extra=width - k)
+    space = SearchSpace(multiply, block, max(_CAPACITY, _WIDTHS * width))
+    by_features = by_diagonal(x, y, k, patience, extra=width - k)._replace(progress=_PROGRESS)
+    stages = [by_features, *(beside(stage, by_features) for stage in stages)]
     alpha = 0.0
 
     def contrasts() -> FloatArray:
@@ -159,7 +162,7 @@ def _searched(
         return (1 - AIMS[0]) * exact_enough(norm, gap)
 
     while True:
-        (pairs,), converged = search(space, contrasts, k, [by_features, *stages], tolerance, budget)
+        (pairs,), converged = search(space, contrasts, k, stages, tolerance, budget)
         if not converged or not space.trace_ratio(k, ridge, alpha) > alpha * (1 + 1e-12):
             break
     found = TraceRatio(alpha, pairs if converged else None, space.variances(alpha, k))
