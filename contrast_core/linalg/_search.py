@@ -249,7 +249,10 @@ def search(
             if not unsolved or spent + space.n_products >= budget:
                 return list(pairs.values()), not unsolved
             worst.append(max(errors))
-            if len(worst) > stage.patience and worst[-1] > stage.progress * worst[-1 - stage.patience]:
+            if (
+                len(worst) > stage.patience
+                and worst[-1] > stage.progress * worst[-1 - stage.patience]
+            ):
                 break
             middle = open_ritz[len(open_ritz) // 2]
             if precondition is None:

@@ -32,10 +32,11 @@ from contrast_core.linalg._search import (
 )
 
 _PATIENCE = 8  # steps by the diagonal, where there is something better
-_PROGRESS = 1e-3
-_WIDTHS = 30
-_CAPACITY = 240  # of a search space, at least
+_PROGRESS = 1e-3  # that these must make, else that is better
 _FEATURES_PER_STEP = 250  # for more of them
+# Of a search space, at least and for each column of a block: where products cost most, and where
+# the space's own problems do.
+_CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
 
 
 class TraceRatio(NamedTuple):
@@ -142,7 +143,8 @@ def _searched(
 ) -> tuple[TraceRatio, float]:
     x, y = diagonals
     block = random_block(len(x), width, random_state)
-    space = SearchSpace(multiply, block, max(_CAPACITY, _WIDTHS * width))
+    least, each = _CAPACITY_OF_MATRICES if stages else _CAPACITY
+    space = SearchSpace(multiply, block, max(least, each * width))
     by_features = by_diagonal(x, y, k, patience, extra=width - k)._replace(progress=_PROGRESS)
     stages = [by_features, *(beside(stage, by_features) for stage in stages)]
     alpha = 0.0

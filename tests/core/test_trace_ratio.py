@@ -108,6 +108,23 @@ def test_near_ties_are_refused_or_resolved(gap: float) -> None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
 
 
+@pytest.mark.parametrize(("k", "columns"), [(2, 110), (5, 210)])
+def test_fewer_controls_than_features_take_few_columns(k: int, columns: int) -> None:
+    """The diagonal leads far enough to a factor that brings it to an end."""
+    rng = np.random.default_rng(0)
+    scale = rng.gamma(0.3, size=1000) + 1e-3
+    x, y = rng.normal(size=(3000, 1000)) * scale, rng.normal(size=(500, 1000)) * scale
+    y *= rng.gamma(4.0, 0.25, size=1000)
+    x[:, :40] += 0.3 * rng.normal(size=(3000, 1)) * scale[:40]
+    x, y = x.T @ x / 3000, y.T @ y / 500
+    ridge = 0.25 * np.trace(y) / 1000
+    found = proved_trace_ratio(x, y, k, ridge, columns)
+    alpha, vectors = exact(x, y, k, ridge)
+    assert found.alpha == pytest.approx(alpha, rel=1e-12)
+    assert found.pairs is not None
+    assert subspace_error(found.pairs.vectors.T, vectors) < 1e-7
+
+
 def test_an_unproved_subspace_is_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A direction that the start does not see, and no residual points to."""
     rng = np.random.default_rng(0)
