@@ -11,7 +11,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._search import EXTRA, Precondition, Ritz, Stage
 
-_EPS, _TINY = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).tiny)
+_TINY = float(np.finfo(np.float64).tiny)
 _FLOOR = 1e-5  # of the largest Ritz value, to which eigenvalues lie close
 _SAFETY = 8  # times what Ritz values rise by, as the diagonal tells
 
@@ -58,30 +58,35 @@ class Pencil:
         _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
         return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
-    def factored(self, ritz: Ritz) -> Precondition:
+    def factored(self, ritz: Ritz, near: bool) -> Precondition:
         """Solve with ``sigma I - C(alpha)``, the wanted directions lifted so that it is definite.
 
-        sigma starts at what the last Ritz value that is wanted may rise to and moves up until
-        Cholesky succeeds.
+        sigma starts within the gap below the last Ritz value that is wanted, or above it by its
+        residual, and moves up until Cholesky succeeds. `near`: at what that value may rise to,
+        where features are on scales of their own. The vectors of much larger values then need
+        another preconditioner `beside`.
         """
         values, k = ritz.values, ritz.vectors.shape[1]
+        norms = np.linalg.norm(ritz.residual, axis=0)
         scale = max(float(np.abs(values).max()), _TINY)
         gap = float(values[k - 1] - values[k])
-        x, *y = (matrix.diagonal() for matrix in self.matrices)
-        left = ritz.residual**2 / _margins(values[:k], x - ritz.alpha * y[0] if y else x, gap)
-        step = max(_SAFETY * float(left.sum(axis=0).max()), 1e-3 * gap, _EPS * scale)
-        shift = values[k - 1] + step
+        if near:
+            step = max(_SAFETY * float(self._rises(ritz, gap).max()), 0.5 * gap, 1e-6 * scale)
+            shift = values[k - 1] + step
+        else:
+            step = max(gap, float(norms.max()), 1e-3 * scale)
+            shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
         while True:
             matrix = self.single_precision(ritz.alpha, -scale)
             matrix.T.flat[:: len(matrix) + 1] += np.float32(shift / scale)
-            lift = np.maximum(values[:k] - shift, 0) + 0.5 * gap + step
+            lift = np.abs(values[:k] - shift) + 0.5 * gap + (step if near else 1e-6 * scale)
             raised = (ritz.vectors * np.sqrt(lift / scale)).astype(np.float32)
             matrix = ssyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
             factor, failed = spotrf(matrix, lower=1, clean=0, overwrite_a=1)
             if not failed:
                 break
-            step *= 4
-            shift = values[k - 1] + step
+            step *= 2
+            shift += step
 
         def solve(columns: FloatArray, *_: object) -> FloatArray:
             right = np.asfortranarray(columns, dtype=np.float32)
@@ -89,10 +94,16 @@ class Pencil:
 
         return solve
 
-    def factors(self) -> list[Stage]:
+    def _rises(self, ritz: Ritz, gap: float) -> FloatArray:
+        """What the Ritz values have yet to rise by, as far as the diagonal tells."""
+        x, y = (matrix.diagonal() for matrix in self.matrices)
+        margins = _margins(ritz.values[: ritz.vectors.shape[1]], x - ritz.alpha * y, gap)
+        return np.asarray((ritz.residual**2 / margins).sum(axis=0))
+
+    def factors(self, near: bool = False) -> list[Stage]:
         """Where progress stops, the factor is made anew from what is known by then."""
         cost = len(self.matrices[0]) // 100
-        return [Stage(self.factored, patience=5, cost=cost)] * 3
+        return [Stage(lambda ritz: self.factored(ritz, near), patience=5, cost=cost)] * 3
 
 
 def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int, extra: int = 2) -> Stage:

@@ -109,7 +109,7 @@ def proved_trace_ratio(
     # The larger the matrix, the more steps cost as much as a factor.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
     (alpha, pairs, variances), norm = _searched(
-        pencil.multiply, diagonals, k, ridge, k + 2, pencil.factors(), budget, 0, patience
+        pencil.multiply, diagonals, k, ridge, k + 2, pencil.factors(near=True), budget, 0, patience
     )
     if pairs is not None:
         beta, _ = bound_by_inertia(lambda: alpha * y - x, pairs, norm)
