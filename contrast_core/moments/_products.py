@@ -13,7 +13,12 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments._covariance import ALONE, Covariance, Form, Moments, Threads
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import as_float64
-from contrast_core.moments._sparse_products import gram_products, multipliable, sharing_pays
+from contrast_core.moments._sparse_products import (
+    gram_products,
+    less_outer,
+    multipliable,
+    sharing_pays,
+)
 from contrast_core.rows import Rows, pieces
 
 
@@ -190,7 +195,7 @@ def weighted_product(
     product = gram_products([*pieces.values()], [*shares.values()], mean, columns, *threads)
     for part, (_, w) in zip(sparse[1:], used[1:], strict=True):
         shift = part.mean - mean
-        product -= np.outer(w * shift, shift @ columns)
+        product = less_outer(product, w * shift, shift @ columns)
     return product
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dger
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments._sparse import as_float64
@@ -78,8 +79,12 @@ def gram_products(
     for other, other_total in others:
         product += other
         total += other_total
-    product -= mean[:, None] * total
-    return product[:, :width]
+    return less_outer(product, mean, total)[:, :width]
+
+
+def less_outer(matrix: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """A matrix less ``outer(left, right)``; if it is in C order, in its own memory."""
+    return np.asarray(dger(-1.0, right, left, a=matrix.T, overwrite_a=True).T)
 
 
 def sparse_scores(rows: Any, columns: FloatArray) -> FloatArray:
