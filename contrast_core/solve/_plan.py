@@ -68,8 +68,9 @@ class Limits:
     lead_features, lead_features_each : int
         Features from which on cheap steps lead up to the automatic contrast; and for each
         component, from which on these are one iteration.
-    lead_columns : int
-        Features squared for each column that this may multiply.
+    lead_columns, lead_columns_each : int
+        Features squared for each column that this may multiply; columns for each component that it
+        may multiply in any case.
     relabelled_features : int
         Features from which on relabelled contrasts are searched for near the given one, and where
         groups are relabelled in single precision.
@@ -110,8 +111,9 @@ class Limits:
     refined_features: int = 2000
     refined_features_each: int = 400
     lead_features: int = 700
-    lead_features_each: int = 100
+    lead_features_each: int = 50
     lead_columns: int = 4000
+    lead_columns_each: int = 45
     relabelled_features: int = 700
     relabelled_columns: int = 4
     path_contrasts: int = 8
@@ -207,7 +209,9 @@ class Plan:
     def lead_budget(self, size: int, k: int) -> float | None:
         """Columns that these may multiply; None where single precision is faster."""
         at = self.limits
-        return size**2 / at.lead_columns if size >= at.lead_features_each * k else None
+        if size < at.lead_features_each * k:
+            return None
+        return max(size**2 / at.lead_columns, at.lead_columns_each * k)
 
     def nearby_budget(self, size: int) -> float | None:
         """Columns for a contrast near one that is known; None where LAPACK is faster."""

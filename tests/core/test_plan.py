@@ -104,6 +104,7 @@ SOLVERS: list[tuple[int, int, int, int | None, bool, int | None]] = [
     (700, 2, 41, None, False, 19),
     (900, 4, 41, None, False, 32),
     (1001, 5, 41, 100, False, 40),
+    (999, 20, 1, None, False, None),
 ]
 
 
@@ -167,8 +168,9 @@ def test_cheap_steps_lead_up_to_the_automatic_contrast() -> None:
     plan = make_plan(Task(60, 90, 2))
     assert not plan.leads_up(699)
     assert plan.leads_up(700)
-    assert plan.lead_budget(1000, 10) == 250
-    assert plan.lead_budget(1000, 11) is None
+    assert plan.lead_budget(1000, 2) == 250
+    assert plan.lead_budget(1000, 20) == 900
+    assert plan.lead_budget(1000, 21) is None
 
 
 def test_relabelled_contrasts_are_searched_for_near_the_given_one() -> None:
