@@ -44,6 +44,9 @@ class Limits:
         for each. Products pay where a matrix costs more.
     automatic_columns, automatic_columns_each : int
         The same where the contrast has to be found too.
+    automatic_rows, automatic_rows_each : int
+        Rows for each feature, at no component and more for each, from which on that holds: of fewer
+        rows the contrast is higher, its eigenvalues lie closer, and it takes more columns.
     made_columns : float
         For how many columns moments are summed up, for each entry of a row.
     compiled_share : float
@@ -98,6 +101,8 @@ class Limits:
     columns_each: int = 20
     automatic_columns: int = 170
     automatic_columns_each: int = 46
+    automatic_rows: int = 4
+    automatic_rows_each: int = 2
     made_columns: float = 3.5
     compiled_share: float = 0.65
     solved_share: int = 5
@@ -301,6 +306,9 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     if task.entries is None:
         return False
     if task.n_features < limits.sparse_features and task.entries < limits.sparse_entries:
+        return False
+    least = limits.automatic_rows + limits.automatic_rows_each * task.n_components
+    if task.automatic and task.n_rows < least * task.n_features:
         return False
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
 
