@@ -13,7 +13,7 @@ from contrast_core.linalg._search import EXTRA, Precondition, Ritz, Stage
 
 _TINY = float(np.finfo(np.float64).tiny)
 _FLOOR = 1e-5  # of the largest Ritz value, to which eigenvalues lie close
-_SAFETY = 8  # times what Ritz values rise by, as the diagonal tells
+_SAFETY = 16  # times what Ritz values rise by, as the diagonal tells
 
 
 class Pencil:
