@@ -14,13 +14,13 @@ And `by=` a column of eight cell types beside one call, at 2 and 10 components, 
 type's contrast is a problem of 2,000 genes of its own. At one alpha its components come from
 products with its rows; each row is multiplied once in all of them, as in the call on all cells. At
 the automatic alpha the contrast of 2,500 cells in 2,000 genes is ten times the background where
-noise is all that is left: the next eigenvalue is 2% away where that of 20,000 cells is half, which
-takes 700 to 1,000 columns or two factors of the matrix, as much for each type as for all cells
-together: that is not reached.
+noise is all that is left: the next eigenvalue is 2% away where that of 20,000 cells is half. That
+takes 1,400 columns or more, so that each type's matrix is formed and solved, which costs as much
+as for all cells together: that is not reached.
 
 Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.7 to 0.8 and 2.0 to 2.1
-times; by type at one alpha 2.2 and 2.9 times (of .26 and .48 s: what each type costs besides its
-products counts now that one call is so short), automatic 14 and 5 to 10.
+times; by type at one alpha 2.0 and 2.5 times (.34 of .17 s, .77 of .31 s: steps orthogonalised for
+each type count now that one call is so short), automatic 8 and 5 to 6 (5.5 of .7 s, 6.8 of 1.1 s).
 
 Must reach, in CPU time: one alpha at most 2 times, the automatic alpha at most 4 times `sc.pp.pca`;
 by eight types of 20,000 cells at most 2 times one call.
