@@ -91,7 +91,7 @@ def proved_trace_ratio(
     """The trace ratio of matrices (D, D), with eigenpairs proved by inertia.
 
     The diagonal preconditions as long as that helps, as where features are on scales of their own;
-    then a factor in single precision.
+    then a factor in single precision, and the diagonal beside it for what lies far above the shift.
 
     Parameters
     ----------
