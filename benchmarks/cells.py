@@ -18,9 +18,10 @@ noise is all that is left: the next eigenvalue is 2% away where that of 20,000 c
 takes 1,400 columns or more, so that each type's matrix is formed and solved, which costs as much
 as for all cells together: that is not reached.
 
-Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.7 to 0.8 and 2.0 to 2.1
-times; by type at one alpha 2.0 and 2.5 times (.34 of .17 s, .77 of .31 s: steps orthogonalised for
-each type count now that one call is so short), automatic 8 and 5 to 6 (5.5 of .7 s, 6.8 of 1.1 s).
+Measured: 200,000 cells 0.4 and 0.6 times, peak 0.4 GB; 20,000 cells 0.7 to 0.8 and 1.9 to 2.1
+times; by type at one alpha 1.7 to 2.0 and 2.4 to 2.5 times (.33 of .18 s, .8 of .33 s: steps
+orthogonalised for each type count now that one call is so short), automatic 8 and 5 to 6 (6 of
+.8 s, 8 of 1.7 s).
 
 Must reach, in CPU time: one alpha at most 2 times, the automatic alpha at most 4 times `sc.pp.pca`;
 by eight types of 20,000 cells at most 2 times one call.
