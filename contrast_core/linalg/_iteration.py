@@ -56,7 +56,8 @@ def eigenpairs_by_products(
     """
     # Beyond two more than wanted, what costs little: of sparse rows, fours of at least eight.
     width = min(max(8, -(-(k + 2) // 4) * 4), size)
-    held = max(_BASIS, 4 * width)
+    # Less than there are dimensions: the next block needs as many that are new.
+    held = min(max(_BASIS, 4 * width), size - 2 * width)
     if size <= max(_SMALL, 4 * width):
         return _by_matrix(multiply, size, k)
 

@@ -37,6 +37,27 @@ def test_every_size_and_number(size: int, share: float) -> None:
     assert subspace_error(found.components, exact) < 1e-7
 
 
+@pytest.mark.parametrize("size", [321, 334, 467, 480, 491, 505])
+@pytest.mark.parametrize("k", [1, 2, 10])
+def test_a_basis_never_fills_the_space(size: int, k: int) -> None:
+    # Ties among null directions, which nothing resolves: the iteration goes on to the end.
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(size, size)))[0]
+    below = -np.geomspace(1e-3, 10.0, size - 50 - k)
+    values = np.concatenate([np.geomspace(5.0, 1.0, k), np.zeros(50), below])
+    matrix = (rotation * values) @ rotation.T
+    seen: list[float] = []
+
+    def multiply(columns: Any) -> Any:
+        seen.append(float(np.abs(columns.T @ columns - np.eye(columns.shape[1])).max()))
+        return matrix @ columns
+
+    with pytest.raises(NotConvergedError, match=f"eigenvalues {k + 1} and {k + 2} are close"):
+        eigenpairs_by_products(multiply, size, k + 1, random_state=0, max_products=5000)
+    assert max(seen) < 1e-10
+    found = eigenpairs_by_products(multiply, size, k, random_state=0, max_products=5000)
+    assert subspace_error(found.components, rotation[:, :k].T) < 1e-7
+
+
 def test_a_small_matrix_is_solved_exactly() -> None:
     """500 x 7: the basis is full before the iteration has converged."""
     rng = np.random.default_rng(0)
