@@ -30,7 +30,6 @@ from contrast_core.images import (
     Frames,
     block_moments,
     verdicts,
-    weight_maps,
 )
 
 sys.path.append(str(ROOT))
@@ -115,7 +114,7 @@ def on_photographs() -> None:
         times.append(time.process_time() - start)
     check("seconds of a fit of 2000 frames", min(times), 2.5)
     support = (film.clean > 0).mean(axis=0) > 0.05
-    weights = weight_maps(remover, film.shape)[0].ravel()
+    weights = remover.feature_weights()[0]
     outside = 1 - weights[support].sum() / weights.sum()
     check(f"component 1's weight outside the digits ({support.mean():.0%})", outside, 0.10)
     start = time.process_time()

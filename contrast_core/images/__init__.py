@@ -14,14 +14,7 @@ if TYPE_CHECKING:
     from contrast_core.images._frame_remover import FrameBackgroundRemover
     from contrast_core.images._patches import Patches
     from contrast_core.images._sampling import Sampling
-    from contrast_core.images._stacks import (
-        Stack,
-        denoise_stack,
-        iter_rows,
-        rows_to_stack,
-        stack_to_rows,
-        weight_maps,
-    )
+    from contrast_core.images._stacks import Stack, rows_to_stack, weight_maps
     from contrast_core.images._suppress import SuppressedBackground, suppress_background
     from contrast_core.images._verdicts import Verdict, verdicts
     from contrast_core.images._whole_axes import Channels, Frames
@@ -37,10 +30,7 @@ _HOME = {
     "SuppressedBackground": "_suppress",
     "Verdict": "_verdicts",
     "block_moments": "_blocks",
-    "denoise_stack": "_stacks",
-    "iter_rows": "_stacks",
     "rows_to_stack": "_stacks",
-    "stack_to_rows": "_stacks",
     "suppress_background": "_suppress",
     "verdicts": "_verdicts",
     "weight_maps": "_stacks",
@@ -57,10 +47,7 @@ __all__ = [
     "SuppressedBackground",
     "Verdict",
     "block_moments",
-    "denoise_stack",
-    "iter_rows",
     "rows_to_stack",
-    "stack_to_rows",
     "suppress_background",
     "verdicts",
     "weight_maps",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrast_core.images._patches import Patches
-from contrast_core.images._sampling import BoolArray, Sampling
+from contrast_core.images._sampling import BoolArray, Sampling, truth_values
 from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
@@ -65,7 +65,7 @@ def block_moments(
 
 def wide_stride(sampling: Patches, stack: Stack, mask: ArrayLike | None = None) -> int:
     """The stride at which what counts of a stack holds some 65,000 patches."""
-    share = 1.0 if mask is None else float(np.asarray(mask).mean())
+    share = 1.0 if mask is None else float((np.asarray(mask) != 0).mean())
     n_pixels = math.prod(map(int, stack.shape)) * share
     stride = math.ceil(math.pow(n_pixels / _WINDOWS, 1 / len(sampling.sides)))
     return min(max(1, stride), *sampling.sides)
@@ -76,7 +76,7 @@ def _of_tiles(
 ) -> list[SecondMoments]:
     sampling.rows(stack, mask, name=name)  # or it says why there are none
     image = tuple(stack.shape[-len(sampling.sides) :])
-    counts = np.ones(image, dtype=bool) if mask is None else np.asarray(mask)
+    counts = np.ones(image, dtype=bool) if mask is None else truth_values(mask, name)
     sampling = Patches(sampling.size, wide_stride(sampling, stack, mask))
     found = []
     for tiles in _tiles(counts, sampling.sides):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ from contrast_core.rows import Place, Rows, array_of, check_finite
 
 _READ_ELEMENTS = 2**22  # 32 MB of float64, where nothing else is said
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: rows that stay in the cache while they are worked on
+
+_FEW_VALUES = 16  # an image has more grey levels, a mask or labels may have fewer
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 
@@ -200,7 +203,7 @@ def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], stack: Stack, name: str) -> BoolArray:
-    """A mask as truth values of a shape; a longer one of the stack's own shape is let through."""
+    """Return a mask as truth values; raise ValueError unless it has the given shape."""
     counts = truth_values(mask, name)
     if counts.shape != shape:
         raise ValueError(
@@ -211,18 +214,73 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...], stack: Stack, name: str)
 
 
 def truth_values(mask: ArrayLike, name: str) -> BoolArray:
-    """A mask of any shape."""
+    """Return a mask as truth values: booleans, or integers that are all 0 or 1, or 0 or 255."""
     check_unmasked(mask, f"the mask of {name}")
     try:
         counts = np.asarray(mask)
-    except (TypeError, ValueError):  # of rows that differ in length
+    except (TypeError, ValueError):  # rows that differ in length
         counts = np.empty(0, dtype=object)
-    if counts.dtype != np.bool_:
+    if counts.dtype == np.bool_:
+        return counts
+    values = few_values(counts) if counts.dtype.kind in "iu" else None
+    if values is None or not (values <= {0, 1} or values <= {0, 255}):
         raise TypeError(
-            f"the mask of {name} has dtype {counts.dtype}; truth values are expected, such as "
-            "labels > 0."
+            f"the mask of {name} has dtype {counts.dtype}"
+            + (f" and the values {_listed(values)}" if values else "")
+            + "; expected truth values, or integers that are 0 and 1 or 0 and 255. Compare with a "
+            "number, such as labels > 0."
         )
-    return counts
+    return np.asarray(counts != 0)
+
+
+def few_values(stack: Stack) -> set[float] | None:
+    """Return the different values of a stack, or None if there are more than sixteen."""
+    values: set[float] = set()
+    step = max(1, _BLOCK_ELEMENTS // max(1, math.prod(stack.shape[1:])))
+    for start in range(0, stack.shape[0] if stack.shape else 0, step):
+        values.update(np.unique(np.asarray(stack[start : start + step])).tolist())
+        if len(values) > _FEW_VALUES:
+            return None
+    return values
+
+
+def mask_or_image(background: Stack, mask_shapes: Collection[tuple[int, ...]]) -> BoolArray | None:
+    """Return a background as a mask, or None if it is an image.
+
+    Booleans are a mask. Numbers are one if they are 0 and 1 or 0 and 255 and the shape is that of
+    a mask. Other integers of that shape with few values may be labels or an image.
+
+    Raises
+    ------
+    ValueError
+        If a background could be either, or the mask is True everywhere.
+    """
+    dtype = np.dtype(getattr(background, "dtype", np.float64))
+    values: set[float] | None = None
+    if dtype != np.bool_:
+        if tuple(background.shape) in mask_shapes:
+            values = few_values(background)
+        if values is None or len(values) < 2:
+            return None
+        if values != {0, 1} and values != {0, 255}:
+            if dtype.kind == "f":
+                return None
+            raise ValueError(
+                f"the background has the shape of a mask, dtype {dtype} and only the values "
+                f"{_listed(values)}, so that it may be a mask, labels or an image. Give a boolean "
+                "mask, such as labels == 0, or an image with more than sixteen grey levels."
+            )
+    mask = np.asarray(background[...], dtype=bool)
+    if mask.all():
+        raise ValueError(
+            "the background's mask is True everywhere, so that no place is left for signal; mark "
+            "only where there is background and nothing else."
+        )
+    return mask
+
+
+def _listed(values: set[float]) -> str:
+    return ", ".join(f"{value:g}" for value in sorted(values))
 
 
 def some_rows(rows: StackRows, counts: BoolArray, sample: str) -> StackRows:

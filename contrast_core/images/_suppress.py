@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -13,9 +14,14 @@ from contrast_core.images._background_remover import STRENGTHS, StructuredBackgr
 from contrast_core.images._blocks import block_moments, wide_stride
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
-from contrast_core.images._sampling import BoolArray
+from contrast_core.images._sampling import BoolArray, mask_or_image
 from contrast_core.images._stacks import Stack
-from contrast_core.images._verdicts import Verdict, too_few_frames, verdicts
+from contrast_core.images._verdicts import (
+    Verdict,
+    background_too_small,
+    too_few_frames,
+    verdicts,
+)
 from contrast_core.images._whole_axes import Frames
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
@@ -124,7 +130,7 @@ def suppress_background(
     check_choice(background_strength, "background_strength", STRENGTHS)
     check_flag(stationary_signal, "stationary_signal")
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
-    mask = _mask(reference)
+    mask = mask_or_image(reference, _mask_shapes(samples, stack))
     source = reference if mask is None else stack
     estimator: StructuredBackgroundRemover | FrameBackgroundRemover
     signal = None
@@ -144,6 +150,9 @@ def suppress_background(
     )
     if isinstance(estimator, FrameBackgroundRemover) and not estimator.n_components_:
         found = (*found, too_few_frames())
+    if isinstance(samples, Patches):
+        n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, stack)
+        found = (*found, *background_too_small(n_pixels, samples.sides))
     removed = np.subtract(np.asarray(stack[...]), denoised, dtype=denoised.dtype)
     return SuppressedBackground(denoised, removed, estimator, found)
 
@@ -153,6 +162,19 @@ def _samples(sampling: object) -> Patches | Frames:
         return sampling
     known: dict[str, Patches | Frames] = {"patches": Patches(), "frames": Frames()}
     return known[check_choice(sampling, "sampling", known, "Patches() or Frames()")]
+
+
+def _marked(mask: BoolArray, stack: Stack) -> int:
+    """Return how many pixels of a stack a mask marks."""
+    return int(mask.sum()) * (math.prod(map(int, stack.shape)) // mask.size)
+
+
+def _mask_shapes(sampling: Patches | Frames, stack: Stack) -> set[tuple[int, ...]]:
+    """Return the shapes that a mask of the background may have."""
+    shape = tuple(map(int, stack.shape))
+    if isinstance(sampling, Frames):
+        return {shape[:-2]}
+    return {shape, shape[-len(sampling.sides) :], shape[-2:]}
 
 
 def _fitted_on_frames(
@@ -174,16 +196,3 @@ def _moments(sampling: Patches, stack: Any, mask: BoolArray | None, name: str) -
     """Moments of the patches, and of those between them where they are few."""
     stride = min(sampling.stride, wide_stride(sampling, stack, mask))
     return SecondMoments.from_data(Patches(sampling.size, stride).rows(stack, mask, name=name))
-
-
-def _mask(background: Any) -> BoolArray | None:
-    """The background as a mask, or None if it is an image of its own."""
-    if np.dtype(getattr(background, "dtype", np.float64)) != np.bool_:
-        return None
-    mask = np.asarray(background[...])
-    if mask.all():
-        raise ValueError(
-            "the background's mask is True everywhere, so that no place is left for signal; mark "
-            "only where there is background and nothing else."
-        )
-    return mask

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import check_count
 from contrast_core.images._sampling import Sampling, StackRows, check_mask, some_rows
-from contrast_core.images._stacks import FrameIndex, Stack
+from contrast_core.images._stacks import Stack
 from contrast_core.rows import array_of
+
+FrameIndex: TypeAlias = tuple[int | slice, ...]
 
 _MOST_AXES = 64  # of a NumPy array
 

@@ -318,8 +318,6 @@ TABLE = [
     function(pairing.neighbor_pairs, "random_state", optional(SEED), X, Y),
     function(pairing.pairing_basis, "n_components", COUNT, X, np.zeros(40)),
     function(pairing.scaled_features, "clip", but(ABOVE_ZERO, np.inf), X),
-    function(images.iter_rows, "block_size", optional(COUNT), STACK),
-    function(images.denoise_stack, "offset", WORD, FITTED, STACK),
     function(
         images.rows_to_stack,
         "shape",

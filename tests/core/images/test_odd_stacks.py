@@ -22,7 +22,6 @@ RNG = np.random.default_rng(0)
 STACK = RNG.integers(0, 50, size=(6, 8, 9)).astype(np.float64)
 BEHIND = RNG.integers(0, 50, size=(6, 8, 9)).astype(np.float64)
 SMALL = Patches(4, 2)
-CPCA = cc.CPCA(2, alpha=1.0).fit(STACK.reshape(6, -1), background=BEHIND.reshape(6, -1))
 KERNEL = cc.KernelCPCA(2, alpha=1.0).fit(STACK.reshape(6, -1), background=BEHIND.reshape(6, -1))
 
 
@@ -54,9 +53,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "suppress_background": suppressed(SMALL),
     "suppress_background from another": suppressed(SMALL, background=True),
     "suppress_background of frames": suppressed(Frames()),
-    "stack_to_rows": images.stack_to_rows,
-    "iter_rows": lambda stack: np.concatenate([rows for _, rows in images.iter_rows(stack)]),
-    "denoise_stack": lambda stack: images.denoise_stack(CPCA, stack),
 }
 EACH = pytest.mark.parametrize("reader", READERS)
 
@@ -175,10 +171,7 @@ def test_what_is_no_stack_is_refused_in_words(reader: str, kind: str) -> None:
     assert not complaint(caught.value, REFUSED[kind][1])
 
 
-NOT_FINITE = [name for name in READERS if name not in ("stack_to_rows", "iter_rows")]
-
-
-@pytest.mark.parametrize("reader", NOT_FINITE)
+@EACH
 @pytest.mark.parametrize(
     ("stack", "words"),
     [
@@ -196,7 +189,8 @@ def test_pixels_that_no_float_holds_are_refused(reader: str, stack: Any, words: 
 MASK = np.zeros((8, 9), dtype=bool)
 MASK[:, :5] = True
 MASKS: dict[str, tuple[Any, str]] = {
-    "numbers": (MASK.astype(int), "has dtype int64; truth values are expected"),
+    "numbers": (MASK.astype(float), "has dtype float64; expected truth values"),
+    "labels": (MASK + 1, "has dtype int64 and the values 1, 2; expected truth"),
     "words": (MASK.astype(str), "has dtype <U5"),
     "ragged": ([[True], [False, True]], "has dtype object"),
     "a word": ("all", "has dtype <U3"),
@@ -218,7 +212,10 @@ def test_what_is_no_mask_is_refused(sampling: Any, kind: str) -> None:
     assert not complaint(caught.value, rf"{words}|has shape")
 
 
-@pytest.mark.parametrize("make", [list, np.asfortranarray, _tensor, _dask])
+@pytest.mark.parametrize(
+    "make",
+    [list, np.asfortranarray, _tensor, _dask, np.int64, lambda mask: np.uint8(255) * mask],
+)
 def test_masks_of_any_kind_give_the_same(make: Any) -> None:
     mask = make(np.broadcast_to(MASK, STACK.shape).copy())
     np.testing.assert_array_equal(SMALL.rows(STACK, mask).load(), SMALL.rows(STACK, MASK).load())
@@ -269,11 +266,6 @@ ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
         [v for v in NO_COUNTS if v is not None] + [0, -1],
         "elements",
     ),
-    "block_size": (
-        lambda v: images.iter_rows(STACK, block_size=v),
-        [v for v in NO_COUNTS if v is not None] + [0, -1],
-        "block_size",
-    ),
     "background_strength": (
         lambda v: images.StructuredBackgroundRemover(background_strength=v).fit(
             STACK[0], background=BEHIND[0]
@@ -297,11 +289,6 @@ ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
         lambda v: images.suppress_background(STACK, BEHIND, sampling=v),
         [*NO_COUNTS, Patches, Channels(), "pixels", np.array(["patches", "frames"])],
         "sampling=",
-    ),
-    "estimator of denoise_stack": (
-        lambda v: images.denoise_stack(v, STACK),
-        [None, "CPCA", cc.CPCA, KERNEL, cc.SecondMoments, 3, images],
-        "estimator=.* has no denoise",
     ),
     "estimator of weight_maps": (
         lambda v: images.weight_maps(v, (8, 9)),

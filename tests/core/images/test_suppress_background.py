@@ -71,6 +71,30 @@ def test_a_mask_and_the_cut_out_rectangle_are_the_same() -> None:
     assert marked.verdicts == cut_out.verdicts
 
 
+def test_masks_may_be_integers_and_what_may_be_either_is_refused() -> None:
+    image, mask, _ = striped_cells()
+    expected = suppress_background(image, mask, sampling=QUICK).denoised
+    stack = image[None]
+    for behind in (mask.astype(int), np.uint8(255) * mask, mask.astype("f4"), mask[None] * 255):
+        found = suppress_background(stack, behind, sampling=QUICK).denoised[0]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    labels = np.where(mask, 0, 1 + (image > 0))
+    for behind in (labels, 2 * mask + 3, (-1) * mask):
+        with pytest.raises(ValueError, match="may be a mask, labels or an image"):
+            suppress_background(image, behind, sampling=QUICK)
+    # Another shape than a mask's, or many grey levels: an image.
+    counts = np.random.default_rng(0).poisson(0.3, size=(70, 70))
+    grey = np.round(image * 100).astype(int)
+    for behind in (counts, grey):
+        assert np.isfinite(suppress_background(image, behind, sampling=QUICK).denoised).all()
+    film = np.random.default_rng(0).normal(size=(40, 6, 6))
+    even = np.arange(40) % 2
+    marked = suppress_background(film, even, sampling="frames").denoised
+    np.testing.assert_array_equal(
+        marked, suppress_background(film, even == 1, sampling="frames").denoised
+    )
+
+
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "i4", "f2", ">f8"])
 def test_images_of_any_real_type(dtype: str) -> None:
     image, mask, _ = striped_cells()
@@ -141,7 +165,7 @@ def test_the_fitted_remover_is_saved_and_shows_where_the_signal_is(tmp_path: Any
     np.testing.assert_array_equal(QUICK.map(remover.transform, image), result.denoised)
     maps = weight_maps(remover, (8, 8))
     assert maps.shape == (len(remover.patterns_), 8, 8)
-    np.testing.assert_allclose(maps.max(axis=(1, 2)), 1.0)
+    np.testing.assert_allclose(abs(maps).max(axis=(1, 2)), 1.0)
     strength = QUICK.map(lambda rows: remover.strengths(rows)[:, :1], image)
     bright = clean > 0.5 * clean.max()
     assert strength[bright].mean() > 5 * strength[mask].mean()
@@ -189,6 +213,25 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         suppress_background(image, mask, sampling="pixels")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="background_strength='none' is unknown"):
         suppress_background(image, mask, background_strength="none")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "small"), [(9, 10, True), (32, 31, True), (64, 64, False)]
+)
+def test_a_background_that_holds_few_windows_is_called_too_small(
+    height: int, width: int, small: bool
+) -> None:
+    image, mask, _ = striped_cells()
+    mask[height:], mask[:, width:] = False, False
+    for behind in (mask, image[:height, :width], np.stack([mask])):
+        found = suppress_background(
+            image if behind.ndim == 2 else image[None], behind, sampling=QUICK
+        )
+        said = [each for each in found.verdicts if each.kind == "background too small"]
+        assert len(said) == small
+        if small:
+            assert said[0].value == pytest.approx(height * width / 64)
+            assert "windows of 8 x 8 pixels" in said[0].sentence
 
 
 def test_a_constant_image_is_left_empty() -> None:

@@ -1,0 +1,69 @@
+"""Rows put back into frames, and maps of weights."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contrast_core import CPCA
+from contrast_core.images import FrameBackgroundRemover, rows_to_stack, weight_maps
+
+SHAPE = (4, 5)
+
+
+@pytest.fixture(scope="module")
+def frames() -> Any:
+    """Frames in which one corner of a square varies against the others, and background."""
+    rng = np.random.default_rng(0)
+    foreground = rng.normal(size=(60, *SHAPE)) + 3.0
+    sign = np.array([[1, 1], [1, -1]])
+    foreground[:, 1:3, 1:3] += 4 * sign * rng.normal(size=(60, 1, 1))
+    return foreground.reshape(60, -1), rng.normal(size=(50, 20)) + 2.0
+
+
+@pytest.mark.parametrize("shape", [(7, 4, 5), (3, 4, 2, 3), (1, 6, 4, 5)])
+def test_rows_become_frames_in_c_order(shape: Any) -> None:
+    stack = np.arange(np.prod(shape), dtype=float).reshape(shape)
+    rows = stack.reshape(-1, shape[-2] * shape[-1])
+    np.testing.assert_array_equal(rows_to_stack(rows, shape), stack)
+    np.testing.assert_array_equal(rows_to_stack(rows, shape[-2:]), stack.reshape(-1, *shape[-2:]))
+
+
+def test_weight_maps_are_squared_loadings_with_their_sign(frames: Any) -> None:
+    foreground, background = frames
+    cpca = CPCA(2, alpha=1.0).fit(foreground, background=background)
+    maps = weight_maps(cpca, SHAPE)
+    loadings = cpca.components_.reshape(2, *SHAPE)
+    expected = loadings * abs(loadings) / (loadings**2).max(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(maps, expected, atol=1e-12)
+    np.testing.assert_allclose(weight_maps(cpca.linear_map_, SHAPE), expected, atol=1e-12)
+    # The corner that varies against the rest of the square has the other sign.
+    np.testing.assert_array_equal(
+        np.sign(maps[0, 1:3, 1:3]) * np.sign(maps[0, 1, 1]), [[1, 1], [1, -1]]
+    )
+    remover = FrameBackgroundRemover(SHAPE).fit(foreground, background=background)
+    (square,) = weight_maps(remover, SHAPE)[:, 1:3, 1:3]
+    np.testing.assert_array_equal(np.sign(square) * np.sign(square[0, 0]), [[1, 1], [1, -1]])
+
+
+def test_errors_say_what_came_and_what_to_do(frames: Any) -> None:
+    with pytest.raises(ValueError, match=r"rows have shape \(3, 20\), but .* needs .*\(3, 12\)"):
+        rows_to_stack(np.zeros((3, 20)), (3, 4))
+    with pytest.raises(ValueError, match=r"shape=\(60,\) has 1 axes; expected"):
+        rows_to_stack(np.zeros((3, 20)), (60,))
+    cpca = CPCA(2, alpha=1.0).fit(frames[0], background=frames[1])
+    with pytest.raises(ValueError, match=r"frame_shape=\(2, 5\) has 10 pixels, .* rows of 20"):
+        weight_maps(cpca, (2, 5))
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, contrast_core.images; "
+        "print({'sklearn', 'dask', 'torch', 'napari', 'qtpy', 'matplotlib'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "set()\n", result.stderr
