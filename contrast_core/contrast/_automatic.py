@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contrast_core.moments import Moments
-from contrast_core.solve import Plan, Solution, plan_for, solve_trace_ratio
+from contrast_core.solve import Plan, Solution, in_form, plan_for, solve_trace_ratio
 
 RIDGE = 0.25  # tau over the mean variance mu: the covariance shrunk by 0.2 towards mu * identity
 
@@ -59,7 +59,9 @@ def automatic_contrast(
     random_state: int | None = 0,
 ) -> tuple[float, Solution]:
     """`trace_ratio_alpha`, and the components there, which are found with it."""
-    plan = plan or plan_for(foreground, background, n_components)
+    if plan is None:
+        plan = plan_for(foreground, background, n_components)
+        foreground, background = in_form(foreground, background, plan.form)
     ridge = background_ridge(foreground, background)
     return solve_trace_ratio(
         foreground, background, n_components, ridge, plan, random_state=random_state

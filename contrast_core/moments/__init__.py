@@ -14,7 +14,12 @@ from contrast_core.moments._grouped import GroupedMoments
 from contrast_core.moments._mixed import MixedMoments, check_mix, mixed, parts_along
 from contrast_core.moments._pair_moments import PairMoments, check_pairs
 from contrast_core.moments._pair_rows import Cross, PairRows, dense_cross
-from contrast_core.moments._products import joint_products, product_moments, weighted_product
+from contrast_core.moments._products import (
+    ProductMoments,
+    joint_products,
+    product_moments,
+    weighted_product,
+)
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, span_moments
 from contrast_core.moments._sparse_products import sparse_scores
@@ -32,6 +37,7 @@ __all__ = [
     "Moments",
     "PairMoments",
     "PairRows",
+    "ProductMoments",
     "SecondMoments",
     "SpanMoments",
     "Threads",

@@ -15,6 +15,7 @@ from contrast_core.feedback import warn
 from contrast_core.moments import (
     Form,
     Moments,
+    ProductMoments,
     SecondMoments,
     check_mix,
     compiled_covariance_pays,
@@ -111,23 +112,12 @@ def contrast_moments(
             parts = in_form(parts[0], parts[1], plan.form)
     else:
         parts = design_rows(X, background, design)
-        entries = _entries(parts)
         if not simple and SOLVERS[solver] == "products":
             raise ValueError(
                 f"solver={solver!r} takes neither groups nor weights nor several backgrounds; use "
                 "'auto', 'eigh' or 'gram'."
             )
-        plan = make_plan(
-            Task(
-                n_rows=sum(map(_count, parts)),
-                n_features=parts[0].shape[1],
-                n_components=k,
-                entries=entries,
-                compiled=entries is not None and compiled_covariance_pays(entries),
-                in_memory=all(part.in_memory for part in parts),
-                **options,
-            )
-        )
+        plan = make_plan(_task(parts, k, **options))
         parts = _moments_of(parts, plan.form)
     x, y = parts[0], mixed(parts[1:], design.background_mix)
     check_range(x, "X")
@@ -138,9 +128,29 @@ def contrast_moments(
 
 
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
-    """How moments that are there already are solved; `options` are those of `Task`."""
+    """Return how to solve moments that were taken before; `options` are those of `Task`.
+
+    Products hold the rows, so the form is planned anew: a path is worth a matrix even where the
+    first contrast was not.
+    """
+    if isinstance(x, ProductMoments) and isinstance(y, ProductMoments):
+        return make_plan(_task((*x.parts, *y.parts), k, **options))
     n_rows = x.n_samples + y.n_samples
     return make_plan(Task(math.ceil(n_rows), x.n_features, k, held=x.form, **options))
+
+
+def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
+    """Describe rows that have not been summed up in the numbers that a plan depends on."""
+    entries = _entries(parts)
+    return Task(
+        n_rows=sum(map(_count, parts)),
+        n_features=parts[0].shape[1],
+        n_components=k,
+        entries=entries,
+        compiled=entries is not None and compiled_covariance_pays(entries),
+        in_memory=all(part.in_memory for part in parts),
+        **options,
+    )
 
 
 def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[Rows, Rows]:

@@ -28,8 +28,9 @@ class Limits:
 
     Parameters
     ----------
-    narrow : int
-        Features up to which the covariance is cheap, however few the rows.
+    sparse_span : int
+        Rows up to which one contrast of wide sparse data comes from the span of the rows: beyond,
+        their Gram matrix costs more than products with a few columns.
     one_matrix : int
         Rows or features, whichever are fewer, up to which a matrix is formed for one contrast.
     matrix : int
@@ -90,7 +91,7 @@ class Limits:
         Features squared for each column that it may multiply for each ratio.
     """
 
-    narrow: int = 1500
+    sparse_span: int = 3000
     one_matrix: int = 5000
     matrix: int = 10_000
     pair_features: int = 3000
@@ -245,7 +246,7 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
     matrix = task.form is None and min(task.n_rows, task.n_features) <= limits.matrix
     if not matrix:
         return Plan(form, None, limits.products, reason, limits)
-    direct: Form = "span" if _is_wide(task, limits) else "dense"
+    direct: Form = "span" if _is_wide(task) else "dense"
     most = limits.products_first
     if task.automatic:
         most = max(most, int(limits.search_share * _columns(task, limits)))
@@ -257,7 +258,7 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
 def plan_pairs(n_rows: int, n_features: int, limits: Limits = LIMITS) -> Plan:
     """The way for positive pairs, both views of which have `n_rows` rows together."""
     task = Task(n_rows, n_features, 1)
-    wide = _is_wide(task, limits)
+    wide = _is_wide(task)
     direct: Form = "span" if wide else "dense"
     if n_rows <= limits.pair_rows if wide else n_features <= limits.pair_features:
         return Plan(direct, None, 0, f"a {direct} matrix is small", limits)
@@ -271,8 +272,9 @@ def plan_pairs(n_rows: int, n_features: int, limits: Limits = LIMITS) -> Plan:
     )
 
 
-def _is_wide(task: Task, limits: Limits) -> bool:
-    return task.n_features > max(task.n_rows, limits.narrow)
+def _is_wide(task: Task) -> bool:
+    """Whether the rows of all datasets span fewer dimensions than there are features."""
+    return task.n_features > task.n_rows
 
 
 def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
@@ -281,7 +283,7 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
     if task.form is not None:
         return task.form, f"solver={NAMES[task.form]!r} was asked for"
     size = min(task.n_rows, task.n_features)
-    wide = _is_wide(task, limits)
+    wide = _is_wide(task)
     if task.products:
         if size > limits.matrix:
             return "products", f"rows and features both exceed {limits.matrix}"
@@ -292,13 +294,13 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
                     "products",
                     f"one contrast; rows and features both exceed {limits.one_matrix}",
                 )
-            if one and wide and task.entries is not None:
-                return "products", "one contrast of wide sparse rows"
+            if one and wide and task.entries is not None and task.n_rows > limits.sparse_span:
+                return "products", "one contrast of many wide sparse rows"
             if not wide and _products_pay(task, limits):
                 return "products", "few components of tall sparse rows"
     if wide:
         return "span", "more features than rows"
-    return "dense", "no more features than rows, or few"
+    return "dense", "no more features than rows"
 
 
 def _products_pay(task: Task, limits: Limits) -> bool:

@@ -69,10 +69,10 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         block iteration on products with the rows, its result accepted where the residual over the
         gap bounds the sine of the error by 1e-8 (more where rounding does not allow that). Without
         a matrix that is no proof: a direction that the random start happens to be orthogonal to
-        would be missed. "auto" takes "gram" for more features than rows and more than 1500 of
-        them, else "eigh"; and "lanczos" where both rows and features exceed 10,000, and for a
-        single finite contrast where both exceed 5,000, where wide data are sparse, or where tall
-        sparse data of many entries are asked for few components. If the iteration fails, "auto"
+        would be missed. "auto" takes "gram" for more features than rows, else "eigh"; and "lanczos"
+        where both rows and features exceed 10,000, and for a single finite contrast where both
+        exceed 5,000, where more than 3,000 wide rows are sparse, or where tall sparse data of many
+        entries are asked for few components. If the iteration fails, "auto"
         falls back to the others up to a size of 10,000. Rows that are not in memory are read block
         by block, again for every product or block of columns where there is no covariance.
     random_state : int or None, default=None

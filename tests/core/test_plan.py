@@ -18,9 +18,12 @@ def sparse(task: Task, per_row: int) -> Task:
 
 TALL = sparse(Task(100_000, 2000, 2), 120)
 FORMS: list[tuple[Task, str, str | None]] = [
-    # Few features, or no more than rows: the covariance.
-    (Task(60, 1500, 2), DENSE, None),
-    (Task(60, 1501, 2), SPAN, None),
+    # No more features than rows: the covariance; else the span of the rows, however few features.
+    (Task(60, 60, 2), DENSE, None),
+    (Task(60, 61, 2), SPAN, None),
+    (Task(40, 1000, 10, contrasts=41), SPAN, None),
+    (sparse(Task(100, 1500, 2, contrasts=41), 75), SPAN, None),
+    (sparse(Task(160, 6000, 2), 60), SPAN, None),
     (Task(5000, 5000, 2, automatic=True), DENSE, None),
     (Task(5000, 5001, 2, automatic=True), SPAN, None),
     # One given contrast of large data, or of wide sparse data: products, with something to go to.
@@ -31,7 +34,8 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (Task(6000, 5001, 2, contrasts=2), DENSE, None),
     (Task(6000, 5001, 2, products=False), DENSE, None),
     (Task(6000, 5001, 2, in_memory=False), DENSE, None),
-    (sparse(Task(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
+    (sparse(Task(3000, 25_000, 2), 1750), SPAN, None),
+    (sparse(Task(3001, 25_000, 2), 1750), PRODUCTS, SPAN),
     (sparse(Task(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
     (sparse(Task(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
     # No matrix is affordable: products whatever is wanted.
@@ -73,14 +77,14 @@ FORMS: list[tuple[Task, str, str | None]] = [
     # What is asked for, or there already.
     (Task(60, 90, 2, form="span"), SPAN, None),
     (Task(60, 90, 2, form="products"), PRODUCTS, None),
-    (Task(60, 90, 2, held="products"), PRODUCTS, DENSE),
+    (Task(90, 60, 2, held="products"), PRODUCTS, DENSE),
     (Task(60, 9000, 2, held="products"), PRODUCTS, SPAN),
     (Task(60, 9000, 2, held="products", products=False), SPAN, None),
     (Task(60, 9000, 2, held="dense"), DENSE, None),
 ]
 PAIRS: list[tuple[int, int, str, str | None]] = [
-    (80, 1500, DENSE, None),
-    (80, 1501, SPAN, None),
+    (80, 80, DENSE, None),
+    (80, 81, SPAN, None),
     (9000, 3000, DENSE, None),
     (9000, 3001, PRODUCTS, DENSE),
     (5000, 9000, SPAN, None),

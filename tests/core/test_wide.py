@@ -22,7 +22,7 @@ from contrast_core import (
     subspace_error,
 )
 from contrast_core.linalg import _single
-from contrast_core.moments import Form, SpanMoments
+from contrast_core.moments import Form, SpanMoments, product_moments
 from contrast_core.rows import rows_of
 from contrast_core.solve import LIMITS, Plan, Task, make_plan, solve_contrasts, with_fallback
 from tests.core.planned import EAGER, moments_in, plan_in
@@ -271,25 +271,35 @@ def test_a_constant_dataset() -> None:
 
 def test_the_choice_by_shape() -> None:
     x, y = wide_data()
-    assert CPCA().fit(x, background=y).solver_ == "gram"
-    assert CPCA().fit(x[:, :1500], background=y[:, :1500]).solver_ == "eigh"
+    for n_features in (1600, 900, 61):
+        few = CPCA().fit(x[:, :n_features], background=y[:, :n_features])
+        assert few.solver_ == "gram"
+    assert CPCA().fit(x[:, :60], background=y[:, :60]).solver_ == "eigh"
     sparse_x, sparse_y = sparse_data()
     assert CPCA().fit(sparse_x, background=sparse_y).solver_ == "gram"
-    single = CPCA(alpha=0.0).fit(sparse_x, background=sparse_y)
-    assert single.solver_ == "lanczos"
-    assert (
-        subspace_error(
-            single.at(3.0).components_,
-            CPCA(alpha=3.0).fit(sparse_x, background=sparse_y).components_,
-        )
-        < 1e-7
-    )
+    assert CPCA(alpha=0.0).fit(sparse_x, background=sparse_y).solver_ == "gram"
+
+
+def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> None:
+    """Of rows that are still at hand, and with the components of each contrast by itself."""
+    x, y = sparse_data()
+    rows = [rows_of(part) for part in (x, y)]
+    products = product_moments([[part] for part in rows])
+    fitted = CPCA(3, alpha=1.0).fit(products[0], background=products[1])
+    assert fitted.solver_ == "gram"
+    by_products = CPCA(3, alpha=1.0, solver="lanczos").fit(x, background=y)
+    path = by_products.set_params(solver="auto").path([1.0, 3.0])
+    assert [one.solver_ for one in path] == ["gram", "gram"]
+    for one in path:
+        alone = CPCA(3, alpha=one.alpha_, solver="eigh").fit(x, background=y)
+        assert subspace_error(one.components_, alone.components_) < 1e-8
+    assert by_products.at(2.0).solver_ == "gram"
 
 
 def test_a_failed_iteration_falls_back() -> None:
     """Without a gap after the third eigenvalue: 8 columns are not enough, nor are many."""
     x, y = sparse_data()
-    few = replace(LIMITS, products_first=8, products=8)
+    few = replace(LIMITS, products_first=8, products=8, sparse_span=1)
     made: list[Form] = []
 
     def solve(plan: Plan) -> Any:

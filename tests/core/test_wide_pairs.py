@@ -30,7 +30,7 @@ WIDE, TALL = (40, 1600), (450, 900)  # pairs and features: more features than ro
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, pair_features=100)  # too many for a covariance
+PRODUCTS = replace(LIMITS, pair_features=100, pair_rows=100)  # too many for a matrix
 # Pairs and features, and limits by which they are solved in the span of the rows, or by products.
 CASES = {
     "gram": (WIDE, LIMITS),
@@ -111,7 +111,8 @@ def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> Non
     made = planned(*pairs(shape))
     assert made.plan.form == ("span" if shape == WIDE else "products")
     assert made.second_moments(made.plan).form == made.plan.form
-    assert positive_pairs(*pairs((30, 90), n_loaded=90)).plan.form == "dense"
+    assert positive_pairs(*pairs((45, 90), n_loaded=90)).plan.form == "dense"
+    assert positive_pairs(*pairs((44, 90), n_loaded=90)).plan.form == "span"
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
