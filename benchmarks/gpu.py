@@ -32,7 +32,7 @@ import numpy as np
 try:
     import torch
 except ImportError:
-    print("not run: it needs torch (pip install 'contrast-suite[torch]') and a CUDA device")
+    print("not run: it needs torch (pip install torch) and a CUDA device")
     sys.exit(0)
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as it is, also where it is not installed

@@ -32,8 +32,8 @@ def __getattr__(name: str) -> ModuleType:
             if error.name is None or error.name.partition(".")[0] == __name__:
                 raise
             raise ModuleNotFoundError(
-                f"{__name__}.{name} needs {error.name}, which is not installed: "
-                "pip install 'contrast-suite[scanpy]'.",
+                f"{__name__}.{name} needs {error.name}, which is not installed. Run "
+                "pip install '.[scanpy]' in the folder of the project (its clone or sdist).",
                 name=error.name,
             ) from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv with everything that the demo and the tests need, and on Debian or Ubuntu installs the
 # system packages they need first, where it may. Quick when there is nothing to do.
+# SYSTEM_PACKAGES=skip goes on without them; what opens a window then fails.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first fitting one is taken.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -44,14 +45,30 @@ apt_install() {
         fi
     fi
     say "installing system packages: $*"
-    $as_root apt-get update -qq &&
-        $as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+    apt_update &&
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 \
+            install -qq -y --no-install-recommends "$@" >/dev/null
+}
+
+# Waits for another apt to end, as a new machine often has one running: the option of apt for that
+# holds for installing, not for updating.
+apt_update() {
+    local output attempt
+    for attempt in {1..120}; do
+        if output="$($as_root apt-get update -qq 2>&1)"; then return; fi
+        if [[ "$output" != *"ould not get lock"* ]]; then break; fi
+        [ "$attempt" -gt 1 ] || say "waiting for another apt to end"
+        sleep 5
+    done
+    say "apt-get update: $output"
+    return 1
 }
 
 system_packages() {
     local package missing=""
-    if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
+    if [ "${SYSTEM_PACKAGES:-}" = skip ]; then
+        say "going on without the system packages of the napari window"
+    elif command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
         for package in $APT_PACKAGES; do
             apt_installed "$package" || missing="$missing $package"
         done
@@ -59,7 +76,11 @@ system_packages() {
             missing="$missing python3 python3-venv"
         fi
         # shellcheck disable=SC2086  # a list of names
-        [ -z "$missing" ] || apt_install $missing || say "going on without; the napari window may fail"
+        if [ -n "$missing" ] && ! apt_install $missing; then
+            say "stopping: these system packages could not be installed:$missing"
+            say "Install them, or go on without the napari window: SYSTEM_PACKAGES=skip"
+            exit 1
+        fi
     elif [ "$(uname -s)" = Linux ] && ! command -v xvfb-run >/dev/null; then
         say "not a Debian: please see to Qt's system libraries (OpenGL, EGL, fontconfig, D-Bus,"
         say "xkbcommon, xkbcommon-x11, xcb-cursor, xcb-util-wm, xcb-util-keysyms) and, for the window"

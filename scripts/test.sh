@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# All checks of the project, in one command on a bare machine: style, types, import rules, the napari
-# manifest, the documentation, the demo, then the tests, doctests and tutorials. Arguments go to pytest.
+# Checks the project in one command on a bare machine: style, types, import rules, the napari manifest,
+# and the tests that are not marked slow. `--all`, as the first argument, adds the documentation, the demo
+# and the slow tests, among them the tutorials. Other arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+tests=(-m "not slow")
+if [ "${1:-}" = --all ]; then
+    shift
+    tests=()
+fi
 scripts/setup.sh
 PATH="$PWD/.venv/bin:$PATH"
 ruff check .
@@ -11,6 +17,8 @@ ruff format --check .
 mypy
 lint-imports
 npe2 validate contrast-suite
-scripts/docs.sh
-scripts/demo.sh
-python -m pytest "$@"
+if [ ${#tests[@]} -eq 0 ]; then
+    scripts/docs.sh
+    scripts/demo.sh
+fi
+python -m pytest -n 2 --dist worksteal "${tests[@]}" "$@"

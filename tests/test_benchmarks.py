@@ -66,7 +66,7 @@ print(report.missed)
 def test_the_gpu_benchmark_says_in_words_that_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = python(str(PAPERS.parent / "gpu.py"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -74,7 +74,7 @@ def test_the_gpu_benchmark_says_in_words_that_there_is_none(
 
 
 def test_the_gpu_benchmark_runs_on_the_processor() -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="torch is not installed")
     size = ("--rows", "400", "--features", "30", "--repeats", "1")
     done = python(str(PAPERS.parent / "gpu.py"), "--device", "cpu", *size)
     assert done.returncode == 0, done.stderr

@@ -155,6 +155,6 @@ def _nutpie() -> Any:
     except ImportError as error:
         raise ImportError(
             "posterior() draws with nutpie and gives back ArviZ data; one of the two is missing: "
-            "pip install 'contrast-suite[posterior]'."
+            "run pip install '.[posterior]' in the folder of the project (its clone or sdist)."
         ) from error
     return import_module("nutpie")

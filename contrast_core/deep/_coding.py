@@ -91,7 +91,8 @@ class Coder:
             return np.asarray(rows)
         rng = np.random.default_rng(noise)
         if self._counts:
-            return rng.poisson(rows * rng.gamma(scale**-2, scale**2, rows.shape)).astype(np.float64)
+            means = rows * rng.gamma(scale**-2, scale**2, rows.shape)
+            return np.asarray(rng.poisson(means), dtype=np.float64)
         return np.asarray(rows + self.measured.unit_ * scale * rng.normal(size=rows.shape))
 
     def _in_units(self, decoded: Tensor, sums: Tensor, mean: Any) -> Tensor:

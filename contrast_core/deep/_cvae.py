@@ -325,4 +325,4 @@ class CVAE(BackgroundMixin, Autoencoder):
 
 def _check_torch() -> None:
     if find_spec("torch") is None:
-        raise ImportError("CVAE needs torch: install contrast-suite[torch].")
+        raise ImportError("CVAE needs torch: run pip install torch.")

@@ -85,7 +85,7 @@ def check_torch(device: object) -> Any:
         import_module("torch")
     except ImportError as error:
         raise ImportError(
-            "inference='vi' needs torch; install contrast-suite[torch], or give inference='em'."
+            "inference='vi' needs torch; run pip install torch, or give inference='em'."
         ) from error
     return check_device("cpu" if device is None else device)
 

@@ -125,7 +125,8 @@ class _Objective:
         missing = torch.isnan(rows)
         left = torch.where(missing, 0.0, rows - of.means[side])
         seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
-        model: Any = Model(loadings, torch.exp(of.log_scale[0]))  # type: ignore[arg-type]
+        tensors: Any = (loadings, torch.exp(of.log_scale[0]))  # where arrays are declared
+        model: Any = Model(*tensors)
         weights = seen
         if self.tails == "entries":
             with torch.no_grad():
@@ -257,7 +258,7 @@ def _climb(
     def squares() -> FloatArray:
         with torch.no_grad():
             found = module.loadings[:, k:] ** 2 + torch.exp(2 * module.log_errors)
-        return found.sum(dim=1).cpu().numpy() / start.spread**2
+        return np.asarray(found.sum(dim=1).cpu().numpy() / start.spread**2)
 
     def batches(rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
         nonlocal scales

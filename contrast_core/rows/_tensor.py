@@ -112,7 +112,7 @@ def check_device(device: Any) -> Any:
         torch = import_module("torch")
     except ImportError as error:
         raise ImportError(
-            f"device={device!r} needs torch; install contrast-suite[torch], or leave device out."
+            f"device={device!r} needs torch; run pip install torch, or leave device out."
         ) from error
     try:
         device = torch.device(device)

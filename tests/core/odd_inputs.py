@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pytest
 import scipy.sparse as sp
 
 N_ROWS, N_FEATURES = 24, 5
@@ -112,7 +113,7 @@ def _dask(values: Any, chunks: Any = (7, 2), kind: Any = None, *, unknown: bool 
 
 
 def _tensor(values: Any, dtype: str = "float64") -> Any:
-    import torch
+    torch = pytest.importorskip("torch", reason="torch is not installed")
 
     return torch.as_tensor(values).to(getattr(torch, dtype))
 

@@ -42,7 +42,10 @@ def test_it_is_the_estimator_on_the_two_parts(form: Any) -> None:
 
 
 def test_lazy_rows_stay_lazy_and_tensors_keep_their_gradients() -> None:
-    da, torch = pytest.importorskip("dask.array"), pytest.importorskip("torch")
+    da, torch = (
+        pytest.importorskip("dask.array"),
+        pytest.importorskip("torch", reason="torch is not installed"),
+    )
     rows, y = stacked()
     expected = ContrastByLabel(CPCA(alpha=2.0)).fit(rows, y)
     scores = expected.transform(rows)

@@ -309,7 +309,7 @@ def test_lazy_rows_and_tensors() -> None:
             np.testing.assert_allclose(method(lazy).compute(), method(X), atol=1e-7)
     with pytest.raises(TypeError, match="X is not an array, DataFrame or sparse matrix in memory"):
         fit(dask_array.from_array(full[0], chunks=(20, 8)), full[1], robust="rows")
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(TypeError, match="X is not an array"):
         fit(torch.tensor(full[0]), torch.tensor(full[1]), robust="entries")
     for call in (model.transform, model.score_samples):

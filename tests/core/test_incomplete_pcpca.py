@@ -362,7 +362,7 @@ def test_stored_rows_with_gaps_are_read_in_blocks_but_not_fitted(tmp_path: Any) 
 
 
 def test_tensors_hold_no_missing_values() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     X, Y = gappy()
     with pytest.raises(ValueError, match=r"NaN first met .* PCPCA takes missing values"):
         fit(torch.tensor(X), torch.tensor(Y))

@@ -59,7 +59,7 @@ def _dask(values: Any, folder: Path, chunks: Any = (40, 4), kind: Any = None) ->
 
 
 def _tensor(values: Any, folder: Path, dtype: str = "float32") -> Any:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     return torch.as_tensor(values).to(getattr(torch, dtype)).requires_grad_()
 
 
@@ -270,7 +270,7 @@ def test_nothing_is_copied_where_nothing_is_left_out(values: Any) -> None:
         assert np.shares_memory(rows.take(slice(3, 50)).columns(slice(2, 6)).load(), data)
     sparse = sp.csr_matrix(values)
     assert rows_of(sparse).load() is sparse
-    tensor = pytest.importorskip("torch").as_tensor(values)
+    tensor = pytest.importorskip("torch", reason="torch is not installed").as_tensor(values)
     assert np.shares_memory(rows_of(tensor).load(), values)
 
 

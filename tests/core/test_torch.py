@@ -362,7 +362,7 @@ def test_without_torch_a_device_is_refused_and_arrays_never_load_it() -> None:
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "device='cuda' needs torch; install contrast-suite[torch]" in done.stdout
+    assert "device='cuda' needs torch; run pip install torch" in done.stdout
 
 
 @needs_cuda

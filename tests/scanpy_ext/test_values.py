@@ -181,5 +181,7 @@ def test_what_to_install_is_said() -> None:
         "except ModuleNotFoundError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("scanpy_ext.tl needs pandas, which is not installed: pip install")
-    assert "'contrast-suite[scanpy]'" in done.stdout
+    assert done.stdout.startswith(
+        "scanpy_ext.tl needs pandas, which is not installed. Run pip install"
+    )
+    assert "'.[scanpy]'" in done.stdout

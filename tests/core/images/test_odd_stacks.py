@@ -86,7 +86,7 @@ def _dask(stack: Any, *, unknown: bool = False) -> Any:
 
 
 def _tensor(stack: Any) -> Any:
-    import torch
+    torch = pytest.importorskip("torch", reason="torch is not installed")
 
     return torch.as_tensor(stack)
 
