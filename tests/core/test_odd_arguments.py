@@ -314,8 +314,6 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "three views": (lambda: cc.PairMoments.from_chunks([(X, Y, X)]), "pair of blocks"),
     "a number of chunks": (lambda: cc.PairMoments.from_chunks(3), "chunks=3 is int"),
     "half precision": (lambda: cc.SecondMoments.from_data(X, precision="half"), "'half'"),
-    "a device of no name": (lambda: cc.SecondMoments.from_data(X, device="gpu"), "device='gpu'"),
-    "a number as device": (lambda: cc.SecondMoments.from_data(X, device=3.5), "device=3.5"),
     "offset of a bare map": (
         lambda: cc.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).denoise(X, offset="none"),
         "offset='none' is unknown; expected none",

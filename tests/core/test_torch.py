@@ -342,6 +342,10 @@ def test_a_device_that_is_not_there() -> None:
     rows = np.ones((3, 2))
     with pytest.raises(ValueError, match="'mps' has no float64"):
         SecondMoments.from_data(rows, device="mps")
+    with pytest.raises(ValueError, match="device='gpu' is none that torch knows"):
+        SecondMoments.from_data(rows, device="gpu")
+    with pytest.raises(ValueError, match=r"device=3\.5 is none"):
+        SecondMoments.from_data(rows, device=3.5)
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="device='cuda' was asked for, but torch finds no"):
             SecondMoments.from_data(rows, device="cuda")
