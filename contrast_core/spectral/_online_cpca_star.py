@@ -27,7 +27,7 @@ from contrast_core.spectral._online_checks import (
     check_learning_rate,
     check_variation,
     unit_beta,
-    warn_of_too_few_steps,
+    warn_unless_converged,
 )
 from contrast_core.spectral._online_rows import (
     Scatter,
@@ -71,8 +71,12 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         s of steps done: the noise that a constant step size leaves goes away. A tenth of all the
         steps is a good value. None keeps the step size: the components follow a stream that
         changes.
-    tau : float, default=1.0
-        Ratio of the step sizes of W and M.
+    tau : float, default=0.5
+        Ratio of the step sizes of W and M, above `learning_rate`. Up to 0.5 the solution is stable
+        whatever the eigenvalues are. Above 0.5 the iteration circles around it for ever if two
+        leading eigenvalues have a ratio r with
+        :math:`(2 - 1/\tau)(r + 1/r) \ge 4 + 1/\tau`: at ``tau=1``, the paper's value, from r = 4.8
+        on. A smaller step size does not help; the paper's equations do the same.
     batch_size : int, default=1
         1: the exact iteration, compiled where numba is installed, and the same to rounding where
         it is not. More: another iteration, which takes one step per batch with the average over
@@ -113,7 +117,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     Warns
     -----
     ContrastWarning
-        If `fit` makes too few steps for a `beta` that is near 1 for standardised rows.
+        If the components that `fit` arrives at have not converged: the residuals
+        :math:`C_X v - \lambda B_\beta v` lead to better ones, or the steps are too few for a
+        `beta` that is near 1 for standardised rows.
 
     See Also
     --------
@@ -184,7 +190,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         beta: float = 0.5,
         learning_rate: float = 0.003,
         decay_steps: float | None = None,
-        tau: float = 1.0,
+        tau: float = 0.5,
         batch_size: int = 1,
         n_passes: int = 20,
         random_state: int | np.random.Generator | None = 0,
@@ -237,7 +243,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             for block, is_foreground in alternating(rows, scatters, rng):
                 state = self._advance(state, block, is_foreground, sizes, batch_size)
         self._set_state(x.names or y.names, state, *scatters)
-        warn_of_too_few_steps(self.components_, state.n_steps, sizes, rows[1], scatters[1])
+        warn_unless_converged(self.components_, state.n_steps, sizes, rows, scatters)
         return self
 
     def partial_fit(self, X: MatrixLike, is_foreground: ArrayLike) -> Self:

@@ -108,13 +108,13 @@ def standardise_running(
     return centred / np.sqrt(scale)[:, None], variances, _with_lengths(after, lengths / scale)
 
 
-def covariance_along(rows: Rows, scatter: Scatter, directions: FloatArray) -> FloatArray:
-    """Covariance of the scores of standardised rows, (k, k)."""
-    product = np.zeros((len(directions), len(directions)))
-    offset = directions @ scatter.mean
+def apply_covariance(rows: Rows, scatter: Scatter, columns: FloatArray) -> FloatArray:
+    """Return the covariance of the standardised rows times columns (n_features, b)."""
+    product = np.zeros(columns.shape)
+    offset = scatter.mean @ columns
     for chunk in rows.blocks(check=False):
-        scores = chunk @ directions.T - offset
-        product += scores.T @ scores
+        scores = chunk @ columns - offset
+        product += chunk.T @ scores - np.outer(scatter.mean, scores.sum(axis=0))
     return product / (scatter.n_rows * (scatter.variance or 1.0))
 
 

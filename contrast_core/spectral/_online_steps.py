@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,4 +156,26 @@ def _steps(compiled: bool) -> Callable[..., Any]:
     except ImportError:
         return _single_steps
     compile_: Callable[..., Any] = njit(cache=True, error_model="numpy")
-    return compile_(_single_steps)  # type: ignore[no-any-return]
+    return _interruptible(compile_(_single_steps))
+
+
+def _interruptible(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function compiled by numba, so that Ctrl-C raises KeyboardInterrupt.
+
+    If the signal arrives during the call, numba raises a SystemError that the KeyboardInterrupt
+    caused.
+    """
+
+    @wraps(compiled)
+    def call(*arguments: Any) -> Any:
+        try:
+            return compiled(*arguments)
+        except SystemError as error:
+            cause: BaseException | None = error
+            while cause is not None:
+                if isinstance(cause, KeyboardInterrupt):
+                    raise KeyboardInterrupt from None
+                cause = cause.__cause__ or cause.__context__
+            raise
+
+    return call

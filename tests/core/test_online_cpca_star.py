@@ -12,12 +12,14 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from contrast_core import CPCAStar, OnlineCPCAStar, SecondMoments, principal_angles
+from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar, SecondMoments, principal_angles
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.spectral import _online_steps
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
-FEW_STEPS = pytest.mark.filterwarnings("ignore:.* steps are few:contrast_core.ContrastWarning")
+FEW_STEPS = pytest.mark.filterwarnings(
+    "ignore:.* (steps are few|not converged):contrast_core.ContrastWarning"
+)
 
 
 def alignment(one: Any, other: Any) -> float:
@@ -82,7 +84,7 @@ def test_compiled_and_plain_steps_agree_to_rounding() -> None:
     plain = advance(start, rows, flags, sizes, compiled=False)
     np.testing.assert_allclose(compiled.feedforward, plain.feedforward, rtol=0, atol=1e-13)
     np.testing.assert_allclose(compiled.lateral, plain.lateral, rtol=0, atol=1e-13)
-    assert type(_online_steps._steps(True)).__name__ == "CPUDispatcher"
+    assert type(_online_steps._steps(True).__wrapped__).__name__ == "CPUDispatcher"
 
 
 def test_without_numba_the_plain_steps_serve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +128,7 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     ],
 )
 def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
-    """The paper's Fig. 4: beta = 0.5, eta = 0.003, tau = 1; 60 passes, mean of 5 seeds."""
+    """The paper's Fig. 4: beta = 0.5, eta = 0.003; 60 passes, mean of 5 seeds."""
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
     online = [
@@ -137,6 +139,65 @@ def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) 
     ]
     assert np.mean([alignment(one, batch) for one in online]) >= bound
     np.testing.assert_allclose(online[0].mean_, batch.mean_, atol=1e-12)
+
+
+def separated() -> tuple[Any, Any]:
+    """Foreground and background whose leading eigenvalues are 36, 9 and 4."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 12)) * [6, 3, 2, *np.ones(9)]
+    return X, rng.normal(size=(400, 12))
+
+
+def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
+    """At tau = 1, the paper's value, the iteration circles around the solution for ever."""
+    X, Y = separated()
+    batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
+    online = OnlineCPCAStar(2, beta=0.5, decay_steps=3000, n_passes=60)
+    assert alignment(online.fit(X, background=Y), batch) > 0.999
+    with pytest.warns(ContrastWarning, match="not converged after 48000 steps.*tau=0.5"):
+        circling = online.set_params(tau=1.0).fit(X, background=Y)
+    assert alignment(circling, batch) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("spread", "options"),
+    [
+        ([2, 1.9, 1.85], {"n_passes": 1}),
+        ([6, 3, 2], {"learning_rate": 1e-5, "n_passes": 1}),
+        ([2, 1.9, 1.85], {"decay_steps": 10}),
+    ],
+)
+def test_components_that_have_not_converged_are_said_to_be_so(spread: Any, options: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 30)) * [*spread, *np.ones(27)]
+    Y = rng.normal(size=(1000, 30))
+    batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
+    with pytest.warns(ContrastWarning, match="have not converged|steps are few"):
+        online = OnlineCPCAStar(2, beta=0.5, **options).fit(X, background=Y)
+    assert alignment(online, batch) < 0.9
+
+
+def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As numba reports it: a SystemError, by way of another one, from the KeyboardInterrupt."""
+    numba = pytest.importorskip("numba")
+
+    def interrupted(*_: Any) -> None:
+        try:
+            raise SystemError("unpickle returned a result with an exception set")
+        except SystemError as error:
+            error.__cause__ = KeyboardInterrupt()
+            raise SystemError("steps returned a result with an exception set") from error
+
+    monkeypatch.setattr(numba, "njit", lambda **_: lambda _: interrupted)
+    _online_steps._steps.cache_clear()
+    X, Y = separated()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            OnlineCPCAStar().fit(X, background=Y)
+    finally:
+        _online_steps._steps.cache_clear()
 
 
 def test_eigenvalues_and_directions_are_those_of_the_batch_solution() -> None:
@@ -274,7 +335,7 @@ def test_divergence_is_an_error_and_leaves_the_last_good_state() -> None:
     rows, flags = stream()
     rows[:, 0] *= 20
     # Batches of many rows pass the check on the scale of single rows, and overshoot together.
-    online = OnlineCPCAStar(2, learning_rate=0.5, batch_size=400)
+    online = OnlineCPCAStar(2, learning_rate=0.5, batch_size=400, tau=1.0)
     with pytest.raises(ValueError, match="diverged or died out after step"):
         for _ in range(1000):
             online.partial_fit(rows, flags)
@@ -341,7 +402,7 @@ def test_the_seed_decides() -> None:
         ({"beta": "auto"}, TypeError, "beta must be a number from 0 to 1, got 'auto'"),
         ({"beta": 2}, ValueError, "beta=2 is out of range"),
         ({"learning_rate": 0}, ValueError, "learning_rate=0 is out of range"),
-        ({"learning_rate": 1.0}, ValueError, "learning_rate=1 must be below tau=1"),
+        ({"learning_rate": 1.0}, ValueError, "learning_rate=1 must be below tau=0.5"),
         ({"tau": "1"}, TypeError, "tau must be a number above 0, got '1'"),
         ({"decay_steps": -1}, ValueError, "decay_steps=-1 is out of range"),
         ({"batch_size": 0}, ValueError, "batch_size=0 is out of range"),
