@@ -75,9 +75,10 @@ class CLVM(TwoDensities):
         Salient loadings of few features: those that the penalty
         :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W leaves, with the most likely
         rows as weights. The likelihood is then maximised with the other rows at zero. A number is
-        rho, in units of the log-likelihood: a feature goes whose salient loadings add less than
-        about half of it. "auto" takes the features of least Bayesian information criterion, for
-        rho from 1 to 740,000; "vi" takes the rho that this gives for the fit it begins with.
+        rho, in units of the log-likelihood: features whose salient loadings add less than about
+        half of it are dropped. "auto" takes the features of least Bayesian information criterion,
+        for rho from 1 to 740,000, or none, if it is least without salient variables; the model then
+        has ``t = 0``. "vi" takes the rho that this gives for the fit it begins with.
         "horseshoe", with missing values or `robust` of "vi" only, takes instead those that the
         horseshoe prior does not shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with
         half-Cauchy scales: a feature goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from contrast_core.feedback import warn
 from contrast_core.probabilistic._clvm_em import Fit, Model
 from contrast_core.probabilistic._clvm_priors import (
     LIKELIHOOD_ALONE,
@@ -117,7 +118,8 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
     likelihood, dense
         The likelihood, and its maximum without a penalty.
     sparsity : float, "auto" or "horseshoe"
-        rho. "auto" takes, of a grid, the features of least Bayesian information criterion.
+        rho. "auto" takes, of a grid, the features of least Bayesian information criterion; if it is
+        least without any, the model has no salient latent variables, and a warning says so.
 
     Raises
     ------
@@ -137,6 +139,8 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
     start, support = dense, _support(dense, k)
     best = Selected(dense, k, 0.0)
     least = _criterion(dense, support, likelihood)
+    none = _without_salient(likelihood, dense)
+    of_none = _criterion(none, np.zeros_like(support), likelihood)
     for rho in _PENALTIES:
         start, before = _penalised(likelihood, dense, start, rho), support
         support = _support(start, k)
@@ -149,6 +153,14 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
                 best, least = Selected(fit, k, float(rho)), criterion
             elif -2 * likelihood.n_rows * fit.log_likelihoods[-1] > least:
                 break  # with fewer rows still the likelihood is lower
+    if of_none < least:
+        warn(
+            "sparsity='auto' finds no feature with a salient loading: the Bayesian information "
+            f"criterion is lower by {least - of_none:.3g} without salient latent variables, so the "
+            "model has none. The foreground may have no variation of its own; n_salient=0 asks for "
+            "this model without a search."
+        )
+        return Selected(none, k, 0.0)
     return best
 
 
@@ -173,6 +185,13 @@ def _with_rows(likelihood: Likelihood, start: Fit, support: NDArray[np.bool_]) -
     loadings[~support, likelihood.n_shared :] = 0.0
     start = start._replace(model=Model(loadings, start.model.noise))
     return likelihood.climb(start, Support(likelihood.n_shared, support))
+
+
+def _without_salient(likelihood: Likelihood, dense: Fit) -> Fit:
+    """Return the maximum of the likelihood without salient latent variables."""
+    loadings, noise = dense.model
+    start = Model(loadings[:, : likelihood.n_shared].copy(), noise)
+    return likelihood.climb(dense._replace(model=start))
 
 
 def _criterion(fit: Fit, support: NDArray[np.bool_], likelihood: Likelihood) -> float:

@@ -30,6 +30,7 @@ def spoilt(n: int, seed: int = 0) -> tuple[Any, Any]:
     return both[0], both[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the likelihood still rises")
 @pytest.mark.parametrize("inference", ["em", "vi"])
 def test_the_channels_that_carry_nothing_are_found_in_spoilt_data(inference: Any) -> None:
@@ -119,6 +120,7 @@ def test_a_missing_value_changes_no_selection() -> None:
         np.testing.assert_array_equal(scaled.selected_, model.selected_)
 
 
+@pytest.mark.slow
 def test_counts_of_few_features() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     from tests.core.test_clvm_variational import counted
@@ -133,6 +135,7 @@ def test_counts_of_few_features() -> None:
     assert subspace_error(model.components_, truth) < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_features_of_wide_rows_are_selected_from_minibatches() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
@@ -144,6 +147,7 @@ def test_features_of_wide_rows_are_selected_from_minibatches() -> None:
     np.testing.assert_array_equal(np.flatnonzero(model.selected_), np.arange(6))
 
 
+@pytest.mark.slow
 def test_rates_of_the_penalty_do_not_depend_on_units() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     from contrast_core.probabilistic._clvm_selection import Search

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from contrast_core import CLVM, SecondMoments, subspace_error
+from contrast_core import CLVM, ContrastWarning, SecondMoments, subspace_error
 from contrast_core.datasets import load_mouse_protein, make_motion_sensors, make_sparse_groups
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_priors as priors
@@ -125,6 +125,24 @@ def test_a_penalty_has_the_units_of_the_likelihood() -> None:
     assert numbers[-1] < 17
 
 
+@pytest.mark.parametrize("n_shared", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"robust": "rows"}])
+def test_auto_finds_no_feature_where_the_foreground_has_nothing_of_its_own(
+    n_shared: int, options: Any
+) -> None:
+    rng = np.random.default_rng(n_shared)
+    S = 2 * rng.normal(size=(12, n_shared))
+    X, Y = (rng.normal(size=(n, n_shared)) @ S.T + rng.normal(size=(n, 12)) for n in (80, 70))
+    with pytest.warns(ContrastWarning, match="sparsity='auto' finds no feature"):
+        model = fit(X, Y, n_shared, 2, sparsity="auto", **options)
+    assert not model.selected_.any()
+    assert model.transform(X).shape == (80, 0)
+    np.testing.assert_allclose(model.denoise(X), np.tile(model.mean_, (80, 1)))
+    if n_shared:
+        none = fit(X, Y, n_shared, 0, **options)
+        assert model.log_likelihoods_[-1] == pytest.approx(none.log_likelihoods_[-1], abs=1e-3)
+
+
 def test_what_sparsity_cannot_do() -> None:
     X, Y = planted()
     with pytest.raises(ValueError, match=r"sparsity=1e\+09 leaves no feature .* use a smaller"):
@@ -166,6 +184,7 @@ def test_the_horseshoe_does_not_depend_on_units_order_or_constants() -> None:
     np.testing.assert_array_equal(padded, np.append(selected, [False] * 3))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_the_horseshoe_finds_few_features_among_many() -> None:
     data = make_sparse_groups()
@@ -224,6 +243,7 @@ def test_a_column_more_that_is_a_local_maximum_goes() -> None:
     assert fit(*many(19, 1000, 30, 0.5), 20, ard=True).shared_loadings_.shape[1] == 5
 
 
+@pytest.mark.slow
 def test_relevance_needs_noise_of_one_variance() -> None:
     data = load_mouse_protein()
     model = fit(data.foreground, data.background, 20, ard=True)

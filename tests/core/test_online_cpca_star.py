@@ -303,6 +303,7 @@ def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
     np.testing.assert_allclose(fitted.mean_, rows[flags].mean(axis=0))  # the same rows again
 
 
+@pytest.mark.slow
 def test_it_is_stable_over_a_million_steps() -> None:
     """And the inverse of M does not drift: the end is the rest point of the iteration."""
     pytest.importorskip("numba")
