@@ -22,7 +22,7 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     if not names:
         return "(none)"
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more
+    return ", ".join(repr(str(name)) for name in names[:most]) + more
 
 
 def text(level: Any) -> str:

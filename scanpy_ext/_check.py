@@ -167,7 +167,7 @@ def contrast_check(
             "name the sets with masks."
         )
     labels = {
-        name: _select.column(adata, column, name)
+        name: (_select.column if name == "cell_type" else _select.donor_column)(adata, column, name)
         for name, column in {"donor": donor, "batch": batch, "cell_type": cell_type}.items()
         if column is not None
     }

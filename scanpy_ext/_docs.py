@@ -93,9 +93,10 @@ figsize
 show
     Whether to show the figure. By default as scanpy is set, and not if it is saved or with `ax`.
 save
-    File to save the figure to; the figure is closed then, unless it is shown or returned. A name
-    without a folder goes to `sc.settings.figdir`; `True` or an ending such as `".png"` names it
-    after the function.
+    `True` or text such as `"_kang.png"`, which is appended to the name of the function, saves the
+    figure in `sc.settings.figdir`, as in scanpy, in the format `sc.settings.file_format_figs` if
+    the text names none. A path object, or text with a folder, is the file itself. The figure is
+    closed afterwards, unless it is shown or returned.
 return_fig
     Return the figure."""
 

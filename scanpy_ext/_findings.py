@@ -22,7 +22,6 @@ _FINE = 0.03  # share of the foreground in rare types missing in the background,
 _DEPTH = 0.75  # of two cells, how often the one of the deeper side has more genes
 _RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
 _FEW_CELLS = 10
-_LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
 _LEFT_OUT = 0.3  # of the genes of largest variance
 _ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
 
@@ -46,7 +45,7 @@ def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.Bo
             "first: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)",
         )
     largest = float(varying.largest[features].max())
-    if largest > _LARGEST_LOG:
+    if largest > _values.LARGEST_LOG:
         return Finding(
             "values",
             False,

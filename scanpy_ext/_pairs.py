@@ -187,13 +187,14 @@ def stored(adata: AnnData, key: str | None) -> Pairs:
             "condition= and reference= (and donor=) to find pairs now."
         )
     matrix = sp.coo_matrix(adata.obsp[keys.pairs])
-    if matrix.nnz and (matrix != matrix.T).nnz == 0:
-        raise ValueError(
-            f"adata.obsp[{keys.pairs!r}] is symmetric, as a neighbour graph is: expected pairs, "
-            "stimulated cells in the rows and their controls in the columns, as of "
-            "scanpy_ext.pp.match_pairs."
-        )
     is_pair = matrix.data != 0
+    both = np.intersect1d(matrix.row[is_pair], matrix.col[is_pair])
+    if len(both):
+        raise ValueError(
+            f"adata.obsp[{keys.pairs!r}] has {len(both)} cells both in its rows and in its "
+            "columns, as a neighbour graph does: expected pairs, stimulated cells in the rows and "
+            "their controls in the columns, as scanpy_ext.pp.match_pairs writes them."
+        )
     if is_pair.sum() < 2:
         raise ValueError(
             f"adata.obsp[{keys.pairs!r}] has {is_pair.sum()} pair(s) among these cells; at least 2 "
@@ -216,7 +217,7 @@ def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str
     donors = (
         pd.Series(["all cells"] * adata.n_obs, dtype=object)
         if donor is None
-        else _select.column(adata, donor, "donor")
+        else _select.donor_column(adata, donor, "donor")
     )
     has_condition = levels.notna().to_numpy()
     cells = np.flatnonzero(has_condition & donors.notna().to_numpy())

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core.feedback import Progress
+from contrast_core.feedback import Progress, warn
 from contrast_core.rows import Rows, held
 
 from . import _keys, _values
 from ._arguments import is_anndata, listed
 from ._matrix import embedding, read_matrix, whole_matrix
-from ._select import DEFAULT, BoolArray, Default, Levels, Mask, Selection, cells, column
+from ._select import (
+    DEFAULT,
+    BoolArray,
+    Default,
+    Levels,
+    Mask,
+    Selection,
+    cells,
+    donor_column,
+)
 from ._write import Slots, check_writable, storable
 
 if TYPE_CHECKING:
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
     from ._keys import Keys
 
 Labels: TypeAlias = NDArray[np.str_]
+
+FEW_CELLS = 10  # of the background, below which a covariance says little
 
 
 @dataclass(frozen=True)
@@ -251,21 +262,64 @@ def read(
     params = selection.params | params | storable(within=within)
     other = of_cells = of_others = None
     if within is not None:
+        if isinstance(within, str) and within == groupby:
+            raise ValueError(
+                f"within and groupby are both {within!r}: within= names the column of the donors, "
+                "animals or batches, groupby= that of their condition."
+            )
         of_cells = known_labels(adata, within, "within")
+        _check_levels_on_both_sides(within, of_cells, selection)
     if is_anndata(background):
         other = _read_other(adata, background, layer, obsm, features, matrix, missing)
         if within is not None:
             of_others = known_labels(background, within, "within")
+        if selection.foreground.all() and _values.are_same_values(matrix, other):
+            raise ValueError(
+                "background, another AnnData, holds the same cells as adata: there is nothing to "
+                "contrast. Give other cells, or choose the two sets with groupby= and reference=."
+            )
     if features is not None and not counts:
+        if other is not None:
+            _values.check_same_scale(matrix, other)
         _values.warn_of_values(matrix, other)
-    return ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
+    data = ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
+    if data.sizes["n_background"] < FEW_CELLS:
+        warn(
+            f"the background has only {data.sizes['n_background']} cells. A covariance of so few "
+            "cells says little about what the background has: take more of them."
+        )
+    return data
+
+
+def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
+    """Refuse donors that lie on one side each, whose means hold the whole difference.
+
+    This concerns background cells that are in the foreground too. Otherwise the difference
+    between the two sets is no part of the contrast, and donors may differ between them.
+    """
+    front, back = selection.foreground & ~selection.background, selection.background
+    if not front.any() or not (selection.foreground & back).any():
+        return
+    sides = set(labels[front]), set(labels[back])
+    if not sides[0] & sides[1]:
+        raise ValueError(
+            f"within: no level of adata.obs[{within!r}] has cells both in the background and "
+            f"outside of it ({listed(sorted(sides[0]), 5)} against {listed(sorted(sides[1]), 5)}). "
+            "Centring each level would remove the difference that is asked about: leave within= "
+            "out, and ask scanpy_ext.tl.significance with donor= whether donors differ as much."
+        )
+    if alone := sorted(sides[0] ^ sides[1]):
+        warn(
+            f"levels of adata.obs[{within!r}] with cells on one side only tell nothing about the "
+            f"difference within a level: {listed(alone)}."
+        )
 
 
 def known_labels(
     adata: AnnData, name: str, argument: str, used: BoolArray | slice = slice(None)
 ) -> Labels:
     """The label in a column of every cell, or of those in use, as text."""
-    labels = np.asarray(column(adata, name, argument), dtype=object)[used]
+    labels = np.asarray(donor_column(adata, name, argument), dtype=object)[used]
     missing = int(sum(label is None for label in labels))
     if missing:
         which = "cells" if isinstance(used, slice) else "foreground or background cells"

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from contrast_core.feedback import warn
+
 from ._arguments import check_anndata, is_among, is_anndata, listed, quoted, text
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ def boolean_mask(
                 "order and with that index, or as an array."
             )
         values = pd.Series(mask)
+    if values.dtype == object and values.dropna().map(lambda one: isinstance(one, bool)).all():
+        values = values.astype("boolean")  # as concatenating several AnnData leaves it
     if values.dtype == "boolean":
         values = values.fillna(False)
     elif values.dtype != "bool":
@@ -136,9 +140,27 @@ def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     return pd.Series(texts, dtype=object)
 
 
-def check_no_nan_text(column: pd.Series[Any], argument: str) -> None:
-    """Raises ValueError where missing values were turned to text, which would be a level."""
-    turned = column.isin(_NAN_TEXTS).to_numpy(dtype=bool)
+def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
+    """Return the donor, animal or batch of each cell as text, None where there is no value.
+
+    Refuses the text "None", which no donor is called, and warns if every cell is its own donor.
+    """
+    labels = column(adata, name, argument)
+    check_no_nan_text(adata.obs[name], argument, ("None",))
+    n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
+    if n_levels == n_cells > 1:
+        warn(
+            f"{argument}: adata.obs[{name!r}] has another level in each of its {n_cells} cells. "
+            "Name the column of the donors (animals, cultures) that the cells come from."
+        )
+    return labels
+
+
+def check_no_nan_text(
+    column: pd.Series[Any], argument: str, texts: Sequence[str] = _NAN_TEXTS
+) -> None:
+    """Raise ValueError where missing values were turned to text, which would be a level."""
+    turned = column.isin(texts).to_numpy(dtype=bool)
     if turned.any():
         word = str(column[turned].iloc[0])
         raise ValueError(

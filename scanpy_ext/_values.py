@@ -12,6 +12,7 @@ from contrast_core.rows import Rows
 
 _FIRST_CELLS = 1000  # that are looked at
 _FIRST_GENES = 50
+LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
 _APART = 3.0  # times, from which on mean values are not of one normalisation
 _ADVICE = (
     "Give log-normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)."
@@ -51,6 +52,11 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
     largest = _largest_count(values)
     if largest:
         _warn_of_counts(largest)
+    elif values.size and values.min() >= 0 and values.max() > LARGEST_LOG:
+        warn(
+            f"values reach {values.max():.3g}, which no logarithm of counts does: a few strong "
+            f"genes will be all of the contrast. {_ADVICE}"
+        )
     elif not rows.is_sparse and _is_standardised(rows, values):
         warn(
             "every gene has mean 0 and variance 1, as after sc.pp.scale: genes that hardly vary "
@@ -59,6 +65,26 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
         )
     if other is not None and other.in_memory:
         warn_of_other_scale(_mean(rows), _mean(other), "adata", "the background")
+
+
+def check_same_scale(rows: Rows, other: Rows) -> None:
+    """Raise ValueError if one of two sets holds raw counts and the other does not."""
+    kinds = [
+        "raw counts" if looks_like_counts(each) else "no whole numbers" for each in (rows, other)
+    ]
+    if kinds[0] != kinds[1] and all(first_values(each).size for each in (rows, other)):
+        raise ValueError(
+            f"adata holds {kinds[0]} and the background, another AnnData, {kinds[1]}: both must "
+            f"be normalised in the same way. {_ADVICE}"
+        )
+
+
+def are_same_values(rows: Rows, other: Rows) -> bool:
+    """Return whether two sets have the same number of cells and the same first ones."""
+    if rows.shape != other.shape:
+        return False
+    one, two = (each.take(slice(_FIRST_CELLS)).load(check=False) for each in (rows, other))
+    return not np.asarray((one != two).sum())
 
 
 def warn_of_other_scale(one: float, other: float, name: str, other_name: str) -> None:

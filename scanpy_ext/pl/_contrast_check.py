@@ -40,8 +40,8 @@ def contrast_check(
     From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
     that the background lacks fakes an effect. Right: the cross-fitted ratio (red) and those of one
     donor's controls against another's (grey), which a real contrast exceeds. Many donors and cell
-    types are a table: how many times as large a type's share is in the background, and the numbers
-    of cells where one side has none.
+    types are a table: how many times as large a type's share is in the foreground as in the
+    background, and both numbers of cells where one side has none.
 
     Parameters
     ----------
@@ -125,23 +125,25 @@ def _bars_of_cells(panel: Axes, counts: pd.DataFrame, names: list[str]) -> None:
 
 
 def _table_of_cells(panel: Axes, counts: pd.DataFrame, by: list[str]) -> None:
-    """Donors by cell types: the background's share over the foreground's."""
+    """Draw donors by cell types: the share in the foreground over that in the background."""
     front, back = (
         counts.pivot_table(side, by[0], by[1], "sum", fill_value=0, observed=False)
         for side in ("foreground", "background")
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        times = (back / back.to_numpy().sum()) / (front / front.to_numpy().sum())
+        times = (front / front.to_numpy().sum()) / (back / back.to_numpy().sum())
         logs = np.log2(times.to_numpy(dtype=float))
     end = np.log2(_TIMES)
-    image = panel.imshow(np.clip(logs, -end, end), cmap="RdBu", vmin=-end, vmax=end, aspect="auto")
+    image = panel.imshow(
+        np.clip(logs, -end, end), cmap="RdBu_r", vmin=-end, vmax=end, aspect="auto"
+    )
     for i, j in np.argwhere((front.to_numpy() == 0) | (back.to_numpy() == 0)):
         text = f"{int(front.iloc[i, j])}/{int(back.iloc[i, j])}"
         color = "white" if front.iloc[i, j] or back.iloc[i, j] else "black"
         panel.annotate(text, (j, i), ha="center", va="center", fontsize="xx-small", color=color)
     panel.set_yticks(np.arange(len(times)), [str(name) for name in times.index])
     panel.set_xticks(np.arange(times.shape[1]), [str(n) for n in times.columns], rotation=90)
-    panel.set_title("share in the background : foreground")
+    panel.set_title("share in the foreground / background")
     bar = panel.figure.colorbar(image, ax=panel)
     ticks = [-end, 0, end]
     bar.set_ticks(ticks, labels=[f"≤ {1 / _TIMES:g}", "1", f"≥ {_TIMES:g}"])

@@ -168,20 +168,22 @@ def check_save(save: object) -> None:
 
 
 def _path(name: str, save: Save) -> Path | None:
-    """Where a figure is saved: a name without a folder goes to `sc.settings.figdir`."""
+    """Return where a figure is saved.
+
+    As in scanpy, text without a folder is appended to the name of the function, in
+    `sc.settings.figdir`. A path object, or text with a folder, is the file itself.
+    """
     import scanpy as sc
 
     check_save(save)
-    default = Path(f"{name}.{sc.settings.file_format_figs}")
     if save is None or isinstance(save, bool):
         if not (save or sc.settings.autosave):
             return None
-        path = default
-    else:
-        path = Path(save)
-    if path.parent != Path() or path.is_absolute():
-        return path
+        save = ""
+    elif not isinstance(save, str) or Path(save).parent != Path() or Path(save).is_absolute():
+        return Path(save)
     folder = Path(sc.settings.figdir)
     folder.mkdir(parents=True, exist_ok=True)
-    # As in scanpy an ending alone is one: save=".png".
-    return folder / (f"{name}{path}" if str(path).startswith(".") else path)
+    has_format = any(save.endswith(f".{ending}") for ending in ("png", "pdf", "svg"))
+    ending = "" if has_format else f".{sc.settings.file_format_figs}"
+    return folder / f"{name}{save}{ending}"

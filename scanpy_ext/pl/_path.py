@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,12 +36,11 @@ def path(
 ) -> Drawn:
     """The embedding at each representative contrast strength, side by side.
 
-    First PCA, if `adata.obsm` has `X_pca`; then one panel per representative of
-    `scanpy_ext.tl.cpca_path`, titled with its alpha; alpha = 0 is PCA of the foreground. cPCA keeps
-    and sharpens the difference between conditions: look for the strength at which the groups that
-    PCA mixes come apart. Panels have scales of their own,
-    but an axis is not stretched to show what hardly varies at all, and a representative whose
-    components do not vary has no panel.
+    There is one panel for each representative of `scanpy_ext.tl.cpca_path`, titled with its alpha;
+    the first, alpha = 0, is PCA of the foreground. cPCA keeps and sharpens the difference between
+    conditions: look for the strength at which the groups that PCA mixes come apart. Panels have
+    scales of their own, but an axis is not stretched to show what hardly varies at all, and a
+    representative whose components do not vary has no panel.
 
     Parameters
     ----------
@@ -94,42 +93,29 @@ def path(
     spans = [np.ptp(table[:, columns], axis=0).max() for table in tables]
     floor = FLOOR * float(max(spans))
     bases = [
-        _Panel(keys.numbered(i).obsm, titled(alpha), "cPC", floor)
+        (keys.numbered(i).obsm, titled(alpha) if alpha else "PCA (alpha = 0)")
         for i, (alpha, span) in enumerate(zip(alphas, spans, strict=True))
         if span >= floor
     ]
-    pca = adata.obsm.get("X_pca")
-    if pca is not None and pca.shape[1] >= max(chosen):
-        bases.insert(0, _Panel("X_pca", "PCA", "PC", 0.0))
-    firsts = {panel.axis: panel for panel in reversed(bases)}.values()  # which have a label
     with panels(len(colors), len(bases), size=(3.4, 3.2), figsize=figsize, ax=ax) as (figure, axes):
         for row, name in zip(axes, colors, strict=True):
-            for panel, drawn in zip(row, bases, strict=True):
+            for panel, (basis, title) in zip(row, bases, strict=True):
                 # One legend or colour bar per row is enough: the panels share their colours.
                 keep: dict[str, Any] = {"show": False, "return_fig": False}
-                if drawn is not bases[-1]:
+                if panel is not row[-1]:
                     keep |= {"legend_loc": "none", "colorbar_loc": None}
                 sc.pl.embedding(
                     adata,
-                    basis=drawn.basis,
+                    basis=basis,
                     color=name,
                     ax=panel,
-                    title=drawn.title if len(colors) == 1 else f"{name}, {drawn.title}",
+                    title=title if len(colors) == 1 else f"{name}, {title}",
                     **(kwargs | keep | {"components": f"{chosen[0]},{chosen[1]}"}),
                 )
-                x, y = (f"{drawn.axis}{component}" for component in chosen)
-                panel.set(xlabel=x, ylabel=y if drawn in firsts else "")
-                _widen(panel, drawn.floor)
+                x, y = (f"component {component}" for component in chosen)
+                panel.set(xlabel=x, ylabel=y if panel is row[0] else "")
+                _widen(panel, floor)
         return finish(figure, axes.flat, "path", show=show, save=save, return_fig=return_fig, ax=ax)
-
-
-class _Panel(NamedTuple):
-    """An embedding, its title, what its axes are called, and how short one may be."""
-
-    basis: str
-    title: str
-    axis: str
-    floor: float
 
 
 def _widen(ax: Axes, floor: float) -> None:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from ._figure import AxesGiven, Drawn, Save
 
 
-_FEW = 3  # components whose p-values fit beside them
-
-
 @documented
 def scree(
     adata: AnnData,
@@ -33,8 +30,8 @@ def scree(
     """How far each component stands out, against chance, and how stable it is.
 
     From `scanpy_ext.tl.significance`. Left: the statistics, and what 95% of the relabelled data
-    stay below; the p-values are written beside them, as exploratory where cells were permuted and
-    not donors. Right: how well a component is met again when donors are drawn with replacement.
+    stay below; the p-values stand below the components, as exploratory where cells were permuted
+    and not donors. Right: how well a component is met again when donors are drawn with replacement.
 
     Parameters
     ----------
@@ -59,26 +56,13 @@ def scree(
     exploratory = bool(result["exploratory"])
     p_values = table["exploratory_p_value" if exploratory else "p_value"]
     spot = np.arange(1, len(table) + 1)
-    many = len(table) > _FEW
-    with panels(1, 2, size=(max(3.6, 0.35 * len(table)), 3.5), figsize=figsize, ax=ax) as (
+    with panels(1, 2, size=(max(3.6, 0.45 * len(table)), 3.5), figsize=figsize, ax=ax) as (
         figure,
         axes,
     ):
         left, right = axes[0]
         left.plot(spot, table["null_95"], "_", color="0.5", markersize=14, label="95% of chance")
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
-        tops = np.fmax(table["statistic"], table["null_95"]) if many else table["statistic"]
-        for x, y, p in zip(spot, tops, p_values, strict=True):
-            left.annotate(
-                f"p = {p:.2g}",
-                (x, y),
-                xytext=(0, 7) if many else (7, 0),
-                textcoords="offset points",
-                rotation=90 if many else 0,
-                ha="center" if many else "left",
-                va="bottom" if many else "center",
-                fontsize="small",
-            )
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
         left.set(title=f"significance, {by}", ylabel="statistic")
         legend_below(left, ax, side="left")
@@ -92,9 +76,9 @@ def scree(
             panel.grid(visible=False)
             panel.spines[["top", "right"]].set_visible(False)
         left.margins(y=0.15)
-        if many:  # the p-values stand above
-            low, high = left.get_ylim()
-            left.set_ylim(low, high + 0.35 * (high - low))
+        with_p_values = [f"{i}\n{p:.2g}" for i, p in zip(spot, p_values, strict=True)]
+        left.set_xticks(spot, with_p_values, fontsize="small")
+        left.set_xlabel("component, and its p-value")
         return finish(
             figure, [left, right], "scree", show=show, save=save, return_fig=return_fig, ax=ax
         )

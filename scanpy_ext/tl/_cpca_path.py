@@ -49,7 +49,8 @@ def cpca_path(
         Contrast strengths, 0 or larger. By default 0 and 40 values spaced evenly in the
         logarithm from 0.1 to 1000.
     n_representatives
-        Number of clusters of strengths, each with one representative.
+        Number of clusters of strengths, each with one representative. The strength 0, PCA of the
+        foreground, is one more representative if it is on the grid.
     {DATA}
     {OBSM}
     key_added
@@ -129,15 +130,18 @@ def cpca_path(
         random_state=random_state,
         **data.groups,
     )
+    chosen = np.asarray(path.representatives)
+    if path.alphas[0] == 0 and chosen[0] != 0:
+        chosen = np.array([0, *chosen])  # PCA of the foreground, to compare with
     with warnings.catch_warnings():
         # A negative contrast is what the far end of a grid looks like; the eigenvalues are stored.
         warnings.simplefilter("ignore", ContrastWarning)
-        models = [path.at(alpha) for alpha in path.representative_alphas]
+        models = [path.at(alpha) for alpha in path.alphas[chosen]]
     result = {
         "params": data.params
         | _write.storable(n_representatives=n_representatives, random_state=random_state),
         "alphas": path.alphas,
-        "representatives": np.asarray(path.representatives),
+        "representatives": chosen,
         "labels": path.labels,
         "affinity": path.affinity,
         "contrastive_eigenvalues": path.eigenvalues,

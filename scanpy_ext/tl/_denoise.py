@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from contrast_core.feedback import warn
+
 from .. import _fitted, _keys, _matrix, _select, _write
 from .._arguments import is_among, quoted
 from .._docs import documented
@@ -62,7 +64,7 @@ def denoise(
 
     `.layers['denoised' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
         All cells, dense, in the precision of the input. Genes outside the `mask_var` of the fit
-        are 0.
+        are NaN: nothing is known about them.
     `.uns['denoised_layers']['denoised' | layer_added]` : `dict`
         The arguments that were given.
 
@@ -104,7 +106,8 @@ def denoise(
     linear = fitted.projector()
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
     rows = _matrix.whole_matrix(adata, chosen).columns(fitted.places)
-    denoised = np.zeros(adata.shape, np.float32 if rows.dtype == np.float32 else np.float64)
+    kind = np.float32 if rows.dtype == np.float32 else np.float64
+    denoised = np.full(adata.shape, np.nan, kind)
     offsets = linear.offsets
     if not is_among(offset, offsets):
         raise ValueError(f"offset={quoted(offset)} is unknown; expected one of {list(offsets)}.")
@@ -115,5 +118,11 @@ def denoise(
     for start in range(0, len(scores), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         denoised[some, fitted.places] = back.inverse_transform(scores[some])
+    n_unused = adata.n_vars - len(fitted.places)
+    if n_unused:
+        warn(
+            f"{n_unused} of {adata.n_vars} genes were not in use by the fit and are NaN in "
+            f"adata.layers[{layer_added!r}]. Fit with mask_var=None to denoise all genes."
+        )
     own[layer_added] = _write.storable(key=key, offset=offset, layer=chosen)
     return _write.write(adata, layers={layer_added: denoised}, uns={_keys.DENOISED: own}, copy=copy)

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 N = 60
 STEM = ["ctrl", "stim"] * (N // 2)
+HALF = np.arange(N) < N // 2
 # One column for two conditions, whose levels are not words as a rule.
 LEVELS: dict[str, tuple[Any, Any]] = {
     "words": (STEM, "ctrl"),
@@ -68,8 +69,9 @@ def test_levels_of_any_kind_give_the_same(kind: str) -> None:
     ):
         odd = cells(odd=values)
         np.testing.assert_array_equal(paired(odd, **options), paired(cells(odd=STEM), **options))
-    found = contrasted(cells(odd=values), within="odd")
-    expected = contrasted(cells(), within="condition")
+    apart = {"groupby": None, "reference": None, "foreground": HALF, "background": ~HALF}
+    found = contrasted(cells(odd=values), within="odd", **apart)
+    expected = contrasted(cells(), within="condition", **apart)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)  # levels in another order
 
 

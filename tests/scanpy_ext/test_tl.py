@@ -156,7 +156,8 @@ def test_copy_returns_the_result_and_leaves_the_original(cells, function, untouc
 def test_key_added_names_all_slots(cells):
     cx.tl.cpca(cells, **REFERENCE, key_added="mine")
     cx.tl.cpca_path(cells, **REFERENCE, key_added="all", n_representatives=2)
-    assert list(cells.obsm) == list(cells.varm) == ["mine", "all_0", "all_1"]
+    numbered = [f"all_{i}" for i in range(len(cells.uns["all"]["representatives"]))]
+    assert list(cells.obsm) == list(cells.varm) == ["mine", *numbered]
     assert list(cells.uns) == ["mine", "all"]
 
 
@@ -198,7 +199,7 @@ def test_results_survive_h5ad_and_zarr(cells, tmp_path):
                     else np.asarray(value),
                 )
         axes = cx.pl.path(again, color="condition", show=False)
-        assert len(axes) == 3
+        assert len(axes) == len(again.uns["cpca_path"]["representatives"])
 
 
 def test_negative_contrast_is_flagged(cells):
@@ -215,7 +216,9 @@ def test_path_slots_fit_together(cells):
     for name in ("contrastive_eigenvalues", "foreground_variance", "background_variance"):
         assert result[name].shape == (5, 2)
     chosen = result["representatives"]
-    assert np.unique(result["labels"][chosen]).size == chosen.size == 3
+    assert result["alphas"][chosen[0]] == 0  # PCA of the foreground, to compare with
+    assert np.unique(result["labels"][chosen]).size == 3
+    assert chosen.size in (3, 4)
     for i, index in enumerate(chosen):
         alpha = result["alphas"][index]
         single = CPCA(2, alpha=alpha).fit(cells.X, background=cells.X[cells.obs["is_ctrl"]])
@@ -229,9 +232,11 @@ def test_path_slots_fit_together(cells):
 def test_a_shorter_path_leaves_nothing_of_a_longer_one(cells):
     cx.tl.cpca_path(cells, **REFERENCE, n_representatives=4)
     assert "X_cpca_path_3" in cells.obsm
-    cx.tl.cpca_path(cells, **REFERENCE, n_representatives=2)
-    assert list(cells.obsm) == ["X_cpca_path_0", "X_cpca_path_1"]
-    assert list(cells.varm) == ["cPCs_path_0", "cPCs_path_1"]
+    cx.tl.cpca_path(cells, **REFERENCE, n_representatives=1)
+    numbers = range(len(cells.uns["cpca_path"]["representatives"]))
+    assert len(numbers) < 3
+    assert list(cells.obsm) == [f"X_cpca_path_{i}" for i in numbers]
+    assert list(cells.varm) == [f"cPCs_path_{i}" for i in numbers]
 
 
 def test_interferon_response_of_blood_cells_is_found(kang):
@@ -263,7 +268,8 @@ def test_including_the_reference_is_what_shows_the_shift_between_conditions(kang
 def test_a_representative_of_the_path_shows_the_response(kang):
     cx.tl.cpca_path(kang, **DONORS)
     foreground = kang.obs["donor_101"].to_numpy()
-    assert max(silhouette(kang, f"X_cpca_path_{i}", foreground) for i in range(3)) >= 0.50
+    numbers = range(len(kang.uns["cpca_path"]["representatives"]))
+    assert max(silhouette(kang, f"X_cpca_path_{i}", foreground) for i in numbers) >= 0.50
 
 
 def test_neighbours_run_on_the_embedding(kang):

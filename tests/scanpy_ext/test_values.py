@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import warnings
@@ -122,11 +123,70 @@ def test_missing_values_that_became_text_are_no_level(logs: AnnData, untouched: 
     assert logs.uns["cpca"]["n_foreground"] == 235
 
 
-def test_a_graph_of_neighbours_is_no_set_of_pairs(logs: AnnData) -> None:
+@pytest.mark.parametrize("slot", ["connectivities", "distances"])
+@pytest.mark.parametrize("name", ["pca_pp", "pca_plus"])
+def test_a_graph_of_neighbours_is_no_set_of_pairs(name: str, slot: str, logs: AnnData) -> None:
     sc.pp.neighbors(logs, n_neighbors=5, use_rep="X")
-    for name in ("pca_pp", "pca_plus"):
-        with pytest.raises(ValueError, match=r"'connectivities'\] is symmetric, as a neighbour g"):
-            getattr(cx.tl, name)(logs, pairs="connectivities", n_comps=2)
+    with pytest.raises(ValueError, match=rf"'{slot}'\] has \d+ cells both in its rows and in its"):
+        getattr(cx.tl, name)(logs, pairs=slot, n_comps=2)
+
+
+def test_a_background_of_counts_or_of_the_cells_themselves_is_refused(
+    logs: AnnData, counts: AnnData, untouched: Any
+) -> None:
+    with untouched(logs):
+        with pytest.raises(ValueError, match=r"adata holds no whole numbers and the background"):
+            cx.tl.cpca(logs, background=counts)
+        for same in (logs.copy(), AnnData(sp.csr_matrix(logs.X), logs.obs, logs.var)):
+            with pytest.raises(ValueError, match="holds the same cells as adata"):
+                cx.tl.cpca(logs, background=same)
+    stim = (logs.obs["condition"] == "stim").to_numpy()
+    cx.tl.cpca(logs, foreground=stim, background=logs.copy())  # the sets differ
+
+
+def test_few_reference_cells_and_values_that_were_not_logged_are_told(
+    logs: AnnData, counts: AnnData
+) -> None:
+    few = np.arange(240) % 30 == 0
+    found = warned(lambda: cx.tl.cpca(logs, foreground=~few, background=few, alpha=0.1))
+    assert any("the background has only 8 cells" in text for text in found)
+    sc.pp.normalize_total(counts, target_sum=1e4)
+    found = warned(lambda: cx.tl.cpca(counts, **REFERENCE))
+    assert any("which no logarithm of counts does" in text for text in found)
+
+
+def test_columns_that_hold_no_donors_are_told_or_refused(logs: AnnData, untouched: Any) -> None:
+    logs.obs["barcode"] = [f"cell {i}" for i in range(240)]
+    logs.obs["turned"] = logs.obs["donor"].where(np.arange(240) > 4, None).astype(str)
+    calls: list[Any] = [
+        lambda name: cx.tl.cpca(logs, **REFERENCE, within=name),
+        lambda name: cx.pp.match_pairs(logs, "condition", "ctrl", name, n_comps=5),
+        lambda name: cx.pp.contrast_check(logs, **REFERENCE, donor=name, n_splits=1),
+        lambda name: cx.tl.significance(logs, **REFERENCE, donor=name, n_resamples=2),
+    ]
+    for call in calls:
+        with untouched(logs), pytest.raises(ValueError, match=r"5 cells of .* the text 'None'"):
+            call("turned")
+        with warnings.catch_warnings(record=True) as caught, contextlib.suppress(ValueError):
+            warnings.simplefilter("always", ContrastWarning)
+            call("barcode")  # cells that are donors have no pairs either, which is an error
+        told = "'barcode'] has another level in each of its 240 cells"
+        assert any(told in str(one.message) for one in caught)
+
+
+def test_a_mask_of_genes_after_an_outer_concatenation(logs: AnnData) -> None:
+    use = np.arange(30) < 20
+    logs.var["highly_variable"] = use
+    expected = cx.tl.cpca(logs, **REFERENCE, alpha=1.0, copy=True)
+    assert expected is not None
+    mask = pd.Series(use, logs.var_names).astype(object)
+    mask.iloc[-3:] = np.nan
+    logs.var["highly_variable"] = mask
+    cx.tl.cpca(logs, **REFERENCE, alpha=1.0)
+    np.testing.assert_array_equal(logs.obsm["X_cpca"], expected.obsm["X_cpca"])
+    logs.var["highly_variable"] = mask.replace({True: "yes"})
+    with pytest.raises(TypeError, match="a mask must be boolean"):
+        cx.tl.cpca(logs, **REFERENCE)
 
 
 def test_a_donor_that_is_the_condition_is_refused(logs: AnnData) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import scanpy_ext as cx
-from contrast_core import CPCA
+from contrast_core import CPCA, ContrastWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
@@ -132,6 +132,24 @@ def test_donors_that_are_missing_are_refused_and_nothing_is_written() -> None:
         cx.tl.cpca(adata, **DESIGN, within="animal")
     assert not adata.obsm
     assert not adata.uns
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_donors_of_one_condition_each_are_refused(name: str, untouched: Any) -> None:
+    """Their means hold the whole effect, which centring within them removes."""
+    adata = study()
+    stimulated = adata.obs["condition"] == "stim"
+    adata.obs["nested"] = adata.obs["donor"] + stimulated.astype(str)
+    adata.obs["half"] = adata.obs["donor"].where(stimulated | (adata.obs["donor"] != "c"), "d")
+    with untouched(adata):
+        with pytest.raises(ValueError, match=r"within: no level of adata.obs\['nested'\] has"):
+            TOOLS[name](adata, **DESIGN, within="nested")
+        with pytest.raises(ValueError, match="within and groupby are both 'condition'"):
+            TOOLS[name](adata, **DESIGN, within="condition")
+    with pytest.warns(ContrastWarning, match=r"cells on one side only .*: 'c', 'd'"):
+        TOOLS[name](adata, **DESIGN, within="half")
+    # Without the shift in the foreground there is nothing to remove.
+    TOOLS[name](adata, foreground=stimulated, background=~stimulated, within="nested")
 
 
 FITTED = [name for name in cx.tl.__all__ if name not in ("project", "denoise", "impute")]
