@@ -160,7 +160,7 @@ class _WindowRows(StackRows):
                 f"of {_times(sides)} fits; use larger images or smaller windows. Colours or "
                 "channels in the last axis: move them to the front, or take one at a time."
             )
-        self._sides, self._stride = sides, stride
+        self._sides, self._stride = self._cut = sides, stride
         self._starts = [
             _starts(n, side, stride) for n, side in zip(self._image, sides, strict=True)
         ]

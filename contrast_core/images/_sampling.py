@@ -39,6 +39,7 @@ class StackRows(Rows):
     place: Place = "stored"
     reads_columns = False
     _any_order = False
+    _cut: Any = None  # how samples are cut from the stack
 
     def __init__(self, stack: Stack, n_samples: int, n_features: int, **options: Any) -> None:
         if not n_features:
@@ -64,6 +65,11 @@ class StackRows(Rows):
         if check and block.dtype.kind != "f":
             check_finite(block, self.name)  # that float64 holds all whole numbers
         return block
+
+    def _is_read_with(self, other: Rows) -> bool:
+        # Rows of one stack at two strides have numbers of their own.
+        same = isinstance(other, StackRows) and self._cut == other._cut
+        return same and super()._is_read_with(other)
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows of those selected: picked from the part of the whole that holds them."""

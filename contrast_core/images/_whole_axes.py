@@ -159,7 +159,7 @@ class _WholeAxesRows(StackRows):
 
     def __init__(self, stack: Stack, axes: tuple[int, ...], **options: Any) -> None:
         shape = tuple(map(int, stack.shape))
-        self._axes = axes
+        self._axes = self._cut = axes
         self._features = math.prod(shape[axis] for axis in axes)
         self.grid = tuple(n for axis, n in enumerate(shape) if axis not in axes)
         super().__init__(stack, math.prod(self.grid), self._features, **options)

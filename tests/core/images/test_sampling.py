@@ -298,3 +298,17 @@ def test_errors_say_what_came_and_what_to_do() -> None:
     ]:
         with pytest.raises(error, match=message):
             make()
+
+
+@pytest.mark.parametrize("strides", [(1, 3), (3, 1), (2, 3)])
+def test_rows_of_one_stack_at_two_strides_are_told_apart(strides: tuple[int, int]) -> None:
+    stack = np.random.default_rng(0).normal(size=(3, 20, 24)) + np.arange(24)
+    mask = np.zeros((20, 24), dtype=bool)
+    mask[:, :12] = True
+    x = Patches(4, strides[0]).rows(stack)
+    y = Patches(4, strides[1]).rows(stack, mask)
+    found = CPCA(2, alpha=1.5).fit(x, background=y)
+    expected = CPCA(2, alpha=1.5).fit(
+        np.asarray(x.read(0, x.shape[0])), background=y.read(0, y.shape[0])
+    )
+    np.testing.assert_allclose(found.contrastive_eigenvalues_, expected.contrastive_eigenvalues_)
