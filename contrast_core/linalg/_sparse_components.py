@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
 _MAX_STEPS = 3000  # tens where components stand apart; more where they may turn into each other
 _LAST_FEATURE = 1 - 1e-3  # share of the penalty at which the last feature would go
+_MOST_EVENTS = 8  # features that enter or leave for each one that is selected
+_TIED = 1e-9  # relative distance of two levels that are the same but for rounding
 _CANDIDATES = 4  # features tried for each one that is selected; checked, and tried again with more
 
 
@@ -156,8 +156,8 @@ class _Support:
 class _ElasticNet:
     """Minimiser b of ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``, for one a after another.
 
-    While features and signs stay what they were, a linear system gives it; what they are, scikit-
-    learn's coordinate descent finds at a level, its least angle regression for a count.
+    While features and signs stay what they were, a linear system gives it. scikit-learn's
+    coordinate descent finds features and signs for a level, least angle regression for a count.
     """
 
     def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:
@@ -215,6 +215,7 @@ class _ElasticNet:
             tol=1e-12,
             max_iter=10_000,
             check_input=False,
+            random_state=0,  # unused, but without it NumPy's global state advances
         )
         return np.asarray(path[:, 0])
 
@@ -237,24 +238,61 @@ class _ElasticNet:
 
 
 def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
-    """Coefficients on the lasso's path where as many are not zero, before one more enters."""
-    from sklearn.linear_model import lars_path_gram
+    """Return the point of the lasso's path at which `count` entries are not zero, (n,).
 
-    steps = count
-    while True:
-        with warnings.catch_warnings():
-            # Features that are copies of others are left out, and said so.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            _, _, found, done = lars_path_gram(
-                correlations,
-                gram,
-                n_samples=1,
-                method="lasso",
-                max_iter=steps,
-                return_path=False,
-                return_n_iter=True,
-            )
-        missing = count - int((found != 0).sum())
-        if missing <= 0 or done < steps:
-            return np.asarray(found)
-        steps += missing  # features can leave on the way
+    It is the last such point, where one more feature would enter. From the largest correlation down
+    the solution at a level L is ``inverse (c - L signs)`` on the features that are in, until one
+    more enters or one leaves; the inverse is updated. A feature that would enter together with the
+    last one, such as a copy of it, is left out. (scikit-learn's path warns of these, and a warning
+    can be silenced for the whole process only.)
+
+    References
+    ----------
+    Efron, Hastie, Johnstone and Tibshirani, "Least angle regression", Annals of Statistics 32(2),
+    2004, Sec. 3.1.
+    """
+    inside: list[int] = []
+    left_out = np.zeros(len(gram), dtype=bool)
+    signs, inverse, level = np.empty(0), np.empty((0, 0)), np.inf
+    columns = np.empty((len(gram), count), order="F")  # of the features that are in
+    at_zero = slope = np.empty(0)
+    just_left = -1
+    for _ in range(_MOST_EVENTS * (count + 1)):
+        both = inverse @ np.column_stack([correlations[inside], signs])
+        at_zero, slope = both.T
+        rest, growth = (columns[:, : len(inside)] @ both).T
+        rest = correlations - rest
+        enters = np.zeros((2, len(gram)))  # the level at which each enters with either sign
+        for row, sign in zip(enters, (1, -1), strict=True):
+            np.divide(sign * rest, 1 - sign * growth, out=row, where=sign * growth < 1)
+        enters[:, left_out] = enters[:, inside] = 0.0
+        if just_left >= 0:
+            enters[:, just_left] = 0.0
+        leaves = np.zeros(len(inside))
+        np.divide(at_zero, slope, out=leaves, where=signs * slope < 0)
+        new = int(enters.max(axis=0).argmax())
+        entering, leaving = enters[:, new].max(), leaves.max(initial=0.0)
+        if leaving > entering:
+            gone, level = int(leaves.argmax()), leaving
+            kept = np.arange(len(inside)) != gone
+            column = inverse[kept, gone]
+            inverse = inverse[np.ix_(kept, kept)] - np.outer(column, column) / inverse[gone, gone]
+            columns[:, gone : len(inside) - 1] = columns[:, gone + 1 : len(inside)]
+            signs, just_left = signs[kept], inside.pop(gone)
+        elif len(inside) == count and entering > level * (1 - _TIED):
+            left_out[new] = True
+        elif len(inside) == count or entering <= 0:
+            level = entering
+            break
+        else:
+            column = inverse @ gram[inside, new]
+            rest_of_it = float(gram[new, new] - gram[new, inside] @ column)
+            edge = np.append(-column, 1.0)
+            inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge) / rest_of_it
+            signs = np.append(signs, 1.0 if enters[0, new] >= enters[1, new] else -1.0)
+            columns[:, len(inside)] = gram[:, new]
+            inside.append(new)
+            level, just_left = entering, -1
+    found = np.zeros(len(gram))
+    found[inside] = at_zero - level * slope
+    return found

@@ -35,6 +35,7 @@ from contrast_core.solve import (
 from contrast_core.spectral._cpca import choose_alpha, default_alphas
 
 _DEFAULT_PENALTY = 0.3
+_LARGEST_RIDGE = 1e12  # beyond it C(alpha) is rounding beside the ridge
 
 
 class SparseCPCA(StrengthPath, MomentContrast):
@@ -63,7 +64,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
     n_features_to_select : int from 1 to the number of features, optional
         Instead of a penalty: how many features each component keeps. Least angle regression follows
         the elastic net's path until one more would enter.
-    ridge : float above 0, default=1.0
+    ridge : float above 0, up to 1e12, default=1.0
         rho, in units of the largest eigenvalue of C(alpha). The larger, the more features that go
         together are selected together, and the less it matters how the sample happened to
         correlate them: with 600 rows of 500 features, 30 of them in groups close to the limit of
@@ -246,7 +247,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
                 "foreground has more of. Use fewer components or a smaller alpha."
             )
         penalty, count = self._sparsity(x.n_features)
-        ridge = check_number(self.ridge, "ridge", above=0)
+        ridge = check_number(self.ridge, "ridge", above=0, at_most=_LARGEST_RIDGE)
         found = sparse_components(*part, k, ridge=ridge, penalty=penalty, count=count)
         if not found.converged:
             warn(

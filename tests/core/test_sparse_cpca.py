@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
-from sklearn.linear_model import ElasticNet
+from sklearn.linear_model import ElasticNet, lars_path_gram
 
 from contrast_core import (
     CPCA,
@@ -18,6 +20,7 @@ from contrast_core import (
 )
 from contrast_core.datasets import make_sparse_groups
 from contrast_core.linalg import sparse_components
+from contrast_core.linalg._sparse_components import _least_angle
 from contrast_core.rows import rows_of
 from contrast_core.spectral._penalty import _folds
 from tests.core.test_contract import planted
@@ -90,6 +93,50 @@ def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty:
         left, _, right = np.linalg.svd(gram @ sparse, full_matrices=False)
         targets = left @ right
     np.testing.assert_allclose(unit.T, found.components, atol=1e-5)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        root = rng.normal(size=(6, 15))
+        if copies:
+            root[:, 10:] = root[:, :5]
+        gram = root.T @ root + 0.1 * np.eye(15)
+        correlations = root.T @ rng.normal(size=6)
+        for count in (1, 4, 9):
+            found = _least_angle(correlations, gram, count)
+            assert (found != 0).sum() <= count
+            rest = correlations - gram @ found
+            inside = found != 0
+            level = np.abs(rest[inside]).mean()
+            np.testing.assert_allclose(rest[inside], level * np.sign(found[inside]), rtol=1e-9)
+            if not copies:
+                path = lars_path_gram(correlations, gram, n_samples=1, method="lasso")[2]
+                reached = (path != 0).sum(axis=0)
+                more = [*np.flatnonzero(reached > count), path.shape[1]][0]
+                expected = path[:, more - 1]
+                np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"penalty": 0.4}, {"n_features_to_select": 3}])
+def test_a_fit_leaves_random_state_and_warning_filters_alone(options: Any) -> None:
+    X, Y = planted()
+    before = list(warnings.filters), np.random.get_state()[1].copy(), np.random.get_state()[2]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            pool.submit(SparseCPCA(2, alpha=1.0, **options).fit, X, background=Y)
+    assert list(warnings.filters) == before[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+    assert np.random.get_state()[2] == before[2]
+
+
+def test_a_ridge_that_leaves_nothing_to_compute_with_is_refused() -> None:
+    X, Y = planted()
+    with pytest.raises(
+        ValueError, match=r"ridge=1e\+300 is out of range: it must be above 0, up to"
+    ):
+        SparseCPCA(2, ridge=1e300).fit(X, background=Y)
 
 
 def test_without_a_penalty_these_are_the_components_of_cpca() -> None:
