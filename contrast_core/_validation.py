@@ -91,10 +91,14 @@ def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:
     check_unmasked(weights, name)
     try:
         array = np.asarray(weights)
+        if array.dtype.kind == "c":
+            raise TypeError("complex")
         array = array if array.dtype.kind in "biu" else array.astype(np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} are {shown(weights)}; expected a number for each row.") from None
-    if array.shape != (n_rows,) or array.dtype.kind == "c":
+        raise TypeError(
+            f"{name} are {shown(weights)}; expected a real number for each row."
+        ) from None
+    if array.shape != (n_rows,):
         raise ValueError(
             f"{name} have shape {array.shape}; expected one weight for each of the {n_rows} rows."
         )
@@ -239,10 +243,11 @@ def check_path(path: object) -> str | os.PathLike[str]:
 def check_choice(value: object, name: str, choices: Iterable[str], other: str = "") -> str:
     """One of several words; `other` is what the caller takes that is no word."""
     expected = [*map(repr, choices), *([other] if other else [])]
-    if not isinstance(value, str) or repr(value) not in expected:
+    word = str(value) if isinstance(value, str) else None  # np.str_ has another repr
+    if word is None or repr(word) not in expected:
         listed = " or ".join(filter(None, [", ".join(expected[:-1]), *expected[-1:]]))
         raise ValueError(f"{name}={shown(value)} is unknown; expected {listed or 'none'}.")
-    return value
+    return word
 
 
 def check_generator(random_state: object) -> np.random.Generator:

@@ -84,7 +84,8 @@ DENOISED = "denoised_layers"  # in `.uns`: the layers that `tl.denoise` wrote, a
 
 LEVELS = "levels"  # in the result of several contrasts: that of each
 IN_USE = "in_use"
-VECTORS = ("mean", "background_mean", "cap")  # that a linear method may have, a value per gene
+# What a method may have with a value per gene.
+VECTORS = ("mean", "background_mean", "cap", "dispersion")
 
 
 def vector(keys: Keys, name: str) -> str:

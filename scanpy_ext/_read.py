@@ -158,6 +158,8 @@ class ContrastInput:
         }
         vectors = {"mean": model.mean_, "background_mean": model.background_mean_}
         entry = dict(result) | self.sizes
+        if "dispersion" in entry:
+            vectors["dispersion"] = entry.pop("dispersion")
         if self.within is not None:  # scores of the groups' means, by which those of new cells are
             entry["within_groups"] = model.groups_  # centred
             entry["within_scores"] = (model.group_means_ - model.mean_) @ model.projection_

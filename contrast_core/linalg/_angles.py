@@ -69,10 +69,22 @@ def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
     float
         The distance, between 0 and 1.
 
+    Raises
+    ------
+    ValueError
+        If the two subspaces have different dimensions, or as `principal_angles` says.
+
     Examples
     --------
     >>> from contrast_core import subspace_error
     >>> subspace_error([[1.0, 0.0]], [[0.0, 2.0]])
     1.0
     """
-    return float(np.sin(principal_angles(first, second)[0]))
+    angles = principal_angles(first, second)
+    ranks = [int(np.linalg.matrix_rank(_directions(rows, "rows"))) for rows in (first, second)]
+    if ranks[0] != ranks[1]:
+        raise ValueError(
+            f"the subspaces have {ranks[0]} and {ranks[1]} dimensions, but this distance compares "
+            "subspaces of the same dimension. Use principal_angles, or as many components of both."
+        )
+    return float(np.sin(angles[0]))

@@ -25,6 +25,11 @@ _MAX_SINGLE_ROWS = 4096
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 
 
+def or_double(dtype: object) -> str:
+    """Return the end of an error's advice, for numbers that double precision would hold."""
+    return "" if "64" in str(dtype) else ", or use precision='double'"
+
+
 class Summary(NamedTuple):
     """What rows amount to, each of whose groups has a mean; rows without groups are one group.
 
@@ -195,8 +200,8 @@ class Accumulator:
         np.fill_diagonal(sums.within, np.maximum(diagonal, 0.0))
         if not np.isfinite(diagonal).all():
             raise ValueError(
-                f"the variance of {self._name} overflows {self._dtype.__name__}; bring the data to "
-                "a smaller scale first, or use precision='double'."
+                f"the variance of {self._name} overflows {self._dtype.__name__}; multiply all "
+                f"data by a constant that brings them near 1{or_double(self._dtype)}."
             )
         return sums
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike
 
 from contrast_core._validation import (
@@ -86,7 +87,24 @@ def check_covariance(
             f"{name} has the negative variance {variances[feature]:.3g} of feature {feature}; a "
             "covariance has none."
         )
+    if diagonal:
+        _check_semidefinite(matrix, name)
     return matrix
+
+
+def _check_semidefinite(matrix: FloatArray, name: str) -> None:
+    """Raise ValueError if a covariance has an eigenvalue that is negative beyond rounding."""
+    shift = max(_ROUNDING * float(matrix.trace()), np.finfo(np.float64).tiny)
+    shifted = matrix.copy()
+    shifted.flat[:: len(matrix) + 1] += shift
+    try:
+        scipy.linalg.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            f"{name} is indefinite: it has an eigenvalue below {-shift:.2g}, but no direction can "
+            "have a negative variance. Covariances whose entries come from different rows (pandas' "
+            "DataFrame.cov with missing values) are like this; PCPCA and CLVM take such rows."
+        ) from None
 
 
 def names_of_both(ours: Any, other: Any, advice: str) -> tuple[str, ...] | None:

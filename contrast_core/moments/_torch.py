@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from contrast_core.moments._accumulator import Precision, Summary
+from contrast_core.moments._accumulator import Precision, Summary, or_double
 from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS, Rows, check_device
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class _Scatter:
         upper.diagonal().clamp_(min=0.0)
         if not self.torch.isfinite(upper.diagonal()).all():
             raise ValueError(
-                f"the variance of {name} overflows {self.dtype}; bring the data to a smaller scale "
-                "first, or use precision='double'."
+                f"the variance of {name} overflows {self.dtype}; multiply all data by a constant "
+                f"that brings them near 1{or_double(self.dtype)}."
             )
         covariance = upper + upper.triu(1).T
         return Summary(

@@ -18,6 +18,7 @@ from contrast_core._validation import (
     check_labels,
     check_same_features,
     check_seed,
+    shown,
 )
 from contrast_core.pairing._clusters import match_clusters
 from contrast_core.pairing._pairs import GroupSummary, PositivePairs
@@ -76,8 +77,8 @@ def neighbor_pairs(
     Raises
     ------
     ValueError
-        If the sets differ in features, labels are not one per row or given for one set only, or
-        a number is less than 1.
+        If the sets differ in features, labels are not one per row or given for one set only,
+        no label occurs in both sets, or a number is less than 1.
     ImportError
         If the approximate search is needed and pynndescent is missing.
 
@@ -108,6 +109,12 @@ def neighbor_pairs(
     labels, positive_labels = _two_labels(
         "groups", groups, positive_groups, rows.shape[0], positive_rows.shape[0]
     )
+    if not set(labels.tolist()) & set(positive_labels.tolist()):
+        raise ValueError(
+            f"groups and positive_groups have no label in common ({shown(labels[0])} and "
+            f"{shown(positive_labels[0])} are the first), so that there is nothing to pair. Label "
+            "rows of both sets by what they share, such as the donor."
+        )
     types = None
     if clusters is not None or positive_clusters is not None:
         types = _two_labels(

@@ -102,7 +102,7 @@ def contrast_path(
     background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
     n_components: int = 2,
     alphas: ArrayLike | None = None,
-    n_representatives: int = 3,
+    n_representatives: int | None = None,
     random_state: int | None = 0,
     **design: Unpack[DesignOptions],
 ) -> ContrastPath:
@@ -122,8 +122,9 @@ def contrast_path(
         Number of components, k.
     alphas : array-like of floats from 0 to inf, optional
         The grid; by default 0 and 40 values log-spaced from 0.1 to 1000.
-    n_representatives : int, default=3
-        Number of clusters, p. Fewer come back where fewer subspaces differ.
+    n_representatives : int, optional
+        Number of clusters, p; by default three, or as many as there are contrasts. Fewer come back
+        where fewer subspaces differ.
     random_state : int or None, default=0
         Seed of the clustering.
     **design
@@ -156,7 +157,7 @@ def contrast_path(
     grid = _check_grid(alphas)
     seed = check_seed(random_state)
     n_representatives = check_count(
-        n_representatives,
+        min(3, len(grid)) if n_representatives is None else n_representatives,
         "n_representatives",
         at_most=len(grid),
         reason=f"with {len(grid)} contrasts",

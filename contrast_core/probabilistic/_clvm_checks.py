@@ -46,7 +46,11 @@ def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
         "sample_weight": (design.sample_weight is not None, "leave it out, or repeat rows"),
         "background_weight": (design.background_weight is not None, "leave it out, or repeat rows"),
         "background_mix": (design.background_mix is not None, "leave it out"),
-        "several backgrounds": (len(parts) > 2, "stack them, each about its own mean"),
+        "several backgrounds": (
+            len(parts) > 2,
+            "stack them, each about its own mean (they then count by their numbers of rows, not "
+            "equally, as they do otherwise)",
+        ),
     }
     for name, (given, remedy) in refused.items():
         if given:

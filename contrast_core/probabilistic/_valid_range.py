@@ -75,8 +75,16 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
     Raises
     ------
     ValueError
-        If the range is empty: the foreground varies in at most d directions.
+        If the background is constant, or the range is empty: the foreground varies in at most d
+        directions.
     """
+    if not background.varies.any():
+        raise ValueError(
+            f"the background is constant (none of its {background.n_features} features varies over "
+            f"{background.n_samples} rows), so that there is nothing to contrast with and no gamma "
+            "to choose. Check which rows it holds, or leave the background out for probabilistic "
+            "PCA of X."
+        )
     total = foreground.total_variance
     rounding = 8 * np.finfo(np.float64).eps * total
     found = solve_contrasts(foreground, background, [0.0], d, plan)

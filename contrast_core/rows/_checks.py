@@ -90,8 +90,8 @@ def check_finite(
     column = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())
     feature = first_feature + column if features is None else features[column]
     remedy = remedy or (
-        "Drop those rows or features, or fill the entries in, for example with "
-        "sklearn.impute.SimpleImputer."
+        "Use PCPCA or CLVM, which take missing values (NaN), drop those rows or features, or fill "
+        "the entries in, for example with sklearn.impute.SimpleImputer."
     )
     expected = (
         "finite values, or NaN where one is missing, are"

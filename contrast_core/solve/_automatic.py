@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from contrast_core.feedback import muted
 from contrast_core.linalg import (
     NotConvergedError,
     fix_signs,
@@ -23,6 +24,7 @@ from contrast_core.solve._contrast import (
     of_features,
     products_of,
     solve_contrasts,
+    warn_of_null_directions,
 )
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
@@ -54,13 +56,16 @@ def solve_trace_ratio(
         if found is not None:
             return alpha, found
     for _ in range(_MAX_ITERATIONS):
-        solution = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
+        with muted("neither dataset varies"):  # said once, below
+            solution = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
         risen = float(solution.foreground_variance.sum())
         risen /= float(solution.background_variance.sum()) + k * ridge
         # Newton's steps square the error.
         if risen <= alpha * (1 + 1e-12):
             break
         alpha = risen
+    if solution.n_null:
+        warn_of_null_directions(solution.n_null, k)
     return alpha, solution
 
 

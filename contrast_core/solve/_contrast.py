@@ -105,9 +105,9 @@ def solve_contrasts(
     NotConvergedError
         If there are products only, and they do not suffice.
     """
-    factor = 1 + max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0)
-    check_range(x, "X", factor)
-    check_range(y, "the background", factor)
+    check_range(x, "X")
+    check_range(y, "the background")
+    check_products(x, y, max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0))
     return _solve(x, y, x.varies | y.varies, alphas, k, plan, random_state)
 
 
@@ -118,6 +118,18 @@ def check_range(moments: Moments, name: str, factor: float = 1.0) -> None:
         raise _out_of_range(0.0, name)
     largest = _LARGEST / factor / max(moments.n_features, 1)
     check_variances(moments.variances, name, _SMALLEST, largest)
+
+
+def check_products(x: Moments, y: Moments, alpha: float) -> None:
+    """Refuse a contrast that multiplies variances beyond the range of float64."""
+    try:
+        check_range(x, "X", 1 + alpha)
+        check_range(y, "the background", 1 + alpha)
+    except ValueError:
+        raise ValueError(
+            f"alpha={alpha:.3g} times the variances of these data is beyond what float64 can hold. "
+            "Use a smaller alpha, or alpha=inf for the limit."
+        ) from None
 
 
 def check_variances(variances: FloatArray, name: str, smallest: float, largest: float) -> None:

@@ -9,7 +9,7 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments import Moments
-from contrast_core.solve._contrast import check_range
+from contrast_core.solve._contrast import check_products
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -26,8 +26,7 @@ def positive_part(x: Moments, y: Moments, alpha: float) -> PositivePart:
 
     Of moments that have a matrix, whether of features or in the span of the rows.
     """
-    for moments, name in ((x, "X"), (y, "the background")):
-        check_range(moments, name, 1 + alpha)
+    check_products(x, y, alpha)
     values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)
     positive = np.flatnonzero(values > _rounding(x, y, alpha))[::-1]
     return PositivePart(values[positive], x.lift(np.ascontiguousarray(vectors[:, positive].T)))

@@ -195,7 +195,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         else:
             alpha = choose_alpha(self.alpha, x, y, k, plan)
             [solution] = self._solve(x, y, [alpha], k, plan)
-        _warn_of_negative_contrast(solution.values, x, alpha)
+        _warn_of_no_contrast(solution, x, alpha)
         return self._set_solution(x, y, alpha, solution)
 
     def _fit_one(self, other: Self) -> Self:
@@ -279,9 +279,23 @@ def default_alphas() -> FloatArray:
     return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 
 
-def _warn_of_negative_contrast(eigenvalues: FloatArray, foreground: Moments, alpha: float) -> None:
-    rounding = 1e-12 * foreground.total_variance
+def _warn_of_no_contrast(solution: OneContrast, foreground: Moments, alpha: float) -> None:
+    """Warn of components whose contrast is negative, or zero though both datasets vary along them.
+
+    Directions in which neither dataset varies have their own warning.
+    """
+    eigenvalues, rounding = solution.values, 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())
+    if alpha and not math.isinf(alpha):
+        both = solution.foreground_variance + alpha * solution.background_variance
+        n_zero = int(((np.abs(eigenvalues) <= 1e-12 * both) & (both > rounding)).sum())
+        if n_zero:
+            warn(
+                f"{n_zero} of {len(eigenvalues)} components have no contrast at alpha={alpha:.4g}: "
+                "along them the foreground variance equals alpha times the background variance, to "
+                "working precision, so the components are arbitrary. Check that the background is "
+                "not the foreground itself."
+            )
     if n_negative:
         warn(
             f"{n_negative} of {len(eigenvalues)} components have negative contrast at "

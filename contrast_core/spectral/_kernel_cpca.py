@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
-from scipy.sparse import vstack
+from scipy.sparse import issparse, vstack
+from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding
 from contrast_core._strength import StrengthPath, ascending
@@ -276,6 +277,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
+        if self.kernel == "precomputed":
+            self._check_columns(X)
         rows = self._rows(X)
         if rows.device is not None:
             rows = rows_of(rows.load(), rows.name)
@@ -298,11 +301,33 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             return np.asarray(rows)
         from sklearn.metrics.pairwise import pairwise_kernels
 
+        if callable(self.kernel):
+            self._check_callable(self.kernel, rows)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite kernel is refused by name
             kernel = pairwise_kernels(
                 rows, others, metric=self.kernel, filter_params=True, **self._kernel_arguments()
             )
         return np.asarray(kernel, dtype=np.float64)
+
+    def _check_columns(self, X: MatrixLike) -> None:
+        """Raise ValueError unless a precomputed kernel has a column for each row of the fit."""
+        check_is_fitted(self)
+        shape, n_fit = np.shape(X), self.dual_coef_.shape[1]
+        if len(shape) == 2 and shape[1] != n_fit:
+            raise ValueError(
+                f"the precomputed kernel of these rows has shape {shape}; it needs a column for "
+                f"each of the {n_fit} rows of the fit, foreground first."
+            )
+
+    def _check_callable(self, kernel: Callable[..., Any], rows: Any) -> None:
+        """Raise TypeError unless the kernel of two rows is a number."""
+        row = rows[:1].toarray()[0] if issparse(rows) else rows[0]
+        value = kernel(row, row, **self._kernel_arguments())
+        if np.ndim(value) or not isinstance(np.asarray(value).item(), int | float):
+            raise TypeError(
+                f"kernel={shown(kernel)} gives {shown(value)} of two rows; expected a "
+                "function of two rows, (n_features,) each, that returns a real number."
+            )
 
     def _kernel_arguments(self) -> dict[str, Any]:
         """What the kernel takes beside rows; every parameter is checked, in use or not."""

@@ -111,8 +111,10 @@ def clvm(
         What gives the salient scores of any cell: `(x - mean) @ filters`. Not with
         `robust="entries"` or `likelihood="counts"`, whose scores are not linear:
         `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` then refuse.
-    `.uns['clvm' | key_added]['noise_variance' | 'dispersions']` : `float` or `ndarray`
-        Variance of the noise; of counts the dispersion of each gene in use.
+    `.uns['clvm' | key_added]['noise_variance']` : `float`
+        Variance of the noise; not with `likelihood="counts"`.
+    `.var['clvm_dispersion' | key_added + '_dispersion']` : `float`
+        With `likelihood="counts"`, the dispersion of each gene; zero for genes not in use.
     `.uns['clvm' | key_added]['log_likelihoods' | 'elbo']` : `ndarray`
         Log-likelihood at the start and after each step of the fit; with `inference="vi"` its
         variational lower bound, at the start, after each pass and at the end.
@@ -191,7 +193,7 @@ def clvm(
     }
     result |= {"elbo": model.elbo_} if variational else {"log_likelihoods": model.log_likelihoods_}
     if counts:
-        result["dispersions"] = model.dispersions_
+        result["dispersion"] = model.dispersions_
     else:
         result["noise_variance"] = float(model.noise_variance_)
     if data.features is None:

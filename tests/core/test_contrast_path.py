@@ -136,3 +136,9 @@ def test_the_path_says_what_solved_each_contrast() -> None:
     )
     assert len(large.solvers) == 41
     assert "davidson" in large.solvers
+
+
+def test_a_short_grid_has_as_many_representatives_as_contrasts() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
+    path = contrast_path(X, background=Y, alphas=[0, 1])
+    assert len(path.representative_alphas) <= 2

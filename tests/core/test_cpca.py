@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,35 @@ def test_digits_come_out_of_photographs() -> None:
     assert _affine_error(denoiser.denoise(digits.foreground), digits.clean) <= 0.78 * noisy
     plain = denoiser.at(0.0).denoise(digits.foreground)
     assert _affine_error(plain, digits.clean) > noisy
+
+
+def test_the_foreground_as_its_own_background_has_no_contrast() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    with pytest.warns(ContrastWarning, match="2 of 2 components have no contrast at alpha=1"):
+        CPCA(alpha=1.0).fit(X, background=X)
+
+
+def test_null_directions_are_said_once() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 40, 6)) * [3, 1, 1, 0, 0, 0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CPCA(4).fit(X, background=Y)
+    assert sum("arbitrary" in str(each.message) for each in caught) == 1
+
+
+def test_words_may_be_numpy_strings() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
+    options = {"alpha": np.str_("auto"), "solver": np.str_("eigh")}
+    fitted = CPCA(**options).fit(X, background=Y)
+    assert fitted.alpha_ == CPCA().fit(X, background=Y).alpha_
+
+
+def test_what_leaves_the_range_of_float64_is_named() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
+    with pytest.raises(ValueError, match=r"alpha=1e\+308 times the variances .* smaller alpha"):
+        CPCA(alpha=1e308).fit(X, background=Y)
+    with pytest.raises(ValueError, match=r"overflows float64; multiply all data .* near 1\.$"):
+        CPCA().fit(1e200 * X, background=1e200 * Y)
+    with pytest.raises(TypeError, match="expected a real number for each row"):
+        CPCA().fit(X, background=Y, sample_weight=np.ones(40) + 1j)

@@ -144,8 +144,8 @@ def test_other_forms_of_a_covariance_are_taken(form: Any) -> None:
     assert given.feature_names == ("a", "b", "c")
     np.testing.assert_allclose(given.covariance, COVARIANCE, rtol=1e-6)
     whole = SecondMoments.from_data(X)
-    expected = CPCA(2, alpha=1.0).fit(whole, background=whole).components_
-    ours = CPCA(2, alpha=1.0).fit(given, background=given).components_
+    expected = CPCA(2, alpha=0.5).fit(whole, background=whole).components_
+    ours = CPCA(2, alpha=0.5).fit(given, background=given).components_
     np.testing.assert_allclose(np.abs(ours), np.abs(expected), atol=1e-4)
 
 
@@ -173,3 +173,12 @@ def test_only_moments_merge_with_moments(other: Any) -> None:
     if not isinstance(other, PairMoments):
         with pytest.raises(TypeError, match="PairMoments merge with PairMoments, got"):
             PairMoments(**PAIRS).merge(other)
+
+
+def test_an_indefinite_covariance_is_refused() -> None:
+    with pytest.raises(ValueError, match="covariance is indefinite"):
+        SecondMoments(10, np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]))
+    rows = np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32)
+    rows = (rows - rows.mean(axis=0)) * np.geomspace(1e-3, 1e3, 40, dtype=np.float32)
+    assert SecondMoments(5, np.zeros(40), rows.T @ rows / 5).n_features == 40
+    assert SecondMoments(5, np.zeros(3), np.zeros((3, 3))).total_variance == 0

@@ -375,3 +375,14 @@ def test_sparse_rows_with_repeated_entries(kernel: Any) -> None:
     np.testing.assert_allclose(dense.transform(doubled(new)), dense.transform(new), atol=1e-10)
     sparse = KernelCPCA(alpha=1.0, kernel=kernel).fit(doubled(X), background=doubled(Y))
     np.testing.assert_allclose(sparse.transform(doubled(new)), dense.transform(new), atol=1e-8)
+
+
+def test_kernels_of_the_wrong_shape_are_refused() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 20, 4))
+    with pytest.raises(TypeError, match="of two rows; expected a function"):
+        KernelCPCA(kernel=lambda a, b: np.ones(2)).fit(X, background=Y)
+    rows = np.vstack([X, Y])
+    kernel = rows @ rows.T
+    fitted = KernelCPCA(1, alpha=0.5, kernel="precomputed").fit(kernel[:20], background=kernel[20:])
+    with pytest.raises(ValueError, match=r"has shape \(3, 7\); it needs a column for each of "):
+        fitted.transform(np.ones((3, 7)))

@@ -182,3 +182,10 @@ def test_a_pivoted_factor_of_nothing() -> None:
     assert factor.coordinates().shape == (4, 0)
     assert factor.pivots.shape == (0,)
     np.testing.assert_array_equal(factor.weights(np.empty((3, 0))), np.zeros((4, 3)))
+
+
+def test_the_error_of_subspaces_of_different_dimension_is_not_defined() -> None:
+    axes = np.eye(3)
+    with pytest.raises(ValueError, match="have 2 and 1 dimensions"):
+        subspace_error(axes[:2], axes[:1])
+    assert subspace_error([axes[0], axes[0]], axes[:1]) < 1e-12

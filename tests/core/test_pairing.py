@@ -384,3 +384,9 @@ def test_clusters_of_other_features_are_refused() -> None:
     X = np.random.default_rng(0).normal(size=(6, 4))
     with pytest.raises(ValueError, match="positive has 3 features but X has 4; both need the same"):
         match_clusters(X, X[:, :3], [0, 1] * 3, [0, 1] * 3)
+
+
+def test_groups_without_a_label_in_common_are_refused() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 10, 3))
+    with pytest.raises(ValueError, match="no label in common"):
+        neighbor_pairs(X, Y, groups=["a"] * 10, positive_groups=["b"] * 10)

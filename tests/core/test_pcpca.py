@@ -173,18 +173,6 @@ def test_auto_is_a_fraction_of_the_range_and_never_out_of_it() -> None:
         assert (model.contrastive_eigenvalues_ > 0).all()
 
 
-def test_a_constant_background_leaves_probabilistic_pca() -> None:
-    X, _ = planted()
-    model = fit(X, np.zeros((5, 12)))
-    assert model.gamma_max_ == 1.0
-    np.testing.assert_allclose(
-        model.components_,
-        PCA(2).fit(X).components_
-        * np.sign((model.components_ * PCA(2).fit(X).components_).sum(axis=1, keepdims=True)),
-        atol=1e-8,
-    )
-
-
 def test_an_empty_range_is_refused_whatever_gamma() -> None:
     X, Y = planted()
     for gamma in ("auto", 0.0, 0.2):
@@ -390,3 +378,13 @@ def test_in_a_pipeline_the_background_is_scaled_too() -> None:
     direct = fit(scaler.transform(X), scaler.transform(Y))
     np.testing.assert_allclose(pipeline[-1].loadings_, direct.loadings_, atol=1e-12)
     assert pipeline.score(X) == pytest.approx(direct.score(scaler.transform(X)))
+
+
+@pytest.mark.parametrize("gamma", ["auto", 0.5])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_background_without_variance_is_refused(gamma: Any, missing: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    if missing:
+        X[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"background is constant .* leave the background out"):
+        PCPCA(gamma=gamma).fit(X, background=np.ones((30, 6)))

@@ -122,13 +122,13 @@ def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None
 @pytest.mark.parametrize("options", [{"penalty": 0.4}, {"n_features_to_select": 3}])
 def test_a_fit_leaves_random_state_and_warning_filters_alone(options: Any) -> None:
     X, Y = planted()
-    before = list(warnings.filters), np.random.get_state()[1].copy(), np.random.get_state()[2]
+    state = np.random.mtrand._rand.get_state  # type: ignore[attr-defined]
+    before, random_state = list(warnings.filters), state()
     with ThreadPoolExecutor(4) as pool:
         for _ in range(20):
             pool.submit(SparseCPCA(2, alpha=1.0, **options).fit, X, background=Y)
-    assert list(warnings.filters) == before[0]
-    np.testing.assert_array_equal(np.random.get_state()[1], before[1])
-    assert np.random.get_state()[2] == before[2]
+    assert list(warnings.filters) == before
+    np.testing.assert_equal(state(), random_state)
 
 
 def test_a_ridge_that_leaves_nothing_to_compute_with_is_refused() -> None:

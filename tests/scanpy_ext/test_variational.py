@@ -48,7 +48,10 @@ def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
     np.testing.assert_allclose(counted.obsm["X_clvm"], core.transform(X), atol=1e-5)
     result = counted.uns["clvm"]
     np.testing.assert_allclose(result["elbo"], core.elbo_, rtol=1e-6)
-    np.testing.assert_allclose(result["dispersions"], core.dispersions_, rtol=1e-4)
+    dispersion = counted.var["clvm_dispersion"]
+    np.testing.assert_allclose(dispersion[mask], core.dispersions_, rtol=1e-4)
+    assert not dispersion[~mask].any()
+    assert not any(np.shape(value) == (10,) for value in result.values())
     assert "noise_variance" not in result
     assert "PCs_clvm_filters" not in counted.varm
     counted.write_h5ad(tmp_path / "cells.h5ad")
