@@ -9,6 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import ArrayLike
 
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, Sampling, truth_values
 from contrast_core.images._stacks import Stack
@@ -26,8 +27,9 @@ def block_moments(
     mask: ArrayLike | None = None,
     *,
     name: str = "the stack",
+    progress: Progress = False,
 ) -> list[SecondMoments]:
-    """Moments of blocks of a stack that share no pixels, as `verdicts` takes them.
+    """Return the moments of blocks of a stack that share no pixels, as `verdicts` takes them.
 
     Parameters
     ----------
@@ -42,6 +44,10 @@ def block_moments(
         As for `Sampling.rows`.
     name : str, default="the stack"
         What error messages call the stack.
+    progress : bool or callable, default=False
+        Show a progress bar of the blocks: tqdm's, or what is called as
+        ``progress(iterable, total=, desc=)``. An exception that it raises while it is iterated
+        stops the work and is passed on.
 
     Returns
     -------
@@ -55,31 +61,32 @@ def block_moments(
     """
     stack = array_of(stack, name)
     if isinstance(sampling, Patches):
-        return _of_tiles(sampling, stack, mask, name)
+        return _tile_moments(sampling, stack, mask, name, progress)
     rows = sampling.rows(stack, mask, name=name)
     n = rows.shape[0]
     n_blocks = min(_N_STRETCHES, n // 4 * 2) or 1
     edges = np.linspace(0, n, n_blocks + 1).round().astype(int)
-    return [SecondMoments.from_data(rows.take(slice(*ends))) for ends in pairwise(edges)]
+    stretches = with_progress(list(pairwise(edges)), n_blocks, "check", progress)
+    return [SecondMoments.from_data(rows.take(slice(*ends))) for ends in stretches]
 
 
 def wide_stride(sampling: Patches, stack: Stack, mask: ArrayLike | None = None) -> int:
-    """The stride at which what counts of a stack holds some 65,000 patches."""
+    """Return the stride at which the marked part of a stack holds some 65,000 patches."""
     share = 1.0 if mask is None else float((np.asarray(mask) != 0).mean())
     n_pixels = math.prod(map(int, stack.shape)) * share
     stride = math.ceil(math.pow(n_pixels / _WINDOWS, 1 / len(sampling.sides)))
     return min(max(1, stride), *sampling.sides)
 
 
-def _of_tiles(
-    sampling: Patches, stack: Stack, mask: ArrayLike | None, name: str
+def _tile_moments(
+    sampling: Patches, stack: Stack, mask: ArrayLike | None, name: str, progress: Progress
 ) -> list[SecondMoments]:
     sampling.rows(stack, mask, name=name)  # or it says why there are none
     image = tuple(stack.shape[-len(sampling.sides) :])
     counts = np.ones(image, dtype=bool) if mask is None else truth_values(mask, name)
     sampling = Patches(sampling.size, wide_stride(sampling, stack, mask))
     found = []
-    for tiles in _tiles(counts, sampling.sides):
+    for tiles in with_progress(_tiles(counts, sampling.sides), 4, "check", progress):
         try:
             rows = sampling.rows(stack, counts & tiles, name=name)
         except ValueError:  # no window fits into these tiles
@@ -91,7 +98,7 @@ def _of_tiles(
 
 
 def _tiles(counts: BoolArray, sides: tuple[int, ...]) -> Iterator[BoolArray]:
-    """Every second tile of what counts along the last two axes: four masks (height, width)."""
+    """Yield four masks (height, width): every second tile along both axes of what counts."""
     odd = []
     for axis in (-2, -1):
         others = tuple(other for other in range(counts.ndim) if other != counts.ndim + axis)

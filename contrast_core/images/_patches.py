@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -15,11 +15,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import NO_NUMBERS, shown
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._sampling import (
     BoolArray,
     Sampling,
     StackRows,
     check_mask,
+    check_out,
     some_rows,
     truth_values,
 )
@@ -130,6 +132,42 @@ class Patches(Sampling):
             inside = np.broadcast_to(inside, (*leading, *inside.shape))
         window = f"window of {_times(self.sides)} pixels"
         return some_rows(rows, inside.ravel(), window)
+
+    def map(
+        self,
+        function: Callable[[NDArray[Any]], NDArray[np.floating]],
+        stack: Stack,
+        *,
+        out: Any = None,
+        progress: Progress = False,
+    ) -> Any:
+        """Apply a function to all windows and average the results where they overlap.
+
+        Parameters
+        ----------
+        function, stack, out, progress
+            See `Sampling.map`. Where `out` is given, a whole image is in memory at a time.
+
+        Returns
+        -------
+        ndarray of the stack's shape, or `out`
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `Sampling.map`.
+        """
+        if out is None:
+            return super().map(function, stack, progress=progress)
+        stack = array_of(stack, "the stack")
+        check_out(out, stack)
+        images = list(np.ndindex(*stack.shape[: len(stack.shape) - len(self.sides)]))
+        if len(images) == 1:
+            out[...] = super().map(function, stack, progress=progress)
+            return out
+        for index in with_progress(images, len(images), "map", progress):
+            out[index] = super().map(function, np.asarray(stack[index]))
+        return out
 
 
 class _Band(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import check_count, check_unmasked, shown
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._stacks import Stack
 from contrast_core.rows import Place, Rows, array_of, check_finite
 
@@ -52,6 +53,7 @@ class StackRows(Rows):
             _READ_ELEMENTS if elements is None else check_count(elements, "elements")
         )
         dtype = np.dtype(getattr(stack, "dtype", np.float64))
+        self._n_columns = n_features
         super().__init__(stack, (n_samples, n_features), dtype, **options)
 
     def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
@@ -79,7 +81,12 @@ class StackRows(Rows):
             block = np.empty((0, self.shape[1]), self.dtype)
         else:
             wanted = self._rows[start:stop]
-            block = self._read_whole(wanted[0], wanted[-1] + 1)[wanted - wanted[0]]
+            gaps = np.diff(wanted) * self._n_columns > _BLOCK_ELEMENTS  # too long to be read over
+            parts = [
+                self._read_whole(run[0], run[-1] + 1)[run - run[0]]
+                for run in np.split(wanted, np.flatnonzero(gaps) + 1)
+            ]
+            block = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return block if self._columns is None else block[:, self._columns]
 
     def _place_of(self, start: int, stop: int) -> str:
@@ -99,13 +106,13 @@ class StackRows(Rows):
     def put_back(
         self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
     ) -> None:
-        """Add results for rows `start` to `stop`, of `edges`, to a stack in place.
+        """Write results for rows `start` to `stop`, of `edges`, to their place in a stack.
 
         Parameters
         ----------
         out : ndarray of the stack's shape
-            Complete, from zeros, once the results for all rows have been added: where samples
-            overlap, they are averaged.
+            Zeros where samples overlap: their results are averaged, and it is complete when those
+            of all rows have been added.
         start, stop : int
             Two neighbours of `edges` of the rows of the whole stack.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
@@ -155,8 +162,13 @@ class Sampling(ABC):
         """
 
     def map(
-        self, function: Callable[[NDArray[Any]], NDArray[np.floating]], stack: Stack
-    ) -> NDArray[Any]:
+        self,
+        function: Callable[[NDArray[Any]], NDArray[np.floating]],
+        stack: Stack,
+        *,
+        out: Any = None,
+        progress: Progress = False,
+    ) -> Any:
         """Apply a function to all samples and put the results back in their place.
 
         Parameters
@@ -166,10 +178,16 @@ class Sampling(ABC):
             sample. Where samples overlap, their results are averaged.
         stack : array
             As for `rows`; a part of it is in memory at a time.
+        out : array of the stack's shape, optional
+            Where to write the result, such as a `numpy.memmap`, a zarr array or an HDF5 dataset for
+            results larger than memory. It is written from beginning to end.
+        progress : bool or callable, default=False
+            Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+            An exception that it raises while it is iterated stops the work and is passed on.
 
         Returns
         -------
-        ndarray of the stack's shape
+        ndarray of the stack's shape, or `out`
             float32, or float64 where the stack's own type is wider than that.
 
         Raises
@@ -184,11 +202,23 @@ class Sampling(ABC):
             )
         stack = array_of(stack, "the stack")
         rows = self.rows(stack, elements=_BLOCK_ELEMENTS)
-        out = np.zeros(stack.shape, dtype=np.result_type(rows.dtype, np.float32))
-        for start, stop in pairwise(rows.edges()):
+        if out is None:
+            out = np.zeros(stack.shape, dtype=np.result_type(rows.dtype, np.float32))
+        check_out(out, stack)
+        edges = list(pairwise(rows.edges()))
+        for start, stop in with_progress(edges, len(edges), "map", progress):
             results = _results(function(rows.read(start, stop)), stop - start, rows.shape[1])
             rows.put_back(out, start, stop, results)
         return out
+
+
+def check_out(out: Any, stack: Stack) -> None:
+    """Raise ValueError unless `out` has the shape of the stack."""
+    if tuple(getattr(out, "shape", ())) != tuple(stack.shape):
+        raise ValueError(
+            f"out is {type(out).__name__} of shape {getattr(out, 'shape', None)}; expected an "
+            f"array of the stack's shape, {tuple(stack.shape)}."
+        )
 
 
 def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:

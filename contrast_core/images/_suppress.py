@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import check_choice, check_flag
+from contrast_core.feedback import Progress
 from contrast_core.images._background_remover import STRENGTHS, StructuredBackgroundRemover
 from contrast_core.images._blocks import block_moments, wide_stride
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
-from contrast_core.images._sampling import BoolArray, mask_or_image
+from contrast_core.images._sampling import BoolArray, check_out, mask_or_image
 from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import (
     Verdict,
     background_too_small,
+    library_verdicts,
     too_few_frames,
     verdicts,
 )
@@ -29,28 +31,42 @@ from contrast_core.rows import array_of
 Image: TypeAlias = Stack | ArrayLike
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SuppressedBackground:
     """An image without its background, and what to think of it; made by `suppress_background`.
 
     Parameters
     ----------
-    denoised : ndarray of the image's shape
+    image : array
+        The image or stack that was given; it is not copied.
+    denoised : array of the image's shape
         The signal over a background of zero, in units of the image; float32, or float64 where the
-        image's type is wider than that.
-    removed : ndarray of the image's shape
-        ``image - denoised``: no trace of the signal should be seen in it.
+        image's type is wider than that. For multiplicative light the optical density.
     estimator : StructuredBackgroundRemover or FrameBackgroundRemover
-        What was fitted: it can be saved, applied to other images (`Patches.map`, `Frames.map`) and
+        The fitted model: it can be saved, applied to other images (`Patches.map`, `Frames.map`) and
         asked for `weight_maps`.
     verdicts : tuple of Verdict
-        What speaks against the result; empty if nothing does.
+        Reasons to doubt the result; empty if there are none.
     """
 
-    denoised: NDArray[Any]
-    removed: NDArray[Any]
+    image: Any
+    denoised: Any
     estimator: StructuredBackgroundRemover | FrameBackgroundRemover
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def removed(self) -> NDArray[Any]:
+        """What was removed, ``image - denoised``: no trace of the signal should be seen in it.
+
+        It is computed, and a stored image read, on every access.
+        """
+        denoised = np.asarray(self.denoised[...])
+        return np.asarray(np.subtract(np.asarray(self.image[...]), denoised, dtype=denoised.dtype))
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.denoised.shape))
+        kinds = [verdict.kind for verdict in self.verdicts]
+        return f"SuppressedBackground({shape} pixels, {self.estimator}, verdicts: {kinds})"
 
 
 def suppress_background(
@@ -60,12 +76,15 @@ def suppress_background(
     sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
     background_strength: Literal["varying", "constant"] = "varying",
     stationary_signal: bool = False,
+    multiplicative: bool = False,
+    dark: Image | None = None,
+    out: Any = None,
+    progress: Progress = False,
 ) -> SuppressedBackground:
     """Remove a structured background from an image or stack: stripes, fringes, grids, texture.
 
-    What the background shows wherever it is looked at is learnt from where it is alone, by a
-    `StructuredBackgroundRemover` on patches or a `FrameBackgroundRemover` on whole frames. There is
-    nothing to tune.
+    The background is learnt where it is alone, by a `StructuredBackgroundRemover` on patches or a
+    `FrameBackgroundRemover` on whole frames. There is nothing to tune.
 
     Parameters
     ----------
@@ -80,12 +99,25 @@ def suppress_background(
         without signal, or another stack of such frames.
     sampling : Patches, Frames, "patches" or "frames", default="patches"
         What is looked at: windows, of 16 x 16 pixels at every second place by default, or whole
-        frames of at most 2048 pixels, whose signal returns to the same place.
+        frames of any size, for a series whose background returns to the same place.
     background_strength : {"varying", "constant"}, default="varying"
         For patches: whether the background may be weaker or stronger from place to place, see
         `StructuredBackgroundRemover`.
     stationary_signal : bool, default=False
-        For frames: whether the signal may be anywhere in the frame, see `FrameBackgroundRemover`.
+        For frames of at most 2048 pixels: whether the signal may be anywhere in the frame, see
+        `FrameBackgroundRemover`.
+    multiplicative : bool, default=False
+        For frames: whether light is absorbed, as in absorption images, transmission and bright
+        field; the result then is the optical density.
+    dark : array of shape (height, width) or (..., height, width), optional
+        For multiplicative light: frames that the camera gave without light; their mean is
+        subtracted.
+    out : array of the image's shape, optional
+        Where to write the result, such as a `numpy.memmap` or a zarr array for one that is larger
+        than memory.
+    progress : bool or callable, default=False
+        Show progress bars: tqdm's, or what is called as ``progress(iterable, total=, desc=)``. An
+        exception that it raises while it is iterated stops the work and is passed on.
 
     Returns
     -------
@@ -129,32 +161,77 @@ def suppress_background(
     samples = _samples(sampling)
     check_choice(background_strength, "background_strength", STRENGTHS)
     check_flag(stationary_signal, "stationary_signal")
+    check_flag(multiplicative, "multiplicative")
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
+    if out is not None:
+        check_out(out, stack)
     mask = mask_or_image(reference, _mask_shapes(samples, stack))
     source = reference if mask is None else stack
-    estimator: StructuredBackgroundRemover | FrameBackgroundRemover
-    signal = None
-    if isinstance(samples, Patches):
-        estimator = StructuredBackgroundRemover(background_strength=background_strength)
-        estimator.fit(
-            _moments(samples, stack, None, "the image"),
-            background=_moments(samples, source, mask, "the background"),
+    if isinstance(samples, Frames):
+        remover = FrameBackgroundRemover(
+            _frame_shape(stack, source),
+            stationary_signal=stationary_signal,
+            multiplicative=multiplicative,
         )
-    else:
-        signal = None if mask is None else ~mask
-        estimator = _fitted_on_frames(stack, signal, source, mask, stationary_signal)
-    denoised = samples.map(estimator.transform, stack)
-    found = verdicts(
-        block_moments(samples, stack, signal, name="the image"),
-        block_moments(samples, source, mask, name="the background"),
+        return _from_frames(remover, stack, source, mask, dark, out, progress)
+    if multiplicative:
+        raise ValueError(
+            "multiplicative=True is for sampling='frames'; of a single image take the logarithm "
+            "first, or divide it by a flat field."
+        )
+    return _from_patches(samples, background_strength, stack, source, mask, out, progress)
+
+
+def _from_patches(
+    samples: Patches,
+    background_strength: Literal["varying", "constant"],
+    stack: Any,
+    source: Any,
+    mask: BoolArray | None,
+    out: Any,
+    progress: Progress,
+) -> SuppressedBackground:
+    remover = StructuredBackgroundRemover(background_strength=background_strength)
+    remover.fit(
+        _moments(samples, stack, None, "the image", progress),
+        background=_moments(samples, source, mask, "the background", progress),
     )
-    if isinstance(estimator, FrameBackgroundRemover) and not estimator.n_components_:
-        found = (*found, too_few_frames())
-    if isinstance(samples, Patches):
-        n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, stack)
-        found = (*found, *background_too_small(n_pixels, samples.sides))
-    removed = np.subtract(np.asarray(stack[...]), denoised, dtype=denoised.dtype)
-    return SuppressedBackground(denoised, removed, estimator, found)
+    denoised = samples.map(remover.transform, stack, out=out, progress=progress)
+    n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, stack)
+    found = verdicts(
+        block_moments(samples, stack, name="the image", progress=progress),
+        block_moments(samples, source, mask, name="the background", progress=progress),
+    )
+    found = (*found, *background_too_small(n_pixels, samples.sides))
+    return SuppressedBackground(stack, denoised, remover, found)
+
+
+def _from_frames(
+    remover: FrameBackgroundRemover,
+    stack: Any,
+    source: Any,
+    mask: BoolArray | None,
+    dark: Image | None,
+    out: Any,
+    progress: Progress,
+) -> SuppressedBackground:
+    signal = None if mask is None else ~mask
+    frames = Frames().rows(stack, signal, name="the image")
+    others = Frames().rows(source, mask, name="the background")
+    others = others.replace(progress=progress)
+    dark_frame = None if dark is None else _mean_frame(dark)
+    remover.fit(frames, background=others, dark=dark_frame)
+    denoised = Frames().map(remover.transform, stack, out=out, progress=progress)
+    if remover.method_ == "library":
+        found = library_verdicts(remover, frames, others)
+    else:
+        found = verdicts(
+            block_moments(Frames(), stack, signal, name="the image", progress=progress),
+            block_moments(Frames(), source, mask, name="the background", progress=progress),
+        )
+        if not remover.n_components_ and "layers probably swapped" not in {v.kind for v in found}:
+            found = (*found, too_few_frames())
+    return SuppressedBackground(stack, denoised, remover, found)
 
 
 def _samples(sampling: object) -> Patches | Frames:
@@ -177,22 +254,25 @@ def _mask_shapes(sampling: Patches | Frames, stack: Stack) -> set[tuple[int, ...
     return {shape, shape[-len(sampling.sides) :], shape[-2:]}
 
 
-def _fitted_on_frames(
-    stack: Any, signal: BoolArray | None, source: Any, mask: BoolArray | None, stationary: bool
-) -> FrameBackgroundRemover:
-    frames = Frames().rows(stack, signal, name="the image")
-    others = Frames().rows(source, mask, name="the background")
+def _frame_shape(stack: Any, source: Any) -> tuple[int, int]:
     shape, other = (tuple(map(int, each.shape[-2:])) for each in (stack, source))
-    if shape != other:
+    if len(shape) == len(other) == 2 and shape != other:
         raise ValueError(
             f"the background's frames are of {other[0]} x {other[1]} pixels, the image's of "
             f"{shape[0]} x {shape[1]}; both need the same."
         )
-    remover = FrameBackgroundRemover((shape[0], shape[1]), stationary_signal=stationary)
-    return remover.fit(frames, background=others)
+    return (shape[0], shape[1]) if len(shape) == 2 else (1, 1)  # refused where frames are read
 
 
-def _moments(sampling: Patches, stack: Any, mask: BoolArray | None, name: str) -> SecondMoments:
-    """Moments of the patches, and of those between them where they are few."""
+def _mean_frame(dark: Image) -> NDArray[np.float64]:
+    frames = np.asarray(array_of(dark, "dark")[...], np.float64)
+    return np.asarray(frames.mean(axis=tuple(range(frames.ndim - 2))))
+
+
+def _moments(
+    sampling: Patches, stack: Any, mask: BoolArray | None, name: str, progress: Progress
+) -> SecondMoments:
+    """Return the moments of the patches, and of those between them where they are few."""
     stride = min(sampling.stride, wide_stride(sampling, stack, mask))
-    return SecondMoments.from_data(Patches(sampling.size, stride).rows(stack, mask, name=name))
+    rows = Patches(sampling.size, stride).rows(stack, mask, name=name)
+    return SecondMoments.from_data(rows.replace(progress=progress))

@@ -11,13 +11,18 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from sklearn.base import clone
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast import background_ridge
+from contrast_core.images._frame_library import BISQUARE, MAD, fitted_pixels, most_components
+from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._scale_mixture import RIDGE, signal_factor
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import SecondMoments
+from contrast_core.rows import Rows
 
 VerdictKind: TypeAlias = Literal[
     "nothing found",
@@ -34,6 +39,12 @@ _SWAPPED = 2.0  # the same the other way round, and as many times what was found
 _RESEMBLES = 0.78  # of the error of dimming: haze has 0.82 and more, gravel under nuclei 0.7
 _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have 0.07 at most
 _FEWEST_WINDOWS = 16  # boxes with 4 and 14 leave 2.6 and 1.5 times the error of one with 39
+_LEAST_OUTLYING = 0.005  # of the squared residual of a frame: less is nothing
+_SIGNAL_BEHIND = 0.02  # the same of a background frame: more is signal
+_SOME_FRAMES = 16
+_HALF_LIBRARY = 64  # frames
+_FEWEST_FRAMES = 4  # of a library
+_ENOUGH_FRAMES = 40  # beyond, the error of the cold atoms falls no more
 _SPLITS = 10
 _DIRECTIONS = 2
 _RISEN = 1.05  # times the contrast before: less is none, beside how much two halves differ
@@ -131,6 +142,84 @@ def too_few_frames() -> Verdict:
         0.0,
         1.0,
     )
+
+
+def library_verdicts(
+    remover: FrameBackgroundRemover, frames: Rows, others: Rows
+) -> tuple[Verdict, ...]:
+    """Return reasons to doubt a result of large frames.
+
+    A library of half of the background frames is fitted to frames with signal and to the other half
+    of the background frames. Noise around the fitted background has no outliers: the share of the
+    squared residual that lies beyond the fit's cutoff, 4.7 robust standard deviations, is the
+    signal's. It is 0.6 to 0.9 in frames with signal and below 0.001 in frames without.
+
+    Parameters
+    ----------
+    remover : FrameBackgroundRemover
+        Fitted to large frames.
+    frames, others : Rows
+        Frames with signal and frames of background; sixteen of each, evenly spread, are read.
+    """
+    n = others.shape[0]
+    first, second = np.split(np.arange(n), [n // 2])  # stretches: neighbours in time are alike
+    half = remover
+    if n >= 2 * _FEWEST_FRAMES:
+        library = others.take(_spread(first, _HALF_LIBRARY))
+        half = clone(remover).fit(frames, background=library, dark=getattr(remover, "dark_", None))
+    found, behind = (_outlying_share(half, each) for each in (frames, others.take(second)))
+    said = []
+    if behind >= max(_SIGNAL_BEHIND, found / 2):
+        said.append(
+            Verdict(
+                "layers probably swapped",
+                f"The background frames hold signal: {behind:.1%} of what is left of them stands "
+                f"out, and {found:.1%} in the frames with signal. The two are probably swapped, or "
+                "some background frames show signal too.",
+                behind,
+                max(_SIGNAL_BEHIND, found / 2),
+            )
+        )
+    elif found < max(_LEAST_OUTLYING, 2 * behind):
+        said.append(
+            Verdict(
+                "nothing found",
+                "Nothing was found: once the background is removed, the frames hold no more that "
+                "stands out of their noise than background frames do. Either there is no signal, "
+                "it is weaker than the noise in each pixel, or the background frames show it too.",
+                found,
+                max(_LEAST_OUTLYING, 2 * behind),
+            )
+        )
+    if n < _ENOUGH_FRAMES and remover.n_components_ == most_components(n):
+        said.append(
+            Verdict(
+                "too few frames",
+                f"There are too few background frames: {n} were given, all of them were needed, "
+                f"and more would leave less of the background. Take {_ENOUGH_FRAMES} or more.",
+                n,
+                _ENOUGH_FRAMES,
+            )
+        )
+    return tuple(said)
+
+
+def _outlying_share(remover: FrameBackgroundRemover, rows: Rows) -> float:
+    some = rows.take(_spread(np.arange(rows.shape[0]), _SOME_FRAMES))
+    squares = outlying = 0.0
+    for block in some.blocks():
+        left = remover.transform(block)[:, fitted_pixels(rows.shape[1])]
+        scale = MAD * np.median(np.abs(left), axis=1, keepdims=True)
+        power = left**2 / np.maximum(scale, np.finfo(float).tiny) ** 2
+        squares += float(power.sum())
+        outlying += float(power[power > BISQUARE**2].sum())
+    return outlying / squares if squares > 0 else 0.0
+
+
+def _spread(indices: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return at most so many of the indices, evenly spread."""
+    places = np.linspace(0, len(indices) - 1, min(most, len(indices))).round().astype(int)
+    return np.asarray(indices[np.unique(places)])
 
 
 def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verdict]:

@@ -174,13 +174,19 @@ class _WholeAxesRows(StackRows):
     def put_back(
         self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
     ) -> None:
-        """Add results for samples, which do not overlap, see `StackRows.put_back`."""
+        """Write results for samples, which do not overlap, see `StackRows.put_back`."""
         whole = np.broadcast_to(results, (stop - start, self._features))
+        lengths = [self._source.shape[axis] for axis in self._axes]
         done = 0
         for where in self._boxes(start, stop):
-            place = self._samples(out[where], where)  # a view: adding to it adds to `out`
-            n = place.size // self._features
-            place += whole[done : done + n].reshape(place.shape)
+            grid = [
+                entry.stop - entry.start if entry.stop is not None else self._source.shape[axis]
+                for axis, entry in enumerate(where)
+                if axis not in self._axes and isinstance(entry, slice)
+            ]
+            n = math.prod(grid)
+            samples = whole[done : done + n].reshape(*grid, *lengths)
+            out[where] = np.moveaxis(samples, range(-len(lengths), 0), self._places(where))
             done += n
 
     def _boxes(self, start: int, stop: int) -> list[FrameIndex]:
@@ -198,9 +204,13 @@ class _WholeAxesRows(StackRows):
 
     def _samples(self, part: NDArray[Any], where: FrameIndex) -> NDArray[Any]:
         """A part of a stack, with the axes of the features moved to the end: a view."""
-        kept = [axis for axis, entry in enumerate(where) if isinstance(entry, slice)]
-        places = [kept.index(axis) for axis in self._axes]
+        places = self._places(where)
         return np.moveaxis(part, places, range(-len(places), 0))
+
+    def _places(self, where: FrameIndex) -> list[int]:
+        """Return where the axes of the features lie in a part of the stack."""
+        kept = [axis for axis, entry in enumerate(where) if isinstance(entry, slice)]
+        return [kept.index(axis) for axis in self._axes]
 
     def _whole_place(self, first: int, last: int) -> str:
         names = [", ".join(map(str, np.unravel_index(row, self.grid))) for row in (first, last)]

@@ -55,6 +55,14 @@ def numbers(shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape)
 
 
+def test_frames_far_from_each_other_are_read_alone() -> None:
+    film = numbers((90, 300, 300))
+    counting = Counting(film)
+    rows = Frames().rows(counting).take([3, 40, 41, 88])
+    np.testing.assert_array_equal(rows.load(), film[[3, 40, 41, 88]].reshape(4, -1))
+    assert sum(counting.read) == 4 * 300 * 300
+
+
 @pytest.mark.parametrize(("sampling", "shape"), STACKS)
 @pytest.mark.parametrize("elements", [1, 50, 1000, None])
 def test_rows_are_the_samples_in_c_order(sampling: Any, shape: Any, elements: Any) -> None:
@@ -281,9 +289,9 @@ def test_errors_say_what_came_and_what_to_do() -> None:
             r"needs a mask of shape \(1,\)",
         ),
         (
-            lambda: Patches().rows(image, np.ones((30, 40), int)),
+            lambda: Patches().rows(image, np.full((30, 40), 3)),
             TypeError,
-            r"has dtype int64; truth values are expected, such as labels > 0",
+            r"has dtype int64 and the values 3; expected truth values, .* such as labels > 0",
         ),
         (
             lambda: Patches().rows(image, image > 1),
