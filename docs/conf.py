@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -88,8 +89,32 @@ def _slots(
             lines[number] = name.replace("`", "").replace("*", r"\*") + colon + kind
 
 
+def _attributes(
+    _app: Sphinx, _what: str, _name: str, _obj: object, _options: Any, lines: list[str]
+) -> None:
+    """Give each attribute a field of its own, and escape the underscore at the end of its name.
+
+    Napoleon does neither: `alpha_, strength_ : float` would become `strength` of the type `alpha,`.
+    """
+    fields: list[list[str]] = []  # each with the lines that continue it
+    for line in lines:
+        if fields and line.startswith(" ") and fields[-1][0].startswith((":ivar", ":vartype")):
+            fields[-1].append(line)
+        else:
+            fields.append([line])
+    lines.clear()
+    for first, *rest in fields:
+        field = re.fullmatch(r":(ivar|vartype) ([^:]+):(.*)", first)
+        for name in field[2].split(", ") if field else ():
+            escaped = re.sub(r"_$", r"\\_", name)
+            lines += [f":{field[1]} {escaped}:{field[3]}", *rest]
+        if not field:
+            lines += [first, *rest]
+
+
 def setup(app: Sphinx) -> None:
     """Bring the notebooks here, and tell autodoc what to leave out."""
     _copy_tutorials()
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _slots, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", _attributes, priority=600)  # after napoleon
