@@ -46,6 +46,7 @@ def test_numbers_are_compared_to_two_units_of_the_last_digit() -> None:
     assert not _says("b = 0.41, 7 rows", "a = 0.41, 7 rows")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_and_prints_what_it_says(
     page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

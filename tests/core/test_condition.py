@@ -321,3 +321,14 @@ def test_more_relabellings_than_can_be_printed() -> None:
         test = permutation_test(CPCA(1), X, background=Y, n_permutations=5, random_state=0)
     assert test.smallest_p_value == 1 / 6
     assert "smallest" not in repr(test)
+
+
+def test_unequal_parts_of_paired_donors_are_no_finding() -> None:
+    """A covariance of few rows is noisy: treated donors with more rows would always stand out."""
+    p_values = []
+    for seed in range(8):
+        data = donors(6, 6, np.random.default_rng(seed), cells=(60, 8), paired=True, size=12)
+        options: dict[str, Any] = {"include_background": False, "random_state": 0}
+        test = condition_test(CPCA(1, alpha=1.0), n_permutations=31, **data, **options)
+        p_values.append(test.p_values[0])
+    assert 0.3 < np.mean(p_values) < 0.8

@@ -265,3 +265,17 @@ def test_what_leaves_the_range_of_float64_is_named() -> None:
         CPCA().fit(1e200 * X, background=1e200 * Y)
     with pytest.raises(TypeError, match="expected a real number for each row"):
         CPCA().fit(X, background=Y, sample_weight=np.ones(40) + 1j)
+
+
+def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
+    """A gene that is silent in the controls keeps its place in the mean variance."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(80, 6)) * [3, 1, 1, 2, 1, 1], rng.normal(size=(90, 6))
+    Y[:, 3:] = X[:, 5:] = 7.0
+    found = CPCA(2).fit(X, background=Y).alpha_
+    C_X, C_Y = np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
+    ridged, alpha = C_Y + np.trace(C_Y) / 4 / 5 * np.eye(6), 0.0
+    for _ in range(100):
+        leading = np.linalg.eigh(C_X - alpha * ridged)[1][:, -2:]
+        alpha = np.trace(leading.T @ C_X @ leading) / np.trace(leading.T @ ridged @ leading)
+    assert found == pytest.approx(alpha)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -244,3 +246,14 @@ def test_directions_that_no_iteration_finds_are_decomposed(
     (found,) = verdicts(*sides)
     assert found.kind == expected.kind == "layers probably swapped"
     assert found.value == pytest.approx(expected.value, rel=0.01)
+
+
+def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
+    """Windows of 4 x 6 pixels, each in one kind of the tiles that three windows a side make."""
+    image = np.random.default_rng(0).normal(size=(25, 90))
+    blocks = block_moments(Patches((4, 6), 1), image)
+    down, across = (np.arange(n) * k // n % 2 for n, k in ((25, 2), (90, 5)))
+    windows = product(range(25 - 3), range(90 - 5))
+    sides = [(down[y : y + 4], across[x : x + 6]) for y, x in windows]
+    whole = [(a[0], b[0]) for a, b in sides if np.ptp(a) == 0 and np.ptp(b) == 0]
+    assert sorted(block.n_samples for block in blocks) == sorted(Counter(whole).values())
