@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import threadpoolctl
+from hypothesis import settings
 
 # With more BLAS threads than idle cores, a small eigenproblem takes up to 50 times as long. The
 # variables reach what is imported from now on, and the processes that tests start.
@@ -16,6 +17,10 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 threadpoolctl.threadpool_limits(limits=1)  # and what is loaded already
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+# Drawn examples are the same in every run. `--hypothesis-profile explore` draws new and more ones.
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=20)
+settings.register_profile("explore", deadline=None, max_examples=500)
+settings.load_profile("fixed")
 
 NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # as examples call it
 

@@ -1,0 +1,175 @@
+"""Properties that hold for every dataset, on drawn values, shapes and sizes at the edges of blocks.
+
+An error at the end of a block shows only at particular sizes. Sizes are therefore drawn around
+multiples of the widths of the blocks in which rows and features are worked on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from contrast_core import CPCA, CPCAStar, GroupedMoments, PairMoments, PCAPlus, SecondMoments
+from contrast_core.rows import rows_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+
+SEEDS = st.integers(0, 2**32 - 1)
+# Whole numbers: sums of them are exact, in whichever order they are added.
+VALUES = st.integers(-50, 50).map(float)
+
+
+def edges(width: int, most: int = 3) -> st.SearchStrategy[int]:
+    """Sizes at the edges of blocks of this width."""
+    return st.builds(
+        lambda blocks, more: blocks * width + more, st.integers(1, most), st.integers(-1, 1)
+    )
+
+
+@st.composite
+def matrices(draw: Any, least: int = 2, most: int = 40) -> Any:
+    shape = draw(st.tuples(st.integers(least, most), st.integers(1, 12)))
+    return draw(arrays(np.float64, shape, elements=VALUES))
+
+
+def whole_numbers(seed: int, n: int, d: int, share: float = 1.0) -> Any:
+    """Small whole numbers, a share of them not zero, and columns of different sizes."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-9, 10, size=(n, d)) * rng.integers(1, 4, size=d)
+    return np.where(rng.random((n, d)) < share, values, 0).astype(np.float64)
+
+
+def covariance(rows: Any, weights: Any = None) -> Any:
+    return np.cov(rows.T, bias=True, aweights=weights).reshape(rows.shape[1], -1)
+
+
+def assert_moments(found: Any, rows: Any, weights: Any = None, rtol: float = 1e-12) -> None:
+    mean, expected = np.average(rows, axis=0, weights=weights), covariance(rows, weights)
+    scale = float(np.abs(expected).max(initial=1.0)) + float((mean**2).max(initial=0.0))
+    np.testing.assert_allclose(found.mean, mean, rtol=0, atol=rtol * scale)
+    np.testing.assert_allclose(found.covariance, expected, rtol=0, atol=rtol * scale)
+
+
+@given(matrices(), st.data())
+def test_moments_of_rows_in_any_parts_are_those_of_all(rows: Any, data: Any) -> None:
+    cuts = data.draw(st.lists(st.integers(1, len(rows) - 1), max_size=4, unique=True))
+    parts = np.split(rows, sorted(cuts))
+    assert_moments(SecondMoments.from_data(rows), rows)
+    assert_moments(SecondMoments.from_chunks(iter(parts)), rows)
+    assert_moments(SecondMoments.from_chunks([sp.csr_matrix(part) for part in parts]), rows)
+    merged = SecondMoments.from_data(parts[0])
+    for part in parts[1:]:
+        merged = merged.merge(SecondMoments.from_data(part))
+    assert_moments(merged, rows)
+    assert merged.n_samples == len(rows)
+
+
+@given(matrices(), st.data())
+def test_a_weight_is_a_number_of_rows(rows: Any, data: Any) -> None:
+    counts = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 4)).filter(np.any))
+    repeated = np.repeat(rows, counts, axis=0)
+    for kind in (np.asarray, sp.csr_matrix, sp.csc_array):
+        found = SecondMoments.from_data(kind(rows), sample_weight=counts)
+        assert_moments(found, repeated)
+        assert found.n_samples == len(repeated)
+
+
+@given(matrices(), st.data())
+def test_variance_within_and_between_groups_is_all_of_it(rows: Any, data: Any) -> None:
+    labels = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 3)))
+    found: GroupedMoments = SecondMoments.from_data(rows, groups=labels)
+    means = np.array([rows[labels == label].mean(axis=0) for label in labels])
+    scale = 1e-12 * float((rows**2).max(initial=1.0))
+    for moments, part in ((found.within, rows - means), (found.between, means)):
+        np.testing.assert_allclose(moments.covariance, covariance(part), rtol=0, atol=scale)
+    np.testing.assert_allclose(found.covariance, covariance(rows), rtol=0, atol=scale)
+
+
+@given(edges(64), edges(8, 2), SEEDS, st.booleans())
+def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool) -> None:
+    first, second = (whole_numbers(seed + i, n, d, 0.3) for i in range(2))
+    kind = sp.csr_matrix if is_sparse else np.asarray
+    found = PairMoments.from_data(kind(first), kind(second))
+    cross = (first - first.mean(axis=0)).T @ (second - second.mean(axis=0)) / n
+    np.testing.assert_allclose(found.covariance, covariance(first), atol=1e-9)
+    np.testing.assert_allclose(found.positive_covariance, covariance(second), atol=1e-9)
+    np.testing.assert_allclose(found.cross_covariance, (cross + cross.T) / 2, atol=1e-9)
+
+
+@given(st.sampled_from([63, 64, 65, 127, 128, 129]), st.integers(-1, 1), st.booleans(), SEEDS)
+def test_compiled_sparse_covariance_at_the_edges_of_blocks(
+    d: int, more: int, weighted: bool, seed: int
+) -> None:
+    """Features around multiples of 64 and rows around multiples of 2,048, of few entries each."""
+    pytest.importorskip("numba")
+    n, share = 5 * 2048 + more, 0.12
+    rows = whole_numbers(seed, n, d, share)
+    rows[:, : d % 3] = whole_numbers(seed, n, d % 3)  # none to two columns that are full
+    weights = 1.0 + np.arange(n) % 3 if weighted else None
+    found = SecondMoments.from_data(sp.csr_matrix(rows), sample_weight=weights)
+    assert_moments(found, rows, weights)
+
+
+@given(edges(4096, 2), SEEDS)
+def test_single_precision_at_the_edges_of_blocks(n: int, seed: int) -> None:
+    rows = whole_numbers(seed, n, 5)
+    assert_moments(SecondMoments.from_data(rows, precision="single"), rows, rtol=1e-5)
+
+
+@given(st.integers(1, 7), edges(8), st.integers(1, 20), st.data())
+def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any) -> None:
+    values = np.arange(n * d, dtype=np.float64).reshape(n, d)
+    for make in (np.asarray, sp.csr_matrix):
+        rows = rows_of(make(values), "X", elements=width * d)
+        blocks = [np.asarray(block) for block in rows.blocks(dense=True)]
+        np.testing.assert_array_equal(np.vstack(blocks), values)
+        assert max(map(len, blocks)) <= max(width, 1)
+    chosen = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9))
+    np.testing.assert_array_equal(
+        rows_of(values, "X").take(np.array(chosen)).load(), values[chosen]
+    )
+
+
+@given(st.integers(2, 70), st.sampled_from([3, 16, 31, 32, 33, 64, 65]), st.floats(0, 5), SEEDS)
+def test_the_leading_contrasts_are_those_of_lapack(n: int, d: int, alpha: float, seed: int) -> None:
+    """Whatever the shape, and so the form in which the moments are held."""
+    X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
+    contrast = covariance(X) - alpha * covariance(Y)
+    expected = np.linalg.eigvalsh(contrast)[::-1]
+    for kind in (np.asarray, sp.csr_matrix):
+        model = CPCA(2, alpha=alpha).fit(kind(X), background=kind(Y))
+        values = np.einsum("ki,ij,kj->k", model.components_, contrast, model.components_)
+        scale = 1e-9 * np.abs(expected).max()
+        np.testing.assert_allclose(values, model.contrastive_eigenvalues_, rtol=0, atol=scale)
+        together = scipy.linalg.orth(np.vstack([X - X.mean(axis=0), Y - Y.mean(axis=0)]).T)
+        within = np.linalg.eigvalsh(together.T @ contrast @ together)[::-1]
+        k = min(2, len(within))
+        np.testing.assert_allclose(values[:k], within[:k], rtol=0, atol=scale)
+
+
+@given(st.integers(20, 60), st.integers(2, 12), SEEDS)
+def test_neither_order_nor_rotation_nor_origin_change_a_contrast(n: int, d: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(n, d)) * np.arange(1, d + 1), rng.normal(size=(n + 5, d))
+    turn, shift = scipy.linalg.qr(rng.normal(size=(d, d)))[0], 10 * rng.normal(size=d)
+    order = rng.permutation(n)
+    for make in (lambda: CPCA(1, alpha=0.7), lambda: CPCAStar(1, beta=0.5)):
+        values = []
+        for first, second in ((X, Y), (X[order] @ turn + shift, Y[::-1] @ turn - shift)):
+            model: Any = make().fit(first, background=second)
+            values.append([model.foreground_variance_, model.background_variance_])
+        np.testing.assert_allclose(*values, rtol=1e-7, atol=1e-9)
+
+
+@given(st.integers(10, 50), st.integers(2, 10), SEEDS)
+def test_views_may_change_places(n: int, d: int, seed: int) -> None:
+    X, positive = whole_numbers(seed, n, d), whole_numbers(seed + 1, n, d)
+    there = PCAPlus(1).fit(X, positive=positive).alignment_
+    np.testing.assert_allclose(there, PCAPlus(1).fit(positive, positive=X).alignment_, atol=1e-9)
