@@ -76,14 +76,14 @@ def main() -> int:
     rising = np.array([silhouette(model.at(g).transform(X), mice.labels) for g in gammas])
     falling = np.array([silhouette(cpca.at(a).transform(X), mice.labels) for a in alphas])
     auto = [silhouette(m.transform(X), mice.labels) for m in (model, cpca)]
-    report.row(
-        "mice: silhouette, cPCA, best contrast", 0.425, float(falling.max()), falling.max() >= 0.425
-    )
-    report.row(
-        "mice: silhouette, PCPCA, best contrast", 0.404, float(rising.max()), rising.max() >= 0.404
-    )
-    report.note("mice: silhouette, cPCA, automatic", auto[1])
-    report.note("mice: silhouette, PCPCA, automatic", auto[0])
+    print("The paper's best contrasts, and ours beside them, are chosen with the labels.")
+    for name, paper, curve, automatic in (
+        ("cPCA", 0.425, falling, auto[1]),
+        ("PCPCA", 0.404, rising, auto[0]),
+    ):
+        best = float(curve.max())
+        report.row(f"mice: {name}, best of {len(curve)} contrasts", paper, best, best >= paper)
+        report.note("  automatic contrast, no labels used", automatic)
     report.bound("PCPCA with nothing chosen reaches the paper's best", auto[0] >= 0.404)
     fall = float(np.minimum(np.diff(rising), 0).min())
     report.row("mice: PCPCA's largest fall as gamma' grows", "rises", fall, fall > -0.02)
