@@ -458,7 +458,7 @@ def enough() -> None:
             right.append(np.concatenate(hits).mean())
         ax.plot(sizes, right, "o-", color=color, label=name)
     ax.axhline(0.5, color=GREY, ls=":", label="guessing")
-    ax.set(xlabel="components", ylabel="rows told right", ylim=(0, 1.03), xticks=sizes)
+    ax.set(xlabel="components", ylabel="classified correctly", ylim=(0, 1.03), xticks=sizes)
     ax.legend()
 
 
