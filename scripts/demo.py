@@ -32,9 +32,7 @@ def mice() -> None:
     from contrast_core.datasets import load_mouse_protein
 
     data = load_mouse_protein()
-    print(
-        "   classified correctly of mice left out of components and discriminant (guessing: 0.50):"
-    )
+    print("   rows of left-out mice classified correctly (guessing: 0.50):")
     axes = _panels(1, 2, "mice")
     for column, (name, alpha) in enumerate((("PCA", 0.0), ("cPCA", "auto"))):
         hits = []
@@ -65,9 +63,7 @@ def cells() -> None:
     adata = _log_counts("glioblastoma_panobinostat.h5ad")
     design = {"groupby": "condition", "reference": "ctrl", "within": "patient"}
     forms = {"PCA": {"alpha": 0}, "cPCA": {}}
-    print(
-        "   cells classified correctly of a patient left out of components and discriminant, mean of five:"
-    )
+    print("   cells of a left-out patient classified correctly, mean of five patients:")
     for name, form in forms.items():
         accuracies = []
         for patient in adata.obs["patient"].unique():
