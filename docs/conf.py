@@ -28,6 +28,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_design",
     "mathml",
 ]
@@ -38,12 +39,12 @@ html_title = project
 html_static_path = ["_static"]
 html_css_files = ["style.css"]
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2, "use_download_button": False, "navbar_end": []}
+html_theme_options = {"show_toc_level": 2, "use_download_button": True, "navbar_end": []}
 
 # Notebooks are written with their output, and the tests run them: not a second time here.
 nb_execution_mode = "off"
 nb_merge_streams = True
-myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
