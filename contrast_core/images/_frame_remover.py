@@ -92,7 +92,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     mean_ : ndarray of shape (n_features,)
         What rows are centred by: the background's mean as far as it is removed; for small frames
         with the signal's mean.
-    patterns_ : ndarray of shape (n_features, n_features) or (n_components_, n_features)
+    patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
         Small frames: from coordinates to rows, the components' first. Large frames: components of
         the background, of mean square one, in float32.
     signal_mean_ : ndarray of shape (n_features,)
@@ -109,7 +109,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Small frames: the ridge that they favoured, relative to the background's mean variance.
     level_ : float
         Small frames: mean square of the background's frames outside of the components, strength 1.
-    background_variances_ : ndarray of shape (n_components_,)
+    background_variances_ : ndarray of shape (k,)
         Large frames: variances of the components of the background.
     unexplained_ : float
         Large frames: mean squared error of background frames that were left out, relative to that
@@ -306,7 +306,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
         Returns
         -------
-        ndarray of shape (n_components_, n_features)
+        ndarray of shape (k, n_features)
             Squares of the components' ``patterns_``, each row rescaled to a maximum of 1; the one
             that stands out most comes first. Components of the signal for small frames, of the
             background for large ones.
