@@ -276,73 +276,75 @@ def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
 
 
 class _Sums(NamedTuple):
-    """Of units chosen from both datasets: their weight, and sums of first and second moments."""
+    """Weight, and sums of first and second moments, of units chosen from both datasets."""
 
     weight: float
     first: tuple[FloatArray, FloatArray]
     second: tuple[FloatArray, FloatArray]
 
-    def covariance(self, j: int, totals: tuple[float, float]) -> FloatArray:
-        """In the coordinates from j on, each dataset divided by its total variance."""
-        mean, covariance = (
-            (a[j:] / scale_x + b[j:] / scale_y) / self.weight
-            for (a, b), (scale_x, scale_y) in (
-                (self.first, (math.sqrt(totals[0]), math.sqrt(totals[1]))),
-                ((self.second[0][:, j:], self.second[1][:, j:]), totals),
-            )
+    def covariance(self, j: int, scales: tuple[float, float]) -> FloatArray:
+        """Return the covariance in the coordinates from j on, each dataset divided by its scale."""
+        first = sum(part[j:] / scale for part, scale in zip(self.first, scales, strict=True))
+        second = sum(
+            part[j:, j:] / scale**2 for part, scale in zip(self.second, scales, strict=True)
         )
-        return np.asarray(covariance - np.outer(mean, mean))
+        mean = first / self.weight
+        return np.asarray(second / self.weight - np.outer(mean, mean))
 
 
 @dataclass
 class _DeflatedSamples(Deflation):
-    """Units of both datasets, less the components found."""
+    """Units of both datasets, without the components found so far."""
 
     units: tuple[Units, Units] = field(kw_only=True)
     shared: NDArray[np.intp] = field(kw_only=True)
+    scales: list[tuple[float, float]] = field(default_factory=list)
 
     @classmethod
     def of(
         cls, samples: TwoSamples, units: tuple[Units, Units], statistic: Statistic, k: int
     ) -> _DeflatedSamples:
-        """The components of the data as they are."""
+        """Find the components of the data as they are."""
         centred, shared = _centred(units, samples.shared), samples.shared
         deflated = cls(statistic, samples.n_varying, units=centred, shared=shared)
         given = np.arange(samples.n_units) < samples.foreground.n_units
         for j in range(k):
-            sums = deflated._sums(given), deflated._sums(~given)
-            totals = (
-                float(np.trace(sums[0].second[0][j:, j:])) / sums[0].weight,
-                float(np.trace(sums[1].second[1][j:, j:])) / sums[1].weight,
+            x, y = (
+                deflated._sums(side).covariance(j, (1.0, 1.0)) for side in (given, ~given)
             )
+            totals = float(np.trace(x)), float(np.trace(y))
             deflated.check(totals, deflated.units[0])
-            found = deflated._leading(sums, j, totals)
+            deflated.scales.append((deflated.units[0].scale(j), deflated.units[1].scale(j)))
+            found = statistic.leading(x, y, totals, samples.n_varying - j)
             mirror = deflated.add(found, totals, deflated.units[0].means.shape[1])
             in_x, in_y = deflated.units
             deflated.units = in_x.mirrored(mirror), in_y.mirrored(mirror)
         return deflated
 
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
-        """Of every component under other labels, with means drawn anew."""
+        """Return the statistic of every component under other labels."""
         shifts = self._errors_of_means(rng)
         sums = self._sums(is_foreground, shifts), self._sums(~is_foreground, shifts)
-        return [
-            self._leading(sums, j, totals, found).statistic
-            for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
-        ]
+        statistics = []
+        for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True)):
+            x, y = (part.covariance(j, self.scales[j]) for part in sums)
+            leading = self.statistic.leading(x, y, totals, self.n_varying - j, found)
+            statistics.append(leading.statistic)
+        return statistics
 
-    def _errors_of_means(self, rng: np.random.Generator) -> list[FloatArray]:
-        """By how much each dataset's mean could be off: normal, with its units' covariance over n.
+    def _errors_of_means(self, rng: np.random.Generator) -> list[FloatArray | float]:
+        """Draw how far the mean of each dataset's groups could be off: covariance over number.
 
-        Units that were centred add up to zero. Relabelled as they are, what some of them have in
+        Groups that were centred add up to zero. Relabelled as they are, what some of them have in
         the foreground the others would have in the background, and the statistic come out too low.
+        Rows are many enough, and lie about their geometric median, which they do not add up to.
         """
+        if self.units[0].covariances is None:
+            return [0.0, 0.0]
         draws = [rng.normal(size=len(units)) for units in self.units]
         draws[1][self.shared[:, 1]] = draws[0][self.shared[:, 0]]  # whose means are opposite
         return [
-            (draw * units.weights / units.weights.sum())
-            @ units.means
-            * math.sqrt(len(units) / (len(units) - 1))
+            (draw @ units.means) / math.sqrt(len(units) * (len(units) - 1))
             for draw, units in zip(draws, self.units, strict=True)
         ]
 
@@ -350,32 +352,23 @@ class _DeflatedSamples(Deflation):
         self, chosen: NDArray[np.bool_], shifts: Sequence[FloatArray | float] = (0.0, 0.0)
     ) -> _Sums:
         masks = np.split(chosen, [len(self.units[0])])
-        parts = [
+        (first_x, second_x), (first_y, second_y) = (
             units.sums(mask, shift)
             for units, mask, shift in zip(self.units, masks, shifts, strict=True)
-        ]
-        (first_x, second_x), (first_y, second_y) = parts
+        )
         weight = sum(
             float(units.weights[mask].sum()) for units, mask in zip(self.units, masks, strict=True)
         )
         return _Sums(weight, (first_x, first_y), (second_x, second_y))
 
-    def _leading(
-        self,
-        sums: tuple[_Sums, _Sums],
-        j: int,
-        totals: tuple[float, float],
-        given: Leading | None = None,
-    ) -> Leading:
-        x, y = (part.covariance(j, totals) for part in sums)
-        return self.statistic.leading(x, y, totals, self.n_varying - j, given)
-
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:
-    """Less the mean of the two parts of each shared unit, then less the mean of all."""
+    """Subtract the mean of the two parts of each shared unit, then the centre of all units."""
     means = [part.means.copy() for part in units]
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):
         means[side][shared[:, side]] -= middle
-        means[side] -= np.average(means[side], axis=0, weights=units[side].weights)
-    return replace(units[0], means=means[0]), replace(units[1], means=means[1])
+    return tuple(  # type: ignore[return-value]
+        replace(part, means=own - replace(part, means=own).centre())
+        for part, own in zip(units, means, strict=True)
+    )

@@ -16,6 +16,7 @@ from contrast_core.moments import FeatureMoments, SecondMoments
 from contrast_core.solve import Design, check_variances, loaded_rows
 
 _SMALLEST, _LARGEST = 1e-150, 1e150  # of variances, so that their ratios are numbers too
+_MAX_ITERATIONS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,39 @@ class Units:
     def weights(self) -> FloatArray:
         """What each counts: groups all alike, however many rows they have, (U,)."""
         return self.counts if self.covariances is None else np.ones(len(self))
+
+    def centre(self) -> FloatArray:
+        """Return the mean of groups, or the geometric median of rows, (D,).
+
+        A few rows far away move the mean of all others, and these then seem to share a direction.
+        The geometric median minimises the sum of the distances (Weiszfeld's iteration).
+        """
+        centre = np.asarray(np.average(self.means, axis=0, weights=self.weights))
+        if self.covariances is not None:
+            return centre
+        for _ in range(_MAX_ITERATIONS):
+            distances = np.linalg.norm(self.means - centre, axis=1)
+            typical = distances.mean()
+            pull = self.weights / np.maximum(distances, 1e-9 * typical)
+            moved = pull @ self.means / pull.sum()
+            step, centre = np.linalg.norm(moved - centre), moved
+            if not step > 1e-12 * typical:
+                break
+        return centre
+
+    def scale(self, j: int) -> float:
+        """Return the size of the centred units in the coordinates from j on.
+
+        For groups it is the root of their total variance. For rows it is the median of their
+        lengths: a few long rows make up most of the variance of heavy-tailed data, and a dataset
+        divided by that would be told from the other by the size of all of its other rows.
+        """
+        squares = (self.means[:, j:] ** 2).sum(axis=1)
+        if self.covariances is not None:
+            squares += np.trace(self.covariances[:, j:, j:], axis1=1, axis2=2)
+        elif (median := _weighted_median(squares, self.weights)) > 0:
+            return math.sqrt(median)
+        return math.sqrt(np.average(squares, weights=self.weights))
 
     @property
     def is_single(self) -> bool:
@@ -161,6 +195,12 @@ class Units:
             product -= (normal @ product) * normal
             matrix -= np.outer(2 * product, normal) + np.outer(normal, 2 * product)
         return replace(self, means=means, covariances=covariances)
+
+
+def _weighted_median(values: FloatArray, weights: FloatArray) -> float:
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(below, below[-1] / 2)]])
 
 
 class Sample(NamedTuple):
