@@ -35,18 +35,16 @@ class Resampled(NamedTuple):
             "random_state": random_state,
             "progress": progress,
         }
-        if not self.donors:
+        shared = self.data.shared
+        if not self.donors and not shared.any():
             return permutation_test(model, self.foreground, **given)
-        front, shared = self.data.selection.foreground, self.data.shared
-        treated = ~shared[front]
+        treated = ~shared[self.data.selection.foreground]
+        if self.donors:
+            given["groups"] = self.donors["groups"][treated]
+            given["background_groups"] = self.donors["background_groups"]
         try:
             return condition_test(
-                model,
-                self.foreground[treated],
-                groups=self.donors["groups"][treated],
-                background_groups=self.donors["background_groups"],
-                include_background=bool(shared.any()),
-                **given,
+                model, self.foreground[treated], include_background=bool(shared.any()), **given
             )
         except ValueError as error:  # groups are levels of a column here
             words = re.sub(r"\bgroups\b", "donors", str(error)).replace("in X ", "in foreground ")
@@ -64,14 +62,14 @@ def resampled(
         If donors are not known, or some of the background is in the foreground and some is not.
     """
     donors: dict[str, Any] = {}
+    front, back = data.selection.foreground, data.selection.background
+    if data.shared.any() and (back & ~front).any():
+        raise ValueError(
+            f"{int(data.shared.sum())} of the {int(back.sum())} background cells are in the "
+            "foreground too. Put all of them there, so that the difference between the sets "
+            "is asked about, or none."
+        )
     if donor is not None:
-        front, back = data.selection.foreground, data.selection.background
-        if data.shared.any() and (back & ~front).any():
-            raise ValueError(
-                f"{int(data.shared.sum())} of the {int(back.sum())} background cells are in the "
-                "foreground too. Put all of them there, so that the difference between the sets "
-                "is asked about, or none."
-            )
         donors["groups"] = _read.known_labels(adata, donor, "donor", front)
         donors["background_groups"] = (
             _read.known_labels(other, donor, "donor")

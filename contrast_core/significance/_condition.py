@@ -39,8 +39,8 @@ def condition_test(
     X: MatrixLike,
     *,
     background: MatrixLike,
-    groups: ArrayLike,
-    background_groups: ArrayLike,
+    groups: ArrayLike | None = None,
+    background_groups: ArrayLike | None = None,
     include_background: bool = True,
     n_permutations: int = 999,
     random_state: int | np.random.Generator | None = None,
@@ -70,8 +70,10 @@ def condition_test(
         The method and number of components, as in `permutation_test`.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Rows of the treated and of the controls, not moments. No row is in both.
-    groups, background_groups : array-like of shape (n,) and (m,)
-        The donor of every row. A label that occurs in both is one and the same donor.
+    groups, background_groups : array-like of shape (n,) and (m,), optional
+        The donor of every row. A label that occurs in both is one and the same donor. Without
+        groups every row is taken as a donor of its own: with rows that repeat, the p-values are far
+        too small.
     include_background : bool, default=True
         Whether the foreground is all rows, so that the difference of the means is in it, or those
         of X alone.
@@ -113,7 +115,7 @@ def condition_test(
     smaller has, and other donors with no more than the smaller of the two sets' median numbers;
     what is left out is drawn at random.
 
-    Donors are reduced to their moments once: (number of units) D^2 numbers, from 700 features on in
+    Without groups all rows are held dense. Donors are reduced to their moments once: (number of units) D^2 numbers, from 700 features on in
     single precision, and a relabelling is one small eigenproblem.
 
     References

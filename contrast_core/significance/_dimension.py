@@ -1,11 +1,12 @@
-"""How many dimensions a foreground has that its background lacks."""
+"""Estimate how many dimensions a foreground has that its background lacks."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from contrast_core._validation import (
     FloatArray,
@@ -14,9 +15,12 @@ from contrast_core._validation import (
     check_generator,
     check_number,
 )
-from contrast_core.contrast._noise_bulk import debiased, noise_bulk
-from contrast_core.moments import Moments
-from contrast_core.solve import contrast_moments
+from contrast_core.significance._estimators import resampling
+from contrast_core.significance._units import two_samples
+
+_FLIPS = 20  # draws of the noise, of which the mean and the spread are used
+_CLIP = 2.0  # times the median: longer rows are shortened, features of more are more than noise
+_QUANTILE = 2.55  # standard deviations above the mean: 99% of the Tracy-Widom law
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +30,11 @@ class ContrastDimension:
     Parameters
     ----------
     n_own : int
-        How many there are.
+        Number of dimensions that the foreground alone has.
     n_foreground, n_background : int
         Dimensions of each dataset above its own noise.
     cosines : ndarray of shape (min(n_foreground, n_background),)
-        Of the principal angles between the two leading subspaces, descending.
+        Cosines of the principal angles between the two leading subspaces, descending.
     threshold : float
         The cosine below which a direction is not shared.
     """
@@ -43,9 +47,11 @@ class ContrastDimension:
 
 
 def contrast_dimension(
-    X: MatrixLike | Moments,
+    X: MatrixLike,
     *,
-    background: MatrixLike | Moments,
+    background: MatrixLike,
+    sample_weight: ArrayLike | None = None,
+    background_weight: ArrayLike | None = None,
     level: float = 0.02,
     n_resamples: int = 200,
     random_state: int | np.random.Generator | None = None,
@@ -58,20 +64,29 @@ def contrast_dimension(
 
     .. math:: d = d_X - \#\{j : \sigma_j \ge 1 - \varepsilon\} .
 
-    The threshold is the `level` quantile of the smallest cosine where all directions that can be
-    shared are: normal rows with the spectra that were found, the two subspaces turned into each
-    other along their principal vectors.
+    Both parts are resampled from the data, so that neither normal nor equal noise is assumed:
+
+    - A principal direction stands out if its variance exceeds that of noise of the same sizes:
+      what the directions before it leave of the rows, with a random sign of every entry. This
+      keeps the variances of the features and heavy tails. Rows of more than twice the median
+      length are shortened to that, so that a few of them cannot make up a direction.
+    - The threshold of the cosines is the `level` quantile of the smallest cosine of bootstrap
+      samples in which all directions that can be shared are: the background's leading subspace is
+      turned into the foreground's along their principal vectors.
 
     Parameters
     ----------
-    X, background : data or moments
-        Foreground and background, as for `CPCA.fit`; rows are taken as independent.
+    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+        Foreground and background rows, which are taken as independent; not moments, because the
+        noise is resampled from the rows.
+    sample_weight, background_weight : array-like of shape (n,) and (m,), optional
+        A weight for each row, as for `CPCA.fit`.
     level : float above 0, below 1, default=0.02
         How often a shared direction may count as the foreground's own.
     n_resamples : int, default=200
-        Draws under the null hypothesis.
+        Number of bootstrap samples.
     random_state : int, Generator or None, default=None
-        Seed of the draws.
+        Seed of the signs and the samples.
 
     Returns
     -------
@@ -81,6 +96,8 @@ def contrast_dimension(
     ------
     ValueError
         If the datasets do not fit together, one is constant, or a parameter is out of range.
+    TypeError
+        If moments are given, or a parameter has the wrong type.
 
     See Also
     --------
@@ -91,13 +108,18 @@ def contrast_dimension(
     The question is not that of `permutation_test`, which asks whether variances differ, in any
     direction. A direction that both datasets have, with four times the variance in the foreground,
     counts 0 here and is a finding there; one that the background has too, too weak to stand out of
-    its noise, counts 1 here. The noise is taken as isotropic: standardise features of different
-    units.
+    its noise, counts 1 here.
+
+    The noise of different features is taken as uncorrelated, with standard deviations of at most
+    twice their median: a single feature that varies more counts as a dimension. Standardise
+    features of different units.
+
+    Measured with 300 + 300 rows of 40 features, FIGURES
 
     References
     ----------
-    Contrastive dimension estimation (CDE), 2024. Noise edge: Gavish and Donoho, IEEE Transactions
-    on Information Theory 60:5040, 2014.
+    Contrastive dimension estimation (CDE), 2024. Noise by random signs: Hong, Sheng and Dobriban,
+    "Selecting the number of components in PCA via random signflips", arXiv:2012.02985, 2020.
 
     Examples
     --------
@@ -112,53 +134,120 @@ def contrast_dimension(
     1
     """
     share = check_number(level, "level", above=0, below=1)
-    draws = check_count(n_resamples, "n_resamples")
+    n_resamples = check_count(n_resamples, "n_resamples")
     rng = check_generator(random_state)
-    x, y, _ = contrast_moments(X, background, products=False)
-    first, second = _leading(x, "X"), _leading(y, "background")
-    shared = min(len(first.spikes), len(second.spikes))
-    if not shared:
-        n = len(first.spikes)
-        return ContrastDimension(n, n, len(second.spikes), np.empty(0), 1.0)
-    cosines = _cosines(first.vectors, second.vectors)
-    turned = _turned_into(first.vectors, second.vectors)
-    smallest = [
-        _cosines(_drawn(first, first.vectors, rng), _drawn(second, turned, rng))[-1]
-        for _ in range(draws)
-    ]
+    samples = two_samples(
+        X,
+        background,
+        None,
+        None,
+        sample_weight=sample_weight,
+        background_weight=background_weight,
+    )
+    # The signs are of the features themselves, not of coordinates in the span of the rows.
+    first, second = (
+        _Rows(part.means if samples.basis is None else part.means @ samples.basis, part.counts)
+        for part in (samples.foreground.units(), samples.background.units())
+    )
+    with resampling(samples):
+        n_first, n_second = first.n_above_noise(rng), second.n_above_noise(rng)
+        shared = min(n_first, n_second)
+        if not shared:
+            return ContrastDimension(n_first, n_first, n_second, np.empty(0), 1.0)
+        ours, theirs = first.leading(n_first), second.leading(n_second)
+        cosines = _cosines(ours, theirs)
+        turned = second.rotated(theirs, _turned_into(ours, theirs))
+        smallest = [
+            _cosines(first.drawn(rng).leading(n_first), turned.drawn(rng).leading(n_second))[-1]
+            for _ in range(n_resamples)
+        ]
     threshold = float(np.quantile(smallest, share))
-    n_own = len(first.spikes) - int((cosines >= threshold).sum())
-    return ContrastDimension(n_own, len(first.spikes), len(second.spikes), cosines, threshold)
+    n_own = n_first - int((cosines >= threshold).sum())
+    return ContrastDimension(n_own, n_first, n_second, cosines, threshold)
 
 
-class _Leading(NamedTuple):
-    """Directions above the noise (d, size), variances in excess of it (d,), the noise, rows."""
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows (n, D) with their weights (n,)."""
 
-    vectors: FloatArray
-    spikes: FloatArray
-    noise: float
-    n_samples: int
-    n_features: int
+    rows: FloatArray
+    weights: FloatArray
+
+    def scaled(self) -> FloatArray:
+        """Return the centred rows times the roots of their weights: their Gram is a covariance.
+
+        Rows of more than twice the median length are shortened to that.
+        """
+        centred = self.rows - np.average(self.rows, axis=0, weights=self.weights)
+        lengths = np.linalg.norm(centred, axis=1)
+        limit = _CLIP * np.median(lengths)
+        if limit > 0:  # otherwise more than half of the rows are equal
+            centred *= np.minimum(1.0, limit / np.maximum(lengths, limit))[:, None]
+        return np.asarray(centred * np.sqrt(self.weights)[:, None])
+
+    def drawn(self, rng: np.random.Generator) -> _Rows:
+        """Return a bootstrap sample."""
+        chosen = rng.integers(len(self.rows), size=len(self.rows))
+        return _Rows(self.rows[chosen], self.weights[chosen])
+
+    def rotated(self, directions: FloatArray, others: FloatArray) -> _Rows:
+        """Rotate the rows so that these orthonormal directions (d, D) become the others."""
+        rows, directions = self.rows.copy(), directions.copy()
+        for direction, other in zip(directions, others, strict=True):
+            normal = direction - other  # of the mirror between the two, which leaves those before
+            if (length := float(normal @ normal)) > np.finfo(np.float64).eps:
+                rows -= np.outer(rows @ normal, 2 / length * normal)
+                directions -= np.outer(directions @ normal, 2 / length * normal)
+        return _Rows(rows, self.weights)
+
+    def leading(self, d: int) -> FloatArray:
+        """Return the d leading principal directions, as rows."""
+        scaled = self.scaled()
+        if scaled.shape[1] <= len(scaled):
+            return np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1][:, :d].T)
+        combined = scaled.T @ np.linalg.eigh(scaled @ scaled.T)[1][:, ::-1][:, :d]
+        return np.asarray(np.linalg.qr(combined)[0].T)
+
+    def n_above_noise(self, rng: np.random.Generator) -> int:
+        """Count the principal directions of more variance than noise of the same sizes has."""
+        left = self.scaled()[:, np.ptp(self.rows, axis=0) > 0]
+        n, n_features = left.shape
+        vectors, values, directions = np.linalg.svd(left, full_matrices=False)
+        for k in range(max(1, min(n - 1, n_features)) - 1):
+            deviations = np.sqrt((left**2).mean(axis=0))
+            limit = max(_CLIP * float(np.median(deviations)), np.finfo(np.float64).tiny)
+            noise = left * (limit / np.maximum(deviations, limit))
+            largest = [
+                _largest_square(noise * rng.choice([-1.0, 1.0], noise.shape)) for _ in range(_FLIPS)
+            ]
+            edge = np.mean(largest) + _QUANTILE * np.std(largest, ddof=1)
+            # The rows left fill fewer dimensions than the noise does, with the same total.
+            edge *= _edge(n - 1 - k, n_features - k) / _edge(n, n_features)
+            if not values[k] ** 2 > edge:
+                return k
+            left = left - values[k] * np.outer(vectors[:, k], directions[k])
+        # With as many directions as features (or rows) nothing is left to be noise.
+        return max(0, min(n - 1, n_features) - 1)
 
 
-def _leading(moments: Moments, name: str) -> _Leading:
-    values, vectors = np.linalg.eigh(moments.matrix())
-    values, n_features = values[::-1], int(moments.varies.sum())
-    if not n_features:
-        raise ValueError(f"the {name} is constant: it has no dimensions.")
-    bulk = noise_bulk(np.maximum(values, 0.0), n_features, float(moments.n_samples))
-    d, noise = bulk.n_above, bulk.variance
-    spikes = noise * (debiased(values[:d] / noise, n_features / float(moments.n_samples)) - 1)
-    n = max(2, round(float(moments.n_samples)))
-    return _Leading(vectors[:, ::-1][:, :d].T, np.maximum(spikes, 0.0), noise, n, n_features)
+def _edge(n: int, n_features: int) -> float:
+    """Return the largest square of white noise of total 1: the edge of Marchenko and Pastur."""
+    return (math.sqrt(n) + math.sqrt(n_features)) ** 2 / (n * n_features)
+
+
+def _largest_square(rows: FloatArray) -> float:
+    """Return the square of the largest singular value."""
+    small = rows.T @ rows if rows.shape[1] <= len(rows) else rows @ rows.T
+    return float(np.linalg.eigvalsh(small)[-1])
 
 
 def _cosines(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return the cosines of the principal angles of two row spaces, descending."""
     return np.asarray(np.minimum(np.linalg.svd(first @ second.T, compute_uv=False), 1.0))
 
 
 def _turned_into(first: FloatArray, second: FloatArray) -> FloatArray:
-    """The second rows, turned so that the smaller of the two spans lies within the other."""
+    """Turn the second rows so that the smaller of the two spans lies within the other."""
     left, _, right = np.linalg.svd(first @ second.T)
     shared = min(len(first), len(second))
     principal = left[:, :shared].T @ first
@@ -167,14 +256,3 @@ def _turned_into(first: FloatArray, second: FloatArray) -> FloatArray:
     if len(rest):
         rest = np.linalg.qr(rest.T)[0].T
     return np.asarray(right.T @ np.vstack([principal, rest]))
-
-
-def _drawn(model: _Leading, vectors: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Leading directions of as many normal rows with these directions."""
-    d, n = len(vectors), model.n_samples
-    rows = np.sqrt(model.noise) * rng.standard_normal((n, vectors.shape[1]))
-    rows += (rng.standard_normal((n, d)) * np.sqrt(model.spikes)) @ vectors
-    rows -= rows.mean(axis=0)
-    if rows.shape[1] <= n:
-        return np.asarray(np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, :d].T)
-    return np.asarray(np.linalg.qr(rows.T @ np.linalg.eigh(rows @ rows.T)[1][:, ::-1][:, :d])[0].T)

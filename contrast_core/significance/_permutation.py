@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -17,7 +16,7 @@ from contrast_core.linalg import fix_signs
 from contrast_core.significance import _relabellings as relabellings
 from contrast_core.significance._deflation import Deflation
 from contrast_core.significance._estimators import fitted_on, resampling
-from contrast_core.significance._statistic import Leading, Statistic
+from contrast_core.significance._statistic import Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 
 _LEVEL = 0.05
@@ -133,10 +132,12 @@ def permutation_test(
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
 
-    with :math:`\alpha_j` chosen anew for every relabelling of the rows that are left, each dataset
-    centred and divided by the root of its total variance. A mean is known only so well: for every
-    relabelling each dataset's rows move together by a draw from :math:`N(0, C / (u - 1))`, with C
-    the covariance of its u row or group means. Without that few groups come out far too often.
+    with :math:`\alpha_j` chosen anew for every relabelling. Before rows change places, each dataset
+    is centred at its geometric median and divided by the median of its rows' lengths (of its
+    groups' root mean squares): means and total variances would let a few long rows decide. The
+    centre is known only so well, so for every relabelling each dataset moves by a draw from the
+    sampling distribution of its geometric median. Without that draw, few groups would come out as
+    significant far too often.
 
     What is taken out before the next component is the pattern :math:`C_X v_j`, with which the
     foreground's scores on later components are uncorrelated. Taking out :math:`v_j` itself would
@@ -171,8 +172,8 @@ def permutation_test(
         Number of random relabellings, B. If there are no more than that many, all are used, the
         given one among them, and p is the share that reaches the statistic.
     random_state : int, Generator or None, default=None
-        Seed of the relabellings and of the draws of the means, which leave p-values of few groups a
-        little random even where all relabellings are used.
+        Seed of the relabellings and of the draws of the centres, which leave p-values of few groups
+        a little random even where all relabellings are used.
     progress : bool or callable, default=False
         Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
 
@@ -194,21 +195,25 @@ def permutation_test(
     Warns
     -----
     ContrastWarning
-        If `n_permutations` is so small that no p-value can reach 0.05.
+        If `n_permutations` is so small that no p-value can reach 0.05, or if every row of the
+        background is a row of X too.
 
     Notes
     -----
-    A difference of means or of overall scale is no finding. Within the null, p-values hold
-    approximately: means, scales and the components before are estimated. By group the level of the
-    first component was measured: at 5%, from 3 against 9 to 9 against 9 groups and 6 in both
-    datasets, it is at most 7%, at times below 2%; later components are more approximate. Groups are
-    reduced to their moments once, at the cost of (number of groups) D^2 numbers; single rows are
-    held dense.
+    A difference of means or of overall scale is no finding. Under the null p-values hold
+    approximately, because centres, scales and the earlier components are estimated. Measured levels
+    of the first component at 5%: 4% to 7% for 12 to 60 rows in 6 to 20 features, for normal rows,
+    rows from a t distribution with 3 degrees of freedom, and rows times a lognormal variable (600
+    sets each); 2% to 6% by group, from 4 against 4 to 9 against 9 groups, with t distributions too
+    (250 sets each). Later components are more approximate. Groups are
+    reduced to their moments once, at the cost of (number of groups) D^2
+    numbers; single rows are held dense.
 
     References
     ----------
-    P-values: Phipson and Smyth, "Permutation p-values should never be zero", Statistical
-    Applications in Genetics and Molecular Biology 9(1), 2010. Contrast: see `CPCA` and
+    Geometric median: Weiszfeld, Tohoku Mathematical Journal 43, 1937. P-values: Phipson and Smyth,
+    "Permutation p-values should never be zero", Statistical Applications in Genetics and Molecular
+    Biology 9(1), 2010. Contrast: see `CPCA` and
     `contrast_core.contrast.trace_ratio_alpha`.
 
     Examples
@@ -230,6 +235,12 @@ def permutation_test(
         "background_mix": background_mix,
     }
     samples = two_samples(X, background, groups, background_groups, **weights)
+    if samples.repeats_background():
+        warn(
+            "every row of background is a row of X too. Relabelling rows tests nothing then: a row "
+            "is compared with itself. Give the treated rows alone as X to condition_test, which "
+            "puts the background into the foreground itself."
+        )
     n_distinct = relabellings.count(samples)
     exact = n_distinct <= n_permutations
     total = n_distinct if exact else n_permutations
@@ -309,9 +320,7 @@ class _DeflatedSamples(Deflation):
         deflated = cls(statistic, samples.n_varying, units=centred, shared=shared)
         given = np.arange(samples.n_units) < samples.foreground.n_units
         for j in range(k):
-            x, y = (
-                deflated._sums(side).covariance(j, (1.0, 1.0)) for side in (given, ~given)
-            )
+            x, y = (deflated._sums(side).covariance(j, (1.0, 1.0)) for side in (given, ~given))
             totals = float(np.trace(x)), float(np.trace(y))
             deflated.check(totals, deflated.units[0])
             deflated.scales.append((deflated.units[0].scale(j), deflated.units[1].scale(j)))
@@ -323,7 +332,7 @@ class _DeflatedSamples(Deflation):
 
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
         """Return the statistic of every component under other labels."""
-        shifts = self._errors_of_means(rng)
+        shifts = self._errors_of_centres(rng)
         sums = self._sums(is_foreground, shifts), self._sums(~is_foreground, shifts)
         statistics = []
         for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True)):
@@ -332,21 +341,16 @@ class _DeflatedSamples(Deflation):
             statistics.append(leading.statistic)
         return statistics
 
-    def _errors_of_means(self, rng: np.random.Generator) -> list[FloatArray | float]:
-        """Draw how far the mean of each dataset's groups could be off: covariance over number.
+    def _errors_of_centres(self, rng: np.random.Generator) -> list[FloatArray]:
+        """Draw how far the centre of each dataset could be off.
 
-        Groups that were centred add up to zero. Relabelled as they are, what some of them have in
-        the foreground the others would have in the background, and the statistic come out too low.
-        Rows are many enough, and lie about their geometric median, which they do not add up to.
+        Units that were centred nearly add up to zero. Relabelled as they are, what some of them
+        have in the foreground the others would have in the background, and the statistic would
+        come out too low: far too low with few units.
         """
-        if self.units[0].covariances is None:
-            return [0.0, 0.0]
         draws = [rng.normal(size=len(units)) for units in self.units]
         draws[1][self.shared[:, 1]] = draws[0][self.shared[:, 0]]  # whose means are opposite
-        return [
-            (draw @ units.means) / math.sqrt(len(units) * (len(units) - 1))
-            for draw, units in zip(draws, self.units, strict=True)
-        ]
+        return [units.error_of_centre(draw) for units, draw in zip(self.units, draws, strict=True)]
 
     def _sums(
         self, chosen: NDArray[np.bool_], shifts: Sequence[FloatArray | float] = (0.0, 0.0)
@@ -368,7 +372,7 @@ def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Unit
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):
         means[side][shared[:, side]] -= middle
-    return tuple(  # type: ignore[return-value]
-        replace(part, means=own - replace(part, means=own).centre())
-        for part, own in zip(units, means, strict=True)
+    in_x, in_y = (
+        replace(part, means=own).centred() for part, own in zip(units, means, strict=True)
     )
+    return in_x, in_y

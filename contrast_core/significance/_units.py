@@ -45,38 +45,49 @@ class Units:
         """What each counts: groups all alike, however many rows they have, (U,)."""
         return self.counts if self.covariances is None else np.ones(len(self))
 
-    def centre(self) -> FloatArray:
-        """Return the mean of groups, or the geometric median of rows, (D,).
+    def centred(self) -> Self:
+        """Subtract the geometric median of the units' means: the least sum of distances to them.
 
-        A few rows far away move the mean of all others, and these then seem to share a direction.
-        The geometric median minimises the sum of the distances (Weiszfeld's iteration).
+        It is known about as well as a mean, but a few units far away do not move it. Found by
+        Weiszfeld's iteration.
         """
         centre = np.asarray(np.average(self.means, axis=0, weights=self.weights))
-        if self.covariances is not None:
-            return centre
         for _ in range(_MAX_ITERATIONS):
             distances = np.linalg.norm(self.means - centre, axis=1)
             typical = distances.mean()
+            if not typical > 0:
+                break
             pull = self.weights / np.maximum(distances, 1e-9 * typical)
             moved = pull @ self.means / pull.sum()
             step, centre = np.linalg.norm(moved - centre), moved
             if not step > 1e-12 * typical:
                 break
-        return centre
+        return replace(self, means=self.means - centre)
+
+    def error_of_centre(self, draw: FloatArray) -> FloatArray:
+        """Return a draw of the error of the geometric median, given normal numbers (U,).
+
+        To first order the error is the mean of the unit vectors to the centred units, divided by
+        the mean of their inverse lengths: no unit counts more than another for being far away.
+        """
+        lengths = np.linalg.norm(self.means, axis=1)
+        pull = self.weights / np.maximum(lengths, 1e-9 * lengths.mean() + _SMALLEST)
+        return np.asarray((draw * pull) @ self.means / pull.sum())
 
     def scale(self, j: int) -> float:
-        """Return the size of the centred units in the coordinates from j on.
+        """Return the median size of the centred units in the coordinates from j on.
 
-        For groups it is the root of their total variance. For rows it is the median of their
-        lengths: a few long rows make up most of the variance of heavy-tailed data, and a dataset
-        divided by that would be told from the other by the size of all of its other rows.
+        The size of a unit is the root of its mean square, of a row its length. Where the median is
+        zero, because most rows are equal, the root mean square takes its place.
         """
         squares = (self.means[:, j:] ** 2).sum(axis=1)
         if self.covariances is not None:
             squares += np.trace(self.covariances[:, j:, j:], axis1=1, axis2=2)
-        elif (median := _weighted_median(squares, self.weights)) > 0:
-            return math.sqrt(median)
-        return math.sqrt(np.average(squares, weights=self.weights))
+        order = np.argsort(squares)
+        below = np.cumsum(self.weights[order])
+        median = float(squares[order[np.searchsorted(below, below[-1] / 2)]])
+        mean = float(np.average(squares, weights=self.weights))
+        return math.sqrt(median if median > 0 else mean)
 
     @property
     def is_single(self) -> bool:
@@ -148,12 +159,11 @@ class Units:
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Sums of the means and of the second moments about 0 of some units, by their `weights`.
+        """Return the weighted sums of means and of second moments about 0 of some units.
 
-        All rows are moved by `shift` (D,) first.
+        All units are moved by `shift` (D,) first.
         """
-        weights = self.weights[chosen]
-        means = self.means[chosen] + shift
+        weights, means = self.weights[chosen], self.means[chosen] + shift
         first = weights @ means
         means *= np.sqrt(weights)[:, None]
         second = means.T @ means
@@ -195,12 +205,6 @@ class Units:
             product -= (normal @ product) * normal
             matrix -= np.outer(2 * product, normal) + np.outer(normal, 2 * product)
         return replace(self, means=means, covariances=covariances)
-
-
-def _weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    order = np.argsort(values)
-    below = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(below, below[-1] / 2)]])
 
 
 class Sample(NamedTuple):
@@ -273,6 +277,19 @@ class TwoSamples(NamedTuple):
         """Units of one dataset (0 foreground, 1 background) without a counterpart."""
         sample = (self.foreground, self.background)[side]
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
+
+    def repeats_background(self) -> bool:
+        """Whether each of several different background rows is also a row of the foreground."""
+        # Equal rows have equal products with one vector; different rows, practically never.
+        vector = np.random.default_rng(0).normal(size=self.foreground.rows.shape[1])
+        x, y = (np.asarray(sample.rows @ vector) for sample in (self.foreground, self.background))
+        x = np.sort(x)
+        place = np.searchsorted(x, y)
+        away = np.minimum(
+            np.abs(x[np.minimum(place, len(x) - 1)] - y), np.abs(x[np.maximum(place - 1, 0)] - y)
+        )
+        rounding = 1e-12 * np.abs(x).max()
+        return bool((away <= rounding).all()) and len(np.unique(y)) > len(y) / 2
 
     def n_groups(self) -> tuple[int | None, int | None]:
         """Number of groups of foreground and background; None for rows."""

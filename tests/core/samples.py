@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 from scipy.stats import binom
 
 quiet = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
@@ -33,3 +34,18 @@ def assert_level_is_kept(p_values: Any, level: float) -> None:
     """As many p-values up to the level as a uniform distribution gives, within 99.8%."""
     n = len(p_values)
     assert binom.ppf(0.001, n, level) <= rejections(p_values, level) <= binom.ppf(0.999, n, level)
+
+
+def geometric_median(rows: Any) -> Any:
+    """The point with the least sum of distances to the rows."""
+
+    def distance(centre: Any) -> float:
+        return float(np.linalg.norm(rows - centre, axis=1).sum())
+
+    return scipy.optimize.minimize(distance, rows.mean(axis=0), method="BFGS", tol=1e-10).x
+
+
+def error_of_centre(centred: Any, draw: Any) -> Any:
+    """The mean of unit vectors with these signs and sizes, over the mean inverse length."""
+    lengths = np.linalg.norm(centred, axis=1)
+    return (draw / lengths) @ centred / (1 / lengths).sum()

@@ -37,17 +37,46 @@ def test_more_variance_along_a_shared_direction_is_no_dimension() -> None:
     assert contrast_dimension(X, background=Y, random_state=0).n_own == 0
 
 
-def test_moments_and_wide_data_and_seeds() -> None:
+def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Any, Any]:
+    """Noise, and a factor of each row."""
+    if kind == "t entries":
+        return rng.standard_t(4, size=shape), 1.0
+    entries = rng.normal(size=shape)
+    if kind == "t rows":
+        return entries, (rng.chisquare(4, size=(shape[0], 1)) / 4) ** -0.5
+    return entries * np.linspace(0.5, 1.5, shape[1]), 1.0
+
+
+@pytest.mark.parametrize("kind", ["t entries", "t rows", "unequal features"])
+@pytest.mark.parametrize("own", [0, 1])
+@pytest.mark.parametrize("shared", [0, 3])
+def test_noise_need_not_be_normal_nor_equal(kind: str, own: int, shared: int) -> None:
+    found = []
+    for seed in range(20):
+        rng, sets = np.random.default_rng(seed), []
+        basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+        for extra in (own, 0):
+            rows, factor = noise(kind, (300, 40), rng)
+            rows += rng.normal(size=(300, shared)) * [5.0, 4.0, 3.0][:shared] @ basis[:shared]
+            rows += 3.0 * rng.normal(size=(300, extra)) @ basis[shared : shared + extra]
+            sets.append(rows * factor)
+        X, Y = sets
+        found.append(contrast_dimension(X, background=Y, n_resamples=30, random_state=seed).n_own)
+    assert found.count(own) >= 16
+
+
+def test_weights_units_seeds_and_wide_data() -> None:
     X, Y = study(1, 0)
-    from_rows = contrast_dimension(X, background=Y, random_state=3)
-    moments = SecondMoments.from_data(X), SecondMoments.from_data(Y)
-    from_moments = contrast_dimension(moments[0], background=moments[1], random_state=3)
-    assert from_moments.threshold == from_rows.threshold
-    assert from_moments.n_own == from_rows.n_own == 1
-    scaled = contrast_dimension(1e3 * X, background=1e3 * Y, random_state=3)
-    assert scaled.threshold == pytest.approx(from_rows.threshold, rel=1e-9)
-    np.testing.assert_allclose(from_rows.cosines, from_moments.cosines)
-    assert (from_rows.n_foreground, from_rows.n_background) == (4, 3)
+    plain = contrast_dimension(X, background=Y, n_resamples=30, random_state=3)
+    assert (plain.n_own, plain.n_foreground, plain.n_background) == (1, 4, 3)
+    weights = {"sample_weight": np.full(300, 1 / 60), "background_weight": np.full(300, 7.0)}
+    for other in (
+        contrast_dimension(X, background=Y, n_resamples=30, random_state=3, **weights),
+        contrast_dimension(1e3 * X + 5, background=1e3 * Y, n_resamples=30, random_state=3),
+    ):
+        assert other.threshold == pytest.approx(plain.threshold, rel=1e-9)
+        np.testing.assert_allclose(other.cosines, plain.cosines)
+        assert other.n_own == 1
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 60, 1700))
     X[:, :100] += 2 * rng.normal(size=(60, 1))
@@ -55,10 +84,21 @@ def test_moments_and_wide_data_and_seeds() -> None:
     assert (wide.n_own, wide.n_background) == (1, 0)
 
 
+def test_rows_that_weigh_nothing_are_not_there() -> None:
+    X, Y = study(1, 0)
+    weights = (np.arange(300) % 3 > 0).astype(float)
+    given: dict[str, Any] = {"background": Y, "n_resamples": 10, "random_state": 0}
+    found = contrast_dimension(X, sample_weight=weights, **given)
+    kept = contrast_dimension(X[weights > 0], **given)
+    assert found.threshold == kept.threshold
+
+
 def test_bad_input_is_refused() -> None:
     X, Y = study(0, 0)
-    with pytest.raises(ValueError, match="the background is constant"):
+    with pytest.raises(ValueError, match="background is constant"):
         contrast_dimension(X, background=np.ones_like(Y))
+    with pytest.raises(TypeError, match="X is SecondMoments, but rows are needed"):
+        contrast_dimension(SecondMoments.from_data(X), background=Y)  # type: ignore[arg-type]
     for name, bad in (("level", 1), ("level", 0), ("n_resamples", 0)):
         with pytest.raises(ValueError, match=f"{name}={bad} is out of range"):
             contrast_dimension(X, background=Y, **{name: bad})

@@ -122,6 +122,7 @@ def levels(weights: Any, n_sets: int) -> NDArray[Any]:
     return np.array(p)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
 def test_uneven_weights_keep_the_level(sigma: float) -> None:
     p = levels(lambda rng, n: rng.lognormal(sigma=sigma, size=n), 150)
