@@ -118,8 +118,9 @@ def significance(
 
     The question is whether the condition does anything that donors do not. With the background's
     cells in the foreground (`include_reference=True`) that is mostly the shift between the
-    conditions; without, what varies within the treated ones. By cell (`donor=None`) it is another
-    one, that of `contrast_core.permutation_test`, which leaves shifts aside.
+    conditions; without, what varies within the treated ones. Without donors, single cells change
+    places in the first case, and in the second too, but there by `contrast_core.permutation_test`,
+    which leaves shifts aside.
 
     The cells of both sets and the genes in use are held in memory, sparse ones as such; each donor
     is then reduced to a covariance. Dense are single cells (`donor=None`), and all of them where

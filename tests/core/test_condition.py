@@ -11,7 +11,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from contrast_core import CPCA, PCPCA, CPCAStar, condition_test, permutation_test
+from contrast_core import (
+    CPCA,
+    PCPCA,
+    ContrastWarning,
+    CPCAStar,
+    condition_test,
+    permutation_test,
+)
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import nearby_eigenpair, nearby_ratio
 from contrast_core.significance._units import two_samples
@@ -332,3 +339,27 @@ def test_unequal_parts_of_paired_donors_are_no_finding() -> None:
         test = condition_test(CPCA(1, alpha=1.0), n_permutations=31, **data, **options)
         p_values.append(test.p_values[0])
     assert 0.3 < np.mean(p_values) < 0.8
+
+
+def test_rows_without_groups_are_donors_of_their_own() -> None:
+    rng = np.random.default_rng(12)
+    X, Y = rng.normal(size=(80, D)), rng.normal(size=(70, D))
+    X[:, 0] += 3.0
+    given: dict[str, Any] = {"background": Y, "n_permutations": 29, "random_state": 0}
+    test = condition_test(CPCA(1), X, **given)
+    grouped = condition_test(
+        CPCA(1), X, groups=np.arange(80), background_groups=np.arange(80, 150), **given
+    )
+    np.testing.assert_allclose(test.null_statistics, grouped.null_statistics, rtol=1e-9)
+    assert test.p_values[0] == 1 / 30
+    assert (test.n_groups, grouped.n_groups) == (None, 80)
+
+
+def test_a_background_that_is_in_the_foreground_too_is_named() -> None:
+    rng = np.random.default_rng(13)
+    X, Y = rng.normal(size=(20, D)), rng.normal(size=(15, D))
+    with pytest.warns(ContrastWarning, match="every row of background is a row of X too"):
+        permutation_test(CPCA(1), np.vstack([X, Y]), background=Y, n_permutations=19)
+    permutation_test(CPCA(1), np.vstack([X, Y[:14]]), background=Y, n_permutations=19)
+    counts = rng.poisson(1.0, size=(60, 2))  # few different rows: equal ones are no wonder
+    permutation_test(CPCA(1), counts, background=counts[:40], n_permutations=19)

@@ -395,6 +395,17 @@ def test_without_donors_p_values_are_called_exploratory(donors, tmp_path):
     plt.close(axes[0].figure)
 
 
+@pytest.mark.parametrize("include_reference", [True, False])
+def test_a_strong_effect_is_found_by_cell_with_the_reference_in_both_sets(include_reference):
+    rng = np.random.default_rng(0)
+    adata = AnnData(rng.normal(size=(160, 6)))
+    adata.obs["condition"] = np.repeat(["ctrl", "stim"], 80)
+    adata.X[80:, 0] += 4.0 + 3.0 * rng.normal(size=80)
+    design = {"groupby": "condition", "reference": "ctrl", "include_reference": include_reference}
+    cx.tl.significance(adata, donor=None, **design, n_comps=1, n_permutations=19, n_resamples=2)
+    assert adata.uns["significance"]["components"]["exploratory_p_value"].iloc[0] == 1 / 20
+
+
 def test_too_few_donors_are_told(donors):
     donors.obs["two"] = np.where(donors.obs["side"], "a", "b")
     with pytest.raises(
