@@ -115,8 +115,9 @@ def condition_test(
     smaller has, and other donors with no more than the smaller of the two sets' median numbers;
     what is left out is drawn at random.
 
-    Without groups all rows are held dense. Donors are reduced to their moments once: (number of units) D^2 numbers, from 700 features on in
-    single precision, and a relabelling is one small eigenproblem.
+    Rows without groups are held dense. Donors are reduced to their moments once: (number of units)
+    D^2 numbers, from 700 features on in single precision, and a relabelling is one small
+    eigenproblem.
 
     References
     ----------
