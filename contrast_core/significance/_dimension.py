@@ -230,7 +230,7 @@ class _Rows:
                 return k
             left = left - values[k] * np.outer(vectors[:, k], directions[k])
         # With as many directions as features (or rows) nothing is left to be noise.
-        return max(0, min(n - 1, n_features) - 1)
+        return int(max(0, min(n - 1, n_features) - 1))
 
 
 def _edge(n: int, n_features: int) -> float:
