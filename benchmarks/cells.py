@@ -153,13 +153,13 @@ def by_level(adata: ad.AnnData) -> bool:
 
 def from_file(adata: ad.AnnData) -> None:
     """The same from a backed AnnData."""
-    components = adata.varm["cPCs"].T.copy()
+    components = adata.varm["PCs_cpca"].T.copy()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cells.h5ad"
         adata.write_h5ad(path)
         backed = ad.read_h5ad(path, backed="r")
         wall, cpu = measured(lambda: cx.tl.cpca(backed, **DESIGN))
-        sine = subspace_error(backed.varm["cPCs"].T, components)
+        sine = subspace_error(backed.varm["PCs_cpca"].T, components)
         peak = peak_memory(lambda: cx.tl.cpca(backed, **DESIGN))
         backed.file.close()
     print(f"  {'backed, automatic':<18}{wall:9.2f}{cpu:9.2f}{'':16}{peak:9.2f}   sine {sine:.0e}")

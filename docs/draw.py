@@ -185,8 +185,8 @@ def include_reference() -> None:
     )
     axes = panels(2, 3)
     for ax, scores, title in (
-        (axes[0], with_, "include_reference=True"),
-        (axes[1], without, "include_reference=False"),
+        (axes[0], with_, "with the reference cells"),
+        (axes[1], without, "without them"),
     ):
         bins = np.linspace(scores.min(), scores.max(), 40)
         for color, kind, name in zip(

@@ -1,9 +1,10 @@
-"""What functions are given, checked; and how errors name it."""
+"""Checks of arguments, and how errors name them."""
 
 from __future__ import annotations
 
+import inspect
 import reprlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def quoted(name: object) -> str:
-    """A name in an error, and what was given in the place of one, cut short."""
+    """Return a name, or what was given in its place, as an error shows it: cut short."""
     return repr(name) if isinstance(name, str) else reprlib.repr(name)
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Names for an error message, cut short when there are many."""
+    """Return names for an error message, cut short when there are many."""
     if not names:
         return "(none)"
     more = f" and {len(names) - most} more" if len(names) > most else ""
@@ -26,7 +27,7 @@ def listed(names: Sequence[str], most: int = 20) -> str:
 
 
 def text(level: Any) -> str:
-    """A level as it is written."""
+    """Return a level of a column as text."""
     # A column of whole numbers turns to floats when it has gaps: 1.0 still stands for "1".
     if isinstance(level, (float, np.floating)) and float(level).is_integer():
         return str(int(level))
@@ -34,7 +35,7 @@ def text(level: Any) -> str:
 
 
 def is_among(name: object, names: Container[Any]) -> bool:
-    """Whether a name is one of these; what can be no name is none."""
+    """Return whether a name is one of these; False for values without a hash."""
     try:
         return name in names
     except TypeError:  # it has no hash
@@ -42,17 +43,17 @@ def is_among(name: object, names: Container[Any]) -> bool:
 
 
 def is_word(value: object, word: str) -> bool:
-    """Whether it is this word; an array of words is none."""
+    """Return whether a value is this word; False for an array of words."""
     return isinstance(value, str) and value == word
 
 
 def is_anndata(value: object) -> TypeGuard[AnnData]:
-    """Whether it is an AnnData; anndata is not imported for it."""
+    """Return whether a value is an AnnData, without importing anndata."""
     return hasattr(value, "obs_names") and hasattr(value, "var_names")
 
 
 def check_anndata(adata: object, name: str = "adata") -> None:
-    """Raises TypeError if it is something else."""
+    """Raise TypeError if a value is no AnnData."""
     if is_anndata(adata) and hasattr(adata, "mod"):  # a table has a `mod` too
         raise TypeError(
             f"{name} is {type(adata).__name__}; expected one AnnData of it. Give a modality, such "
@@ -66,9 +67,9 @@ def check_anndata(adata: object, name: str = "adata") -> None:
 
 
 def check_component(component: object, n_components: int, name: str = "component") -> int:
-    """A component, counted from 1.
+    """Return the number of a component, counted from 1.
 
-    Raises TypeError or ValueError if there is none of that number.
+    Raises TypeError or ValueError if there is no such component.
     """
     if isinstance(component, bool) or not isinstance(component, (int, np.integer)):
         raise TypeError(
@@ -80,9 +81,9 @@ def check_component(component: object, n_components: int, name: str = "component
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:
-    """A whole number of `least` or more.
+    """Return a whole number of `least` or more.
 
-    Raises TypeError or ValueError if it is none.
+    Raises TypeError or ValueError if the value is none.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}={quoted(value)}: expected a whole number of {least} or more.")
@@ -92,13 +93,41 @@ def check_count(value: object, name: str, least: int = 1) -> int:
 
 
 def check_flag(value: object, name: str) -> bool:
-    """True or False; raises TypeError if it is neither."""
+    """Return True or False; raise TypeError if the value is neither."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {quoted(value)}.")
     return bool(value)
 
 
-def check_seed(value: int | None) -> None:
-    """Raises TypeError or ValueError if it is neither None nor a whole number of 0 or more."""
-    if value is not None:
-        check_count(value, "random_state", least=0)
+def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) -> dict[str, Any]:
+    """Return `model_kwargs`, checked to be parameters of a class of the core.
+
+    Parameters
+    ----------
+    model
+        The class.
+    given
+        Its further parameters by name, or None.
+    *own
+        Parameters that the function sets itself.
+
+    Raises
+    ------
+    TypeError
+        If `given` is no mapping, or has a name that is no further parameter.
+    """
+    known = [name for name in inspect.signature(model).parameters if name not in own]
+    if not isinstance(given, Mapping | None) or set(given or ()) - set(known):
+        raise TypeError(
+            f"model_kwargs={quoted(given)}: expected a dict of further parameters of "
+            f"contrast_core.{model.__name__}, which are {listed(known)}."
+        )
+    return dict(given or {})
+
+
+def storable_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as files can hold them: numbers and words as they are, others as text."""
+    return {
+        name: value if isinstance(value, bool | int | float | str | None) else str(value)
+        for name, value in parameters.items()
+    }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from contrast_core import CPCA, LinearMap, SecondMoments
-from contrast_core.feedback import Progress, collected, muted, warn
+from contrast_core.feedback import collected, muted, warn
 from contrast_core.rows import rows_of
 
 from . import _fitted, _read, _relabelling, _select
@@ -65,8 +65,9 @@ def split(adata: AnnData, data: _read.ContrastInput, by: str) -> dict[str, _read
         if min((front & ~back).sum(), back.sum()) < _FEWEST:
             few.append(level)
             continue
-        selection = _select.Selection(front, back, data.selection.params)
-        found[level] = replace(data, selection=selection)
+        found[level] = replace(
+            data, selection=data.selection._replace(foreground=front, background=back)
+        )
     if not found:
         raise ValueError(
             f"by: no level of adata.obs[{by!r}] has {_FEWEST} cells of the background and as many "
@@ -149,7 +150,6 @@ def with_p_values(
     donor: str | None,
     n_permutations: int,
     random_state: int | None,
-    progress: Progress,
 ) -> pd.DataFrame:
     """The table with a p-value of each component, NaN where there are too few donors."""
     p_values, refused, said = [], {}, {}
@@ -158,7 +158,7 @@ def with_p_values(
         try:
             sets = _relabelling.resampled(adata, each.data, donor)
             with collected() as said[each.level]:
-                test = sets.permuted(model, n_permutations, random_state, progress)
+                test = sets.permuted(model, n_permutations, random_state, False)
             p_values.append(test.p_values)
         except ValueError as error:
             p_values.append(np.full(k, np.nan))
@@ -199,7 +199,7 @@ def _warn_once(said: dict[str, list[str]]) -> None:
 def _levels(adata: AnnData, by: str, labels: NDArray[Any]) -> list[str]:
     """Levels with cells, as text: categories in their order, others sorted."""
     there = {label for label in labels if label is not None}
-    column = adata.obs[by]
+    column = _select.in_memory(adata.obs, by)
     if isinstance(column.dtype, pd.CategoricalDtype):
         ordered = list(dict.fromkeys(map(text, column.cat.categories)))
         return [level for level in ordered if level in there]

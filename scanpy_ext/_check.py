@@ -1,8 +1,8 @@
-"""Whether a contrast is sound: its cells, genes and values, and how donors differ anyway."""
+"""A check of the cells, genes and values of a contrast, and of how much donors differ anyway."""
 
 from __future__ import annotations
 
-import warnings
+import contextlib
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contrast_core import ContrastWarning, cross_fitted_ratio
-from contrast_core.feedback import Progress, muted, warn
+from contrast_core import CPCA, condition_test, cross_fitted_ratio
+from contrast_core.feedback import muted, warn
 from contrast_core.rows import Rows, held
 
 from . import _findings, _keys, _matrix, _read, _select, _write
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _LEAST_CELLS = 40  # of a donor, for its controls to be set against another's
 _MAX_NULLS = 12  # ordered pairs of donors
 _RATIO_GENES = 300  # the ratio hardly depends on more, its time does
+_N_SPLITS = 5
 
 
 @documented
@@ -35,21 +36,17 @@ def contrast_check(
     groupby: str | None = None,
     reference: _select.Levels | None = None,
     groups: _select.Levels | None = None,
-    include_reference: bool = True,
     foreground: _select.Mask | None = None,
     background: _select.Mask | None = None,
+    within: str | None = None,
     donor: str | None = None,
+    controls: _select.Mask | None = None,
     cell_type: str | None = None,
     batch: str | None = None,
-    controls: _select.Mask | None = None,
-    n_comps: int = 2,
-    n_splits: int = 5,
     layer: str | None = None,
     mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
-    random_state: int | None = 0,
-    progress: Progress = False,
 ) -> AnnData | None:
     """Is this contrast sound? Check the cells, the genes and the values before believing it.
 
@@ -64,27 +61,24 @@ def contrast_check(
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
         Here the background is among the cells of `adata`.
+    within
+        Column of `adata.obs` with the donor, if the contrast is to be taken within donors, as with
+        `within=` of `scanpy_ext.tl.cpca`. The two parts of each donor are then compared with each
+        other, and a test that relabels them (`contrast_core.condition_test`) decides.
     donor
-        Column of `adata.obs` with the donor (animal, culture, ...).
+        Column of `adata.obs` with the donor (animal, culture, ...); that of `within` by default.
+    controls
+        The cells whose donors are set against each other: the background cells by default. With
+        masks for one donor each, name the control cells of all.
     cell_type
         Column of `adata.obs` with cell types, or clusters.
     batch
         Column of `adata.obs` with another thing that must not coincide with the condition: a
         plate, a chip, a day.
-    controls
-        The cells whose donors are set against each other: the background cells by default. With
-        masks for one donor each, name the control cells of all.
-    n_comps
-        Number of components the contrast is for.
-    n_splits
-        Number of random splits of the cross-fitted ratio.
     {DATA}
     key_added
         Name of the result in `.uns`, instead of `contrast_check`.
     {COPY}
-    random_state
-        Seed of the splits.
-    {PROGRESS}
 
     Returns
     -------
@@ -96,10 +90,12 @@ def contrast_check(
     `.uns['contrast_check' | key_added]['counts']` : `DataFrame`
         Foreground and background cells by donor and cell type (where given).
     `.uns['contrast_check' | key_added]['ratios']` : `DataFrame`
-        A row for the contrast, and one for each two donors' controls: the cross-fitted `ratio` on
-        the 300 genes in use of largest variance, its
+        A row for the contrast, and one for each two donors' controls (not with `within`): the
+        cross-fitted `ratio` of two components on the 300 genes in use of largest variance, its
         `baseline` (the total variances' ratio), `relative` (one by the other), whether the row is a
         `null`, and the `unit` that was split: `donor`, or `cell`, which is exploratory.
+    `.uns['contrast_check' | key_added]['p_value']` : `float`
+        With `within`, of the relabelled donors; not if they are too few to be relabelled.
     `.uns['contrast_check' | key_added]['sound']` : `str`
         `"no"` if a check failed; `"unknown"` if none did, but what is in `not_checked` was not
         looked at; else `"yes"`.
@@ -144,21 +140,21 @@ def contrast_check(
     ['values', 'genes', 'depth', 'donor', 'ratio']
     """
     key = _keys.checked("contrast_check" if key_added is None else key_added)
+    _write.check_writable(adata, copy)
+    _write.check_free(adata, key, {})
+    selection = _select.cells(adata, groupby, reference, groups, foreground, background)
     with muted():  # what is wrong with the values is said among the findings
-        data = _read.read(
+        data = _read.contrast_input(
             adata,
-            groupby=groupby,
-            reference=reference,
-            groups=groups,
-            include_reference=include_reference,
-            foreground=foreground,
-            background=background,
-            n_comps=n_comps,
-            layer=layer,
-            mask_var=mask_var,
-            copy=copy,
-            progress=progress,
+            selection,
+            1,
+            layer,
+            None,
+            mask_var,
+            copy,
+            within=within,
         )
+    donor = within if donor is None else donor
     if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
         raise ValueError(f"donor and groupby are both {donor!r}: name the column of the donors.")
     if data.other is not None:
@@ -178,7 +174,7 @@ def contrast_check(
 
     counts = _counts(labels, in_foreground, in_background)
     features = cast("_select.BoolArray", data.features)  # None for an embedding only
-    whole = _matrix.whole_matrix(adata, layer, progress)
+    whole = _matrix.whole_matrix(adata, layer)
     varying = _varying(whole, data.selection, features)
     findings = [_findings.values(data, varying["all"], features)]
     findings += _findings.genes(adata, features, varying)
@@ -194,20 +190,20 @@ def contrast_check(
     ]
     used = in_foreground | in_background | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
-    ratios = _ratios(
-        held(whole.columns(leading).take(used)),
-        in_foreground[used],
-        in_background[used],
-        still[used],
-        donors=labels["donor"][used].reset_index(drop=True) if donor is not None else None,
-        n_comps=n_comps,
-        n_splits=n_splits,
-        random_state=random_state,
-    )
-    findings.append(_findings.ratio(ratios, donor))
+    rows, sets = held(whole.columns(leading).take(used)), (in_foreground[used], in_background[used])
+    donors = labels["donor"][used].reset_index(drop=True) if donor is not None else None
+    p_value = None
+    if data.within is None:
+        ratios = _ratios(rows, *sets, still[used], donors)
+        findings.append(_findings.ratio(ratios, donor))
+    else:
+        ratios, p_value = _within(rows, *sets, data.within[used])
+        findings.append(_findings.ratio_within(ratios, p_value))
     checks = pd.DataFrame(findings).set_index("check")
     checks.index.name = None
     missing = [name for name in ("cell_type", "donor") if name not in labels]
+    if within is not None and p_value is None:
+        missing.append("within")
     verdict = "no" if not checks["sound"].all() else "unknown" if missing else "yes"
     result = {
         "checks": checks,
@@ -215,16 +211,9 @@ def contrast_check(
         "ratios": ratios,
         "sound": verdict,
         "not_checked": np.array(list(missing), dtype=object),
-        "params": data.params
-        | _write.storable(
-            donor=donor,
-            cell_type=cell_type,
-            batch=batch,
-            n_splits=n_splits,
-            random_state=random_state,
-        ),
-    }
-    written = _write.write(adata, uns={key: result}, copy=copy)
+        "params": data.params | _write.storable(donor=donor, cell_type=cell_type, batch=batch),
+    } | _write.storable(p_value=p_value)
+    written = _write.write(adata, _write.Result(key, result), copy=copy)
     if verdict == "no":
         told = "; ".join(f"{f.check}: {f.message}" for f in findings if not f.sound)
         warn(f"the contrast may not be sound. {told}")
@@ -236,7 +225,7 @@ def _counts(
     in_foreground: NDArray[np.bool_],
     in_background: NDArray[np.bool_],
 ) -> pd.DataFrame:
-    """Foreground and background cells, by donor and cell type as far as they are known."""
+    """Return numbers of foreground and background cells, by donor and cell type where known."""
     by = [name for name in ("donor", "cell_type") if name in labels]
     table = pd.DataFrame({name: labels[name].fillna("(missing)").to_numpy() for name in by})
     table["foreground"], table["background"] = in_foreground.astype(int), in_background.astype(int)
@@ -250,7 +239,7 @@ def _counts(
 def _varying(
     matrix: Rows, selection: _select.Selection, features: _select.BoolArray
 ) -> dict[str, GeneSummary]:
-    """How every gene varies over the cells of both sets, and over those of each."""
+    """Return how every gene varies over the cells of both sets, and over those of each."""
     in_foreground, in_background = selection.foreground, selection.background
     disjoint = [
         in_foreground & ~in_background,
@@ -273,7 +262,7 @@ def _varying(
 def _most_variable(
     summary: GeneSummary, features: _select.BoolArray, most: int
 ) -> _select.BoolArray:
-    """The genes in use of largest variance, as a mask."""
+    """Return the genes in use of largest variance, as a mask."""
     variance = np.where(features, summary.moments.variance, -1.0)
     chosen = np.zeros_like(features)
     chosen[np.argsort(-variance, kind="stable")[: min(most, features.sum())]] = True
@@ -285,37 +274,16 @@ def _ratios(
     in_foreground: _select.BoolArray,
     in_background: _select.BoolArray,
     still: _select.BoolArray,
-    *,
     donors: pd.Series[Any] | None,
-    n_comps: int,
-    n_splits: int,
-    random_state: int | None,
 ) -> pd.DataFrame:
-    """Cross-fitted ratio of the contrast, and of the controls of one donor against another's."""
+    """Return the ratio of the contrast, and of the controls of one donor against another's."""
 
     def ratio(front: NDArray[np.bool_], back: NDArray[np.bool_], null: bool) -> dict[str, Any]:
         groups = [] if donors is None else [donors[front], donors[back]]
         by_donor = not null and bool(groups)
         by_donor = by_donor and all(g.notna().all() and g.nunique() > 1 for g in groups)
         named = [g.to_numpy(dtype=str) for g in groups] if by_donor else [None, None]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ContrastWarning)  # said below, against the nulls
-            found = cross_fitted_ratio(
-                matrix.take(front),
-                background=matrix.take(back),
-                n_components=n_comps,
-                groups=named[0],
-                background_groups=named[1],
-                n_splits=n_splits,
-                random_state=random_state,
-            )
-        return {
-            "ratio": found.ratio,
-            "baseline": found.baseline,
-            "relative": found.ratio / found.baseline,
-            "null": null,
-            "unit": "donor" if by_donor else "cell",
-        }
+        return _ratio(matrix.take(front), matrix.take(back), *named, null=null)
 
     if min(in_foreground.sum(), in_background.sum()) < 4:
         return pd.DataFrame(columns=["ratio", "baseline", "relative", "null", "unit"])
@@ -331,8 +299,67 @@ def _ratios(
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
+def _ratio(front: Any, back: Any, *groups: Any, null: bool) -> dict[str, Any]:
+    """Return a row of the table of ratios; groups are the donors of both, or None."""
+    with muted():  # what is to be said of the ratio is said among the findings
+        found = cross_fitted_ratio(
+            front,
+            background=back,
+            n_components=2,
+            groups=groups[0],
+            background_groups=groups[1],
+            n_splits=_N_SPLITS,
+            random_state=0,
+        )
+    return {
+        "ratio": found.ratio,
+        "baseline": found.baseline,
+        "relative": found.ratio / found.baseline,
+        "null": null,
+        "unit": "cell" if groups[0] is None else "donor",
+    }
+
+
+def _within(
+    matrix: Rows,
+    in_foreground: _select.BoolArray,
+    in_background: _select.BoolArray,
+    labels: NDArray[np.str_],
+) -> tuple[pd.DataFrame, float | None]:
+    """Return the ratio of cells about their donor's mean, and the p-value of relabelled donors.
+
+    The p-value is None where there are too few donors to be relabelled.
+    """
+    values = np.asarray(matrix.load(dense=True), dtype=np.float64)
+    sets, donors = [], []
+    for mask in (in_foreground, in_background):
+        rows, names = values[mask], labels[mask]
+        codes, sizes = np.unique(names, return_inverse=True, return_counts=True)[1:]
+        means = np.zeros((len(sizes), rows.shape[1]))
+        np.add.at(means, codes, rows)
+        sets.append(rows - (means / sizes[:, None])[codes])
+        donors.append(names)
+    ratios = pd.DataFrame.from_dict(
+        {"contrast": _ratio(*sets, *donors, null=False)}, orient="index"
+    )
+    treated = in_foreground & ~in_background
+    p_value = None
+    with muted(), contextlib.suppress(ValueError):
+        test = condition_test(
+            CPCA(1),
+            values[treated],
+            background=values[in_background],
+            groups=labels[treated],
+            background_groups=labels[in_background],
+            include_background=bool((in_foreground & in_background).any()),
+            random_state=0,
+        )
+        p_value = float(test.p_values[0])
+    return ratios, p_value
+
+
 def _each_with_another(names: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """All ordered pairs, every name as often as the others in each place as far as one goes."""
+    """Yield all ordered pairs of names, so that the first ones hold each name about as often."""
     n = len(names)
     for step in range(1, n):
         for i in range(n):
@@ -340,7 +367,7 @@ def _each_with_another(names: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _n_detected(matrix: Rows) -> NDArray[np.floating]:
-    """How many genes each cell has a value of, (n_obs,)."""
+    """Return how many genes are detected in each cell, (n_obs,)."""
 
     def count(block: Any) -> NDArray[np.floating]:
         found = block.astype(bool).sum(axis=1)

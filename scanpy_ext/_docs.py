@@ -1,4 +1,4 @@
-"""The parameters that functions share, described and written out once."""
+"""Descriptions of the parameters that functions share."""
 
 from __future__ import annotations
 
@@ -13,40 +13,37 @@ F = TypeVar("F", bound=Callable[..., object])
 
 CELLS = """\
 groupby
-    Column of `adata.obs` that tells the groups apart, as in `sc.tl.rank_genes_groups`. Cells
-    without a value (NaN) are in neither the foreground nor the background.
+    Column of `adata.obs` with the groups, as in `sc.tl.rank_genes_groups`. Cells without a value
+    (NaN) are in neither the foreground nor the background.
 reference
     The level or levels of `groupby` whose cells are the background, pooled.
 groups
-    The level or levels of `groupby` that are pooled into the foreground. All levels but
-    the reference by default.
-include_reference
-    Whether the reference cells are part of the foreground too. With `True` (the default)
-    the shift *between* the groups and the reference is in the foreground, and is found;
-    with `False` only what varies *within* the groups is.
+    The other levels of `groupby` that are in the foreground; all by default. The foreground
+    always holds the cells of `reference` too, so that it contains the difference between the
+    groups and the reference.
 foreground, background
     Any other design, instead of `groupby` and `reference`: a boolean mask of shape
-    `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap.
+    `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap; without
+    the background's cells in the foreground only what varies *within* the foreground is contrasted.
     A missing value counts as `False`. The background may also be all cells of another AnnData
-    with the genes of `adata` in the same order; the foreground is then the mask, or every cell.
-    A layer or embedding that is asked for must be in both."""
+    with the genes of `adata` in the same order; the foreground is then the mask, or every cell."""
 
 WITHIN = """\
 within
     Column of `adata.obs` with the donor, animal or batch of every cell. The contrast is then of
-    what varies *within* donors: each cell counts about its donor's mean in its set, and its scores
-    are centred by its donor, in `.uns[...]['within_groups' | 'within_scores']`, for
-    `scanpy_ext.tl.project`. What donors differ by is no finding any more."""
+    what varies *within* donors: each cell is centred by the mean of its donor in its set, and its
+    scores by those of its donor. Differences between donors are no longer part of the contrast.
+    Donors need cells in the background and outside of it."""
 
 PAIRING = """\
-condition
-    Column of `adata.obs` that tells the conditions apart. Cells without a value are not paired.
+groupby
+    Column of `adata.obs` with the conditions. Cells without a value are not paired.
 reference
-    The level of `condition` of the control cells. The cells of all other levels are the
+    The level of `groupby` of the control cells. The cells of all other levels are the
     stimulated ones, pooled.
 donor
     Column of `adata.obs` with the donor (animal, culture, ...): pairs are formed within donors
-    only. Cells without a value are not paired. `None` takes all cells for one donor's."""
+    only. Cells without a value are not paired. With `None` all cells count as one donor's."""
 
 DATA = """\
 layer
@@ -59,12 +56,11 @@ mask_var
 OBSM = """\
 obsm
     Use the embedding `adata.obsm[obsm]` instead of genes: the contrast is then taken among its
-    dimensions. There are no loadings on genes; those on the dimensions go to `.uns`."""
+    dimensions. What would be in `.varm` is in `.uns[...]['loadings' | 'fit']`."""
 
 PROGRESS = """\
 progress
-    Show a progress bar while the cells are read: `True` for tqdm's, or a callable such as tqdm.
-    A dask array is read without one: use dask's own."""
+    Show a progress bar: `True` for tqdm's, or a callable such as tqdm."""
 
 KEPT = """\
 `.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
@@ -75,15 +71,11 @@ KEPT = """\
 `.uns['<NAME>' | key_added]['params']` : `dict`
     The arguments that were given."""
 
-MEANS = """\
-`.var['<NAME>_in_use' | key_added + '_in_use']` : `bool`
-    The genes in use.
-`.var['<NAME>_mean' | ...]`, `.var['<NAME>_background_mean' | ...]` : `float`
-    Means of the foreground and of the background cells, zero for genes not in use. With them
-    `scanpy_ext.tl.project` embeds new cells and `scanpy_ext.tl.denoise` reconstructs these. With
-    `obsm` they are in `.uns['<NAME>' | key_added]['mean' | 'background_mean']`.
-`.uns['<NAME>' | key_added]['loadings']` : `ndarray` (shape `(n_dimensions, n_comps)`)
-    With `obsm` only, instead of those in `.varm`: loadings on the dimensions of the embedding."""
+FIT = """\
+`.varm['PCs_<NAME>_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
+    What `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` need, NaN for genes that are not in
+    use: `mean` and `background_mean`, the means of the two sets, and `filter_1`, `filter_2`, ...,
+    which give the scores of any cell: `(x - mean) @ filters`."""
 
 FIGURE = """\
 ax
@@ -122,7 +114,8 @@ cannot be read by rows. If anything fails, `adata` is left untouched."""
 RAISES = """\
 ValueError
     If a column, group, layer or gene mask does not exist, selects nothing, or has the wrong
-    length; if both calling styles are given, or neither; if there are NaN or infinite values.
+    length; if both calling styles are given, or neither; if there are NaN or infinite values; if
+    a result would replace something that this package did not write.
 TypeError
     If a mask is not boolean, or the matrix is of an unknown kind."""
 
@@ -142,7 +135,7 @@ def documented(function: F) -> F:
             "OBSM": OBSM,
             "PROGRESS": PROGRESS,
             "KEPT": KEPT,
-            "MEANS": MEANS,
+            "FIT": FIT,
             "COPY": COPY,
             "FIGURE": FIGURE,
             "LOADED": LOADED,

@@ -1,4 +1,4 @@
-"""What `contrast_check` looks at, one by one."""
+"""The single checks of `contrast_check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import poisson, rankdata
 
 from . import _read, _select, _values
 from ._arguments import listed
@@ -17,11 +17,10 @@ from ._gene_summary import GeneSummary
 if TYPE_CHECKING:
     from anndata import AnnData
 
-_COMMON = 0.01  # share of the foreground from which on a cell type counts
-_FINE = 0.03  # share of the foreground in rare types missing in the background, beyond chance
+_LACKING = 0.03  # share of the foreground in types that the background lacks, beyond chance
 _DEPTH = 0.75  # of two cells, how often the one of the deeper side has more genes
 _RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
-_FEW_CELLS = 10
+_LEVEL = 0.05  # of the test
 _LEFT_OUT = 0.3  # of the genes of largest variance
 _ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
 
@@ -35,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray) -> Finding:
-    """Whether the values are logarithms, not counts."""
+    """Return whether the values are logarithms rather than counts."""
     used = data.selection.foreground | data.selection.background
     if largest := _values.looks_like_counts(data.matrix.take(used)):
         return Finding(
@@ -58,7 +57,7 @@ def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.Bo
 def genes(
     adata: AnnData, features: _select.BoolArray, varying: dict[str, GeneSummary]
 ) -> Iterator[Finding]:
-    """Whether the genes in use are those that vary: over all cells, and on both sides."""
+    """Yield whether the genes in use are those that vary: over all cells, and on both sides."""
     if features.all():
         yield Finding("genes", True, "all genes are in use")
         return
@@ -92,14 +91,17 @@ def genes(
 
 
 def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
-    """The n genes of largest variance, in descending order."""
+    """Return the n genes of largest variance, in descending order."""
     return np.argsort(-summary.moments.variance, kind="stable")[:n]
 
 
 def depth(
     n_detected: NDArray[np.floating], front: NDArray[np.bool_], back: NDArray[np.bool_]
 ) -> Finding:
-    """Whether cells of both sides were sequenced alike: normalising does not make that good."""
+    """Return whether cells of both sides were sequenced equally deeply.
+
+    Normalisation does not remove such a difference.
+    """
     if not front.any():
         return Finding("depth", True, "the background has all of the foreground's cells")
     ranks = rankdata(n_detected[front | back])
@@ -124,49 +126,39 @@ def depth(
 def composition(
     types: pd.Series[Any], foreground: NDArray[np.bool_], background: NDArray[np.bool_]
 ) -> Finding:
-    """Whether the background has the foreground's cell types."""
+    """Return whether the background has the cell types of the foreground, up to a small share.
+
+    A type is lacking if its share of the background is less than a fifth of its share of the
+    foreground. Of many fine types some lack by chance (their numbers are Poisson variables): what
+    counts is the share of the foreground's cells in lacking types beyond that.
+    """
     front, back = (types[cells].value_counts() for cells in (foreground, background))
-    back = back.reindex(front.index, fill_value=0)
-    common = front >= _COMMON * front.sum()
     shares = front / front.sum()
-    share = (back / max(back.sum(), 1)) / shares
-    missing = front.index[common & (back == 0)]
-    # Of fine labels, each of few cells, some are missing by chance: together they must not be many.
-    fine = ~common & (back == 0)
-    excess = float(shares[fine].sum() - (shares * np.exp(-shares * back.sum()))[~common].sum())
-    if excess > _FINE:
-        return Finding(
-            "composition",
-            False,
-            f"{int(fine.sum())} rare cell types, {shares[fine].sum():.0%} of the foreground "
-            f"together, are missing in the background: "
-            f"{listed(list(front.index[fine]), most=5)}. By chance "
-            f"{shares[fine].sum() - excess:.0%} would be. Leave them out, or give "
-            "coarser types",
-        )
-    rare = front.index[common & (back > 0) & ((share < _RARE) | (back < _FEW_CELLS))]
-    if not len(missing) and not len(rare):
-        return Finding(
-            "composition", True, f"the background has all {int(common.sum())} cell types"
-        )
-    said = [
-        f"{word} in the background: {listed(list(names))}"
-        for word, names in (("missing", missing), ("rare", rare))
-        if len(names)
-    ]
+    number = back.reindex(front.index, fill_value=0)
+    expected = shares * back.sum()
+    lacking = shares[number < _RARE * expected]
+    by_chance = float((shares * poisson.cdf(np.ceil(_RARE * expected) - 1, expected)).sum())
+    excess = float(lacking.sum()) - by_chance
+    if not len(lacking):
+        return Finding("composition", True, f"the background has all {len(front)} cell types")
+    said = (
+        f"cell types missing or rare in the background: {listed(list(lacking.index), most=5)}, "
+        f"{lacking.sum():.1%} of the foreground's cells ({by_chance:.1%} would be by chance)"
+    )
+    if excess <= _LACKING:
+        return Finding("composition", True, said)
     return Finding(
         "composition",
         False,
-        f"cell types {', '.join(said)}. What tells them from other types will look like the "
-        "effect, and stronger. Leave them out of the foreground, or find another "
-        "background",
+        f"{said}. What tells them from other types will look like the effect, and stronger. Leave "
+        "them out of the foreground, or find another background",
     )
 
 
 def confounding(
     name: str, labels: pd.Series[Any], front: NDArray[np.bool_], back: NDArray[np.bool_]
 ) -> Finding:
-    """Whether the levels have cells on both sides."""
+    """Return whether the levels of a column have cells on both sides."""
     sides = [set(labels[cells].dropna()) for cells in (front, back)]
     both = sides[0] & sides[1]
     missing = int(labels[front | back].isna().sum())
@@ -188,7 +180,7 @@ def confounding(
 
 
 def ratio(ratios: pd.DataFrame, donor: str | None) -> Finding:
-    """Whether the contrast's cross-fitted ratio exceeds those of donors against each other."""
+    """Return whether the cross-fitted ratio exceeds those of one donor against another."""
     if not len(ratios):
         return Finding("ratio", False, "too few cells for a cross-fitted ratio")
     contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]
@@ -209,5 +201,17 @@ def ratio(ratios: pd.DataFrame, donor: str | None) -> Finding:
         "ratio",
         bool(contrast["relative"] > max(worst, 1.5)),
         f"{said}; controls of one donor against another's: "
-        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times",
+        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. Where donors have cells in "
+        "both sets, within= compares these with each other",
     )
+
+
+def ratio_within(ratios: pd.DataFrame, p_value: float | None) -> Finding:
+    """Return whether the contrast within donors exceeds that of relabelled donors."""
+    said = (
+        f"within donors the cross-fitted ratio is {ratios['relative'].iloc[0]:.2f} times what "
+        "directions without contrast give"
+    )
+    if p_value is None:
+        return Finding("ratio", True, f"{said}; the donors are too few to be relabelled")
+    return Finding("ratio", p_value <= _LEVEL, f"{said}; p = {p_value:.2g} by relabelling donors")

@@ -1,4 +1,4 @@
-"""How every gene varies in sets of cells, wherever the matrix lies: nothing of it is kept."""
+"""Variance and largest value of every gene in sets of cells, from one pass over any matrix."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class GeneSummary(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any) -> GeneSummary:
-        """Summary of a few rows, at least one: an array or a sparse matrix."""
+        """Return the summary of a few rows, at least one: an array or a sparse matrix."""
         largest = rows.max(axis=0)
         largest = largest.toarray() if hasattr(largest, "toarray") else largest
         return cls(FeatureMoments.at_once(rows), np.asarray(largest, dtype=np.float64).ravel())
 
     def merge(self, other: GeneSummary) -> GeneSummary:
-        """Summary of the cells of both."""
+        """Return the summary of the cells of both."""
         return GeneSummary(
             self.moments.merge(other.moments), np.maximum(self.largest, other.largest)
         )
 
 
 class _Summary:
-    """Of blocks of rows."""
+    """Accumulator of the summary over blocks of rows."""
 
     def __init__(self) -> None:
         self._found: GeneSummary | None = None
@@ -50,7 +50,7 @@ class _Summary:
 
 
 def gene_summaries(matrix: Rows, sets: Sequence[BoolArray]) -> list[GeneSummary | None]:
-    """Summaries of all genes in each of several disjoint sets of cells; None for an empty set.
+    """Return summaries of all genes in disjoint sets of cells; None for an empty set.
 
     From one pass over all cells and genes, (n_obs, n_vars), by genes where that is cheaper.
     """
@@ -64,13 +64,13 @@ def gene_summaries(matrix: Rows, sets: Sequence[BoolArray]) -> list[GeneSummary 
 
 
 def merged(summaries: Iterable[GeneSummary | None]) -> GeneSummary | None:
-    """The summary of all cells, None if there are none."""
+    """Return the summary of all cells, None if there are none."""
     known = [summary for summary in summaries if summary is not None]
     return reduce(GeneSummary.merge, known) if known else None
 
 
 def _side_by_side(blocks: Iterable[GeneSummary | None]) -> GeneSummary | None:
-    """The summary of all genes from those of blocks of genes, of the same cells."""
+    """Return the summary of all genes from those of blocks of genes."""
     known = [block for block in blocks if block is not None]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""What was computed and written, told through scanpy's logger where scanpy is in use."""
+"""Messages about what is computed and written, through scanpy's logger where scanpy is in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wrote(slot: str, names: Iterable[str]) -> None:
 
 
 def logged(function: F) -> F:
-    """A function that says when it starts, how long it took and what it wrote, as scanpy's do.
+    """Wrap a function to log when it starts, how long it took and what it wrote.
 
     At `sc.settings.verbosity` 2 and higher; what was written at 3. scanpy is not imported for it:
     who has set its verbosity has done so.

@@ -1,4 +1,4 @@
-"""The matrix of an AnnData that was asked for: `.X`, a layer or an embedding, wherever it lies."""
+"""The matrix of an AnnData: `.X`, a layer or an embedding, in memory, in a file or in dask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contrast_core.feedback import Progress
 from contrast_core.rows import Rows, rows_of
 
 from ._arguments import is_among, listed, quoted
@@ -26,12 +25,12 @@ def read_matrix(
     mask_var: Mask | Default | None,
     n_comps: int,
     obsm: str | None = None,
-    progress: Progress = False,
     missing: bool = False,
 ) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
-    """All cells and the genes in use; the mask of the genes; and how they were asked for.
+    """Return all cells and the genes in use, the mask of the genes, and how they were asked for.
 
-    Of an embedding, all dimensions, and None for the mask. What is not in memory is not read yet.
+    An embedding has all of its dimensions in use, and None for the mask. What is not in memory is
+    not read yet.
     """
     if obsm is not None:
         if layer is not None or not (mask_var is DEFAULT or mask_var is None):
@@ -52,7 +51,7 @@ def read_matrix(
         )
 
     if features is not None:
-        matrix = whole_matrix(adata, layer, progress, missing=missing).columns(features)
+        matrix = whole_matrix(adata, layer, missing=missing).columns(features)
     if matrix.in_memory:
         matrix.check()
     params = storable(
@@ -64,12 +63,11 @@ def read_matrix(
 def whole_matrix(
     adata: AnnData,
     layer: str | None,
-    progress: Progress = False,
     *,
     owner: str = "adata",
     missing: bool = False,
 ) -> Rows:
-    """All cells and genes of `.X` or a layer, wherever they are; `owner` is what errors say."""
+    """Return all cells and genes of `.X` or a layer; errors call the AnnData `owner`."""
     if layer is not None and not is_among(layer, adata.layers):
         raise ValueError(
             f"layer: adata.layers has no {quoted(layer)}. "
@@ -79,11 +77,11 @@ def whole_matrix(
     if matrix is None:
         raise ValueError("adata.X is None: name the layer to use, layer=...")
     name = f"{owner}.X" if layer is None else f"{owner}.layers[{layer!r}]"
-    return rows_of(matrix, name, progress=progress, remedy=_REMEDY, missing=missing)
+    return rows_of(matrix, name, remedy=_REMEDY, missing=missing)
 
 
 def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool = False) -> Rows:
-    """An entry of `adata.obsm`."""
+    """Return an entry of `adata.obsm`."""
     if not is_among(obsm, adata.obsm):
         raise ValueError(f"adata.obsm has no {quoted(obsm)}; it has {listed(list(adata.obsm))}.")
     rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]", missing=missing)

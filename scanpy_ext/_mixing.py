@@ -1,4 +1,4 @@
-"""How well embeddings mix conditions and keep cell types apart."""
+"""A report of how well embeddings mix conditions and keep cell types apart."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from contrast_core.pairing import ilisi, kbet, label_transfer
+
 from ._arguments import check_anndata, check_count, is_among, listed, quoted
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 _DEFAULT = ("X_pca", "X_pca_plus", "X_pca_pp")
-_PERPLEXITY = 30  # of LISI, among three times as many neighbours
-_BISECTIONS = 40
-_TESTED = 50  # neighbours of each cell whose conditions kBET tests
-_FEWEST = 20  # cells of a type whose neighbours are judged
 
 
 def mixing_report(
     adata: AnnData,
-    condition: str,
+    groupby: str,
     cell_type: str,
     *,
     reps: Sequence[str] = _DEFAULT,
@@ -34,7 +32,7 @@ def mixing_report(
     max_cells: int | None = 20_000,
     random_state: int = 0,
 ) -> pd.DataFrame:
-    """How well embeddings mix the conditions, and how well they keep cell types apart.
+    """Report how well embeddings mix the conditions, and how well they keep cell types apart.
 
     Judge by both: an embedding without any structure mixes perfectly. Cells without a condition
     or a cell type are left out; nothing is written.
@@ -43,8 +41,8 @@ def mixing_report(
     ----------
     adata
         Annotated data matrix with embeddings in `.obsm`.
-    condition
-        Column of `adata.obs` that tells the conditions apart.
+    groupby
+        Column of `adata.obs` with the conditions.
     cell_type
         Column of `adata.obs` with cell types.
     reps
@@ -117,7 +115,7 @@ def mixing_report(
     from sklearn.metrics import silhouette_score
 
     check_anndata(adata)
-    for argument, name in {"condition": condition, "cell_type": cell_type}.items():
+    for argument, name in {"groupby": groupby, "cell_type": cell_type}.items():
         if not is_among(name, adata.obs.columns):
             raise ValueError(
                 f"{argument}: adata.obs has no column {quoted(name)}. "
@@ -128,12 +126,12 @@ def mixing_report(
         raise ValueError(f"resolution={quoted(resolution)}: expected a positive number.")
     n_seeds = check_count(n_seeds, "n_seeds")
     seed = check_count(random_state, "random_state", least=0)
-    labels = adata.obs[[condition, cell_type]]
+    labels = adata.obs[[groupby, cell_type]]
     known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
     if max_cells is not None and len(known) > (n := check_count(max_cells, "max_cells")):
         known = np.sort(np.random.default_rng(seed).choice(known, n, replace=False))
     conditions, types = (labels[name].to_numpy()[known].astype(str) for name in labels)
-    for name, values in {condition: conditions, cell_type: types}.items():
+    for name, values in {groupby: conditions, cell_type: types}.items():
         if len(np.unique(values)) < 2:
             raise ValueError(
                 f"adata.obs[{name!r}] has {len(np.unique(values))} level(s) with cells; at least "
@@ -150,15 +148,15 @@ def mixing_report(
             "silhouette_condition": silhouette_score(scores, conditions),
             "cell_type_ari": identity,
             "silhouette_cell_type": silhouette_score(scores, types),
-            "transfer": _transfer(scores, conditions, types),
-            "ilisi": _lisi(scores, conditions),
-            "kbet": _accepted(scores, conditions, types),
+            "transfer": label_transfer(scores, types, conditions),
+            "ilisi": ilisi(scores, conditions),
+            "kbet": kbet(scores, conditions, types),
         }
     return pd.DataFrame.from_dict(rows, orient="index").astype(float).assign(n_cells=len(known))
 
 
 def _embeddings(adata: AnnData, reps: Any) -> list[str]:
-    """Names of embeddings that are there."""
+    """Return the names of embeddings, checked to be there."""
     if isinstance(reps, str) or not isinstance(reps, Iterable):
         reps = [reps]
     names: list[str] = list(reps)
@@ -200,7 +198,7 @@ def _leiden(
 def _rand_indices(
     clusterings: list[NDArray[Any]], conditions: NDArray[Any], types: NDArray[Any]
 ) -> tuple[float, float]:
-    """Mean ARI with the condition within cell types, and with the cell type."""
+    """Return the mean ARI with the condition within cell types, and with the cell type."""
     from sklearn.metrics import adjusted_rand_score
 
     inside = [types == name for name in np.unique(types)]
@@ -212,71 +210,3 @@ def _rand_indices(
     ]
     identity = [adjusted_rand_score(types, clusters) for clusters in clusterings]
     return float(np.mean(mixed)) if mixed else float("nan"), float(np.mean(identity))
-
-
-def _transfer(scores: NDArray[np.floating], conditions: NDArray[Any], types: NDArray[Any]) -> float:
-    """Accuracy of 15-nearest-neighbour classification of one condition by the others."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    accuracies = []
-    for name in np.unique(conditions):
-        here = conditions == name
-        classifier = KNeighborsClassifier(min(15, int((~here).sum())))
-        accuracies.append(
-            classifier.fit(scores[~here], types[~here]).score(scores[here], types[here])
-        )
-    return float(np.mean(accuracies))
-
-
-def _lisi(scores: NDArray[np.floating], conditions: NDArray[Any]) -> float:
-    """Median inverse Simpson index of the conditions among neighbours, as a share of the most."""
-    distances, indices = _neighbors(scores, 3 * _PERPLEXITY)
-    weights = _neighbor_weights(distances, min(_PERPLEXITY, distances.shape[1] / 3))
-    levels, codes = np.unique(conditions, return_inverse=True)
-    shares = [(weights * (codes[indices] == code)).sum(axis=1) for code in range(len(levels))]
-    number = 1 / np.square(shares).sum(axis=0)
-    return float((np.median(number) - 1) / (len(levels) - 1))
-
-
-def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDArray[np.floating]:
-    """Normal weights of each cell's neighbours, as wide as gives them this perplexity."""
-    squares = np.square(distances, dtype=np.float64)
-    squares -= squares.min(axis=1, keepdims=True)
-    scale = squares.mean(axis=1, keepdims=True)
-    squares /= np.where(scale > 0, scale, 1)
-    low, high = np.full(scale.shape, -20.0), np.full(scale.shape, 20.0)  # logarithms
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        weights = np.exp(-squares * np.exp(middle))
-        weights /= weights.sum(axis=1, keepdims=True)
-        entropy = -(weights * np.log(np.maximum(weights, np.finfo(float).tiny))).sum(axis=1)
-        wide = (entropy > np.log(perplexity))[:, None]
-        low, high = np.where(wide, middle, low), np.where(wide, high, middle)
-    return np.asarray(weights)
-
-
-def _accepted(scores: NDArray[np.floating], conditions: NDArray[Any], types: NDArray[Any]) -> float:
-    """Share of the cells whose neighbours within their type pass for a draw from it."""
-    from scipy.stats import chi2
-
-    accepted = []
-    for name in np.unique(types):
-        here = types == name
-        levels, codes = np.unique(conditions[here], return_inverse=True)
-        if len(levels) < 2 or len(codes) < _FEWEST:
-            continue
-        _, indices = _neighbors(scores[here], _TESTED)
-        found = [(codes[indices] == code).sum(axis=1) for code in range(len(levels))]
-        expected = np.bincount(codes) / len(codes) * indices.shape[1]
-        statistic = (np.square(np.stack(found, axis=1) - expected) / expected).sum(axis=1)
-        accepted.append(float((statistic <= chi2.ppf(0.95, len(levels) - 1)).mean()))
-    return float(np.mean(accepted)) if accepted else float("nan")
-
-
-def _neighbors(scores: NDArray[np.floating], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Distances and indices of each cell's nearest others, a quarter of them where they are few."""
-    from sklearn.neighbors import NearestNeighbors
-
-    k = min(k, max(1, len(scores) // 4))
-    distances, indices = NearestNeighbors(n_neighbors=k).fit(scores).kneighbors()
-    return distances, indices

@@ -1,4 +1,4 @@
-"""Cells and their positive pairs, read for PCA+ and PCA++, and what these write."""
+"""The input of PCA+ and PCA++, cells and their positive pairs, and their result."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from contrast_core import PCAPlus, PCAPlusPlus
 from contrast_core.pairing import ScaledFeatures, scaled_features
 from contrast_core.rows import held
 
-from . import _keys, _matrix, _pairs, _read, _select, _values, _write
+from . import _keys, _matrix, _pairs, _select, _values, _write
 from ._arguments import check_flag
+from ._fitted import fit_table
+from ._read import of_all_genes
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core.feedback import Progress
-
 
 @dataclass(frozen=True)
 class PairedInput:
-    """All cells at the scale in use, and which of them are pairs."""
+    """All cells as scaled, and which of them are pairs."""
 
     scaled: ScaledFeatures
     pairs: _pairs.Pairs
@@ -49,38 +49,31 @@ class PairedInput:
         *,
         loadings: NDArray[np.floating],
         filters: NDArray[np.floating],
-        result: dict[str, Any],
-        params: dict[str, Any],
+        entry: dict[str, Any],
         copy: bool,
     ) -> AnnData | None:
-        """Embed all cells and write: loadings and filters are rows (k, n_features), as scaled."""
-        scale, cap = self.scaled.scale, self.scaled.cap
-        mean = np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0)
-        return _write.write(
-            adata,
-            obsm={keys.obsm: np.asarray(model.transform(self.scaled.matrix), self.dtype)},
-            varm={
-                keys.varm: _read.of_all_genes(loadings.T, self.features),
-                _keys.filters(keys): _read.of_all_genes((filters * scale).T, self.features),
-            },
-            var=_read.gene_columns(keys, self.features, mean=mean, cap=cap),
-            obsp=self.pairs.obsp,
-            uns=self.pairs.uns
-            | {
-                keys.uns: result
-                | {
-                    "n_pairs": len(self.pairs.control),
-                    "n_effective": self.pairs.n_effective,
-                    "params": self.params | params,
-                }
-            },
-            copy=copy,
+        """Embed all cells and write. Loadings and filters are rows (k, n_features), as scaled."""
+        scale = self.scaled.scale
+        table = fit_table(
+            adata.var_names,
+            self.features,
+            (filters * scale).T,
+            mean=np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0),
+            cap=self.scaled.cap,
         )
+        entry |= {"n_pairs": len(self.pairs.control), "n_effective": self.pairs.n_effective}
+        entry["params"] = self.params | entry["params"]
+        slots = {
+            "obsm": {keys.obsm: np.asarray(model.transform(self.scaled.matrix), self.dtype)},
+            "varm": {keys.varm: of_all_genes(loadings.T, self.features), keys.fit: table},
+        }
+        found = [] if self.pairs.result is None else [self.pairs.result]
+        return _write.write(adata, *found, _write.Result(keys.uns, entry, slots), copy=copy)
 
 
 def paired_input(
     adata: AnnData,
-    condition: str | None,
+    groupby: str | None,
     reference: _select.Level | None,
     donor: str | None,
     key: str | None,
@@ -88,41 +81,35 @@ def paired_input(
     scale: bool,
     layer: str | None,
     mask_var: _select.Mask | _select.Default | None,
-    progress: Progress,
 ) -> PairedInput:
-    """The cells and their pairs: those stored, or new ones if a condition is given."""
+    """Read the cells and their pairs: those stored, or new ones if a condition is given."""
     check_flag(scale, "scale")
     matrix, features, params = _matrix.read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps
     )
-    if condition is None:
-        if reference is not None or donor is not None:
-            raise ValueError(
-                "condition is missing: give condition= and reference= (and donor=) to find pairs, "
-                "or none of them to use stored pairs."
-            )
+    if groupby is None and (reference is not None or donor is not None):
+        raise ValueError(
+            "groupby is missing: give groupby= and reference= (and donor=) to find pairs, or none "
+            "of them to use stored pairs."
+        )
+    if groupby is not None and reference is None:
+        raise ValueError(f"reference is missing: which level of {groupby!r} is the control?")
+    key = "pairs" if key is None else _keys.checked(key, "pairs")
+    if groupby is None:
         pairs = _pairs.stored(adata, key)
         matrix = held(matrix)
         _values.warn_of_counts(matrix)
     else:
-        if reference is None:
-            raise ValueError(f"reference is missing: which level of {condition!r} is the control?")
         matrix = held(matrix)
+        n_basis = min(20, matrix.shape[1])
         pairs = _pairs.find(
-            adata,
-            matrix,
-            condition,
-            reference,
-            donor,
-            n_comps=min(20, matrix.shape[1]),
-            params=params,
-            key=key,
+            adata, matrix, groupby, reference, donor, n_comps=n_basis, params=params, key=key
         )
     if scale:
         scaled = scaled_features(matrix)
     else:
         n_features = matrix.shape[1]
         scaled = ScaledFeatures(matrix.load(), np.full(n_features, np.inf), np.ones(n_features))
-    params |= _write.storable(pairs=key or "pairs", scale=scale)
+    params |= {"pairs": key, "scale": scale}
     dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
     return PairedInput(scaled, pairs, cast("_select.BoolArray", features), params, dtype)

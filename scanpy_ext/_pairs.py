@@ -1,8 +1,7 @@
-"""Positive pairs of cells: found by `pp.match_pairs`, used by `tl.pca_pp` and `tl.pca_plus`."""
+"""Positive pairs of cells, as `pp.match_pairs` finds and `tl.pca_pp` and `tl.pca_plus` use them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,17 +28,19 @@ if TYPE_CHECKING:
     from contrast_core.pairing import GroupSummary
 
 
+_MAX_PAIRS = 300  # of two matched clusters, as in the PCA++ paper
+
+
 class Pairs(NamedTuple):
-    """Which cell is paired with which, (n_pairs,) each, and what to write into the AnnData."""
+    """Which cell is paired with which, (n_pairs,) each; for new pairs what to write too."""
 
     stimulated: NDArray[np.intp]
     control: NDArray[np.intp]
-    obsp: dict[str, sp.csr_matrix]
-    uns: dict[str, dict[str, Any]]
+    result: _write.Result | None = None
 
     @property
     def n_effective(self) -> float:
-        """Kish's number of pairs, since cells recur in pairs."""
+        """Effective number of pairs (Kish), since a cell can be in several."""
         return effective_n_pairs(self.stimulated, self.control)
 
 
@@ -56,8 +57,8 @@ class _Design(NamedTuple):
 def find(
     adata: AnnData,
     matrix: Rows,
-    condition: str,
-    reference: _select.Level,
+    groupby: str,
+    reference: Any,
     donor: str | None,
     *,
     cell_type: str | None = None,
@@ -65,14 +66,12 @@ def find(
     clusters: str | None = None,
     n_neighbors: int = 10,
     mutual: bool = True,
-    max_pairs: int | None = None,
-    search: Literal["auto", "exact", "approximate"] = "auto",
     n_comps: int = 20,
     params: dict[str, Any],
-    key: str | None = None,
+    key: str,
     random_state: int | None = 0,
 ) -> Pairs:
-    """Pairs of stimulated and control cells with their summary; nothing is written.
+    """Find pairs of stimulated and control cells and summarise them; nothing is written.
 
     Parameters
     ----------
@@ -83,18 +82,17 @@ def find(
 
     The others are those of `pp.match_pairs`.
     """
-    keys = _keys.pairs(key)
-    _check_own(adata, keys)
+    _write.check_free(adata, key, {"obsp": [key, _keys.distances_of(key)]})
     if not isinstance(method, str) or method not in ("neighbors", "clusters"):
         raise ValueError(f"method={quoted(method)}: expected 'neighbors' or 'clusters'.")
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
-    if isinstance(donor, str) and isinstance(condition, str) and donor == condition:
+    if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
         raise ValueError(
-            f"donor and condition are both {donor!r}: a donor has both conditions, so that its "
+            f"donor and groupby are both {donor!r}: a donor has both conditions, so that its "
             "cells can be paired. Name the column of the donors, or leave donor out."
         )
-    design = _design(adata, condition, reference, donor)
+    design = _design(adata, groupby, reference, donor)
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
     if types is not None and not types.iloc[design.cells].notna().any():
         raise ValueError(
@@ -124,19 +122,18 @@ def find(
         mutual=mutual,
         clusters=None if labels is None else labels[~control],
         positive_clusters=None if labels is None else labels[control],
-        max_pairs=max_pairs if method == "clusters" else None,
-        search=search,
+        max_pairs=_MAX_PAIRS if method == "clusters" else None,
         random_state=random_state,
     )
     if not pairs.n_pairs:
         raise ValueError(
-            f"no pairs were found: no donor has cells of {condition} on both sides that are "
-            "neighbours. Check condition= and donor=, or give a larger n_neighbors."
+            f"no pairs were found: no donor has cells of {groupby} on both sides that are "
+            "neighbours. Check groupby= and donor=, or give a larger n_neighbors."
         )
     i, j = design.cells[~control][pairs.rows], design.cells[control][pairs.positive_rows]
     params = params | _write.storable(
         n_comps=int(n_comps),
-        condition=condition,
+        groupby=groupby,
         reference=str(reference),
         donor=donor,
         cell_type=cell_type,
@@ -144,8 +141,6 @@ def find(
         clusters=clusters,
         n_neighbors=n_neighbors,
         mutual=mutual,
-        max_pairs=max_pairs if method == "clusters" else None,
-        search=search,
         random_state=random_state,
     )
     summary = _summary(pairs, design) | {"params": params}
@@ -154,64 +149,46 @@ def find(
     _warn(summary, design)
 
     shape = adata.n_obs, adata.n_obs
-    return Pairs(
-        i,
-        j,
-        {
-            keys.pairs: sp.csr_matrix((np.ones(len(i), np.float32), (i, j)), shape=shape),
-            keys.distances: sp.csr_matrix((pairs.distances, (i, j)), shape=shape),
-        },
-        {keys.uns: summary},
-    )
+    matrices = {
+        key: sp.csr_matrix((np.ones(len(i), np.float32), (i, j)), shape=shape),
+        _keys.distances_of(key): sp.csr_matrix((pairs.distances, (i, j)), shape=shape),
+    }
+    return Pairs(i, j, _write.Result(key, summary, {"obsp": matrices}))
 
 
-def _check_own(adata: AnnData, keys: _keys.PairKeys) -> None:
-    """Raises ValueError where something else would be written over, such as a neighbour graph."""
-    summary = adata.uns.get(keys.uns)
-    if isinstance(summary, Mapping) and "n_pairs" in summary:
-        return
-    taken = [slot for slot in (keys.pairs, keys.distances) if slot in adata.obsp]
-    if taken:
+def stored(adata: AnnData, key: str) -> Pairs:
+    """Return the pairs in `adata.obsp`."""
+    if key not in adata.obsp:
         raise ValueError(
-            f"adata.obsp has {listed(taken)}, which scanpy_ext.pp.match_pairs did not "
-            "write. Choose another name for the pairs, or delete these first."
+            f"adata.obsp has no pairs {key!r}. Run scanpy_ext.pp.match_pairs first, or give "
+            "groupby= and reference= (and donor=) to find pairs now."
         )
-
-
-def stored(adata: AnnData, key: str | None) -> Pairs:
-    """The pairs in `adata.obsp`."""
-    keys = _keys.pairs(key)
-    if keys.pairs not in adata.obsp:
-        raise ValueError(
-            f"adata.obsp has no pairs {keys.pairs!r}. Run scanpy_ext.pp.match_pairs first, or give "
-            "condition= and reference= (and donor=) to find pairs now."
-        )
-    matrix = sp.coo_matrix(adata.obsp[keys.pairs])
+    matrix = sp.coo_matrix(adata.obsp[key])
     is_pair = matrix.data != 0
     both = np.intersect1d(matrix.row[is_pair], matrix.col[is_pair])
     if len(both):
         raise ValueError(
-            f"adata.obsp[{keys.pairs!r}] has {len(both)} cells both in its rows and in its "
+            f"adata.obsp[{key!r}] has {len(both)} cells both in its rows and in its "
             "columns, as a neighbour graph does: expected pairs, stimulated cells in the rows and "
             "their controls in the columns, as scanpy_ext.pp.match_pairs writes them."
         )
     if is_pair.sum() < 2:
         raise ValueError(
-            f"adata.obsp[{keys.pairs!r}] has {is_pair.sum()} pair(s) among these cells; at least 2 "
+            f"adata.obsp[{key!r}] has {is_pair.sum()} pair(s) among these cells; at least 2 "
             "are needed. Was adata subset to one condition? Find pairs before that."
         )
     order = np.lexsort((matrix.col[is_pair], matrix.row[is_pair]))
     row, col = (index[is_pair][order].astype(np.intp) for index in (matrix.row, matrix.col))
-    return Pairs(row, col, {}, {})
+    return Pairs(row, col)
 
 
-def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str | None) -> _Design:
-    levels = _select.column(adata, condition, "condition")
+def _design(adata: AnnData, groupby: str, reference: Any, donor: str | None) -> _Design:
+    levels = _select.column(adata, groupby, "groupby")
     found = sorted(set(levels.dropna()))
     if text(reference) not in found or len(found) < 2:
         raise ValueError(
             f"reference={quoted(reference)}: expected the level of "
-            f"adata.obs[{condition!r}] that is the control, and at least one other level. "
+            f"adata.obs[{groupby!r}] that is the control, and at least one other level. "
             f"The levels with cells are {listed(found)}."
         )
     donors = (
@@ -222,7 +199,7 @@ def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str
     has_condition = levels.notna().to_numpy()
     cells = np.flatnonzero(has_condition & donors.notna().to_numpy())
     if not len(cells):
-        raise ValueError(f"no cell has a value in both {condition!r} and {donor!r} of adata.obs.")
+        raise ValueError(f"no cell has a value in both {groupby!r} and {donor!r} of adata.obs.")
     level, owner = levels.to_numpy()[cells], donors.to_numpy()[cells]
     codes = pd.factorize(level)[0], pd.factorize(owner)[0]
     return _Design(
@@ -237,7 +214,7 @@ def _design(adata: AnnData, condition: str, reference: _select.Level, donor: str
 def _leiden(
     basis: NDArray[np.floating], groups: NDArray[np.intp], random_state: int | None
 ) -> NDArray[Any]:
-    """Leiden clusters within each group: donor and condition, as in the paper."""
+    """Return Leiden clusters within each donor and condition, as in the paper."""
     import anndata
     import scanpy as sc
 
@@ -288,7 +265,7 @@ def _donor(group: GroupSummary) -> dict[str, float]:
 def _by_cell_type(
     types: pd.Series[Any], design: _Design, i: NDArray[np.intp], j: NDArray[np.intp]
 ) -> dict[str, Any]:
-    """How many pairs join cells of one type, and how each type fares."""
+    """Return how many pairs join cells of one type, and a table of the types."""
     of_pair, of_partner = types.to_numpy()[i], types.to_numpy()[j]
     known = pd.notna(of_pair) & pd.notna(of_partner)
     same = known & (of_pair == of_partner)

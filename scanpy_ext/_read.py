@@ -1,4 +1,4 @@
-"""What a contrast takes from an AnnData, and what it writes of each gene and cell."""
+"""The input of a contrast, read from an AnnData, and the result of a linear method."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from contrast_core.feedback import Progress, warn
 from contrast_core.rows import Rows, held
 
 from . import _keys, _values
-from ._arguments import is_anndata, listed
+from ._arguments import listed
+from ._fitted import fit_table
 from ._matrix import embedding, read_matrix, whole_matrix
 from ._select import (
     DEFAULT,
@@ -23,9 +25,9 @@ from ._select import (
     Mask,
     Selection,
     cells,
-    donor_column,
 )
-from ._write import Slots, check_writable, storable
+from ._select import known_labels as known_labels
+from ._write import Result, check_writable, storable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -34,12 +36,12 @@ if TYPE_CHECKING:
 
 Labels: TypeAlias = NDArray[np.str_]
 
-FEW_CELLS = 10  # of the background, below which a covariance says little
+_FEW_CELLS = 10  # of the background, below which a covariance says little
 
 
 @dataclass(frozen=True)
 class ContrastInput:
-    """What a method needs from an AnnData, read and checked.
+    """The cells and genes that a method needs from an AnnData, checked.
 
     Attributes
     ----------
@@ -47,8 +49,8 @@ class ContrastInput:
         All cells and the genes in use, (n_obs, n_features), wherever they are.
     selection
         The foreground and background cells.
-    features
-        The genes in use, a mask of shape (n_vars,); None for an embedding.
+    features, gene_names
+        The genes in use, a mask of shape (n_vars,); None for an embedding. Names of all genes.
     params
         How the input was asked for, storable in `.uns`.
     other
@@ -62,6 +64,7 @@ class ContrastInput:
     matrix: Rows
     selection: Selection
     features: BoolArray | None
+    gene_names: pd.Index
     params: dict[str, Any]
     other: Rows | None = None
     copy: bool = False
@@ -80,7 +83,7 @@ class ContrastInput:
 
     @property
     def groups(self) -> dict[str, Labels]:
-        """What the core's `fit` takes beside the two sets of cells."""
+        """The donors of the cells, as the core's `fit` takes them."""
         if self.within is None:
             return {}
         background = self.within[self.selection.background]
@@ -96,21 +99,22 @@ class ContrastInput:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many cells the two sets have, storable in `.uns`."""
+        """Numbers of cells of the two sets, storable in `.uns`."""
         n_other = 0 if self.other is None else int(self.other.shape[0])
         return {
             "n_foreground": int(self.selection.foreground.sum()),
             "n_background": n_other or int(self.selection.background.sum()),
         }
 
-    def feature_names(self, adata: AnnData) -> list[str]:
+    @property
+    def feature_names(self) -> list[str]:
         """Names of the genes in use, or of the dimensions of the embedding."""
         if self.features is not None:
-            return list(adata.var_names[self.features])
+            return list(self.gene_names[self.features])
         return _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])
 
     def loaded(self) -> tuple[Any, Any]:
-        """Foreground and background as ndarrays or CSR; cells in both sets are read once."""
+        """Return foreground and background as ndarrays or CSR; cells in both sets are read once."""
         if self.other is not None:
             return self.foreground.load(), self.other.load()
         foreground, background = self.selection.foreground, self.selection.background
@@ -120,97 +124,74 @@ class ContrastInput:
         return x.load(check=False), y.load(check=False)
 
     def embed(self, model: Any) -> NDArray[np.floating]:
-        """Scores of all cells, (n_obs, n_comps), in the precision of their values."""
+        """Return scores of all cells, (n_obs, n_comps), in the precision of their values."""
         groups = {} if self.within is None else {"groups": self.within}
         return self.as_precise(model.transform(self.matrix, **groups))
 
     def as_precise(self, scores: Any) -> NDArray[np.floating]:
-        """Scores in single precision, if the values are."""
+        """Return scores in single precision, if the values are."""
         return np.asarray(scores, np.float32 if self.matrix.dtype == np.float32 else np.float64)
 
-    def slots(
+    def result(
         self,
         keys: Keys,
         model: Any,
-        result: Mapping[str, Any],
+        entry: Mapping[str, Any],
         *,
         loadings: NDArray[np.floating] | None = None,
-        filters: NDArray[np.floating] | None = None,
-    ) -> Slots:
-        """What a linear method writes, for `write`: every one of them the same slots.
+        linear: bool = True,
+        **vectors: NDArray[np.floating] | None,
+    ) -> Result:
+        """Return what a linear method writes: the same slots for every method.
 
         Parameters
         ----------
         keys
             Names of the slots.
         model
-            A fitted linear method.
-        result
+            A fitted method.
+        entry
             What else goes to `.uns`.
         loadings
             (n_features, n_comps), the components by default.
-        filters
-            (n_features, n_comps), where scores are not projections on the loadings.
+        linear
+            Whether `(x - mean) @ model.projection_` are the scores of cells.
+        **vectors
+            Further values for each feature, (n_features,).
         """
-        tables = {
-            keys.varm: model.components_.T if loadings is None else loadings,
-            _keys.filters(keys): filters,
-        }
-        vectors = {"mean": model.mean_, "background_mean": model.background_mean_}
-        entry = dict(result) | self.sizes
-        if "dispersion" in entry:
-            vectors["dispersion"] = entry.pop("dispersion")
+        loadings = model.components_.T if loadings is None else loadings
+        filters = model.projection_ if linear else None
+        vectors = {"mean": model.mean_, "background_mean": model.background_mean_} | vectors
+        entry = dict(entry) | self.sizes
         if self.within is not None:  # scores of the groups' means, by which those of new cells are
             entry["within_groups"] = model.groups_  # centred
             entry["within_scores"] = (model.group_means_ - model.mean_) @ model.projection_
-        embedding = {keys.obsm: self.embed(model)}
+        slots: dict[str, dict[str, Any]] = {"obsm": {keys.obsm: self.embed(model)}}
         if self.features is None:  # no genes: all is about the dimensions of the embedding
-            entry |= vectors | {"loadings": tables[keys.varm]}
-            if filters is not None:
-                entry["filters"] = filters
-            return {"obsm": embedding, "varm": {}, "var": {}, "uns": {keys.uns: entry}}
-        return {
-            "obsm": embedding,
-            "varm": {
-                name: None if table is None else of_all_genes(table, self.features)
-                for name, table in tables.items()
-            },
-            "var": gene_columns(keys, self.features, **vectors),
-            "uns": {keys.uns: entry},
-        }
+            names = _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])
+            entry["fit"] = fit_table(names, slice(None), filters, **vectors)
+            entry["loadings"] = loadings
+        else:
+            slots["varm"] = {
+                keys.varm: of_all_genes(loadings, self.features),
+                keys.fit: fit_table(self.gene_names, self.features, filters, **vectors),
+            }
+        return Result(keys.uns, entry, slots)
 
 
-def of_all_genes(
-    values: NDArray[np.floating], features: BoolArray, fill: float = 0.0
-) -> NDArray[np.floating]:
-    """Values of the genes in use, (n_features, ...), as (n_vars, ...)."""
-    whole = np.full((features.size, *values.shape[1:]), fill)
+def of_all_genes(values: NDArray[np.floating], features: BoolArray) -> NDArray[np.floating]:
+    """Return values of the genes in use, (n_features, ...), as (n_vars, ...) with zeros."""
+    whole = np.zeros((features.size, *values.shape[1:]))
     whole[features] = values
     return whole
 
 
-def gene_columns(
-    keys: Keys, features: BoolArray, **vectors: NDArray[np.floating]
-) -> dict[str, NDArray[Any] | None]:
-    """The columns of `.var` of a linear method: the genes in use, and values of each of them.
-
-    None for those that another method may have left under the same name.
-    """
-    columns: dict[str, NDArray[Any] | None] = {_keys.vector(keys, _keys.IN_USE): features}
-    for name in _keys.VECTORS:
-        found, fill = vectors.get(name), np.inf if name == "cap" else 0.0
-        values = None if found is None else of_all_genes(found, features, fill)
-        columns[_keys.vector(keys, name)] = values
-    return columns
-
-
 class Design(TypedDict, total=False):
-    """Which cells and which of their values: what the contrastive tools pass on to `read`."""
+    """Keywords that select cells and their values, which a tool passes on to `read`."""
 
     groupby: str | None
     reference: Levels | None
     groups: Levels | None
-    include_reference: bool
     foreground: Mask | None
     background: Mask | AnnData | None
     layer: str | None
@@ -220,12 +201,6 @@ class Design(TypedDict, total=False):
     progress: Progress
 
 
-class WithinDesign(Design, total=False):
-    """The same, with a column of donors or batches within which is contrasted."""
-
-    within: str | None
-
-
 def read(
     adata: AnnData,
     *,
@@ -233,48 +208,56 @@ def read(
     groupby: str | None = None,
     reference: Levels | None = None,
     groups: Levels | None = None,
-    include_reference: bool = True,
     foreground: Mask | None = None,
     background: Mask | AnnData | None = None,
-    within: str | None = None,
     layer: str | None = None,
     obsm: str | None = None,
     mask_var: Mask | Default | None = DEFAULT,
     copy: bool = False,
     progress: Progress = False,
+) -> ContrastInput:
+    """Select cells and genes, and check them: `contrast_input` for the keywords of `Design`."""
+    check_writable(adata, copy)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    return contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
+
+
+def contrast_input(
+    adata: AnnData,
+    selection: Selection,
+    n_comps: int,
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
+    copy: bool = False,
+    *,
+    within: str | None = None,
     missing: bool = False,
     counts: bool = False,
 ) -> ContrastInput:
-    """Select cells and genes, and check them; what is in memory is looked through for NaN.
+    """Read the selected cells and genes, and check them; what is in memory must not hold NaN.
 
-    Where values may be `missing`, NaN passes in what can hold it.
-    Warns where the values of genes are no logarithms of counts, unless `counts` are wanted.
+    Where values may be `missing`, NaN passes in what can hold it. Warns where the values of genes
+    are no logarithms of counts, unless `counts` are wanted.
     """
     check_writable(adata, copy)
-    selection = cells(adata, groupby, reference, groups, include_reference, foreground, background)
     matrix, features, params = read_matrix(
-        adata,
-        layer=layer,
-        mask_var=mask_var,
-        n_comps=n_comps,
-        obsm=obsm,
-        progress=progress,
-        missing=missing,
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, missing=missing
     )
     params = selection.params | params | storable(within=within)
     other = of_cells = of_others = None
     if within is not None:
-        if isinstance(within, str) and within == groupby:
+        if isinstance(within, str) and within == selection.params.get("groupby"):
             raise ValueError(
                 f"within and groupby are both {within!r}: within= names the column of the donors, "
                 "animals or batches, groupby= that of their condition."
             )
         of_cells = known_labels(adata, within, "within")
         _check_levels_on_both_sides(within, of_cells, selection)
-    if is_anndata(background):
-        other = _read_other(adata, background, layer, obsm, features, matrix, missing)
+    if selection.other is not None:
+        other = _read_other(adata, selection.other, layer, obsm, features, matrix, missing)
         if within is not None:
-            of_others = known_labels(background, within, "within")
+            of_others = known_labels(selection.other, within, "within")
         if selection.foreground.all() and _values.are_same_values(matrix, other):
             raise ValueError(
                 "background, another AnnData, holds the same cells as adata: there is nothing to "
@@ -284,11 +267,14 @@ def read(
         if other is not None:
             _values.check_same_scale(matrix, other)
         _values.warn_of_values(matrix, other)
-    data = ContrastInput(matrix, selection, features, params, other, copy, of_cells, of_others)
-    if data.sizes["n_background"] < FEW_CELLS:
+    data = ContrastInput(
+        matrix, selection, features, adata.var_names, params, other, copy, of_cells, of_others
+    )
+    n_background = data.sizes["n_background"]
+    if n_background < _FEW_CELLS:
         warn(
-            f"the background has only {data.sizes['n_background']} cells. A covariance of so few "
-            "cells says little about what the background has: take more of them."
+            f"the background has only {n_background} cells. A covariance of so few cells says "
+            "little about what the background has: take more of them."
         )
     return data
 
@@ -317,21 +303,6 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
         )
 
 
-def known_labels(
-    adata: AnnData, name: str, argument: str, used: BoolArray | slice = slice(None)
-) -> Labels:
-    """The label in a column of every cell, or of those in use, as text."""
-    labels = np.asarray(donor_column(adata, name, argument), dtype=object)[used]
-    missing = int(sum(label is None for label in labels))
-    if missing:
-        which = "cells" if isinstance(used, slice) else "foreground or background cells"
-        raise ValueError(
-            f"{argument}: {missing} {which} have no value in adata.obs[{name!r}]. Drop these "
-            "cells, or name them."
-        )
-    return labels.astype(str)
-
-
 def _read_other(
     adata: AnnData,
     other: AnnData,
@@ -341,7 +312,7 @@ def _read_other(
     matrix: Rows,
     missing: bool,
 ) -> Rows:
-    """The cells of another AnnData that are the background."""
+    """Return the cells of another AnnData that are the background."""
     if other.n_obs < 2:
         raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
     try:

@@ -1,4 +1,4 @@
-"""Which cells and genes were asked for, by masks, columns and levels, checked to be there."""
+"""Selection of cells and genes by masks, columns and levels, checked to be there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 class Default(Enum):
-    """Marks an argument that was not given, where None is a choice of its own."""
+    """Marker of an argument that was not given, where None is a choice of its own."""
 
     value_ = "default"
 
@@ -38,11 +38,15 @@ _NAN_TEXTS = ("nan", "NaN", "<NA>")
 
 
 class Selection(NamedTuple):
-    """The two sets of cells, and how they were asked for (storable in `.uns`)."""
+    """The two sets of cells, and how they were asked for (storable in `.uns`).
+
+    The background may be all cells of another AnnData, `other`.
+    """
 
     foreground: BoolArray
     background: BoolArray
     params: dict[str, Any]
+    other: AnnData | None = None
 
 
 def cells(
@@ -50,18 +54,16 @@ def cells(
     groupby: str | None,
     reference: Levels | None,
     groups: Levels | None,
-    include_reference: bool,
     foreground: Mask | None,
     background: Mask | AnnData | None,
 ) -> Selection:
-    """The foreground and background cells, by a column and its levels or by two masks."""
+    """Return the foreground and background cells, by a column and its levels or by two masks."""
     if foreground is None and background is None:
-        return _by_level(adata, groupby, reference, groups, include_reference)
+        return _by_level(adata, groupby, reference, groups)
     by_level = {
         "groupby": groupby is not None,
         "reference": reference is not None,
         "groups": groups is not None,
-        "include_reference=False": not include_reference,
     }
     if given := [name for name, was_given in by_level.items() if was_given]:
         raise ValueError(
@@ -72,7 +74,7 @@ def cells(
 
 
 def genes(adata: AnnData, mask_var: Mask | Default | None) -> tuple[BoolArray, str | None]:
-    """The genes in use as a mask, and the name of its column if it was named."""
+    """Return the genes in use as a mask, and the name of its column if it was named."""
     if mask_var is DEFAULT:
         mask_var = "highly_variable" if "highly_variable" in adata.var.columns else None
     if mask_var is None:
@@ -84,17 +86,17 @@ def genes(adata: AnnData, mask_var: Mask | Default | None) -> tuple[BoolArray, s
 def boolean_mask(
     adata: AnnData, mask: Mask, *, axis: Literal["obs", "var"], argument: str
 ) -> BoolArray:
-    """A mask, or the boolean column that it names, as an array with at least one True."""
+    """Return a mask, or the boolean column that it names, as an array with at least one True."""
     frame: pd.DataFrame = getattr(adata, axis)
     if isinstance(mask, str):
         what = f"{argument}: adata.{axis}[{mask!r}]"
         if mask not in frame.columns:
-            boolean = [str(name) for name in frame if frame[name].dtype in ("bool", "boolean")]
+            boolean = [str(one) for one in frame if frame[one].dtype in ("bool", "boolean")]
             raise ValueError(
                 f"{argument}: adata.{axis} has no column {mask!r}. "
                 f"Its boolean columns are {listed(boolean)}."
             )
-        values = frame[mask]
+        values = in_memory(frame, mask)
     else:
         what = argument
         if np.shape(mask) != (len(frame),):
@@ -124,13 +126,13 @@ def boolean_mask(
 
 
 def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
-    """Levels of a column of `adata.obs` as text, with None where there is no value."""
+    """Return the levels of a column of `adata.obs` as text, None where there is no value."""
     if not is_among(name, adata.obs.columns):
         raise ValueError(
             f"{argument}: adata.obs has no column {quoted(name)}. "
             f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
         )
-    column = adata.obs[name]
+    column = in_memory(adata.obs, name)
     check_no_nan_text(column, argument)
     if isinstance(column.dtype, pd.CategoricalDtype):  # fewer than cells
         levels = np.array([*map(text, column.cat.categories), None], dtype=object)
@@ -140,13 +142,19 @@ def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     return pd.Series(texts, dtype=object)
 
 
+def in_memory(frame: Any, name: str) -> pd.Series[Any]:
+    """Return a column of `.obs` or `.var`, which is read from the file if the AnnData is lazy."""
+    column = frame[name]
+    return column if isinstance(column, pd.Series) else frame[[name]].to_memory()[name]
+
+
 def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     """Return the donor, animal or batch of each cell as text, None where there is no value.
 
     Refuses the text "None", which no donor is called, and warns if every cell is its own donor.
     """
     labels = column(adata, name, argument)
-    check_no_nan_text(adata.obs[name], argument, ("None",))
+    check_no_nan_text(in_memory(adata.obs, name), argument, ("None",))
     n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
     if n_levels == n_cells > 1:
         warn(
@@ -154,6 +162,21 @@ def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
             "Name the column of the donors (animals, cultures) that the cells come from."
         )
     return labels
+
+
+def known_labels(
+    adata: AnnData, name: str, argument: str, used: BoolArray | slice = slice(None)
+) -> NDArray[np.str_]:
+    """Return the donor or batch of every cell, or of those in use, as text."""
+    labels = np.asarray(donor_column(adata, name, argument), dtype=object)[used]
+    missing = int(sum(label is None for label in labels))
+    if missing:
+        which = "cells" if isinstance(used, slice) else "foreground or background cells"
+        raise ValueError(
+            f"{argument}: {missing} {which} have no value in adata.obs[{name!r}]. Drop these "
+            "cells, or name them."
+        )
+    return labels.astype(str)
 
 
 def check_no_nan_text(
@@ -181,7 +204,7 @@ def _by_mask(
             chosen = boolean_mask(adata, foreground, axis="obs", argument="foreground")
         _check_two(chosen, "foreground")
         named = {"foreground": foreground} if isinstance(foreground, str) else {}
-        return Selection(chosen, np.zeros(adata.n_obs, dtype=bool), named)
+        return Selection(chosen, np.zeros(adata.n_obs, dtype=bool), named, background)
     if foreground is None or background is None:
         missing = "foreground" if foreground is None else "background"
         raise ValueError(f"{missing} is missing: give both masks, foreground and background.")
@@ -201,7 +224,6 @@ def _by_level(
     groupby: str | None,
     reference: Levels | None,
     groups: Levels | None,
-    include_reference: bool,
 ) -> Selection:
     if groupby is None:
         raise ValueError(
@@ -213,7 +235,7 @@ def _by_level(
             f"groupby: adata.obs has no column {quoted(groupby)}. "
             f"Its columns are {listed([str(name) for name in adata.obs.columns])}."
         )
-    column = adata.obs[groupby]
+    column = in_memory(adata.obs, groupby)
     if groups is None:
         check_no_nan_text(column, "groupby")
     try:
@@ -242,17 +264,9 @@ def _by_level(
             )
     else:
         chosen = _find_levels(column, levels, groups, "groups")
-        in_both = [level for level in chosen if level in references]
-        if in_both and not include_reference:
-            raise ValueError(
-                f"groups names the reference {_named(in_both)}, but include_reference=False "
-                "keeps it out of the foreground. Drop one of the two."
-            )
 
     in_background = column.isin(references).to_numpy(dtype=bool)
-    in_foreground = column.isin(chosen).to_numpy(dtype=bool)
-    if include_reference:
-        in_foreground = in_foreground | in_background
+    in_foreground = column.isin(chosen).to_numpy(dtype=bool) | in_background
     _check_two(in_foreground, f"the foreground (adata.obs[{groupby!r}] in groups)")
     _check_two(in_background, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
     _check_differ(in_foreground, in_background)
@@ -261,7 +275,6 @@ def _by_level(
         "groupby": groupby,
         "reference": texts if len(texts) > 1 else texts[0],
         "groups": np.array([text(level) for level in chosen], dtype=object),
-        "include_reference": bool(include_reference),
     }
     return Selection(in_foreground, in_background, params)
 
@@ -277,7 +290,7 @@ def _check_differ(foreground: BoolArray, background: BoolArray) -> None:
 def _find_levels(
     column: pd.Series[Any], levels: list[Any], wanted: Levels, argument: str
 ) -> list[Any]:
-    """The levels that are named, each once; one or several."""
+    """Return the levels that are named, one or several, each once."""
     asked = [wanted] if isinstance(wanted, Level) or not _iterable(wanted) else list(wanted)
     found = list(dict.fromkeys(_find_level(column, levels, level, argument) for level in asked))
     if not found:
@@ -292,7 +305,7 @@ def _named(levels: list[Any]) -> str:
 
 
 def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument: str) -> Any:
-    """The level equal to `wanted`, or written like it: 0, 0.0 and "0" find each other."""
+    """Return the level equal to `wanted`, or written like it: 0, 0.0 and "0" find each other."""
     for same in (lambda level: level == wanted, lambda level: text(level) == text(wanted)):
         if found := [level for level in levels if same(level)]:
             return found[0]

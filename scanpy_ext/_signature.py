@@ -39,8 +39,7 @@ def written_out(function: F) -> F:
     *_, rest = signature.parameters.values()
     if "Design" not in str(rest.annotation):
         return function
-    extends = "WithinDesign" in str(rest.annotation)
-    taken = (_read.WithinDesign if extends else _read.Design).__annotations__
+    taken = _read.Design.__annotations__
     names = [name for name in inspect.signature(_read.read).parameters if name in taken]
     shared = [inspect.signature(_read.read).parameters[name] for name in names]
     place = names.index(_OWN_BEFORE)

@@ -1,4 +1,4 @@
-"""Values that are probably not what a contrast should be taken of."""
+"""Checks of values: counts, scaled genes, values that were not logged."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ADVICE = (
 
 
 def first_values(rows: Rows) -> NDArray[Any]:
-    """Those of the first cells, of sparse ones the stored values."""
+    """Return the values of the first cells; of a sparse matrix those that are stored."""
     values = rows.take(slice(_FIRST_CELLS)).load(check=False)
     return np.asarray(values.data if rows.is_sparse else values)
 
 
 def looks_like_counts(rows: Rows) -> float:
-    """The largest of the first values if all are whole numbers, as counts are; else 0."""
+    """Return the largest of the first values if all are whole numbers, as counts are; else 0."""
     return _largest_count(first_values(rows))
 
 
@@ -97,7 +97,7 @@ def warn_of_other_scale(one: float, other: float, name: str, other_name: str) ->
 
 
 def mean_of_first(rows: Rows) -> float:
-    """Mean of the first cells' values; 0 where some are negative or they are not in memory."""
+    """Return the mean value of the first cells; 0 if some are negative or not in memory."""
     return _mean(rows) if rows.in_memory else 0.0
 
 
@@ -120,7 +120,7 @@ def _warn_of_counts(largest: float) -> None:
 
 
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
-    """Whether most genes have mean 0 and variance 1 over all cells; some values may be cut."""
+    """Return whether most genes have mean 0 and variance 1; some values may be cut."""
     if not values.size or values.min() >= 0:
         return False
     table = rows.columns(slice(_FIRST_GENES)).load(check=False).astype(np.float64)

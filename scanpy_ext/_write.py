@@ -2,105 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from . import _keys
-from ._arguments import check_anndata, check_flag
+from ._arguments import check_anndata, check_flag, is_among
 from ._logging import wrote
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from ._keys import Keys
+_SLOTS = ("obsm", "varm", "var", "obsp", "layers")
+_DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")
+_OWN = "slots"  # in an entry of `.uns` that this package wrote: what else it wrote with it
 
 
-class Slots(TypedDict):
-    """What `write` is given, beside the AnnData."""
+class Result(NamedTuple):
+    """A finished result: its entry in `.uns`, and what goes to the other slots.
 
-    obsm: dict[str, NDArray[np.floating]]
-    varm: dict[str, NDArray[np.floating] | None]
-    var: dict[str, NDArray[Any] | None]
-    uns: dict[str, dict[str, Any]]
+    Attributes
+    ----------
+    key
+        Name of the entry in `.uns`.
+    entry
+        The entry: numbers, text, arrays and tables, which files can hold.
+    slots
+        Arrays or tables by slot ("obsm", "varm", "var", "obsp", "layers") and name.
+    adds
+        Whether what an earlier call wrote under this key stays.
+    """
+
+    key: str
+    entry: Mapping[str, Any]
+    slots: Mapping[str, dict[str, Any]] = {}
+    adds: bool = False
 
 
-def write(
-    adata: AnnData,
-    *,
-    uns: Mapping[str, Mapping[str, Any]],
-    copy: bool,
-    obsm: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
-    varm: Mapping[str, NDArray[np.floating] | None] = MappingProxyType({}),
-    var: Mapping[str, NDArray[Any] | None] = MappingProxyType({}),
-    obsp: Mapping[str, sp.csr_matrix] = MappingProxyType({}),
-    layers: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
-    stale: Iterable[Keys] = (),
-) -> AnnData | None:
+def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
     """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
 
-    A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`.
-    The `stale` slots of an earlier call are removed, those of levels among them, and what is None
-    in `varm` and `var`.
+    A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`. What an
+    earlier call wrote under the same key is removed.
+
+    Raises
+    ------
+    ValueError
+        If a result would replace something that this package did not write; nothing is written.
     """
     check_writable(adata, copy)
+    for result in results:
+        check_free(adata, result.key, result.slots)
     target = adata.copy() if copy else adata
-    stale = [*stale, *(keys for key in uns for keys in _of_levels(target.uns.get(key), key))]
-    stale = [keys for keys in stale if keys.obsm not in obsm]
-    # Looked up anew for each entry: the first one written turns a view into a new object.
-    for key, array in obsm.items():
-        target.obsm[key] = array
-    for key, table in varm.items():
-        if table is not None:
-            target.varm[key] = table
-        elif key in target.varm:
-            del target.varm[key]
-    for key, column in var.items():
-        if column is not None:
-            target.var[key] = column
-        elif key in target.var:
-            del target.var[key]
-    for key, array in obsp.items():
-        target.obsp[key] = array
-    for key, array in layers.items():
-        target.layers[key] = array
-    for key, entry in uns.items():
-        target.uns[key] = dict(entry)
-    for keys in stale:
-        target.obsm.pop(keys.obsm, None)
-        target.varm.pop(keys.varm, None)
-    wrote("obsm", obsm)
-    wrote("varm", (name for name, table in varm.items() if table is not None))
-    wrote("var", (name for name, column in var.items() if column is not None))
-    wrote("obsp", obsp)
-    wrote("layers", layers)
-    wrote("uns", uns)
+    for result in results:
+        before = {} if result.adds else _written(target.uns.get(result.key))
+        for slot, names in before.items():
+            for name in names:
+                if name in getattr(target, slot):
+                    del getattr(target, slot)[name]
+        # Slots are looked up anew each time: the first entry turns a view into a new object.
+        for slot, entries in result.slots.items():
+            for name, values in entries.items():
+                getattr(target, slot)[name] = values
+            wrote(slot, entries)
+        slots = {slot: list(entries) for slot, entries in result.slots.items() if entries}
+        if result.adds:
+            for slot, names in _written(target.uns.get(result.key)).items():
+                slots[slot] = list(dict.fromkeys([*names, *slots.get(slot, [])]))
+        own = {slot: np.array(names, dtype=object) for slot, names in slots.items()}
+        target.uns[result.key] = dict(result.entry) | {_OWN: own}
+        wrote("uns", [result.key])
     return target if copy else None
 
 
-def _of_levels(result: object, key: str) -> list[_keys.Keys]:
-    """The slots of an earlier result with a contrast for each level of a column."""
-    if not isinstance(result, Mapping) or _keys.LEVELS not in result:
-        return []
-    return [_keys.linear(key).of_level(str(level)) for level in result[_keys.LEVELS]]
+def check_free(adata: AnnData, key: str, slots: Mapping[str, Any]) -> None:
+    """Raise ValueError where a result would replace what this package did not write.
+
+    A method's default names, such as `X_cpca`, are its own: they may stay behind where `.uns` was
+    lost, as `anndata.concat` loses it.
+    """
+    entry = adata.uns.get(key)
+    taken = [f"uns[{key!r}]"] if entry is not None and not is_own(entry) else []
+    for slot, names in slots.items():
+        by_name = slot in ("obsm", "varm")
+        entries = adata.uns.values() if by_name else [entry]
+        own = {name for each in entries for name in _written(each).get(slot, ())}
+        for name in names:
+            known = name in own or (by_name and _DEFAULT_NAME.fullmatch(name))
+            if not known and is_among(name, getattr(adata, slot)):
+                taken.append(f"{slot}[{name!r}]")
+    if taken:
+        raise ValueError(
+            f"adata.{' and adata.'.join(taken)} would be replaced, which scanpy_ext did not write. "
+            "Choose another name for the results, or delete what is there first."
+        )
+
+
+def reserve(adata: AnnData, method: str, key_added: str | None) -> _keys.Keys:
+    """Return the slots of a method's result, checked before anything is computed.
+
+    Raises ValueError if one of them is taken, or `key_added` is no name.
+    """
+    check_anndata(adata)
+    keys = _keys.keys_of(method, key_added)
+    check_free(adata, keys.uns, {"obsm": [keys.obsm], "varm": [keys.varm, keys.fit]})
+    return keys
+
+
+def is_own(entry: object) -> bool:
+    """Return whether this package wrote an entry of `.uns`."""
+    return isinstance(entry, Mapping) and _OWN in entry
+
+
+def _written(entry: object) -> dict[str, list[str]]:
+    """Return the names by slot that were written together with an entry of `.uns`."""
+    if not is_own(entry):
+        return {}
+    own: Mapping[str, Any] = entry[_OWN]  # type: ignore[index]
+    return {slot: [str(name) for name in np.ravel(own[slot])] for slot in _SLOTS if slot in own}
 
 
 def storable(**arguments: Any) -> dict[str, Any]:
-    """The arguments that an h5ad or zarr file can hold: those that are not None."""
+    """Return the arguments that an h5ad or zarr file can hold: those that are not None."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
 def check_writable(adata: AnnData, copy: bool) -> None:
-    """That results can be written into it, in place or into a copy.
+    """Check that results can be written into an AnnData, in place or into a copy.
 
     Raises
     ------
     TypeError
-        If it is no AnnData, or copy no truth value.
+        If it is no AnnData, or copy is neither True nor False.
     ValueError
         If it is backed and a copy was asked for, or a view of a backed one.
     """

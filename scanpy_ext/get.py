@@ -1,17 +1,16 @@
-"""Tables about what `scanpy_ext.tl` wrote."""
+"""Tables of the results of `scanpy_ext.tl`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from . import _keys
-from ._arguments import check_anndata, check_component, check_count, check_flag, is_among, quoted
+from ._arguments import check_component, check_count, check_flag
 from ._loadings import loadings_of
 from ._mixing import mixing_report
+from ._result import stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 
 
-def contrasts(adata: AnnData, *, key: str = _keys.CPCA.uns) -> pd.DataFrame:
+def contrasts(adata: AnnData, *, key: str = "cpca") -> pd.DataFrame:
     """Which levels respond, and by which genes: the table of `scanpy_ext.tl.cpca` with `by=`.
 
     Parameters
@@ -48,27 +47,21 @@ def contrasts(adata: AnnData, *, key: str = _keys.CPCA.uns) -> pd.DataFrame:
     >>> cx.get.contrasts(adata)["level"].to_list()
     ['B', 'B', 'T', 'T']
     """
-    check_anndata(adata)
-    result = adata.uns[key] if isinstance(key, str) and is_among(key, adata.uns) else None
-    if not isinstance(result, Mapping) or "contrasts" not in result:
-        raise ValueError(
-            f"adata.uns has no result {quoted(key)} of scanpy_ext.tl.cpca with by=: run it first, "
-            "or name its key_added with key=."
-        )
+    result = stored_result(adata, key, "tl.cpca with by=", "contrasts")
     return pd.DataFrame(result["contrasts"]).copy()
 
 
 def loadings(
     adata: AnnData,
     *,
-    key: str = _keys.CPCA.uns,
+    key: str = "cpca",
     level: str | float | None = None,
     tidy: bool = False,
 ) -> pd.DataFrame:
-    """The loadings as a table, genes by components, or in long form.
+    """Return the loadings as a table, genes by components, or in long form.
 
-    Of cPCA, cPCA*, PCPCA and cLVM, which keep and sharpen the difference between conditions, they
-    say how much each gene has a part in it; of PCA+ and PCA++ in what is left without it.
+    cPCA, cPCA*, PCPCA and cLVM keep and sharpen the difference between conditions: their loadings
+    say how much each gene contributes to it. PCA+ and PCA++ remove that difference.
 
     Parameters
     ----------
@@ -77,15 +70,16 @@ def loadings(
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     level
-        Of a result with several sets of loadings, which: the level of `by=`, the number of the
-        representative of `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` of `scanpy_ext.tl.clvm`.
+        Which set of loadings, for a result with several: the level of `by=`, the number of the
+        representative of `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` for
+        `scanpy_ext.tl.clvm`.
     tidy
         A row for each gene and component, with the columns `gene`, `component` and `loading`.
 
     Returns
     -------
     A DataFrame with a row per gene, named by it, and a column per component, counted from 1. Genes
-    that were not in use have zeros. Of an embedding (`obsm=`), its dimensions instead of genes.
+    that were not in use have zeros. With `obsm=` there is a row for each dimension instead.
 
     Raises
     ------
@@ -119,13 +113,13 @@ def top_genes(
     component: int | None = 1,
     n: int | None = 20,
     *,
-    key: str = _keys.CPCA.uns,
+    key: str = "cpca",
     level: str | float | None = None,
 ) -> pd.DataFrame:
-    """The genes with the largest loadings of a component, or of each, with their signs.
+    """Return the genes with the largest loadings of a component, or of each, with their signs.
 
-    Of cPCA, cPCA* and PCPCA, which keep and sharpen the difference between conditions, these are
-    the genes that make it. Genes of one sign are higher in the cells at that end of the component;
+    cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions: these are the genes
+    that make it. Genes of one sign are higher in the cells at that end of the component;
     which end is positive has no meaning.
 
     Parameters
@@ -181,7 +175,7 @@ def top_genes(
 
 
 def _top(loading: pd.Series[Any], n: int | None) -> pd.DataFrame:
-    """The genes of one component, largest loadings first."""
+    """Return the genes of one component, largest loadings first."""
     order = np.argsort(-np.abs(loading.to_numpy()), kind="stable")
     order = order[loading.to_numpy()[order] != 0]
     genes = pd.DataFrame({"loading": loading.iloc[order]})

@@ -1,8 +1,8 @@
-"""Preprocessing: positive pairs of cells, and whether a contrast is sound."""
+"""Preparation: a check of the design, a choice of genes, and positive pairs of cells."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from ._gene_summary import gene_summaries
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 __all__ = ["contrast_check", "genes_by_variance", "match_pairs"]
 
@@ -33,7 +31,6 @@ def genes_by_variance(
     layer: str | None = None,
     key_added: str = "most_variable",
     copy: bool = False,
-    progress: Progress = False,
 ) -> AnnData | None:
     """Mark the genes of largest plain variance, for `mask_var=`.
 
@@ -59,7 +56,6 @@ def genes_by_variance(
         Name of the column of `adata.var`. It is not `highly_variable`, by which other functions
         would choose genes without being told.
     {COPY}
-    {PROGRESS}
 
     Returns
     -------
@@ -69,6 +65,8 @@ def genes_by_variance(
         Whether the gene is one of them: `mask_var="most_variable"`.
     `.var['most_variable_variance' | key_added + '_variance']` : `float`
         Its variance, with a divisor of n.
+    `.uns['genes_by_variance']['most_variable' | key_added]` : `dict`
+        The arguments that were given.
 
     Raises
     ------
@@ -95,16 +93,13 @@ def genes_by_variance(
     """
     _write.check_writable(adata, copy)
     _keys.checked(key_added)
-    if key_added in adata.var and f"{key_added}_variance" not in adata.var:
-        raise ValueError(
-            f"key_added={key_added!r}: adata.var has that column, and pp.genes_by_variance did not "
-            "write it. Choose another name, or delete the column first."
-        )
+    names = [key_added, f"{key_added}_variance"]
+    _write.check_free(adata, "genes_by_variance", {"var": names})
     n_top_genes = check_count(n_top_genes, "n_top_genes")
     mask = np.ones(adata.n_obs, dtype=bool)
     if cells is not None:
         mask = _select.boolean_mask(adata, cells, axis="obs", argument="cells")
-    rows = _matrix.whole_matrix(adata, layer, progress)
+    rows = _matrix.whole_matrix(adata, layer)
     if rows.in_memory:
         rows.check()
         _values.warn_of_values(rows)
@@ -126,14 +121,16 @@ def genes_by_variance(
                 f"adata.var[{default!r}], which is what is used by default: what a condition does "
                 f"to them would be lost. Give mask_var={key_added!r}."
             )
-    columns = {key_added: chosen, f"{key_added}_variance": variance}
-    return _write.write(adata, var=columns, uns={}, copy=copy)
+    entry = dict(adata.uns.get("genes_by_variance", {})) | {key_added: {"n_top_genes": n_top_genes}}
+    slots = {"var": dict(zip(names, (chosen, variance), strict=True))}
+    result = _write.Result("genes_by_variance", entry, slots, adds=True)
+    return _write.write(adata, result, copy=copy)
 
 
 @documented
 def match_pairs(
     adata: AnnData,
-    condition: str,
+    groupby: str,
     reference: _select.Level,
     donor: str | None = None,
     *,
@@ -142,15 +139,12 @@ def match_pairs(
     clusters: str | None = None,
     n_neighbors: int = 10,
     mutual: bool = True,
-    max_pairs: int | None = 300,
-    search: Literal["auto", "exact", "approximate"] = "auto",
     n_comps: int = 20,
     layer: str | None = None,
     mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
-    key_added: str | None = None,
+    key_added: str = "pairs",
     copy: bool = False,
     random_state: int | None = 0,
-    progress: Progress = False,
 ) -> AnnData | None:
     """Pair each donor's stimulated cells with control cells of the same kind.
 
@@ -170,7 +164,7 @@ def match_pairs(
     method
         `"neighbors"`: neighbours among all cells of a donor. `"clusters"`: the variant of the
         PCA++ paper [1]_, neighbours within matched clusters; clusters are matched one to one
-        within a donor, by the cosine of their centroids.
+        within a donor, by the cosine of their centroids, and give at most their 300 nearest pairs.
     clusters
         Column of `adata.obs` with the clusters of `method="clusters"`. By default Leiden
         clusters of each donor and condition (needs the package igraph).
@@ -180,20 +174,14 @@ def match_pairs(
         Whether both cells of a pair must be among the neighbours of the other. With `False` one
         of the two suffices: all cells are paired, also those of a type that the other condition
         lacks.
-    max_pairs
-        With `method="clusters"`, how many pairs each two clusters have at most: the nearest.
-    search
-        `"exact"` neighbours through scikit-learn, `"approximate"` ones through pynndescent, or
-        `"auto"`: exact unless a donor has very many cells.
     n_comps
         Number of principal components in which neighbours are found.
     {DATA}
     key_added
-        Name of the results instead of `pairs`.
+        Name of the results.
     {COPY}
     random_state
         Seed of the Leiden clusters and of the approximate neighbours. All else is deterministic.
-    {PROGRESS}
 
     Returns
     -------
@@ -261,13 +249,12 @@ def match_pairs(
     True
     """
     _write.check_writable(adata, copy)
-    matrix, _, params = _matrix.read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps, progress=progress
-    )
+    _keys.checked(key_added)
+    matrix, _, params = _matrix.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
     pairs = _pairs.find(
         adata,
         matrix,
-        condition,
+        groupby,
         reference,
         donor,
         cell_type=cell_type,
@@ -275,11 +262,9 @@ def match_pairs(
         clusters=clusters,
         n_neighbors=n_neighbors,
         mutual=mutual,
-        max_pairs=max_pairs,
-        search=search,
         n_comps=n_comps,
         params=params,
         key=key_added,
         random_state=random_state,
     )
-    return _write.write(adata, obsp=pairs.obsp, uns=pairs.uns, copy=copy)
+    return _write.write(adata, cast("_write.Result", pairs.result), copy=copy)

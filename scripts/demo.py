@@ -95,7 +95,7 @@ def mixing() -> None:
     sc.pp.pca(adata, n_comps=20)
     cx.pp.match_pairs(adata, "condition", "ctrl", donor="donor")
     cx.tl.pca_pp(adata)
-    report = cx.get.mixing_report(adata, condition="condition", cell_type="cell_type")
+    report = cx.get.mixing_report(adata, groupby="condition", cell_type="cell_type")
     print(
         "   clusters that know the condition (0 is best), cells whose type their neighbours of the"
     )

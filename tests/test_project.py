@@ -91,6 +91,9 @@ PUBLIC_NAMES = {
         "GroupSummary",
         "PositivePairs",
         "ScaledFeatures",
+        "ilisi",
+        "kbet",
+        "label_transfer",
         "match_clusters",
         "neighbor_pairs",
         "pairing_basis",
@@ -117,11 +120,11 @@ PUBLIC_NAMES = {
     "scanpy_ext.pl": {
         "contrast_check",
         "contrast_curve",
+        "cpca_path",
+        "cvae",
         "loadings",
-        "pairs",
-        "path",
-        "scree",
-        "training",
+        "match_pairs",
+        "significance",
     },
 }
 

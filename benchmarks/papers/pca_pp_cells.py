@@ -34,6 +34,7 @@ from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
 import scanpy_ext as cx
+from contrast_core.pairing import neighbor_pairs, pairing_basis, scaled_features
 
 DESIGN = ("condition", "ctrl", "donor")
 PCA_PP_FORMS = {
@@ -119,9 +120,7 @@ def embed(fitted: AnnData, new: AnnData) -> None:
         cx.tl.pca_pp(fitted, **form, key_added=name)
     cx.tl.pca_pp(fitted, pairs="random", key_added="PCA++ random pairs")
     for name in ("PCA+", *PCA_PP_FORMS, "PCA++ random pairs"):
-        cap, mean = (fitted.var[f"{name}_{part}"].to_numpy() for part in ("cap", "mean"))
-        cut = np.minimum(new.X.toarray(), cap)
-        new.obsm[name] = (cut - mean) @ fitted.varm[f"{name}_filters"]
+        cx.tl.project(new, fitted, key=name)
 
 
 def scores(adata: AnnData, lisi: Callable[..., np.ndarray]) -> pd.DataFrame:
@@ -143,12 +142,24 @@ def scores(adata: AnnData, lisi: Callable[..., np.ndarray]) -> pd.DataFrame:
 
 
 def overlap_of_approximate_pairs(adata: AnnData) -> float:
-    """Pairs that the exact and the approximate search share, among all of both."""
-    exact, approximate = (
-        cx.pp.match_pairs(adata, "condition", "ctrl", search=search, copy=True).obsp["pairs"] > 0
+    """Return the share of pairs that the exact and the approximate search have in common."""
+    stimulated = (adata.obs["condition"] == "stim").to_numpy()
+    donors = adata.obs["donor"].to_numpy(str)
+    samples = np.unique(np.char.add(donors, stimulated.astype(str)), return_inverse=True)[1]
+    basis = pairing_basis(scaled_features(adata.X).matrix, samples, n_components=20)
+    found = [
+        neighbor_pairs(
+            basis[stimulated],
+            basis[~stimulated],
+            groups=donors[stimulated],
+            positive_groups=donors[~stimulated],
+            search=search,
+            random_state=0,
+        )
         for search in ("exact", "approximate")
-    )
-    return exact.multiply(approximate).nnz / (exact + approximate).nnz
+    ]
+    exact, approximate = (set(zip(p.rows, p.positive_rows, strict=True)) for p in found)
+    return len(exact & approximate) / len(exact | approximate)
 
 
 def table_12(report: Report, adata: AnnData) -> None:

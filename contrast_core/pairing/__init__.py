@@ -2,10 +2,12 @@
 
 `scaled_features` and `pairing_basis` make rows of both conditions comparable, `neighbor_pairs`
 pairs them; `PositivePairs` then indexes the rows that `contrast_core.PCAPlusPlus` is fitted on.
+`ilisi`, `kbet` and `label_transfer` measure how well an embedding mixes the conditions.
 """
 
 from contrast_core.pairing._basis import ScaledFeatures, pairing_basis, scaled_features
 from contrast_core.pairing._clusters import match_clusters
+from contrast_core.pairing._mixing import ilisi, kbet, label_transfer
 from contrast_core.pairing._neighbors import neighbor_pairs
 from contrast_core.pairing._pairs import GroupSummary, PositivePairs
 
@@ -13,6 +15,9 @@ __all__ = [
     "GroupSummary",
     "PositivePairs",
     "ScaledFeatures",
+    "ilisi",
+    "kbet",
+    "label_transfer",
     "match_clusters",
     "neighbor_pairs",
     "pairing_basis",

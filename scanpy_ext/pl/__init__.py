@@ -1,11 +1,22 @@
-"""Plots of what `scanpy_ext.tl` wrote. scanpy and matplotlib are imported when first used."""
+"""Plots of what `scanpy_ext.tl` and `scanpy_ext.pp` wrote, each called after its function.
+
+scanpy and matplotlib are imported when they are first used.
+"""
 
 from ._contrast_check import contrast_check
 from ._contrast_curve import contrast_curve
+from ._cpca_path import cpca_path
+from ._cvae import cvae
 from ._loadings import loadings
-from ._pairs import pairs
-from ._path import path
-from ._scree import scree
-from ._training import training
+from ._match_pairs import match_pairs
+from ._significance import significance
 
-__all__ = ["contrast_check", "contrast_curve", "loadings", "pairs", "path", "scree", "training"]
+__all__ = [
+    "contrast_check",
+    "contrast_curve",
+    "cpca_path",
+    "cvae",
+    "loadings",
+    "match_pairs",
+    "significance",
+]

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from .._docs import documented
+from .._result import stored_result
 from ._figure import finish, legend_below, panels, room
-from ._result import stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,7 +35,7 @@ def contrast_check(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """What a contrast stands on: its cells, and its ratio beside that of donors alone.
+    """Plot the cells of a contrast, and its ratio beside that of donors alone.
 
     From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
     that the background lacks fakes an effect. Right: the cross-fitted ratio (red) and those of one
@@ -61,7 +61,7 @@ def contrast_check(
     ValueError
         If there is no such result.
     """
-    result = stored_result(adata, key, "counts", "scanpy_ext.pp.contrast_check")
+    result = stored_result(adata, key, "pp.contrast_check", "counts")
     counts, ratios = result["counts"], result["ratios"]
     by = [name for name in ("donor", "cell_type") if name in counts]
     many = len(by) == 2 and len(counts) > _MANY
@@ -109,7 +109,7 @@ def contrast_check(
 
 
 def _bars_of_cells(panel: Axes, counts: pd.DataFrame, names: list[str]) -> None:
-    """A pair of bars for each row of the counts."""
+    """Draw a pair of bars for each row of the counts."""
     sides = ["foreground", "background"]
     shares = counts[sides] / counts[sides].sum()
     spot = np.arange(len(counts))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import _keys
 from .._arguments import check_component
 from .._docs import documented
+from .._result import stored_result
+from ._components import titled
 from ._figure import FLOOR, few_log_ticks, finish, panels
-from ._result import stored_result, titled
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -23,14 +23,14 @@ def contrast_curve(
     adata: AnnData,
     *,
     component: int | None = None,
-    key: str = _keys.CPCA_PATH.uns,
+    key: str = "cpca_path",
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
     show: bool | None = None,
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """What each contrast strength gains and costs: variance kept against variance avoided.
+    """Plot the variance of the foreground against that of the background, over the strengths.
 
     A dot per strength of `scanpy_ext.tl.cpca_path`; the representatives are named. From PCA of
     the foreground (top right) on, a stronger contrast gives up foreground variance for less
@@ -57,7 +57,7 @@ def contrast_curve(
     ValueError
         If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such component.
     """
-    result = stored_result(adata, key, "alphas", "scanpy_ext.tl.cpca_path")
+    result = stored_result(adata, key, "tl.cpca_path", "alphas")
     n_components = np.shape(result["foreground_variance"])[1]
     if component is not None:
         component = check_component(component, n_components)

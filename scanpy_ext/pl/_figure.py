@@ -40,7 +40,7 @@ def panels(
     figsize: tuple[float, float] | None = None,
     ax: AxesGiven = None,
 ) -> Iterator[tuple[Figure, Any]]:
-    """Axes (n_rows, n_columns): those given, or panels of `size` inches in a figure of their own.
+    """Yield a figure and axes (n_rows, n_columns): those given, or panels of `size` inches each.
 
     The panels grow with the size of fonts; the figure is closed again if drawing or saving fails.
 
@@ -78,7 +78,7 @@ def panels(
 
 
 def _check_size(figsize: object) -> None:
-    """Raises ValueError if these are not the width and height of a figure."""
+    """Raise ValueError if these are not the width and height of a figure."""
     if figsize is None:
         return
     try:
@@ -92,19 +92,19 @@ def _check_size(figsize: object) -> None:
 
 
 def grid(n_panels: int, widest: int) -> tuple[int, int]:
-    """Rows and columns for so many panels, with no more than `widest` in a row."""
+    """Return rows and columns for so many panels, with no more than `widest` in a row."""
     n_rows = -(-n_panels // widest)
     return n_rows, -(-n_panels // n_rows)
 
 
 def room(names: Iterable[object], letters: int = 14) -> float:
-    """Inches for what the longest of these names has beyond so many letters."""
+    """Return the inches that the longest of these names needs beyond so many letters."""
     longest = max((len(str(name)) for name in names), default=0)
     return _LETTER * max(0, longest - letters)
 
 
 def legend_below(ax: Axes, given: AxesGiven, *, side: str = "center") -> None:
-    """A legend below all panels, or within one of those that were given."""
+    """Draw a legend below all panels, or within one of those that were given."""
     handles = ax.get_legend_handles_labels()[0]
     if given is not None:
         ax.legend(handles=handles, fontsize="small")
@@ -114,7 +114,7 @@ def legend_below(ax: Axes, given: AxesGiven, *, side: str = "center") -> None:
 
 
 def few_log_ticks(axis: Axis) -> None:
-    """Ticks of a logarithmic axis as plain numbers, three or so, over any range."""
+    """Set about three ticks of a logarithmic axis, as plain numbers, over any range."""
     from matplotlib import ticker
 
     low, high = axis.get_view_interval()
@@ -162,7 +162,7 @@ def finish(
 
 
 def check_save(save: object) -> None:
-    """Raises TypeError if no figure can be saved to it."""
+    """Raise TypeError if no figure can be saved to it."""
     if not (save is None or isinstance(save, str | PathLike | bool)):
         raise TypeError(f"save={quoted(save)}: expected the path of a file, or True.")
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import _keys
 from .._arguments import check_count
 from .._docs import documented
 from .._loadings import loadings_of
+from ._components import chosen_components
 from ._figure import finish, grid, panels, room
-from ._result import chosen_components
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -28,7 +27,7 @@ def loadings(
     *,
     components: Sequence[int] | int | str | None = None,
     n_points: int = 20,
-    key: str = _keys.CPCA.uns,
+    key: str = "cpca",
     level: str | float | None = None,
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
@@ -36,7 +35,7 @@ def loadings(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """The genes with the largest loadings of each component, with their signs.
+    """Plot the genes with the largest loadings of each component, with their signs.
 
     The counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes of largest absolute
     loading, so both ends of a component appear as far as they matter. cPCA keeps and sharpens the

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from contrast_core import CLVM
 
-from .. import _keys, _read, _write
-from .._arguments import is_word, quoted
+from .. import _write
+from .._arguments import is_word, model_parameters, storable_texts
 from .._docs import documented
-from .._read import WithinDesign
+from .._read import contrast_input, of_all_genes
+from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,19 +21,20 @@ if TYPE_CHECKING:
 def clvm(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
+    within: str | None = None,
     n_comps: int = 2,
     n_shared: int = 2,
-    sparsity: Literal["auto", "horseshoe"] | float | None = None,
-    ard: bool = False,
-    robust: Literal["entries", "rows"] | None = None,
-    inference: Literal["em", "vi"] = "em",
     likelihood: Literal["normal", "counts"] = "normal",
-    n_init: int = 1,
-    max_iter: int = 3000,
-    device: Any = None,
+    layer: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[WithinDesign],
+    copy: bool = False,
+    model_kwargs: Mapping[str, Any] | None = None,
 ) -> AnnData | None:
     """Contrastive latent variable model: what cells of both sets share, and what is salient.
 
@@ -43,8 +46,7 @@ def clvm(
     Cells in both sets, as the reference cells are by default, count in both.
 
     Values may be missing, as NaN in a dense layer: the likelihood is then that of what each cell
-    has observed. With `robust` wrong values or bad cells count for less. With
-    `likelihood="counts"` the model is of raw counts.
+    has observed.
 
     Parameters
     ----------
@@ -56,42 +58,20 @@ def clvm(
         Number of salient latent dimensions.
     n_shared
         Number of shared latent dimensions. What the background has beyond them counts as noise.
-    sparsity
-        Salient loadings of few genes: `"auto"` chooses the strength of a penalty on genes by the
-        Bayesian information criterion, a number is that strength, in units of the log-likelihood;
-        `"horseshoe"` takes the genes that this prior does not shrink away; see
-        `contrast_core.CLVM`. It needs a matrix of genes by genes: for a few thousand.
-    ard
-        Keep only as many of the `n_shared` dimensions as add enough. Meant for noise of the same
-        variance in all genes, which those of cells is not: there it tends to keep them all.
-    robust
-        Student's t instead of the normal distribution: of the noise of each value (`"entries"`),
-        where single values are wrong, or of each cell (`"rows"`), where whole cells are; see
-        `contrast_core.CLVM`. The cells in use are held in memory, dense, but with
-        `inference="vi"`.
-    inference
-        Expectation maximisation (`"em"`), or stochastic variational inference with torch (`"vi"`),
-        on minibatches of cells that alone are dense: for raw counts, and for robust fits to data
-        larger than memory. Slower and less exact where both can be had.
     likelihood
-        `"counts"`, with `inference="vi"`: negative binomial, of raw counts in `layer`, with each
-        cell's total over the genes in use for its size. Loadings and means are then of logarithms
-        of rates.
-    n_init
-        Starts, of which the most likely solution is kept; all but the first are random.
-    max_iter
-        Steps, at most; passes over the cells with `inference="vi"`.
-    device
-        Where torch computes with `inference="vi"`, such as `"cuda"`; the processor by default.
+        `"normal"` for log-normalised counts, or `"counts"` for raw counts in `layer`: they are
+        negative binomial with each cell's total over the genes in use for its size, and the fit is
+        variational, which needs torch. Loadings and means are then of logarithms of rates.
     {DATA}
-    {OBSM}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_clvm`, `PCs_clvm` and
         `clvm`.
     {COPY}
-    random_state
-        Seed of all that is random: starts beyond the first, minibatches with `inference="vi"`.
-    {PROGRESS}
+    model_kwargs
+        Further parameters of `contrast_core.CLVM`, such as `{"robust": "entries"}` or `"rows"` if
+        single values or whole cells are wrong, `{"sparsity": "auto"}` for loadings of few genes,
+        `{"inference": "vi"}` for robust fits to data larger than memory, `"n_init"`, `"max_iter"`,
+        `"device"`, `"progress"` and `"random_state"` (0 by default).
 
     Returns
     -------
@@ -105,29 +85,24 @@ def clvm(
         The salient loadings W: orthogonal columns, zero for genes outside `mask_var` and for those
         that `sparsity` leaves out.
     `.varm['PCs_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_vars, n_shared)`)
-        The shared loadings S, likewise. With `obsm` in `.uns[...]['shared_loadings']`. With `ard`
-        of the columns that are kept.
-    `.varm['PCs_clvm_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
-        What gives the salient scores of any cell: `(x - mean) @ filters`. Not with
-        `robust="entries"` or `likelihood="counts"`, whose scores are not linear:
-        `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` then refuse.
+        The shared loadings S, likewise.
     `.uns['clvm' | key_added]['noise_variance']` : `float`
-        Variance of the noise; not with `likelihood="counts"`.
-    `.var['clvm_dispersion' | key_added + '_dispersion']` : `float`
-        With `likelihood="counts"`, the dispersion of each gene; zero for genes not in use.
+        Variance of the noise. Counts have a column `dispersion` in the table of the fit instead.
     `.uns['clvm' | key_added]['log_likelihoods' | 'elbo']` : `ndarray`
-        Log-likelihood at the start and after each step of the fit; with `inference="vi"` its
-        variational lower bound, at the start, after each pass and at the end.
+        Log-likelihood at the start and after each step of the fit; of a variational fit its lower
+        bound, at the start, after each pass and at the end.
     `.uns['clvm' | key_added]['converged']` : `bool`
         Whether it has settled.
     {KEPT}
-    {MEANS}
+    {FIT}
+        The scores of counts, and those with `robust="entries"`, are not linear: the table has no
+        filters, and `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` refuse.
 
     Raises
     ------
     {RAISES}
-        Here NaN is a missing value, but in sparse matrices and in backed or dask-backed data; with
-        `within` nothing may be missing, and `robust` and `inference="vi"` are not available.
+        Here NaN is a missing value, except in sparse matrices and in backed or dask-backed data;
+        with `within` nothing may be missing, and the fit can be neither robust nor variational.
 
     Notes
     -----
@@ -149,61 +124,48 @@ def clvm(
     >>> adata.obsm["X_clvm"].shape, adata.obsm["X_clvm_shared"].shape
     ((60, 2), (60, 1))
     """
-    keys = _keys.CLVM.added(key_added)
-    shared = keys.shared()
-    counts, variational = is_word(likelihood, "counts"), is_word(inference, "vi")
-    if device is not None and not variational:
-        raise ValueError(
-            f"device={quoted(device)} is for inference='vi'; otherwise the processor computes. "
-            "Leave device out, or give inference='vi'."
-        )
-    data = _read.read(adata, n_comps=n_comps, missing=not counts, counts=counts, **design)
-    model = CLVM(
-        n_shared=n_shared,
-        n_salient=n_comps,
-        sparsity=sparsity,
-        ard=ard,
-        robust=robust,
-        inference=inference,
-        likelihood=likelihood,
-        n_init=n_init,
-        max_iter=max_iter,
-        device=device,
-        random_state=random_state,
-        progress=design.get("progress", False) if variational else False,
+    keys = _write.reserve(adata, "clvm", key_added)
+    counts = is_word(likelihood, "counts")
+    given: dict[str, Any] = {"random_state": 0} | ({"inference": "vi"} if counts else {})
+    given |= model_parameters(CLVM, model_kwargs, "n_salient", "n_shared", "likelihood")
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(
+        adata,
+        selection,
+        n_comps,
+        layer,
+        None,
+        mask_var,
+        copy,
+        within=within,
+        missing=not counts,
+        counts=counts,
     )
+    model = CLVM(n_shared=n_shared, n_salient=n_comps, likelihood=likelihood, **given)
     model.fit(data.foreground, background=data.background, **data.groups)
-    result = {
+    trace = "elbo" if model.inference == "vi" else "log_likelihoods"
+    entry = {
         "params": data.params
-        | _write.storable(
-            n_shared=n_shared,
-            sparsity=sparsity,
-            ard=ard,
-            robust=robust,
-            inference=inference,
-            likelihood=likelihood,
-            n_init=n_init,
-            max_iter=max_iter,
-            device=None if device is None else str(device),
-            random_state=random_state,
-        ),
+        | _write.storable(n_shared=n_shared, likelihood=likelihood, **storable_texts(given)),
         "converged": model.converged_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
+        trace: getattr(model, f"{trace}_"),
     }
-    result |= {"elbo": model.elbo_} if variational else {"log_likelihoods": model.log_likelihoods_}
-    if counts:
-        result["dispersion"] = model.dispersions_
-    else:
-        result["noise_variance"] = float(model.noise_variance_)
-    if data.features is None:
-        result["shared_loadings"] = model.shared_loadings_
-    loadings = model.salient_loadings_
-    filters = None if counts or robust == "entries" else model.projection_
-    slots = data.slots(keys, model, result, loadings=loadings, filters=filters)
+    if not counts:
+        entry["noise_variance"] = float(model.noise_variance_)
+    result = data.result(
+        keys,
+        model,
+        entry,
+        loadings=model.salient_loadings_,
+        linear=not counts and model.robust != "entries",
+        dispersion=model.dispersions_ if counts else None,
+    )
+    shared = keys.part("shared")
     latent = model.transform_shared(data.matrix, groups=data.within)
-    slots["obsm"][shared.obsm] = data.as_precise(latent)
-    if data.features is not None:
-        whole = _read.of_all_genes(model.shared_loadings_, data.features)
-        slots["varm"][shared.varm] = whole
-    return _write.write(adata, **slots, copy=data.copy)
+    result.slots["obsm"][shared.obsm] = data.as_precise(latent)
+    result.slots["varm"][shared.varm] = of_all_genes(
+        model.shared_loadings_, cast("BoolArray", data.features)
+    )
+    return _write.write(adata, result, copy=copy)

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from contrast_core import CPCA
 
-from .. import _by, _keys, _read, _write
+from .. import _by, _keys, _write
 from .._docs import documented
-from .._read import WithinDesign
+from .._read import ContrastInput, contrast_input, of_all_genes
 from .._relabelling import check_donor
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 
 @documented
 def cpca(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
+    within: str | None = None,
     n_comps: int = 2,
     alpha: float | Literal["auto", "denoise"] = "auto",
     by: str | None = None,
     n_permutations: int | None = None,
     donor: str | None = None,
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[WithinDesign],
+    copy: bool = False,
 ) -> AnnData | None:
     """Contrastive PCA: directions that vary in the foreground cells, not in the background.
 
@@ -65,13 +72,9 @@ def cpca(
     {DATA}
     {OBSM}
     key_added
-        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_cpca`, `cPCs` and
+        Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_cpca`, `PCs_cpca` and
         `cpca`.
     {COPY}
-    random_state
-        Seed of the start of the iteration that is used on wide sparse data (many more genes than
-        cells); the result does not depend on it beyond rounding.
-    {PROGRESS}
 
     Returns
     -------
@@ -79,20 +82,20 @@ def cpca(
 
     `.obsm['X_cpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding: each cell minus the foreground mean, on the components.
-    `.varm['cPCs' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
+    `.varm['PCs_cpca' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
         The components (loadings): orthonormal columns, zero for genes outside `mask_var`.
     `.uns['cpca' | key_added]['alpha']` : `float`
         The contrast strength in use.
     `.uns['cpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus alpha times background variance, per component.
     {KEPT}
-    {MEANS}
+    {FIT}
 
     With `by` the fields are these instead, `<level>` being its name with `_` in the place of `/`:
 
     `.obsm['X_cpca_<level>' | key_added + '_<level>']` : `ndarray` (shape `(n_obs, n_comps)`)
         All cells, also those of other levels, on the components of this one.
-    `.varm['cPCs_<level>' | key_added + '_<level>']` : `ndarray` (shape `(n_vars, n_comps)`)
+    `.varm['PCs_cpca_<level>' | key_added + '_<level>']` : `ndarray` (shape `(n_vars, n_comps)`)
         Its components. With `obsm` in `.uns[...]['loadings']`, under the same name.
     `.uns['cpca' | key_added]['contrasts']` : `DataFrame`
         A row for each level and component: `level`, `component`, `alpha`,
@@ -131,7 +134,7 @@ def cpca(
     >>> adata = anndata.AnnData(np.log1p(counts))
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
     >>> cx.tl.cpca(adata, groupby="condition", reference="ctrl", alpha=1.0)
-    >>> adata.obsm["X_cpca"].shape, adata.varm["cPCs"].shape
+    >>> adata.obsm["X_cpca"].shape, adata.varm["PCs_cpca"].shape
     ((60, 2), (8, 2))
     >>> adata.obs["cell_type"] = ["B", "B", "T"] * 20
     >>> cx.tl.cpca(adata, groupby="condition", reference="ctrl", by="cell_type", n_comps=1)
@@ -140,35 +143,34 @@ def cpca(
     B 1     B            40            20
     T 1     T            20            10
     """
-    keys = _keys.CPCA.added(key_added)
-    data = _read.read(adata, n_comps=n_comps, **design)
-    model = CPCA(n_comps, alpha=alpha, random_state=random_state)
+    keys = _write.reserve(adata, "cpca", key_added)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy, within=within)
+    model = CPCA(n_comps, alpha=alpha, random_state=0)  # the result does not depend on the seed
     if by is not None:
-        check_donor(donor, design.get("groupby"))
-        progress = design.get("progress", False)
-        return _by_level(adata, data, model, keys, progress, by, donor, n_permutations)
+        check_donor(donor, groupby)
+        return _by_level(adata, data, model, keys, by, donor, n_permutations)
     if n_permutations is not None or donor is not None:
         raise ValueError(
             "n_permutations and donor are for by=, a contrast for each level; of one contrast "
             "scanpy_ext.tl.significance tells more."
         )
     model.fit(data.foreground, background=data.background, **data.groups)
-    result = {
-        "params": data.params | _write.storable(alpha=alpha, random_state=random_state),
+    entry = {
+        "params": data.params | {"alpha": alpha},
         "alpha": float(model.alpha_),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _write.write(adata, **data.slots(keys, model, result), copy=data.copy)
+    return _write.write(adata, data.result(keys, model, entry), copy=copy)
 
 
 def _by_level(
     adata: AnnData,
-    data: _read.ContrastInput,
+    data: ContrastInput,
     model: CPCA,
     keys: _keys.Keys,
-    progress: Progress,
     by: str,
     donor: str | None,
     n_permutations: int | None,
@@ -178,34 +180,25 @@ def _by_level(
         raise ValueError("donor= was given without n_permutations=: donors are for the p-values.")
     contrasts = _by.fitted(_by.split(adata, data, by), model, by)
     features = data.features
-    found = _by.table(contrasts, np.asarray(data.feature_names(adata)))
+    found = _by.table(contrasts, np.asarray(data.feature_names))
     if n_permutations is not None:
-        seed = model.random_state
-        found = _by.with_p_values(
-            found, adata, contrasts, model, donor, n_permutations, seed, progress
-        )
-    slots = [keys.of_level(each.level) for each in contrasts]
+        found = _by.with_p_values(found, adata, contrasts, model, donor, n_permutations, 0)
+    parts = [keys.part(each.level) for each in contrasts]
     loadings = [each.model.components_.T for each in contrasts]
-    given = {"alpha": model.alpha, "random_state": model.random_state, "by": by, "donor": donor}
+    given = {"alpha": model.alpha, "by": by, "donor": donor}
     result: dict[str, Any] = {
         "contrasts": found,
         _keys.LEVELS: np.array([each.level for each in contrasts], dtype=object),
         "params": data.params | _write.storable(n_permutations=n_permutations, **given),
     }
-    varm: dict[str, Any] = dict.fromkeys((keys.varm, _keys.filters(keys)))
+    slots: dict[str, dict[str, Any]] = {
+        "obsm": dict(zip([part.obsm for part in parts], _by.embedded(contrasts), strict=True))
+    }
     if features is None:
-        result["loadings"] = {slot.varm: table for slot, table in zip(slots, loadings, strict=True)}
+        result["loadings"] = {part.varm: table for part, table in zip(parts, loadings, strict=True)}
     else:
-        varm |= {
-            slot.varm: _read.of_all_genes(table, features)
-            for slot, table in zip(slots, loadings, strict=True)
+        slots["varm"] = {
+            part.varm: of_all_genes(table, features)
+            for part, table in zip(parts, loadings, strict=True)
         }
-    return _write.write(
-        adata,
-        obsm=dict(zip([slot.obsm for slot in slots], _by.embedded(contrasts), strict=True)),
-        varm=varm,
-        var=dict.fromkeys(_keys.vectors(keys)),
-        uns={keys.uns: result},
-        copy=data.copy,
-        stale=[keys],
-    )
+    return _write.write(adata, _write.Result(keys.uns, result, slots), copy=data.copy)

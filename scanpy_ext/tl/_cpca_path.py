@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, contrast_path
 
-from .. import _keys, _read, _write
+from .. import _write
 from .._docs import documented
-from .._read import WithinDesign
+from .._read import contrast_input, of_all_genes
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -23,19 +24,27 @@ if TYPE_CHECKING:
 def cpca_path(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
+    within: str | None = None,
     n_comps: int = 2,
     alphas: Sequence[float] | NDArray[np.floating] | None = None,
     n_representatives: int = 3,
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[WithinDesign],
+    copy: bool = False,
 ) -> AnnData | None:
     """Contrastive PCA at every contrast strength of a grid, and the few views worth a look.
 
     cPCA keeps and sharpens the difference between conditions. Neighbouring strengths often
     give the same subspace: the grid is clustered by the angles between the subspaces, and one
     representative of each cluster embeds the cells [1]_ (Alg. 2). Plot it with
-    `scanpy_ext.pl.path`.
+    `scanpy_ext.pl.cpca_path`.
 
     Parameters
     ----------
@@ -57,19 +66,15 @@ def cpca_path(
         Name of the results instead of `cpca_path`: `key_added` in `.uns`, and
         `key_added + '_<i>'` in `.obsm` and `.varm`.
     {COPY}
-    random_state
-        Seed of the clustering.
-    {PROGRESS}
 
     Returns
     -------
     `None`, or the updated copy with `copy=True`. Sets these fields, `<i>` counting the
-    representatives from 0 in the order of increasing alpha. Those of an earlier call with more
-    representatives are removed.
+    representatives from 0 in the order of increasing alpha.
 
     `.obsm['X_cpca_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding at representative `<i>`, of all cells.
-    `.varm['cPCs_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_vars, n_comps)`)
+    `.varm['PCs_cpca_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_vars, n_comps)`)
         Its components (loadings), zero for genes outside `mask_var`.
     `.uns['cpca_path' | key_added]['alphas']` : `ndarray` (shape `(n_alphas,)`)
         The grid.
@@ -117,17 +122,18 @@ def cpca_path(
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
     >>> cx.tl.cpca_path(adata, groupby="condition", reference="ctrl", n_representatives=2)
     >>> sorted(adata.obsm)
-    ['X_cpca_path_0', 'X_cpca_path_1']
+    ['X_cpca_path_0', 'X_cpca_path_1', 'X_cpca_path_2']
     """
-    keys = _keys.CPCA_PATH.added(key_added)
-    data = _read.read(adata, n_comps=n_comps, **design)
+    keys = _write.reserve(adata, "cpca_path", key_added)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy, within=within)
     path = contrast_path(
         data.foreground,
         background=data.background,
         n_components=n_comps,
         alphas=alphas,
         n_representatives=n_representatives,
-        random_state=random_state,
+        random_state=0,  # of the k-means that clusters the strengths: the same views every time
         **data.groups,
     )
     chosen = np.asarray(path.representatives)
@@ -137,9 +143,8 @@ def cpca_path(
         # A negative contrast is what the far end of a grid looks like; the eigenvalues are stored.
         warnings.simplefilter("ignore", ContrastWarning)
         models = [path.at(alpha) for alpha in path.alphas[chosen]]
-    result = {
-        "params": data.params
-        | _write.storable(n_representatives=n_representatives, random_state=random_state),
+    entry: dict[str, Any] = {
+        "params": data.params | {"n_representatives": n_representatives},
         "alphas": path.alphas,
         "representatives": chosen,
         "labels": path.labels,
@@ -148,16 +153,17 @@ def cpca_path(
         "foreground_variance": path.foreground_variances,
         "background_variance": path.background_variances,
     }
-    slots = [keys.numbered(i) for i in range(len(models))]
-    written = [data.slots(slot, model, result) for slot, model in zip(slots, models, strict=True)]
-    entry = result | data.sizes
+    parts = [keys.part(i) for i in range(len(models))]
+    slots: dict[str, dict[str, Any]] = {
+        "obsm": {part.obsm: data.embed(model) for part, model in zip(parts, models, strict=True)}
+    }
+    loadings = [model.components_.T for model in models]
     if data.features is None:
-        entry["loadings"] = np.stack([slot["uns"][keys.uns]["loadings"] for slot in written])
-    return _write.write(
-        adata,
-        obsm={key: table for slot in written for key, table in slot["obsm"].items()},
-        varm={key: table for slot in written for key, table in slot["varm"].items()},
-        uns={keys.uns: entry},
-        copy=data.copy,
-        stale=keys.numbered_in(adata.obsm, start=len(slots)),
-    )
+        entry["loadings"] = np.stack(loadings)
+    else:
+        slots["varm"] = {
+            part.varm: of_all_genes(table, data.features)
+            for part, table in zip(parts, loadings, strict=True)
+        }
+    result = _write.Result(keys.uns, entry | data.sizes, slots)
+    return _write.write(adata, result, copy=copy)

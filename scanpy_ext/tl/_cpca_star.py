@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal
 
 from contrast_core import CPCAStar
 
-from .. import _keys, _read, _write
-from .._arguments import check_seed
+from .. import _write
 from .._docs import documented
-from .._read import WithinDesign
+from .._read import contrast_input
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 def cpca_star(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
+    within: str | None = None,
     n_comps: int = 2,
     beta: float | Literal["auto"] = "auto",
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[WithinDesign],
+    copy: bool = False,
 ) -> AnnData | None:
     """Contrastive PCA*: directions with the largest ratio of foreground to background variance.
 
@@ -49,9 +57,6 @@ def cpca_star(
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_cpca_star`,
         `PCs_cpca_star` and `cpca_star`.
     {COPY}
-    random_state
-        Here for the calling style that all functions share. Nothing is random.
-    {PROGRESS}
 
     Returns
     -------
@@ -67,7 +72,7 @@ def cpca_star(
     `.uns['cpca_star' | key_added]['generalized_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the ratio along each direction.
     {KEPT}
-    {MEANS}
+    {FIT}
 
     Raises
     ------
@@ -91,16 +96,16 @@ def cpca_star(
     >>> adata.obsm["X_cpca_star"].shape, adata.varm["PCs_cpca_star"].shape
     ((60, 2), (8, 2))
     """
-    keys = _keys.CPCA_STAR.added(key_added)
-    check_seed(random_state)
-    data = _read.read(adata, n_comps=n_comps, **design)
+    keys = _write.reserve(adata, "cpca_star", key_added)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy, within=within)
     model = CPCAStar(n_comps, beta=beta)
     model.fit(data.foreground, background=data.background, **data.groups)
-    result = {
-        "params": data.params | _write.storable(beta=beta, random_state=random_state),
+    entry = {
+        "params": data.params | {"beta": beta},
         "beta": float(model.beta_),
         "generalized_eigenvalues": model.generalized_eigenvalues_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _write.write(adata, **data.slots(keys, model, result), copy=data.copy)
+    return _write.write(adata, data.result(keys, model, entry), copy=copy)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from contrast_core import CVAE, save
 
-from .. import _keys, _read, _write
-from .._arguments import is_word, quoted
+from .. import _write
+from .._arguments import is_word, model_parameters, quoted, storable_texts
 from .._docs import documented
-from .._read import Design
+from .._read import contrast_input
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -21,15 +23,20 @@ if TYPE_CHECKING:
 def cvae(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
     n_comps: int = 2,
     n_shared: int = 8,
     likelihood: Literal["negative_binomial", "gaussian"] = "negative_binomial",
-    max_epochs: int | None = None,
-    device: Any = None,
     model_file: str | PathLike[str] | None = None,
+    layer: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[Design],
+    copy: bool = False,
+    model_kwargs: Mapping[str, Any] | None = None,
 ) -> AnnData | None:
     """Contrastive variational autoencoder: shared and salient latent variables of raw counts.
 
@@ -52,22 +59,17 @@ def cvae(
         Number of shared latent dimensions.
     likelihood
         Of counts, or `"gaussian"` of log-normalised ones, whose noise has one variance.
-    max_epochs
-        Passes over the cells, at most; by default 20 to 400, fewer the more cells there are. It
-        ends once the likelihood of a tenth of the cells, held out, no longer rises.
-    device
-        Where torch computes, such as `"cuda"`; the processor by default.
     model_file
         File for the trained model: `contrast_core.load` reads it, for new cells, generated or
         denoised ones, or to go on with training. It holds weights and numbers, no code.
     {DATA}
-    {OBSM}
     key_added
         Name of the results in `.obsm` and `.uns`, instead of `X_cvae` and `cvae`.
     {COPY}
-    random_state
-        Seed of all that is random; the same seed gives the same numbers on the same processor.
-    {PROGRESS}
+    model_kwargs
+        Further parameters of `contrast_core.CVAE`, such as `"max_epochs"` (20 to 400 by default,
+        fewer the more cells there are), `"device"` (such as `"cuda"`), `"batch_size"` and
+        `"random_state"` (0 by default; the same seed gives the same numbers on the same processor).
 
     Returns
     -------
@@ -79,11 +81,12 @@ def cvae(
         Posterior means of the shared latent variables.
     `.uns['cvae' | key_added]['training_loss' | 'held_out_loss']` : `ndarray` (shape `(n_epochs,)`)
         Minus the evidence lower bound per cell, of each epoch and after it of the cells held out:
-        `scanpy_ext.pl.training` draws them.
+        `scanpy_ext.pl.cvae` draws them.
     `.uns['cvae' | key_added]['best_epoch']` : `int`
         The epoch whose weights are kept.
     `.uns['cvae' | key_added]['converged']` : `bool`
-        Whether it ended before `max_epochs`.
+        Whether it ended before `max_epochs`: once the likelihood of a tenth of the cells, held
+        out, no longer rises.
     `.uns['cvae' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cvae' | key_added]['params']` : `dict`
@@ -115,23 +118,19 @@ def cvae(
     >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
     >>> adata = anndata.AnnData(counts)
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
-    >>> cx.tl.cvae(adata, groupby="condition", reference="ctrl", max_epochs=2)
+    >>> cx.tl.cvae(adata, groupby="condition", reference="ctrl", model_kwargs={"max_epochs": 2})
     >>> adata.obsm["X_cvae"].shape, adata.obsm["X_cvae_shared"].shape
     ((60, 2), (60, 8))
     """
-    keys = _keys.CVAE.added(key_added)
-    counts = is_word(likelihood, "negative_binomial")
+    keys = _write.reserve(adata, "cvae", key_added)
+    given: dict[str, Any] = {"random_state": 0}
+    given |= model_parameters(CVAE, model_kwargs, "n_salient", "n_shared", "likelihood")
     if model_file is not None:
         _check_file(model_file)
-    data = _read.read(adata, n_comps=n_comps, counts=counts, **design)
-    model = CVAE(
-        n_comps,
-        n_shared=n_shared,
-        likelihood=likelihood,
-        max_epochs=max_epochs,
-        device=device,
-        random_state=random_state,
-    )
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    counts = is_word(likelihood, "negative_binomial")
+    data = contrast_input(adata, selection, n_comps, layer, None, mask_var, copy, counts=counts)
+    model = CVAE(n_comps, n_shared=n_shared, likelihood=likelihood, **given)
     model.fit(data.foreground, background=data.background)
     scores, latent = data.embed(model), data.as_precise(model.transform_shared(data.matrix))
     if model_file is not None:
@@ -139,28 +138,22 @@ def cvae(
     params = _write.storable(
         n_shared=n_shared,
         likelihood=likelihood,
-        max_epochs=max_epochs,
-        device=None if device is None else str(device),
         model_file=None if model_file is None else str(model_file),
-        random_state=random_state,
+        **storable_texts(given),
     )
-    result = {
+    entry = {
         "params": data.params | params,
         "training_loss": model.training_loss_,
         "held_out_loss": model.held_out_loss_,
         "best_epoch": model.best_epoch_,
         "converged": model.converged_,
     }
-    return _write.write(
-        adata,
-        obsm={keys.obsm: scores, keys.shared().obsm: latent},
-        uns={keys.uns: result | data.sizes},
-        copy=data.copy,
-    )
+    slots = {"obsm": {keys.obsm: scores, keys.part("shared").obsm: latent}}
+    return _write.write(adata, _write.Result(keys.uns, entry | data.sizes, slots), copy=copy)
 
 
 def _check_file(path: str | PathLike[str]) -> None:
-    """Raises before the training what would be raised after it."""
+    """Raise errors about the file before the training rather than after it."""
     if not isinstance(path, str | PathLike):
         raise TypeError(f"model_file={quoted(path)}: expected the path of a file.")
     folder = Path(path).parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -65,7 +64,7 @@ def denoise(
     `.layers['denoised' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
         All cells, dense, in the precision of the input. Genes outside the `mask_var` of the fit
         are NaN: nothing is known about them.
-    `.uns['denoised_layers']['denoised' | layer_added]` : `dict`
+    `.uns['denoise']['denoised' | layer_added]` : `dict`
         The arguments that were given.
 
     Raises
@@ -95,13 +94,7 @@ def denoise(
     """
     _write.check_writable(adata, copy)
     _keys.checked(layer_added, "layer_added")
-    own = adata.uns.get(_keys.DENOISED)
-    own = dict(own) if isinstance(own, Mapping) else {}
-    if layer_added in adata.layers and layer_added not in own:
-        raise ValueError(
-            f"layer_added={layer_added!r}: adata.layers has that layer, and tl.denoise did not "
-            "write it. Choose another name, or delete the layer first."
-        )
+    _write.check_free(adata, "denoise", {"layers": [layer_added]})
     fitted = _fitted.restore(adata, key)
     linear = fitted.projector()
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
@@ -112,8 +105,7 @@ def denoise(
     if not is_among(offset, offsets):
         raise ValueError(f"offset={quoted(offset)} is unknown; expected one of {list(offsets)}.")
     scores = np.asarray(linear.transform(rows))
-    if "within" in fitted.params:
-        scores = scores - _fitted.of_donors(adata, adata.uns[fitted.keys.uns], scores)
+    scores = scores - fitted.centres(adata, scores)
     back = replace(linear, mean=offsets[offset])
     for start in range(0, len(scores), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
@@ -124,5 +116,7 @@ def denoise(
             f"{n_unused} of {adata.n_vars} genes were not in use by the fit and are NaN in "
             f"adata.layers[{layer_added!r}]. Fit with mask_var=None to denoise all genes."
         )
-    own[layer_added] = _write.storable(key=key, offset=offset, layer=chosen)
-    return _write.write(adata, layers={layer_added: denoised}, uns={_keys.DENOISED: own}, copy=copy)
+    given = {layer_added: _write.storable(key=key, offset=offset, layer=chosen)}
+    entry = dict(adata.uns.get("denoise", {})) | given
+    result = _write.Result("denoise", entry, {"layers": {layer_added: denoised}}, adds=True)
+    return _write.write(adata, result, copy=copy)

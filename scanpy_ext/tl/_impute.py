@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,16 +91,9 @@ def impute(
     _keys.checked(layer_added, "layer_added")
     return_std = check_flag(return_std, "return_std")
     names = [layer_added, f"{layer_added}_std"][: 1 + return_std]
-    written = adata.uns.get(_keys.IMPUTED)
-    written = dict(written) if isinstance(written, Mapping) else {}
-    for name in names:
-        if name in adata.layers and name not in written:
-            raise ValueError(
-                f"adata.layers[{name!r}] is there already, and scanpy_ext.tl.impute did not write "
-                "it. Give another layer_added=, or delete that layer."
-            )
+    _write.check_free(adata, "impute", {"layers": names})
     fitted = _fitted.restore(adata, key)
-    model = _model(fitted, adata.uns[fitted.keys.uns])
+    model = _model(fitted)
     chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
     rows = _matrix.whole_matrix(adata, chosen, missing=True)
     if chosen in names:
@@ -118,25 +110,24 @@ def impute(
         name: {"key": str(key), "values": values}
         for name, values in zip(names, ("mean", "std"), strict=False)
     }
-    return _write.write(
-        adata,
-        layers=dict(zip(names, layers, strict=True)),
-        uns={_keys.IMPUTED: written | entries},
-        copy=copy,
-    )
+    entry = dict(adata.uns.get("impute", {})) | entries
+    slots = {"layers": dict(zip(names, layers, strict=True))}
+    return _write.write(adata, _write.Result("impute", entry, slots, adds=True), copy=copy)
 
 
-def _model(fitted: _fitted.Fitted, result: Mapping[str, Any]) -> LatentGaussian:
-    if fitted.genes is None or "gamma" not in result:  # whose loadings are all of the signal
+def _model(fitted: _fitted.Fitted) -> LatentGaussian:
+    """Return the density of the foreground."""
+    if fitted.genes is None or "gamma" not in fitted.result:  # whose loadings are all of the signal
         raise ValueError(
             f"adata.uns[{fitted.keys.uns!r}] cannot fill values in: that needs a model of genes, "
             "from scanpy_ext.tl.pcpca without obsm=."
         )
-    return LatentGaussian(fitted.means["mean"], fitted.loadings, float(result["noise_variance"]))
+    noise = float(fitted.result["noise_variance"])
+    return LatentGaussian(fitted.vector("mean"), fitted.loadings, noise)
 
 
 def _filled(rows: Any, model: LatentGaussian, places: Any, n_layers: int) -> list[Any]:
-    """All cells with missing values of the genes in use filled in, and their deviations."""
+    """Return all cells with missing values filled in, and standard deviations if asked for."""
     kind = np.float32 if rows.dtype == np.float32 else np.float64
     layers = [np.zeros(rows.shape, kind) for _ in range(n_layers)]
     start = 0

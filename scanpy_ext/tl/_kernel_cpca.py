@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from contrast_core import KernelCPCA
 from contrast_core.moments import FeatureMoments
 
-from .. import _keys, _read, _write
-from .._arguments import check_seed, is_among
+from .. import _write
+from .._arguments import is_among
 from .._docs import documented
-from .._read import Design
+from .._read import contrast_input
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,13 +23,20 @@ if TYPE_CHECKING:
 def kernel_cpca(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
     n_comps: int = 2,
     alpha: float | Literal["auto"] = "auto",
     kernel: Kernel = "rbf",
     kernel_gamma: float | None = None,
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[Design],
+    copy: bool = False,
 ) -> AnnData | None:
     """Kernel contrastive PCA: cPCA in the feature space of a kernel.
 
@@ -59,9 +67,6 @@ def kernel_cpca(
     key_added
         Name of the results in `.obsm` and `.uns`, instead of `X_kernel_cpca` and `kernel_cpca`.
     {COPY}
-    random_state
-        Here for the calling style that all functions share. Nothing is random.
-    {PROGRESS}
 
     Returns
     -------
@@ -103,9 +108,9 @@ def kernel_cpca(
     >>> adata.obsm["X_kernel_cpca"].shape
     (60, 2)
     """
-    keys = _keys.KERNEL_CPCA.added(key_added)
-    check_seed(random_state)
-    data = _read.read(adata, n_comps=n_comps, **design)
+    keys = _write.reserve(adata, "kernel_cpca", key_added)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
     foreground, background = data.loaded()
     if kernel_gamma is None:
         kernel_gamma = (
@@ -114,25 +119,20 @@ def kernel_cpca(
     model = KernelCPCA(n_comps, alpha=alpha, kernel=kernel, kernel_gamma=kernel_gamma)
     model.fit(foreground, background=background)
     named = kernel if isinstance(kernel, str) else None
-    result = {
-        "params": data.params
-        | _write.storable(alpha=alpha, kernel=named, random_state=random_state),
+    entry = {
+        "params": data.params | _write.storable(alpha=alpha, kernel=named),
         "alpha": float(model.alpha_),
         "kernel_gamma": float(kernel_gamma),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    return _write.write(
-        adata,
-        obsm={keys.obsm: data.embed(model)},
-        uns={keys.uns: result | data.sizes},
-        copy=data.copy,
-    )
+    result = _write.Result(keys.uns, entry | data.sizes, {"obsm": {keys.obsm: data.embed(model)}})
+    return _write.write(adata, result, copy=copy)
 
 
 def _scale(foreground: Any, background: Any) -> float:
-    """One over the total variance of the foreground and background cells, each by its own mean."""
+    """Return one over the total variance of foreground and background, each by its own mean."""
     moments = [FeatureMoments.from_data(rows) for rows in (foreground, background)]
     total = sum(float(of_set.squares.sum()) for of_set in moments)
     return sum(of_set.n_samples for of_set in moments) / total if total > 0 else 1.0

@@ -6,9 +6,9 @@ import warnings
 from typing import TYPE_CHECKING, Literal
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
-from contrast_core.feedback import Progress, warn
+from contrast_core.feedback import warn
 
-from .. import _keys, _select, _write
+from .. import _select, _write
 from .._docs import documented
 from .._paired_input import paired_input
 
@@ -23,7 +23,7 @@ _GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3
 def pca_pp(
     adata: AnnData,
     *,
-    condition: str | None = None,
+    groupby: str | None = None,
     reference: _select.Level | None = None,
     donor: str | None = None,
     pairs: str | None = None,
@@ -36,9 +36,8 @@ def pca_pp(
     mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
-    progress: Progress = False,
 ) -> AnnData | None:
-    """PCA++: what cells share with their partners under the other condition.
+    """PCA++: the structure that cells share with their partners under the other condition.
 
     PCA++ removes the difference between conditions. Its directions maximise the alignment of the
     pairs while the scores keep unit variance, `S+ v = lambda S v` [1]_; scores are then weighted by
@@ -50,7 +49,7 @@ def pca_pp(
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {PAIRING}
-        Giving `condition` and `reference` finds pairs with the defaults of
+        Giving `groupby` and `reference` finds pairs with the defaults of
         `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
     pairs
         Name of the pairs in `.obsp`, if not `pairs`: the `key_added` of `pp.match_pairs`, or any
@@ -74,7 +73,6 @@ def pca_pp(
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_pp`, `PCs_pca_pp` and
         `pca_pp`.
     {COPY}
-    {PROGRESS}
 
     Returns
     -------
@@ -86,13 +84,10 @@ def pca_pp(
         The loadings (patterns): correlation of each gene with each component over the paired
         cells, up to the truncation; their covariance with `scale=False`. Zero for genes not in
         use.
-    `.varm['PCs_pca_pp_filters' | key_added + '_filters']` : `ndarray` \
-(shape `(n_vars, n_comps)`)
-        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters`.
-    `.var['pca_pp_mean' | key_added + '_mean']`, `.var['pca_pp_cap' | ...]` : `float`
-        See above. The cap is infinite where nothing is cut.
-    `.var['pca_pp_in_use' | ...]` : `bool`
-        The genes in use.
+    `.varm['PCs_pca_pp_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
+        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters` with the
+        columns `mean`, `cap` (infinite where nothing is cut) and `filter_1`, `filter_2`, ...; NaN
+        for genes that are not in use.
     `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the correlation of the partners along each direction.
     `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
@@ -107,7 +102,7 @@ def pca_pp(
     `.uns['pca_pp' | key_added]['params']` : `dict`
         The arguments that were given.
 
-    With `condition`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
+    With `groupby`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
 
     Raises
     ------
@@ -143,15 +138,13 @@ def pca_pp(
     >>> values[:, :3] *= 5
     >>> adata = anndata.AnnData(values)
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 100
-    >>> cx.tl.pca_pp(adata, condition="condition", reference="ctrl", n_comps=2, scale=False)
+    >>> cx.tl.pca_pp(adata, groupby="condition", reference="ctrl", n_comps=2, scale=False)
     >>> adata.obsm["X_pca_pp"].shape, adata.varm["PCs_pca_pp"].shape
     ((200, 2), (12, 2))
     """
-    keys = _keys.PCA_PP.added(key_added)
     _write.check_writable(adata, copy)
-    data = paired_input(
-        adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
-    )
+    keys = _write.reserve(adata, "pca_pp", key_added)
+    data = paired_input(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
     model = PCAPlusPlus(
         n_comps, truncation=truncation, exchangeable=exchangeable, weighted=weighted
     )
@@ -164,8 +157,8 @@ def pca_pp(
     if leading < _GOOD_PAIRS:
         warn(
             f"the leading lambda is {leading:.2g}: paired cells hardly agree. Good pairs give "
-            "values near 1, random ones about 0.3. Look at scanpy_ext.pl.pairs, and check the "
-            "donors and conditions, and which genes are used.",
+            "values near 1, random ones about 0.3. Look at scanpy_ext.pl.match_pairs, and check "
+            "the donors and conditions, and which genes are used.",
         )
     return data.write(
         adata,
@@ -173,12 +166,14 @@ def pca_pp(
         model,
         loadings=model.patterns_,
         filters=model.projection_.T,
-        result={
+        entry={
             "eigenvalues": model.generalized_eigenvalues_,
             "detectable": model.detectable_,
             "truncation": int(model.truncation_),
+            "params": _write.storable(
+                truncation=truncation, exchangeable=exchangeable, weighted=weighted
+            ),
         },
-        params=_write.storable(truncation=truncation, exchangeable=exchangeable, weighted=weighted),
         copy=copy,
     )
 
@@ -187,7 +182,7 @@ def pca_pp(
 def pca_plus(
     adata: AnnData,
     *,
-    condition: str | None = None,
+    groupby: str | None = None,
     reference: _select.Level | None = None,
     donor: str | None = None,
     pairs: str | None = None,
@@ -198,9 +193,8 @@ def pca_plus(
     mask_var: _select.Mask | _select.Default | None = _select.DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
-    progress: Progress = False,
 ) -> AnnData | None:
-    """PCA+: PCA of what cells share with their partners under the other condition.
+    """PCA+: PCA of the structure that cells share with partners under the other condition.
 
     PCA+ removes the difference between conditions where it is not strong. The components are the
     leading eigenvectors of the pairs' cross-moment `S+` [1]_; `scanpy_ext.tl.pca_pp` is the
@@ -211,7 +205,7 @@ def pca_plus(
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {PAIRING}
-        Giving `condition` and `reference` finds pairs with the defaults of
+        Giving `groupby` and `reference` finds pairs with the defaults of
         `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
     pairs
         Name of the pairs in `.obsp`, if not `pairs`: of stored ones, or of those found now.
@@ -228,7 +222,6 @@ def pca_plus(
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_plus`,
         `PCs_pca_plus` and `pca_plus`.
     {COPY}
-    {PROGRESS}
 
     Returns
     -------
@@ -238,13 +231,10 @@ def pca_plus(
         The embedding.
     `.varm['PCs_pca_plus' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
         The components (loadings): orthonormal columns, zero for genes not in use.
-    `.varm['PCs_pca_plus_filters' | key_added + '_filters']` : `ndarray` \
-(shape `(n_vars, n_comps)`)
-        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters`.
-    `.var['pca_plus_mean' | key_added + '_mean']`, `.var['pca_plus_cap' | ...]` : `float`
-        See above. The cap is infinite where nothing is cut.
-    `.var['pca_plus_in_use' | ...]` : `bool`
-        The genes in use.
+    `.varm['PCs_pca_plus_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
+        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters` with the
+        columns `mean`, `cap` (infinite where nothing is cut) and `filter_1`, `filter_2`, ...; NaN
+        for genes that are not in use.
     `.uns['pca_plus' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         The variance that partners share along each component.
     `.uns['pca_plus' | key_added]['n_pairs']` : `int`
@@ -254,7 +244,7 @@ def pca_plus(
     `.uns['pca_plus' | key_added]['params']` : `dict`
         The arguments that were given.
 
-    With `condition`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
+    With `groupby`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
 
     Raises
     ------
@@ -285,15 +275,13 @@ def pca_plus(
     >>> import numpy as np, anndata, scanpy_ext as cx
     >>> adata = anndata.AnnData(np.random.default_rng(0).normal(size=(200, 12)))
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 100
-    >>> cx.tl.pca_plus(adata, condition="condition", reference="ctrl", n_comps=2)
+    >>> cx.tl.pca_plus(adata, groupby="condition", reference="ctrl", n_comps=2)
     >>> adata.obsm["X_pca_plus"].shape
     (200, 2)
     """
-    keys = _keys.PCA_PLUS.added(key_added)
     _write.check_writable(adata, copy)
-    data = paired_input(
-        adata, condition, reference, donor, pairs, n_comps, scale, layer, mask_var, progress
-    )
+    keys = _write.reserve(adata, "pca_plus", key_added)
+    data = paired_input(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
     model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
     return data.write(
         adata,
@@ -301,7 +289,6 @@ def pca_plus(
         model,
         loadings=model.components_,
         filters=model.components_,
-        result={"eigenvalues": model.alignment_},
-        params={"exchangeable": exchangeable},
+        entry={"eigenvalues": model.alignment_, "params": {"exchangeable": exchangeable}},
         copy=copy,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal
 
 from contrast_core import PCPCA
 
-from .. import _keys, _read, _write
-from .._arguments import check_seed
+from .. import _write
 from .._docs import documented
-from .._read import WithinDesign
+from .._read import contrast_input
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 def pcpca(
     adata: AnnData,
     *,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
+    within: str | None = None,
     n_comps: int = 2,
     gamma: float | Literal["auto"] = "auto",
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
-    random_state: int | None = 0,
-    **design: Unpack[WithinDesign],
+    copy: bool = False,
 ) -> AnnData | None:
     """Probabilistic contrastive PCA: a latent variable model of what the background lacks.
 
@@ -53,9 +61,6 @@ def pcpca(
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pcpca`, `PCs_pcpca` and
         `pcpca`.
     {COPY}
-    random_state
-        Here for the calling style that all functions share. Nothing is random.
-    {PROGRESS}
 
     Returns
     -------
@@ -65,8 +70,6 @@ def pcpca(
         The embedding: posterior means of the latent variables.
     `.varm['PCs_pcpca' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
         The loadings W: orthogonal columns, zero for genes outside `mask_var`.
-    `.varm['PCs_pcpca_filters' | key_added + '_filters']` : `ndarray` (shape `(n_vars, n_comps)`)
-        What gives the scores of any cell: `(x - mean) @ filters`.
     `.uns['pcpca' | key_added]['gamma']` : `float`
         The contrast strength in use.
     `.uns['pcpca' | key_added]['gamma_max']` : `float`
@@ -78,7 +81,7 @@ def pcpca(
     `.uns['pcpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus gamma times background variance, per component.
     {KEPT}
-    {MEANS}
+    {FIT}
 
     Raises
     ------
@@ -105,13 +108,15 @@ def pcpca(
     >>> adata.obsm["X_pcpca"].shape, adata.varm["PCs_pcpca"].shape
     ((60, 2), (8, 2))
     """
-    keys = _keys.PCPCA.added(key_added)
-    check_seed(random_state)
-    data = _read.read(adata, n_comps=n_comps, missing=True, **design)
+    keys = _write.reserve(adata, "pcpca", key_added)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(
+        adata, selection, n_comps, layer, obsm, mask_var, copy, within=within, missing=True
+    )
     model = PCPCA(n_comps, gamma=gamma)
     model.fit(data.foreground, background=data.background, **data.groups)
-    result = {
-        "params": data.params | _write.storable(gamma=gamma, random_state=random_state),
+    entry = {
+        "params": data.params | {"gamma": gamma},
         "gamma": float(model.gamma_),
         "gamma_max": float(model.gamma_max_),
         "noise_variance": float(model.noise_variance_),
@@ -121,5 +126,5 @@ def pcpca(
         "foreground_variance": model.foreground_variance_,
         "background_variance": model.background_variance_,
     }
-    slots = data.slots(keys, model, result, loadings=model.loadings_, filters=model.projection_)
-    return _write.write(adata, **slots, copy=data.copy)
+    result = data.result(keys, model, entry, loadings=model.loadings_)
+    return _write.write(adata, result, copy=copy)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from contrast_core import LinearMap
 
-from .. import _fitted, _matrix, _select, _values, _write
-from .._arguments import check_anndata, listed
+from .. import _fitted, _keys, _matrix, _select, _values, _write
+from .._arguments import listed
 from .._docs import documented
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def project(
 
     `.obsm['X_cpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The scores of the new cells.
+    `.uns['project']['X_cpca' | key_added]` : `dict`
+        The result of the fit that they come from, `key`.
 
     Raises
     ------
@@ -82,9 +84,10 @@ def project(
     (20, 2)
     """
     _write.check_writable(adata_new, copy)
-    check_anndata(adata_fitted, "adata_fitted")
-    fitted = _fitted.restore(adata_fitted, key)
-    linear, used = fitted.scores()
+    fitted = _fitted.restore(adata_fitted, key, "adata_fitted")
+    keys = fitted.keys if key_added is None else _keys.keys_of(key, key_added)
+    used = np.flatnonzero(fitted.filters.any(axis=1))  # the others have no part in the scores
+    linear = LinearMap(mean=fitted.vector("mean")[used], projection=fitted.filters[used])
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])
         rows = _matrix.embedding(adata_new, obsm, owner="adata_new")
@@ -99,28 +102,26 @@ def project(
         whole = _matrix.whole_matrix(adata_new, chosen, owner="adata_new")
         rows = whole.columns(_places(adata_new, fitted.genes[used]))
         _values.warn_of_values(rows)
-        if (linear.mean >= 0).all() and "cap" not in fitted.means:
+        if (linear.mean >= 0).all() and "cap" not in fitted.table:
             mean = float(linear.mean.mean())
             _values.warn_of_other_scale(
                 _values.mean_of_first(rows), mean, "adata_new", "the cells of the fit"
             )
-    if "cap" in fitted.means:
-        function = partial(_of_capped, linear=linear, cap=fitted.means["cap"][used])
+    if "cap" in fitted.table:
+        function = partial(_of_capped, linear=linear, cap=fitted.vector("cap")[used])
         scores = rows.map(function, linear.projection.shape[1])
     else:
         scores = linear.transform(rows)
     scores = np.asarray(scores)
-    if "within" in fitted.params:
-        scores = scores - _fitted.of_donors(
-            adata_new, adata_fitted.uns[fitted.keys.uns], scores, "adata_new"
-        )
+    scores = scores - fitted.centres(adata_new, scores, "adata_new")
     scores = scores.astype(np.float32 if rows.dtype == np.float32 else np.float64)
-    target = fitted.keys.obsm if key_added is None else fitted.keys.added(key_added).obsm
-    return _write.write(adata_new, obsm={target: scores}, uns={}, copy=copy)
+    entry = dict(adata_new.uns.get("project", {})) | {keys.obsm: {"key": key}}
+    result = _write.Result("project", entry, {"obsm": {keys.obsm: scores}}, adds=True)
+    return _write.write(adata_new, result, copy=copy)
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
-    """Where the genes are in `adata`, (n_genes,)."""
+    """Return the places of the genes in `adata`, (n_genes,)."""
     names = adata.var_names
     missing = genes.difference(names, sort=False)
     if len(missing):
@@ -140,7 +141,7 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
 
 
 def _of_capped(rows: Any, linear: LinearMap, cap: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Scores of rows whose values above the cap of their gene are set to it; sparse stays so."""
+    """Return scores of rows whose values are cut at the cap of their gene, kept sparse."""
     if not sp.issparse(rows):
         return linear.transform(np.minimum(rows, cap))
     rows = rows.copy()

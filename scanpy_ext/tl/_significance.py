@@ -40,7 +40,7 @@ def significance(
     with how far the leading one does after donors change sides: both sets are built anew, every
     donor counting the same, and the contrast is chosen again, after the components before are taken
     out (`contrast_core.condition_test`). Its stability says how far it moves when donors are drawn
-    with replacement. Plot both with `scanpy_ext.pl.scree`. The cells themselves are not embedded.
+    with replacement. Plot both with `scanpy_ext.pl.significance`. The cells are not embedded.
 
     Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
     instead: the p-values are then far too small, and called exploratory wherever they are shown.
@@ -188,7 +188,7 @@ def significance(
         "n_background_units": int(test.n_background_groups or data.sizes["n_background"]),
         "params": params,
     }
-    return _write.write(adata, uns={key: result}, copy=data.copy)
+    return _write.write(adata, _write.Result(key, result), copy=data.copy)
 
 
 _METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}

@@ -39,6 +39,12 @@ def check(adata, **arguments):
     return adata.uns["contrast_check"]
 
 
+def apart(adata):
+    """The treated cells alone against the others, without these in the foreground."""
+    stim = (adata.obs["condition"] == "stim").to_numpy()
+    return {"groupby": None, "reference": None, "foreground": stim, "background": ~stim}
+
+
 def test_a_sound_design_passes(design):
     result = check(design)
     assert result["sound"] == "yes"
@@ -63,7 +69,8 @@ def test_a_sound_design_passes(design):
 
 
 @pytest.mark.parametrize(
-    ("keep", "message"), [(0, "missing in the background: 'mono'"), (5, "rare .*: 'mono'")]
+    ("keep", "message"),
+    [(0, "missing or rare .*: 'mono', 50.0% of"), (5, "missing or rare .*: 'mono', 50.0% of")],
 )
 def test_a_cell_type_that_the_background_lacks(design, keep, message):
     lacking = ((design.obs["condition"] == "ctrl") & (design.obs["type"] == "mono")).to_numpy(
@@ -72,7 +79,7 @@ def test_a_cell_type_that_the_background_lacks(design, keep, message):
     lacking[np.flatnonzero(lacking)[:keep]] = False
     design = design[~lacking].copy()
     with pytest.warns(ContrastWarning, match=f"not be sound.*composition: .*{message}"):
-        result = check(design, include_reference=False)
+        result = check(design, **apart(design))
     assert result["sound"] == "no"
 
 
@@ -118,7 +125,7 @@ def test_genes_chosen_on_one_side_of_real_cells(kang):
         variance = dense[cells].var(axis=0)
         return variance >= np.sort(variance)[-200]
 
-    arguments = {"cell_type": "cell_type", "include_reference": False, "n_splits": 2}
+    arguments = {"cell_type": "cell_type", **apart(kang)}
     assert check(kang, **arguments, mask_var=largest(slice(None)))["sound"] == "yes"
     with pytest.warns(ContrastWarning, match="gene choice: 100% of the foreground's"):
         check(kang, **arguments, mask_var=largest(kang.obs["stim"]))
@@ -134,7 +141,7 @@ def test_one_donor_against_another_is_not_one(kang):
     kang.obs["control"] = (kang.obs["condition"] == "ctrl").to_numpy()
     design = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
     with pytest.warns(ContrastWarning, match="no donor has cells in both sets"):
-        cx.pp.contrast_check(kang, **design, donor="donor", controls="control", n_splits=3)
+        cx.pp.contrast_check(kang, **design, donor="donor", controls="control")
     ratios = kang.uns["contrast_check"]["ratios"]
     nulls = ratios["relative"].iloc[1:]
     assert list(nulls.index) == ["101 / 107", "107 / 101"]
@@ -142,6 +149,36 @@ def test_one_donor_against_another_is_not_one(kang):
     assert ratios["relative"].iloc[0] > 5 * nulls.max()
     assert set(ratios["unit"]) == {"cell"}
     assert "exploratory" in kang.uns["contrast_check"]["checks"].loc["ratio", "message"]
+
+
+def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
+    """Six donors that differ more than the treatment changes them; p can be 1/64 at least."""
+    rng = np.random.default_rng(0)
+    donor = np.arange(400) // 4 % 6
+    design.obs["donor"] = [f"d{i}" for i in donor]
+    design.X = design.X + 3 * np.abs(rng.normal(size=(6, 8)))[donor]
+    result = check(design, donor=None, within="donor")
+    assert result["sound"] == "yes"
+    assert 1 / 64 <= result["p_value"] <= 2 / 64
+    assert list(result["ratios"].index) == ["contrast"]
+    assert result["checks"].loc["donor", "sound"]
+    shuffled = design.copy()
+    shuffled.obs["condition"] = rng.permutation(design.obs["condition"])
+    with pytest.warns(ContrastWarning, match=r"ratio: within donors .* p = "):
+        assert check(shuffled, donor=None, within="donor")["sound"] == "no"
+    few = design[donor < 3].copy()
+    result = check(few, donor=None, within="donor")  # 8 ways to relabel them
+    assert result["sound"] == "unknown"
+    assert list(result["not_checked"]) == ["within"]
+
+
+def test_a_few_cells_of_a_type_that_the_background_lacks_are_no_verdict(design):
+    rare = np.flatnonzero(design.obs["condition"] == "stim")[:6]  # 1.5% of the foreground
+    design.obs["type"] = design.obs["type"].cat.add_categories("rare")
+    design.obs.iloc[rare, design.obs.columns.get_loc("type")] = "rare"
+    result = check(design)
+    assert result["sound"] == "yes"
+    assert "'rare', 1.5% of the foreground" in result["checks"].loc["composition", "message"]
 
 
 def test_nothing_to_find_is_told(design):
@@ -178,7 +215,7 @@ def test_what_was_not_checked_is_unknown(design):
     assert list(result["not_checked"]) == ["cell_type", "donor"]
     monocytes = (design.obs["type"] == "mono") & (design.obs["condition"] == "ctrl")
     lacking = design[~monocytes.to_numpy()].copy()
-    cx.pp.contrast_check(lacking, **REFERENCE, donor="donor", n_splits=1)
+    cx.pp.contrast_check(lacking, **REFERENCE, donor="donor")
     assert lacking.uns["contrast_check"]["sound"] == "unknown"
     assert list(lacking.uns["contrast_check"]["not_checked"]) == ["cell_type"]
 
@@ -191,11 +228,11 @@ def test_many_fine_types_missing_together_are_told(design):
     table["fine"] = table["type"].astype(str) + rng.integers(120, size=1600).astype(str)
     many = AnnData(design.X[drawn], obs=table)
     assert (table["fine"].value_counts(normalize=True) < 0.01).all()
-    assert check(many, cell_type="fine", n_splits=1)["checks"].loc["composition", "sound"]
+    assert check(many, cell_type="fine")["checks"].loc["composition", "sound"]
     lost = (many.obs["type"] == "mono") & (many.obs["condition"] == "ctrl")
     lacking = many[~lost.to_numpy()].copy()
-    with pytest.warns(ContrastWarning, match="composition: .* rare cell types, 5.%"):
-        check(lacking, cell_type="fine", n_splits=1, include_reference=False)
+    with pytest.warns(ContrastWarning, match="composition: .* and .* more, 5.* of the"):
+        check(lacking, cell_type="fine", **apart(lacking))
 
 
 def test_cells_that_are_sequenced_less_deeply_are_told(kang):
@@ -211,14 +248,14 @@ def test_cells_that_are_sequenced_less_deeply_are_told(kang):
     sc.pp.log1p(counts)
     counts.obs["half"] = np.where(thin, "thin", "deep")
     with pytest.warns(ContrastWarning, match="depth: cells outside .* the second has more in"):
-        cx.pp.contrast_check(counts, groupby="half", reference="deep", mask_var=None, n_splits=1)
+        cx.pp.contrast_check(counts, groupby="half", reference="deep", mask_var=None)
     assert counts.uns["contrast_check"]["sound"] == "no"
 
 
 @pytest.mark.filterwarnings("ignore:.*ratio")  # within the stimulated cells there is nothing
 def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
     design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]
-    result = check(design, n_splits=1)
+    result = check(design)
     nulls = [name.split(" / ") for name in result["ratios"].index[1:]]
     assert len(nulls) == 12
     for place in (0, 1):
@@ -226,12 +263,12 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
         assert len(names) == 5
         assert times.max() - times.min() <= 1
     # Controls of both donors in the foreground, as those of all are in that of the contrast.
-    apart = check(design, n_splits=1, include_reference=False)["ratios"]
+    alone = check(design, **apart(design))["ratios"]
     together = result["ratios"]["relative"].iloc[1:]
-    assert together.median() < apart["relative"].iloc[1:].median()
+    assert together.median() < alone["relative"].iloc[1:].median()
     rows = (design.obs["condition"] == "ctrl").to_numpy()
     a, b = (rows & (design.obs["donor"] == name).to_numpy() for name in nulls[0])
     found = cross_fitted_ratio(
-        design.X[a | b], background=design.X[b], n_components=2, n_splits=1, random_state=0
+        design.X[a | b], background=design.X[b], n_components=2, n_splits=5, random_state=0
     )
     assert result["ratios"]["ratio"].iloc[1] == pytest.approx(found.ratio, rel=1e-4)

@@ -25,7 +25,7 @@ CALLS = {
         lambda a: cx.pp.contrast_check(a, groupby="condition", reference="ctrl"),
     ),
 }
-PAIRED = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
+PAIRED = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
     assert finished.strip() == "finished (0:00:00)"
     hints = told(3, call)
     assert "'X_cpca' (adata.obsm)" in hints
-    assert "'cPCs' (adata.varm)" in hints
+    assert "'PCs_cpca', 'PCs_cpca_fit' (adata.varm)" in hints
     assert "'cpca' (adata.uns)" in hints
 
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import scanpy_ext as cx
-from contrast_core import CLVM, PCPCA
+from contrast_core import CLVM, PCPCA, ContrastWarning
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
@@ -39,7 +39,7 @@ def test_a_layer_with_missing_values_is_fitted_as_the_core_does(gappy):
     assert result["objective"] == model.objective_
     assert result["converged"] is True
     assert result["gamma_max"] == model.gamma_max_
-    np.testing.assert_allclose(gappy.var["pcpca_mean"][USED], model.mean_)
+    np.testing.assert_allclose(gappy.varm["PCs_pcpca_fit"]["mean"][USED], model.mean_)
 
 
 def test_imputed_layers_hold_what_the_core_computed(gappy, tmp_path):
@@ -54,10 +54,8 @@ def test_imputed_layers_hold_what_the_core_computed(gappy, tmp_path):
     outside = gappy.layers["levels"][:, ~USED]
     np.testing.assert_array_equal(gappy.layers["imputed"][:, ~USED], outside)
     assert not gappy.layers["imputed_std"][:, ~USED].any()
-    assert gappy.uns["impute"] == {
-        "imputed": {"key": "pcpca", "values": "mean"},
-        "imputed_std": {"key": "pcpca", "values": "std"},
-    }
+    assert gappy.uns["impute"]["imputed"] == {"key": "pcpca", "values": "mean"}
+    assert gappy.uns["impute"]["imputed_std"] == {"key": "pcpca", "values": "std"}
     gappy.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
     cx.tl.impute(again, return_std=True)  # its own layers, also after a file
@@ -76,12 +74,12 @@ def test_float32_layers_stay_so_and_a_copy_leaves_the_original(gappy, untouched)
 def test_a_layer_of_another_function_is_never_replaced(gappy, untouched):
     fit(gappy)
     gappy.layers["imputed"] = gappy.X.copy()
-    with untouched(gappy), pytest.raises(ValueError, match=r"'imputed'\] is there already"):
+    with untouched(gappy), pytest.raises(ValueError, match=r"'imputed'\] would be replaced"):
         cx.tl.impute(gappy)
     gappy.layers["other_std"] = gappy.X.copy()
     with untouched(gappy), pytest.raises(ValueError, match="'other_std'"):
         cx.tl.impute(gappy, layer_added="other", return_std=True)
-    with untouched(gappy), pytest.raises(ValueError, match=r"'levels'.* is there already"):
+    with untouched(gappy), pytest.raises(ValueError, match=r"'levels'.* would be replaced"):
         cx.tl.impute(gappy, layer_added="levels")
     cx.tl.impute(gappy, layer_added="other")
     first = gappy.layers["other"].copy()
@@ -150,7 +148,14 @@ def test_the_background_may_be_another_anndata_and_an_embedding_may_have_gaps(ga
 def test_clvm_takes_them_too_and_outliers(gappy, robust, untouched, tmp_path):
     import anndata
 
-    cx.tl.clvm(gappy, **REFERENCE, layer="levels", mask_var=USED, n_shared=1, robust=robust)
+    cx.tl.clvm(
+        gappy,
+        **REFERENCE,
+        layer="levels",
+        mask_var=USED,
+        n_shared=1,
+        model_kwargs={"robust": robust},
+    )
     X = gappy.layers["levels"][:, USED]
     model = CLVM(n_shared=1, robust=robust).fit(X, background=X[gappy.obs["is_ctrl"]])
     np.testing.assert_array_equal(gappy.obsm["X_clvm"], model.transform(X).astype(np.float32))
@@ -163,18 +168,20 @@ def test_clvm_takes_them_too_and_outliers(gappy, robust, untouched, tmp_path):
     gappy.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
     if robust == "entries":
-        assert "PCs_clvm_filters" not in gappy.varm
+        assert list(gappy.varm["PCs_clvm_fit"]) == ["mean", "background_mean"]
         with untouched(again), pytest.raises(ValueError, match="weighs every value of a cell"):
             cx.tl.denoise(again, key="clvm")
         with untouched(again), pytest.raises(ValueError, match="weighs every value of a cell"):
             cx.tl.project(again, gappy, key="clvm")
     else:
-        scores = (np.nan_to_num(X) - model.mean_) @ again.varm["PCs_clvm_filters"][USED]
+        filters = again.varm["PCs_clvm_fit"][["filter_1", "filter_2"]][USED]
+        scores = (np.nan_to_num(X) - model.mean_) @ filters
         np.testing.assert_allclose(scores, model.transform(np.nan_to_num(X)), atol=1e-9)
         with untouched(again), pytest.raises(ValueError, match=r"layers\['levels'\] contains NaN"):
             cx.tl.denoise(again, key="clvm")
         again.layers["levels"] = np.nan_to_num(again.layers["levels"])
-        cx.tl.denoise(again, key="clvm")
+        with pytest.warns(ContrastWarning, match="3 of 12 genes were not in use"):
+            cx.tl.denoise(again, key="clvm")
 
 
 def test_where_clvm_does_not_take_them(gappy, untouched):
@@ -183,6 +190,6 @@ def test_where_clvm_does_not_take_them(gappy, untouched):
         with pytest.raises(ValueError, match=r"does not combine missing values .* with groups"):
             cx.tl.clvm(gappy, **REFERENCE, layer="levels", within="donor")
         with pytest.raises(ValueError, match="does not combine robust='rows' with groups"):
-            cx.tl.clvm(gappy, **REFERENCE, robust="rows", within="donor")
+            cx.tl.clvm(gappy, **REFERENCE, model_kwargs={"robust": "rows"}, within="donor")
         with pytest.raises(ValueError, match="robust='cells'"):
-            cx.tl.clvm(gappy, **REFERENCE, robust="cells")
+            cx.tl.clvm(gappy, **REFERENCE, model_kwargs={"robust": "cells"})

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import chisquare, entropy
 
 import scanpy_ext as cx
-from scanpy_ext import _mixing
+from contrast_core.pairing import ilisi, kbet
 
 
 def embedded(n: int, seed: int = 0) -> AnnData:
@@ -88,6 +88,6 @@ def test_they_are_what_their_papers_define(share: float) -> None:
         found = [(condition[order[:50]] == c).sum() for c in "ab"]
         expected = [50 * (condition == c).mean() for c in "ab"]
         accepted.append(chisquare(found, expected).pvalue >= 0.05)
-    np.testing.assert_allclose(_mixing._lisi(scores, condition), np.median(numbers) - 1, rtol=1e-6)
+    np.testing.assert_allclose(ilisi(scores, condition), np.median(numbers) - 1, rtol=1e-6)
     types = np.full(200, "T")
-    np.testing.assert_allclose(_mixing._accepted(scores, condition, types), np.mean(accepted))
+    np.testing.assert_allclose(kbet(scores, condition, types), np.mean(accepted))

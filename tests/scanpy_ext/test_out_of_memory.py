@@ -17,7 +17,7 @@ from contrast_core.rows import held
 from scanpy_ext import _read
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-PAIRING = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
+PAIRING = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
 FUNCTIONS = [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.clvm]
 # Those that need rows.
 NEED_ROWS = {
@@ -30,10 +30,8 @@ NEED_ROWS = {
     "significance by cell": partial(
         cx.tl.significance, donor=None, **REFERENCE, n_permutations=19, n_resamples=5
     ),
-    "contrast_check": partial(
-        cx.pp.contrast_check, **REFERENCE, donor="donor", cell_type="type", n_splits=2
-    ),
-    "kernel_cpca": partial(cx.tl.kernel_cpca, **REFERENCE, include_reference=False, alpha=1.0),
+    "contrast_check": partial(cx.pp.contrast_check, **REFERENCE, donor="donor", cell_type="type"),
+    "kernel_cpca": partial(cx.tl.kernel_cpca, **REFERENCE, alpha=1.0),
 }
 WHERE = ["dense", "csr", "csc", "dense in dask", "csr in dask", "dense in zarr", "csr in zarr"]
 FORMATS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
@@ -123,15 +121,15 @@ def assert_same(adata, expected):
     for slot in ("obsm", "varm"):
         for key, value in getattr(expected, slot).items():
             found = getattr(adata, slot)[key]
-            assert type(found) is np.ndarray
-            np.testing.assert_allclose(found, value, atol=1e-6 * np.abs(value).max())
+            assert type(found) is type(value)
+            largest = np.nanmax(np.abs(np.asarray(value)))
+            np.testing.assert_allclose(found, value, atol=1e-6 * largest)
 
 
-@pytest.mark.parametrize("mask_var", [None, np.arange(12) % 3 > 0], ids=["all genes", "masked"])
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_backed(cells, backed, function, kind, mask_var):
-    arguments = {**REFERENCE, "mask_var": mask_var, "n_comps": 1}
+def test_backed(cells, backed, function, kind):
+    arguments = {**REFERENCE, "mask_var": np.arange(12) % 3 > 0, "n_comps": 1}
     adata = backed(kind)
     function(cells, **arguments)
     function(adata, **arguments)
@@ -139,8 +137,9 @@ def test_backed(cells, backed, function, kind, mask_var):
     assert_same(adata, cells)
 
 
-@pytest.mark.parametrize("mask_var", [None, np.arange(12) % 3 > 0], ids=["all genes", "masked"])
-@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize(
+    ("kind", "mask_var"), [("dense", None), ("csr", np.arange(12) % 3 > 0)], ids=["all", "masked"]
+)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_dask(cells, function, kind, mask_var):
     cells.X = FORMATS[kind](cells.X)
@@ -246,7 +245,7 @@ def test_warnings_about_the_contrast_are_the_same(design, lazy, where):
     told = []
     for one in (design, adata):
         with pytest.warns(ContrastWarning, match="look like raw counts.*gene") as caught:
-            cx.pp.contrast_check(one, **REFERENCE, mask_var="one_sided", n_splits=2)
+            cx.pp.contrast_check(one, **REFERENCE, mask_var="one_sided")
         told.append(str(caught[0].message))
     assert told[0] == told[1]
     with pytest.warns(ContrastWarning, match="look like raw counts"):
@@ -260,8 +259,9 @@ def test_if_it_fails_nothing_is_written(design, lazy, name, where):
     adata = lazy(where)
     with pytest.raises(ValueError, match="NaN"):
         NEED_ROWS[name](adata)
-    with pytest.raises(ValueError, match="n_comps=13, but it must be from 1 to 12"):
-        NEED_ROWS[name](adata, n_comps=13)
+    if name != "contrast_check":
+        with pytest.raises(ValueError, match="n_comps=13, but it must be from 1 to 12"):
+            NEED_ROWS[name](adata, n_comps=13)
     if adata.isbacked:
         with pytest.raises(ValueError, match="copy=True: a backed AnnData cannot be copied"):
             NEED_ROWS[name](adata, copy=True)
@@ -311,30 +311,24 @@ def test_values_that_are_not_finite_are_found_wherever_they_are(cells, backed, w
     cx.tl.cpca(adata, **REFERENCE, mask_var=np.arange(12) != 4)
 
 
-def test_progress_is_shown_if_asked_for(cells, backed):
-    shown = []
-
-    def bar(items, total, desc):
-        items = list(items)
-        shown.append((len(items), total))
-        return items
-
-    for adata in (cells, backed("csr")):
-        shown.clear()
-        cx.tl.cpca(adata, **REFERENCE, progress=bar)
-        assert shown
-        assert all(n == total for n, total in shown)
-
-
-@pytest.mark.parametrize("where", ["dense", "csc", "csr in zarr"])
-@pytest.mark.parametrize("name", NEED_ROWS)
-def test_progress_is_shown_where_rows_are_read(design, lazy, name, where):
-    shown = []
-
-    def bar(items, total, desc):
-        shown.append(desc)
-        return items
-
-    adata = lazy(where)
-    NEED_ROWS[name](adata, progress=bar)
-    assert "adata.X" in shown
+@pytest.mark.parametrize("where", ["zarr", "h5ad"])
+def test_a_lazy_anndata_gives_the_same_or_is_refused_in_words(cells, tmp_path, where):
+    experimental = pytest.importorskip("anndata.experimental")
+    pytest.importorskip("xarray")
+    cells.obs["donor"] = [f"d{i // 2 % 8}" for i in range(200)]
+    cells.var["used"] = np.arange(12) > 2
+    getattr(cells, f"write_{where}")(tmp_path / f"cells.{where}")
+    lazy = experimental.read_lazy(tmp_path / f"cells.{where}")
+    calls = [
+        partial(cx.tl.cpca, **REFERENCE, mask_var="used"),
+        partial(cx.tl.pcpca, **REFERENCE, within="donor", key_added="mine"),
+        partial(cx.tl.cpca_star, foreground="is_stim", background="is_ctrl"),
+        partial(cx.pp.match_pairs, groupby="condition", reference="ctrl", donor="donor", n_comps=4),
+        partial(cx.tl.pca_plus, n_comps=2),
+        partial(cx.tl.denoise, key="cpca_star"),
+    ]
+    for call in calls:
+        call(cells)
+        call(lazy)
+    assert_same(lazy, cells)
+    np.testing.assert_allclose(lazy.layers["denoised"], cells.layers["denoised"], atol=1e-4)

@@ -104,10 +104,10 @@ def test_pairs_are_not_written_over_something_else(design, name, untouched):
     eye = sp.eye(design.n_obs, format="csr")
     design.obsp["graph"] = design.obsp["near_distances"] = eye
     with untouched(design):
-        with pytest.raises(ValueError, match=rf"'{name}.*match_pairs did not write"):
+        with pytest.raises(ValueError, match=rf"'{name}.*scanpy_ext did not write"):
             cx.pp.match_pairs(design, *DESIGN, key_added=name)
-        with pytest.raises(ValueError, match="Choose another name for the pairs"):
-            cx.tl.pca_pp(design, condition="condition", reference="ctrl", pairs=name)
+        with pytest.raises(ValueError, match="Choose another name for the results"):
+            cx.tl.pca_pp(design, groupby="condition", reference="ctrl", pairs=name)
     cx.pp.match_pairs(design, *DESIGN, key_added="own")
     cx.pp.match_pairs(design, *DESIGN, key_added="own")
 
@@ -139,7 +139,7 @@ def test_the_same_pairs_and_embedding_sparse_or_dense(design, as_matrix):
     sparse = design.copy()
     sparse.X = as_matrix(design.X)
     for adata in (design, sparse):
-        cx.tl.pca_pp(adata, **dict(zip(("condition", "reference", "donor"), DESIGN, strict=True)))
+        cx.tl.pca_pp(adata, **dict(zip(("groupby", "reference", "donor"), DESIGN, strict=True)))
     assert (design.obsp["pairs"] != sparse.obsp["pairs"]).nnz == 0
     np.testing.assert_allclose(sparse.obsm["X_pca_pp"], design.obsm["X_pca_pp"], atol=1e-8)
     assert isinstance(sparse.X, as_matrix)
@@ -152,16 +152,15 @@ def test_both_ways_neighbours_cover_every_cell(design):
 
 
 @pytest.mark.parametrize("clusters", [None, "cell_type"])
-def test_the_papers_matched_clusters(design, clusters):
-    cx.pp.match_pairs(
-        design, *DESIGN, method="clusters", clusters=clusters, max_pairs=7, cell_type="cell_type"
-    )
+def test_the_papers_matched_clusters(design, clusters, monkeypatch):
+    monkeypatch.setattr("scanpy_ext._pairs._MAX_PAIRS", 7)
+    cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters, cell_type="cell_type")
     summary = design.uns["pairs"]
     assert summary["same_cell_type"] > 0.95
     if clusters:
         assert (summary["donors"]["n_pairs"] == 3 * 7).all()
     first = design.obsp["pairs"].copy()
-    cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters, max_pairs=7)
+    cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters)
     assert (first != design.obsp["pairs"]).nnz == 0
 
 
@@ -179,7 +178,7 @@ def test_a_donor_with_one_condition_is_reported(design):
         cx.pp.match_pairs(part, *DESIGN)
     assert part.uns["pairs"]["donors"].loc["d2", "n_pairs"] == 0
     assert (part.obs["donor"].iloc[partners(part)[0]] == "d1").all()
-    cx.pl.pairs(part, show=False)
+    cx.pl.match_pairs(part, show=False)
     plt.close("all")
 
 
@@ -224,10 +223,10 @@ def test_numeric_labels_and_several_levels(design):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nope", "ctrl"), "condition: adata.obs has no column 'nope'"),
+        (("nope", "ctrl"), "groupby: adata.obs has no column 'nope'"),
         (("condition", "nope"), r"reference='nope'.*'ctrl', 'stim'"),
         (("condition", "ctrl", "nope"), "donor: adata.obs has no column 'nope'"),
-        (("condition", "ctrl", "condition"), "donor and condition are both .condition."),
+        (("condition", "ctrl", "condition"), "donor and groupby are both .condition."),
     ],
 )
 def test_wrong_designs_are_explained_and_leave_adata_untouched(
@@ -299,17 +298,18 @@ def test_the_stored_filters_give_the_scores(design, method, options):
     design.var["used"] = np.arange(40) != 7
     cx.pp.match_pairs(design, *DESIGN)
     getattr(cx.tl, method)(design, n_comps=2, mask_var="used", **options)
-    mean, cap = (design.var[f"{method}_{name}"].to_numpy() for name in ("mean", "cap"))
-    scores = (np.minimum(design.X, cap) - mean) @ design.varm[f"PCs_{method}_filters"]
+    loadings, table = design.varm[f"PCs_{method}"], design.varm[f"PCs_{method}_fit"]
+    assert table.iloc[7].isna().all()
+    assert not loadings[7].any()
+    mean, cap, *filters = table.fillna(0).to_numpy().T
+    scores = (np.minimum(design.X, cap) - mean) @ np.transpose(filters)
     np.testing.assert_allclose(scores, design.obsm[f"X_{method}"], atol=1e-9)
-    for slot in (f"PCs_{method}", f"PCs_{method}_filters"):
-        assert design.varm[slot].shape == (40, 2)
-        assert not design.varm[slot][7].any()
+    assert loadings.shape == (40, 2)
 
 
 @pytest.mark.parametrize("method", ["pca_pp", "pca_plus"])
 def test_the_difference_between_conditions_goes_and_the_types_stay(design, method):
-    options = {"condition": "condition", "reference": "ctrl", "donor": "donor"}
+    options = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
     getattr(cx.tl, method)(design, **options, n_comps=2)
     assert "pairs" in design.obsp and "pairs" in design.uns
     report = cx.get.mixing_report(design, "condition", "cell_type").loc[f"X_{method}"]
@@ -323,9 +323,7 @@ def test_cells_in_no_pair_are_embedded(design):
     half = design.obs["donor"].cat.remove_categories("d2")
     design.obs["known donor"] = half
     with pytest.warns(ContrastWarning, match="120 cells without a donor"):
-        cx.tl.pca_pp(
-            design, condition="condition", reference="ctrl", donor="known donor", n_comps=2
-        )
+        cx.tl.pca_pp(design, groupby="condition", reference="ctrl", donor="known donor", n_comps=2)
     assert np.isfinite(design.obsm["X_pca_pp"]).all()
     report = cx.get.mixing_report(design[half.isna()].copy(), "condition", "cell_type")
     assert report.loc["X_pca_pp", "transfer"] > 0.95
@@ -335,7 +333,7 @@ def test_key_added_names_all_slots(design):
     cx.pp.match_pairs(design, *DESIGN, key_added="mine")
     cx.tl.pca_pp(design, pairs="mine", n_comps=2, key_added="shared")
     assert "shared" in design.obsm and "shared" in design.uns
-    assert {"shared", "shared_filters"} <= set(design.varm)
+    assert {"shared", "shared_fit"} <= set(design.varm)
     assert "pairs" not in design.obsp
 
 
@@ -354,11 +352,11 @@ def test_missing_pairs_and_half_designs_are_explained(design, untouched):
         with pytest.raises(ValueError, match="no pairs 'pairs'"):
             cx.tl.pca_pp(design)
         with pytest.raises(ValueError, match="reference is missing"):
-            cx.tl.pca_pp(design, condition="condition")
-        with pytest.raises(ValueError, match="condition is missing"):
+            cx.tl.pca_pp(design, groupby="condition")
+        with pytest.raises(ValueError, match="groupby is missing"):
             cx.tl.pca_plus(design, donor="donor")
         with pytest.raises(ValueError, match="n_comps=41"):
-            cx.tl.pca_pp(design, condition="condition", reference="ctrl", n_comps=41)
+            cx.tl.pca_pp(design, groupby="condition", reference="ctrl", n_comps=41)
 
 
 @pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
@@ -372,11 +370,11 @@ def test_results_survive_a_file(design, tmp_path, file_format):
     pd.testing.assert_frame_equal(
         read.uns["pairs"]["donors"], design.uns["pairs"]["donors"], check_index_type=False
     )
-    assert read.uns["pairs"]["params"]["condition"] == "condition"
-    np.testing.assert_array_equal(read.var["pca_pp_cap"], design.var["pca_pp_cap"])
+    assert read.uns["pairs"]["params"]["groupby"] == "condition"
+    pd.testing.assert_frame_equal(read.varm["PCs_pca_pp_fit"], design.varm["PCs_pca_pp_fit"])
     cx.tl.pca_pp(read, n_comps=2, key_added="again")
     np.testing.assert_allclose(read.obsm["again"], design.obsm["X_pca_pp"])
-    axes = cx.pl.pairs(read, show=False)
+    axes = cx.pl.match_pairs(read, show=False)
     assert len(axes) == 3
     plt.close("all")
 
@@ -397,7 +395,7 @@ def test_the_report_leaves_adata_untouched_and_skips_unknown_cells(design, untou
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"condition": "nope"}, "condition: adata.obs has no column 'nope'"),
+        ({"groupby": "nope"}, "groupby: adata.obs has no column 'nope'"),
         ({"reps": ["nope"]}, "adata.obsm has no 'nope'"),
         ({}, "no embedding to report on"),
         ({"reps": ["X"], "n_seeds": 0}, "n_seeds=0"),
@@ -410,13 +408,13 @@ def test_wrong_reports_are_explained(design, arguments, message):
     design.obs["one"] = "same"
     with pytest.raises(ValueError, match=message):
         cx.get.mixing_report(
-            design, **({"condition": "condition", "cell_type": "cell_type"} | arguments)
+            design, **({"groupby": "condition", "cell_type": "cell_type"} | arguments)
         )
 
 
 def test_the_plot_shows_what_the_summary_says(design, tmp_path):
     cx.pp.match_pairs(design, *DESIGN)
-    counts, coverage, distances = cx.pl.pairs(design, show=False)
+    counts, coverage, distances = cx.pl.match_pairs(design, show=False)
     assert [bar.get_width() for bar in counts.patches] == [
         *design.uns["pairs"]["donors"]["n_pairs"]
     ]
@@ -425,8 +423,8 @@ def test_the_plot_shows_what_the_summary_says(design, tmp_path):
     plt.close("all")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cx.pl.pairs(design, save=tmp_path / "pairs.png")
+        cx.pl.match_pairs(design, save=tmp_path / "pairs.png")
     assert (tmp_path / "pairs.png").exists()
     assert not plt.get_fignums()
     with pytest.raises(ValueError, match=r"no result 'other' of scanpy_ext.pp.match_pairs"):
-        cx.pl.pairs(design, key="other")
+        cx.pl.match_pairs(design, key="other")

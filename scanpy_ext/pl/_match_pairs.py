@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from .. import _keys
 from .._arguments import text
 from .._docs import documented
+from .._result import stored_result
 from ._figure import finish, legend_below, panels, room
-from ._result import stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @documented
-def pairs(
+def match_pairs(
     adata: AnnData,
     *,
     key: str = "pairs",
@@ -30,7 +30,7 @@ def pairs(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """What positive pairs were found: how many per donor, which cells they cover, how near.
+    """Plot positive pairs by donor: their number, the cells that they cover, their distances.
 
     Three panels: pairs per donor; the fraction of each donor's stimulated and control cells
     that are in a pair; the distances of each donor's pairs (quartiles, and 5 to 95%).
@@ -53,11 +53,11 @@ def pairs(
     ValueError
         If there are no pairs under `key`.
     """
-    result = stored_result(adata, key, "donors", "scanpy_ext.pp.match_pairs")
-    keys = _keys.pairs(key)
-    if keys.distances not in adata.obsp:
+    result = stored_result(adata, key, "pp.match_pairs", "donors")
+    slot = _keys.distances_of(key)
+    if slot not in adata.obsp:
         raise ValueError(
-            f"adata.obsp has no {keys.distances!r} beside adata.uns[{key!r}]: run "
+            f"adata.obsp has no {slot!r} beside adata.uns[{key!r}]: run "
             "scanpy_ext.pp.match_pairs again."
         )
     table = result["donors"]
@@ -80,7 +80,7 @@ def pairs(
             panel.set_yticks(spot, names)
             panel.set_ylim(len(names) - 0.5, -0.5)
 
-        stored = adata.obsp[keys.distances].tocsr()
+        stored = adata.obsp[slot].tocsr()
         owner = _owners(adata, result["params"].get("donor"))
         of_donors = [stored[np.flatnonzero(owner == name)].data for name in table.index]
         boxes = {"whis": (5, 95), "showfliers": False, "widths": 0.6}
@@ -93,12 +93,18 @@ def pairs(
             panel.grid(visible=False)
             panel.spines[["top", "right"]].set_visible(False)
         return finish(
-            figure, list(axes.flat), "pairs", show=show, save=save, return_fig=return_fig, ax=ax
+            figure,
+            list(axes.flat),
+            "match_pairs",
+            show=show,
+            save=save,
+            return_fig=return_fig,
+            ax=ax,
         )
 
 
 def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:
-    """The donor of each cell, as text; one for all without such a column."""
+    """Return the donor of each cell as text; one for all without such a column."""
     if donor is None or donor not in adata.obs.columns:
         return np.full(adata.n_obs, "all cells", dtype=object)
     return np.array([text(value) for value in adata.obs[donor].to_numpy()], dtype=object)

@@ -10,8 +10,9 @@ import numpy as np
 from .. import _keys
 from .._arguments import is_among, listed, quoted
 from .._docs import documented
+from .._result import stored_result
+from ._components import chosen_components, titled
 from ._figure import FLOOR, check_save, finish, panels
-from ._result import chosen_components, stored_result, titled
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @documented
-def path(
+def cpca_path(
     adata: AnnData,
     color: str | Sequence[str] | None = None,
     *,
     components: Sequence[int] | str = (1, 2),
-    key: str = _keys.CPCA_PATH.uns,
+    key: str = "cpca_path",
     ax: AxesGiven = None,
     figsize: tuple[float, float] | None = None,
     show: bool | None = None,
@@ -34,7 +35,7 @@ def path(
     return_fig: bool = False,
     **kwargs: Any,
 ) -> Drawn:
-    """The embedding at each representative contrast strength, side by side.
+    """Plot the embeddings at the representative contrast strengths, side by side.
 
     There is one panel for each representative of `scanpy_ext.tl.cpca_path`, titled with its alpha;
     the first, alpha = 0, is PCA of the foreground. cPCA keeps and sharpens the difference between
@@ -70,8 +71,8 @@ def path(
     import scanpy as sc
 
     check_save(save)  # before scanpy makes categories of columns
-    result = stored_result(adata, key, "alphas", "scanpy_ext.tl.cpca_path")
-    keys = _keys.linear(key)
+    result = stored_result(adata, key, "tl.cpca_path", "alphas")
+    keys = _keys.stored_keys(key)
     alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]
     colors: list[Any] = [color]
     if isinstance(color, Iterable) and not isinstance(color, str):
@@ -85,7 +86,7 @@ def path(
                 f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
             )
 
-    tables = [np.asarray(adata.obsm[keys.numbered(i).obsm]) for i in range(len(alphas))]
+    tables = [np.asarray(adata.obsm[keys.part(i).obsm]) for i in range(len(alphas))]
     chosen = chosen_components(components, tables[0].shape[1])
     if len(chosen) != 2:
         raise ValueError(f"components={quoted(components)}: expected two, one for each axis.")
@@ -93,7 +94,7 @@ def path(
     spans = [np.ptp(table[:, columns], axis=0).max() for table in tables]
     floor = FLOOR * float(max(spans))
     bases = [
-        (keys.numbered(i).obsm, titled(alpha) if alpha else "PCA (alpha = 0)")
+        (keys.part(i).obsm, titled(alpha) if alpha else "PCA (alpha = 0)")
         for i, (alpha, span) in enumerate(zip(alphas, spans, strict=True))
         if span >= floor
     ]
@@ -115,7 +116,9 @@ def path(
                 x, y = (f"component {component}" for component in chosen)
                 panel.set(xlabel=x, ylabel=y if panel is row[0] else "")
                 _widen(panel, floor)
-        return finish(figure, axes.flat, "path", show=show, save=save, return_fig=return_fig, ax=ax)
+        return finish(
+            figure, axes.flat, "cpca_path", show=show, save=save, return_fig=return_fig, ax=ax
+        )
 
 
 def _widen(ax: Axes, floor: float) -> None:

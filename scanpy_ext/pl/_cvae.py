@@ -1,4 +1,4 @@
-"""How a training went."""
+"""The course of a training."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._docs import documented
+from .._result import stored_result
 from ._figure import finish, panels
-from ._result import stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @documented
-def training(
+def cvae(
     adata: AnnData,
     *,
     key: str = "cvae",
@@ -27,7 +27,7 @@ def training(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """The loss of each epoch of a training, of the cells it fits and of those held out.
+    """Plot the loss of each epoch of a training, of the cells it fits and of those held out.
 
     From `scanpy_ext.tl.cvae`. A held-out loss that still falls at the end asks for more epochs; one
     far above that of the training asks for more cells.
@@ -50,7 +50,7 @@ def training(
     ValueError
         If there is no such result.
     """
-    result = stored_result(adata, key, "training_loss", "scanpy_ext.tl.cvae")
+    result = stored_result(adata, key, "tl.cvae", "training_loss")
     epochs = np.arange(1, len(result["training_loss"]) + 1)
     with panels(1, 1, size=(4.2, 3.2), figsize=figsize, ax=ax) as (figure, axes):
         panel = axes[0, 0]
@@ -61,6 +61,4 @@ def training(
         panel.legend(fontsize="small")
         panel.grid(visible=False)
         panel.spines[["top", "right"]].set_visible(False)
-        return finish(
-            figure, [panel], "training", show=show, save=save, return_fig=return_fig, ax=ax
-        )
+        return finish(figure, [panel], "cvae", show=show, save=save, return_fig=return_fig, ax=ax)

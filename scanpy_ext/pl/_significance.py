@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._docs import documented
+from .._result import stored_result
 from ._figure import finish, legend_below, panels
-from ._result import stored_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @documented
-def scree(
+def significance(
     adata: AnnData,
     *,
     key: str = "significance",
@@ -27,7 +27,7 @@ def scree(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """How far each component stands out, against chance, and how stable it is.
+    """Plot how far each component stands out against chance, and how stable it is.
 
     From `scanpy_ext.tl.significance`. Left: the statistics, and what 95% of the relabelled data
     stay below; the p-values stand below the components, as exploratory where cells were permuted
@@ -51,7 +51,7 @@ def scree(
     ValueError
         If there is no such result.
     """
-    result = stored_result(adata, key, "components", "scanpy_ext.tl.significance")
+    result = stored_result(adata, key, "tl.significance", "components")
     table = result["components"]
     exploratory = bool(result["exploratory"])
     p_values = table["exploratory_p_value" if exploratory else "p_value"]
@@ -80,5 +80,11 @@ def scree(
         left.set_xticks(spot, with_p_values, fontsize="small")
         left.set_xlabel("component, and its p-value")
         return finish(
-            figure, [left, right], "scree", show=show, save=save, return_fig=return_fig, ax=ax
+            figure,
+            [left, right],
+            "significance",
+            show=show,
+            save=save,
+            return_fig=return_fig,
+            ax=ax,
         )

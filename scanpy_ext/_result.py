@@ -1,0 +1,47 @@
+"""Results in an AnnData, found by their name in `.uns`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._arguments import check_anndata, is_among, listed, quoted
+from ._write import is_own
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+def stored_result(
+    adata: AnnData, key: str, function: str, *needed: str, name: str = "adata"
+) -> Mapping[str, Any]:
+    """Return an entry of `adata.uns`, checked to be a result of `function`.
+
+    Parameters
+    ----------
+    key
+        Name of the entry.
+    function
+        The function, or functions, that write such a result: what an error recommends.
+    needed
+        What the entry must hold.
+    name
+        How errors call the AnnData.
+
+    Raises
+    ------
+    TypeError
+        If it is no AnnData.
+    ValueError
+        If there is no such result.
+    """
+    check_anndata(adata, name)
+    result = adata.uns[key] if isinstance(key, str) and is_among(key, adata.uns) else None
+    if not isinstance(result, Mapping) or not all(entry in result for entry in needed):
+        known = [str(each) for each, entry in adata.uns.items() if is_own(entry)]
+        raise ValueError(
+            f"{name}.uns has no result {quoted(key)} of scanpy_ext.{function}; its results are "
+            f"{listed(known)}. Run the function first, or give with key= the name it was given "
+            "as key_added=."
+        )
+    return result
