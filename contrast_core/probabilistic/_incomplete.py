@@ -21,7 +21,9 @@ from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
 _SMALLEST_NOISE = 1e-8  # of the mean variance: below it, rounding decides the likelihood
 _LARGEST_LOADING = 1e3  # times the root of the total variance: a likelihood that grows for ever
 _LEAST_START_NOISE = 0.01  # of the mean variance
-_RANDOM_STARTS = 2
+# Logarithms of the noise of the random starts, in units of the mean variance: starts with the same
+# noise mostly reach the same maximum, and small incomplete data have several.
+_RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
 _RIDGE = 1e-7  # of W's squared length, in the search for gamma_max
 _SEARCH_STEPS = 200  # of that search, whose gain after so many is below what matters
 _GRADIENT = 1e-8  # per feature, at which the iteration ends
@@ -261,7 +263,7 @@ def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[F
     x, y, plan = data.filled
     closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
     rng = np.random.default_rng(0)
-    random = rng.standard_normal((_RANDOM_STARTS, *closed[0].shape))
+    random = rng.standard_normal((len(_RANDOM_LOG_NOISE), *closed[0].shape))
     return [*closed, *random]
 
 
@@ -281,7 +283,10 @@ def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
         lengths = np.sqrt(np.maximum(variances - noise, 0.1 * noise))
         starts.append(np.append(found.components.T * lengths, np.log(noise)))
     random = _directions(data, [0.0], d)[1:]
-    return [*starts, *(np.append(start, 0.0) for start in random)]
+    return [
+        *starts,
+        *(np.append(W, noise) for W, noise in zip(random, _RANDOM_LOG_NOISE, strict=True)),
+    ]
 
 
 def _check_bounded(loadings: FloatArray, noise: float, gamma: float, valid: ValidRange) -> None:

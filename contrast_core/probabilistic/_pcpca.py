@@ -103,7 +103,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
     n_iter_, converged_ : int, bool
         Iterations of L-BFGS from the best start, and whether they ended at a maximum; 0 and True
         for complete data.
-    start_objectives_ : ndarray of shape (4,) or (3,)
+    start_objectives_ : ndarray of shape (6,) or (5,)
         Of incomplete data only, the maximum reached from each start; those below `objective_` are
         local.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
@@ -137,8 +137,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the rows. Iterations start from the
-    closed form of the data filled in with means, at ``gamma`` and at 0, and from two fixed random
-    loadings. A row with nothing observed changes nothing. The objective is unbounded where a
+    closed form of the data filled in with means, at ``gamma`` and at 0, and from four fixed random
+    loadings with different noise. A row with nothing observed changes nothing. The objective is unbounded where a
     feature f has :math:`\gamma\, m_f / m \ge n_f / n`, with the numbers of rows that have it
     observed, or where some W leaves less of the foreground's observed values than gamma times what
     it leaves of the background's; `gamma_max_` is where either begins, the second as far as a

@@ -153,7 +153,7 @@ def test_the_fit_is_a_maximum_that_every_start_finds() -> None:
     assert 0 < model.n_iter_ < 200
     assert model.objective_ == pytest.approx(objective(X, Y, 0.1, covariance(model)), rel=1e-10)
     np.testing.assert_allclose(model.start_objectives_, model.objective_, rtol=1e-9)
-    assert model.start_objectives_.shape == (4,)
+    assert model.start_objectives_.shape == (6,)
     rng = np.random.default_rng(0)
     for _ in range(10):
         W = model.loadings_ + 0.01 * rng.normal(size=(12, 2))
@@ -538,3 +538,14 @@ def test_wide_rows_need_no_matrix_of_features() -> None:
     assert peak < n_features**2 * 8 / 4
     gone = np.isnan(X)
     assert np.corrcoef(filled[gone], signal[gone])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(("seed", "gained"), [(17, 0.4), (126, 0.4)])
+def test_starts_differ_enough_to_find_the_better_of_two_maxima(seed: int, gained: float) -> None:
+    """The closed forms and starts with much noise all reach the lower one."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(15, 3)) @ rng.normal(size=(3, 3)), rng.normal(size=(15, 3))
+    for rows in (X, Y):
+        rows[rng.random(rows.shape) < 0.4] = np.nan
+    model = PCPCA().fit(X, background=Y)
+    assert model.objective_ > np.median(model.start_objectives_) + gained
