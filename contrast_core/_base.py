@@ -242,14 +242,15 @@ class BackgroundMixin:
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
     def fit_transform(
-        self, X: MatrixLike, y: object = None, *, background: MatrixLike, **options: Any
+        self, X: MatrixLike, y: object = None, *, background: Any = None, **options: Any
     ) -> FloatArray:
         """Fit, then return the scores of the foreground rows.
 
         Parameters
         ----------
         X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-            Foreground and background rows; not moments, which hold no rows to transform.
+            Foreground and background rows, as for `fit`; not moments, which hold no rows to
+            transform.
         y : ignored
         **options
             What else `fit` takes.
@@ -271,6 +272,16 @@ class BackgroundMixin:
         fitted: Any = self.fit(X, y, background=background, **options)  # type: ignore[attr-defined]
         scores: FloatArray = fitted.transform(X)
         return scores
+
+
+def check_not_positional(X: object, y: object) -> None:
+    """Raise TypeError if the background was given without its name, in the place of y."""
+    columns = [getattr(data, "shape", ())[1:] for data in (X, y)]
+    if is_moments(y) or (columns[0] == columns[1] and columns[1:] not in ([()], [(1,)])):
+        raise TypeError(
+            f"y is {type(y).__name__} with the features of X, and y is not used; a background is "
+            "given by its name: fit(X, background=...)."
+        )
 
 
 class ScoreMixin:
@@ -303,11 +314,13 @@ class ScoreMixin:
 class LinearContrast(BackgroundMixin, LinearEmbedding):
     """Base of the linear methods that contrast a foreground with a background.
 
-    A subclass also sets ``background_mean_``.
+    A subclass also sets ``background_mean_``, if it was given a background.
     """
 
     n_components: int
     background_mean_: FloatArray
 
     def _offsets(self) -> dict[str, FloatArray]:
+        if not hasattr(self, "background_mean_"):  # fitted without a background
+            return super()._offsets()
         return super()._offsets() | {"difference": self.mean_ - self.background_mean_}

@@ -1,25 +1,52 @@
-"""The contract of the contrastive methods that need no more of the data than their moments."""
+"""The contract of the contrastive methods that are computed from second moments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import LinearContrast
-from contrast_core._validation import FloatArray, MatrixLike, check_labels
+from contrast_core._base import LinearContrast, check_not_positional
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    as_number,
+    check_choice,
+    check_labels,
+)
 from contrast_core.moments import Moments, parts_along
-from contrast_core.solve import Design, DesignOptions, Plan, contrast_moments
+from contrast_core.solve import (
+    Design,
+    DesignOptions,
+    Plan,
+    check_background_is_given,
+    contrast_moments,
+)
+
+# Fitted attributes that are not set by a fit without a background.
+_OF_THE_BACKGROUND = {
+    "background_mean_",
+    "background_moments_",
+    "background_variance_",
+    "contrast_index_",
+    "gamma_max_",
+}
 
 
 class MomentContrast(LinearContrast):
-    """Base of those that need no more of the data than their moments.
+    """Base of the methods that are computed from second moments.
 
     A subclass defines `_fit_moments`, and sets ``foreground_moments_`` and ``background_moments_``.
+    One that is PCA of the foreground at strength 0 sets `_background_is_optional`, and names in
+    `_rules` the words that its strength may be.
     """
+
+    _background_is_optional: ClassVar[bool] = False
+    _rules: ClassVar[tuple[str, ...]] = ("auto",)
 
     groups_: NDArray[Any]
     group_means_: FloatArray
@@ -34,7 +61,7 @@ class MomentContrast(LinearContrast):
         X: MatrixLike | Moments,
         y: object = None,
         *,
-        background: MatrixLike | Moments | Sequence[MatrixLike | Moments],
+        background: MatrixLike | Moments | Sequence[MatrixLike | Moments] | None = None,
         groups: ArrayLike | None = None,
         background_groups: ArrayLike | Sequence[ArrayLike | None] | None = None,
         sample_weight: ArrayLike | None = None,
@@ -47,12 +74,15 @@ class MomentContrast(LinearContrast):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features), or SecondMoments
-            Foreground; what `SecondMoments.from_data` reads.
+            Foreground; what `SecondMoments.from_data` reads. `PCPCA` and `CLVM` take missing
+            values: NaN, or a mask, in arrays, masked arrays and DataFrames in memory.
         y : ignored
-        background : the same kinds, of shape (m, n_features), or a list of them
+        background : the same kinds, of shape (m, n_features), or a list of them, optional
             Background, with the same features in the same order. Moments for all or for none. Of
             several backgrounds the covariance is
-            :math:`C_Y = \sum_j w_j C_j`, each about its own mean.
+            :math:`C_Y = \sum_j w_j C_j`, each about its own mean. Without a background `CPCA` and
+            `CPCAStar` are PCA of the foreground, and `PCPCA` is probabilistic PCA: the strength is
+            0, and attributes that describe the background are not set. The others need one.
         groups, background_groups : array-like of shape (n,) and (m,), optional
             A label for each row, such as its donor or batch. The covariances are then those
             within groups, each row about its group's mean: what varies beyond the differences
@@ -74,12 +104,44 @@ class MomentContrast(LinearContrast):
         ------
         ValueError
             If the features differ, a dataset has fewer than two rows or is not finite, a group's
-            label is missing, a weight is negative, or a parameter is out of range.
+            label is missing, a weight is negative, a parameter is out of range, or there is no
+            background where one is needed. With missing values, if a feature is never observed in
+            one of the datasets, fewer than two rows have a value, or rows have groups.
         TypeError
-            If only one of the two is `SecondMoments`, moments come with groups or weights, or a
-            parameter has the wrong type.
+            If only one of the two is `SecondMoments`, moments come with groups or weights, the
+            background is given without its name, or a parameter has the wrong type.
         """
         design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
+        if background is not None:
+            return self._fit_design(X, background, design)
+        check_not_positional(X, y)
+        return self._fit_alone(X, design)
+
+    def _fit_alone(self, X: MatrixLike | Moments, design: Design) -> Self:
+        """Fit without a background: at strength 0, which does not depend on one."""
+        check_background_is_given(None, self._background_is_optional)
+        for name in ("background_groups", "background_weight", "background_mix"):
+            if getattr(design, name) is not None:
+                raise ValueError(f"{name} was given without a background; give both or neither.")
+        name = cast(Any, self)._strength
+        strength = getattr(self, name)
+        if isinstance(strength, str):
+            check_choice(strength, name, self._rules, "a number")
+        elif as_number(strength, name) != 0:
+            raise ValueError(
+                f"{name}={strength:g} was given without a background to contrast with: "
+                f"fit(X, background=...). Without one, {name} is 'auto' or 0."
+            )
+        fitted = clone(self).set_params(**{name: 0.0})._fit_design(X, None, design)
+        for attribute in [each for each in vars(self) if each.endswith("_")]:  # of a fit before
+            delattr(self, attribute)
+        for attribute, value in vars(fitted).items():
+            if attribute.endswith("_") and attribute not in _OF_THE_BACKGROUND:
+                setattr(self, attribute, value)
+        return self
+
+    def _fit_design(self, X: MatrixLike | Moments, background: Any, design: Design) -> Self:
+        """Fit from data or moments; without a background the foreground stands in for it."""
         moments = self._moments(X, background, design)
         fitted = self._fit_moments(*moments)
         centres = moments[0].centres or (None, None)
@@ -149,8 +211,8 @@ class MomentContrast(LinearContrast):
         check_is_fitted(self)
         if not hasattr(self, "background_moments_"):
             raise AttributeError(
-                "background_variances_ needs the moments of the fit, which this estimator does "
-                "not hold; save it with save(..., moments=True), or fit it again."
+                "background_variances_ needs the moments of the background, which this estimator "
+                "does not hold; save it with save(..., moments=True), or fit it with a background."
             )
         return parts_along(self.background_moments_, self.components_)
 
@@ -158,7 +220,12 @@ class MomentContrast(LinearContrast):
         self, X: MatrixLike | Moments, background: Any, design: Design
     ) -> tuple[Moments, Moments, Plan]:
         return contrast_moments(
-            X, background, n_components=self.n_components, products=False, design=design
+            X,
+            background,
+            n_components=self.n_components,
+            products=False,
+            design=design,
+            optional=self._background_is_optional,
         )
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:

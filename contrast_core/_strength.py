@@ -35,6 +35,7 @@ class StrengthPath(ContrastStrength):
     """
 
     _of_moments: ClassVar[tuple[str, ...]]
+    _background_is_optional: ClassVar[bool] = False
 
     def at(self, strength: float | str) -> Self:
         """The same method at another contrast, from the same moments.
@@ -93,6 +94,11 @@ class StrengthPath(ContrastStrength):
 
     def _check_moments(self, purpose: str = "other strengths are solved") -> None:
         check_is_fitted(self)
+        if self._background_is_optional and not hasattr(self, "background_mean_"):
+            raise ValueError(
+                f"this {type(self).__name__} was fitted without a background, from whose moments "
+                f"{purpose}; fit it with one: fit(X, background=...)."
+            )
         if not all(hasattr(self, name) for name in self._of_moments):
             raise ValueError(
                 f"this {type(self).__name__} was read from a file that holds no moments, which "

@@ -50,7 +50,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
 
     ``gamma`` is the paper's gamma', adjusted for the sample sizes: the scale of `CPCA`'s alpha.
     The paper's gamma, which multiplies sums, is ``gamma * n / m``. The components are those of
-    `CPCA` at ``alpha = gamma``; ``gamma = 0`` is probabilistic PCA of the foreground.
+    `CPCA` at ``alpha = gamma``; ``gamma = 0`` is probabilistic PCA of the foreground, and so is
+    a fit without a background.
 
     Values may be missing, as NaN, in foreground and background. The densities are then those of
     what is observed of each row, and their maximum is found by L-BFGS.
@@ -101,7 +102,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
     objective_ : float
         The maximum: mean log-density of the foreground's rows minus gamma times the background's.
     n_iter_, converged_ : int, bool
-        Iterations of L-BFGS from the best start, and whether they ended at a maximum; 0 and True
+        Iterations of L-BFGS from the best start, and whether they ended at a maximum; 1 and True
         for complete data.
     start_objectives_ : ndarray of shape (6,) or (5,)
         Of incomplete data only, the maximum reached from each start; those below `objective_` are
@@ -138,12 +139,12 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the rows. Iterations start from the
     closed form of the data filled in with means, at ``gamma`` and at 0, and from four fixed random
-    loadings with different noise. A row with nothing observed changes nothing. The objective is unbounded where a
-    feature f has :math:`\gamma\, m_f / m \ge n_f / n`, with the numbers of rows that have it
-    observed, or where some W leaves less of the foreground's observed values than gamma times what
-    it leaves of the background's; `gamma_max_` is where either begins, the second as far as a
-    search from as many starts finds. Groups must be centred before; `at` and `path` need complete
-    data.
+    loadings with different noise. A row with nothing observed changes nothing. The objective is
+    unbounded where a feature f has :math:`\gamma\, m_f / m \ge n_f / n`, with the numbers of rows
+    that have it observed, or where some W leaves less of the foreground's observed values than
+    gamma times what it leaves of the background's; `gamma_max_` is where either begins, the second
+    as far as a search from as many starts finds. Groups must be centred before; `at` and `path`
+    need complete data.
 
     At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n:
     second moments divide by n here, as in the paper.
@@ -170,6 +171,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
     """
 
     _strength = "gamma"
+    _background_is_optional = True
     _of_some = ("start_objectives_",)
 
     latent_covariance_: FloatArray
@@ -197,7 +199,10 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
 
     def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
         check_count(self.max_iter, "max_iter")
-        return self._fit_incomplete(parts, design) if any_missing(parts) else None
+        if not any_missing(parts):
+            return None
+        # Without a background the foreground stands in for it, at gamma = 0.
+        return self._fit_incomplete(parts if len(parts) > 1 else [*parts, *parts], design)
 
     def _default_strengths(self) -> FloatArray:
         return np.linspace(0.0, 0.95, 20) * self.gamma_max_
@@ -276,7 +281,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
             objective_=-0.5
             * (1 - gamma)
             * float(n_features * (1 + np.log(2 * np.pi)) + log_determinant),
-            n_iter_=0,
+            n_iter_=1,
             converged_=True,
             foreground_moments_=foreground,
             background_moments_=background,

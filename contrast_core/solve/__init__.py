@@ -10,6 +10,7 @@ from contrast_core.solve._contrast import (
 from contrast_core.solve._design import Design, DesignOptions
 from contrast_core.solve._fallback import with_fallback
 from contrast_core.solve._moments import (
+    check_background_is_given,
     contrast_moments,
     contrast_rows,
     design_rows,
@@ -46,6 +47,7 @@ __all__ = [
     "Solution",
     "Solver",
     "Task",
+    "check_background_is_given",
     "check_variances",
     "contrast_index",
     "contrast_moments",

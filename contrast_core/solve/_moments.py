@@ -44,6 +44,7 @@ def contrast_moments(
     products: bool = True,
     design: Design = _PLAIN,
     one_scale: bool = False,
+    optional: bool = False,
 ) -> tuple[Moments, Moments, Plan]:
     """Moments of foreground and background, checked to belong together, and how to solve them.
 
@@ -62,6 +63,8 @@ def contrast_moments(
     one_scale : bool, default=False
         Whether both have the same units for sure, so that total variances far apart are no
         oversight.
+    optional : bool, default=False
+        Whether the background may be None; the foreground's moments then stand in for its own.
 
     Raises
     ------
@@ -73,9 +76,9 @@ def contrast_moments(
     """
     if solver not in SOLVERS:
         raise ValueError(f"solver={solver!r} is unknown; expected one of {tuple(SOLVERS)}.")
-    check_background_is_given(background)
-    backgrounds, several = listed_backgrounds(background)
-    names = background_names(len(backgrounds), several)
+    check_background_is_given(background, optional)
+    backgrounds, several = ([], False) if background is None else listed_backgrounds(background)
+    names = background_names(len(backgrounds), several)[: len(backgrounds)]
     given = is_moments(X)
     for each in backgrounds:
         if is_moments(each) != given:
@@ -107,11 +110,11 @@ def contrast_moments(
                 *(part.n_features, part.feature_names),
                 background_name=name,
             )
-        plan = plan_for(parts[0], mixed(parts[1:], None), k, **options)
+        plan = plan_for(parts[0], mixed(parts[1:] or parts, None), k, **options)
         if simple:
-            parts = in_form(parts[0], parts[1], plan.form)
+            parts = in_form(parts[0], parts[-1], plan.form)
     else:
-        parts = design_rows(X, background, design)
+        parts = design_rows(X, background, design, optional=optional)
         if not simple and SOLVERS[solver] == "products":
             raise ValueError(
                 f"solver={solver!r} takes neither groups nor weights nor several backgrounds; use "
@@ -119,7 +122,7 @@ def contrast_moments(
             )
         plan = make_plan(_task(parts, k, **options))
         parts = _moments_of(parts, plan.form)
-    x, y = parts[0], mixed(parts[1:], design.background_mix)
+    x, y = parts[0], mixed(parts[1:] or parts, design.background_mix)
     check_range(x, "X")
     check_range(y, "the background")
     if not one_scale:
@@ -176,13 +179,20 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
 
 
 def design_rows(
-    X: MatrixLike | Rows, background: Any, design: Design, *, missing: bool = False
+    X: MatrixLike | Rows,
+    background: Any,
+    design: Design,
+    *,
+    missing: bool = False,
+    optional: bool = False,
 ) -> tuple[Rows, ...]:
     """Rows of foreground and backgrounds with groups and weights, checked to belong together.
 
     Nothing is read yet; where values may be `missing`, NaN will be let through.
     """
-    check_background_is_given(background)
+    check_background_is_given(background, optional)
+    if background is None:
+        return _matching(design.foreground(X, missing), [])
     backgrounds, several = listed_backgrounds(background)
     return _matching(
         design.foreground(X, missing), design.backgrounds(backgrounds, several, missing)
@@ -217,9 +227,9 @@ def _check_same_place(x: Rows, y: Rows) -> None:
     )
 
 
-def check_background_is_given(background: object) -> None:
-    """A contrast needs one."""
-    if background is None:
+def check_background_is_given(background: object, optional: bool = False) -> None:
+    """Raise ValueError if there is no background, unless it is optional."""
+    if background is None and not optional:
         raise ValueError(
             "background=None was given; a contrastive method needs background rows with the "
             "features of X: fit(X, background=...)."

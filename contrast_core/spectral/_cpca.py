@@ -38,8 +38,6 @@ from contrast_core.solve import (
 )
 from contrast_core.spectral._cpca_posterior import BinghamPosterior
 
-_RULES = ("auto", "denoise")
-
 
 class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     r"""Contrastive PCA: directions of high foreground and low background variance.
@@ -49,8 +47,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
 
     .. math:: C(\alpha) = C_X - \alpha\, C_Y .
 
-    ``alpha = 0`` is PCA of the foreground; ``alpha = inf`` is PCA of the foreground within the
-    null space of the background.
+    ``alpha = 0`` is PCA of the foreground, and so is a fit without a background; ``alpha = inf`` is
+    PCA of the foreground within the null space of the background.
 
     Parameters
     ----------
@@ -144,6 +142,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     """
 
     _strength = "alpha"
+    _background_is_optional = True
+    _rules = ("auto", "denoise")
 
     alpha_: float
     contrastive_eigenvalues_: FloatArray
@@ -171,7 +171,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         self, X: MatrixLike | Moments, background: Any, design: Design
     ) -> tuple[Moments, Moments, Plan]:
         check_choice(self.solver, "solver", SOLVERS)
-        alpha = check_strength(self.alpha, _RULES)
+        alpha = check_strength(self.alpha, self._rules)
         check_seed(self.random_state)
         return contrast_moments(
             X,
@@ -181,6 +181,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
             automatic=isinstance(alpha, str),
             contrasts=2 if alpha == math.inf else 1,
             design=design,
+            optional=True,
         )
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
@@ -189,7 +190,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     def _fit_planned(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = in_form(foreground, background, plan.form)
         k = check_n_components(self.n_components, x.n_features)
-        if check_strength(self.alpha, _RULES) == "auto":
+        if check_strength(self.alpha, self._rules) == "auto":
             alpha, found = automatic_contrast(x, y, k, plan, random_state=self.random_state)
             [solution] = found.each()
         else:
@@ -258,7 +259,7 @@ def choose_alpha(
     plan: Plan | None = None,
 ) -> float:
     """The contrast strength as a number."""
-    match check_strength(alpha, _RULES):
+    match check_strength(alpha, CPCA._rules):
         case "auto":
             return trace_ratio_alpha(foreground, background, n_components, plan)
         case "denoise":

@@ -33,9 +33,9 @@ class CPCAStar(StrengthPath, MomentContrast):
         B_\beta = (1 - \beta) I + \beta\, C_Y, \qquad \beta \in [0, 1],
 
     with each covariance about its own mean and divided by its own number of rows. ``beta = 0`` is
-    PCA of the foreground; ``beta = 1`` maximises the ratio of the two variances (the
-    signal-to-noise ratio, plus one); between them the background is conditioned by isotropic noise
-    of variance ``(1 - beta) / beta``.
+    PCA of the foreground, and so is a fit without a background; ``beta = 1`` maximises the ratio of
+    the two variances (the signal-to-noise ratio, plus one); between them the background is
+    conditioned by isotropic noise of variance ``(1 - beta) / beta``.
 
     Parameters
     ----------
@@ -140,6 +140,7 @@ class CPCAStar(StrengthPath, MomentContrast):
     """
 
     _strength = "beta"
+    _background_is_optional = True
 
     beta_: float
     directions_: FloatArray

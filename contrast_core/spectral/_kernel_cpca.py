@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._base import BackgroundMixin, Embedding
+from contrast_core._base import BackgroundMixin, Embedding, check_not_positional
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import (
     FloatArray,
@@ -185,7 +185,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         self.coef0 = coef0
         self.kernel_params = kernel_params
 
-    def fit(self, X: MatrixLike, y: object = None, *, background: MatrixLike) -> Self:
+    def fit(self, X: MatrixLike, y: object = None, *, background: Any = None) -> Self:
         """Fit from foreground and background rows.
 
         Parameters
@@ -208,6 +208,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         TypeError
             If moments are given (a kernel needs rows), or a parameter has the wrong type.
         """
+        if background is None:
+            check_not_positional(X, y)
         check_strength(self.alpha, ["auto"])
         self._kernel_arguments()
         datasets = tuple(map(held, contrast_rows(X, background)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._base import LinearContrast
+from contrast_core._base import LinearContrast, check_not_positional
 from contrast_core._strength import ContrastStrength
 from contrast_core._validation import (
     FloatArray,
@@ -204,7 +204,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         self.n_passes = n_passes
         self.random_state = random_state
 
-    def fit(self, X: MatrixLike, y: object = None, *, background: MatrixLike) -> Self:
+    def fit(self, X: MatrixLike, y: object = None, *, background: Any = None) -> Self:
         """Fit by several passes over data in memory.
 
         Parameters
@@ -228,6 +228,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         TypeError
             If moments are given, which hold no rows, or a parameter has the wrong type.
         """
+        if background is None:
+            check_not_positional(X, y)
         x, y = contrast_rows(X, background)
         rows = held(x), held(y)
         sizes = self._step_sizes()

@@ -14,11 +14,9 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from contrast_core import CPCA, ContrastWarning, SecondMoments, subspace_error
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
-from contrast_core.rows import rows_of
 from tests.core.test_contract import planted
 
 EPS = np.finfo(np.float64).eps
@@ -163,12 +161,10 @@ def test_bad_contrasts_are_refused(alpha: Any, error: type[Exception], message: 
         CPCA(alpha=1.0).fit(X, background=Y).at(alpha)
 
 
-def test_constant_data_and_no_background() -> None:
+def test_constant_data_are_refused() -> None:
     X, Y = planted()
     with pytest.raises(ValueError, match=r"the foreground is constant .* 12 features"):
         CPCA().fit(np.ones_like(X), background=Y)
-    with pytest.raises(ValueError, match=r"needs background rows.*fit\(X, background=\.\.\.\)"):
-        CPCA().fit(X, background=None)
 
 
 def test_a_pipeline_scales_the_background_too() -> None:
@@ -181,22 +177,6 @@ def test_a_pipeline_scales_the_background_too() -> None:
         scores = pipeline.fit_transform(X, background=Y)
         np.testing.assert_allclose(pipeline.transform(X), scores)
     np.testing.assert_allclose(scores, by_hand.transform(scaler.transform(X)), atol=1e-9)
-
-
-class CPCAWithBackground(CPCA):
-    """For scikit-learn's own checks, which know no background: shrunken, reversed rows of X."""
-
-    def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
-        return super().fit(X, background=rows_of(X).load(check=False)[::-1] * 0.5)
-
-    def fit_transform(self, X: Any, y: object = None) -> Any:
-        return self.fit(X).transform(X)
-
-
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-@parametrize_with_checks([CPCAWithBackground(1, alpha=1.0)])
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def _silhouette(scores: Any, labels: Any, *, unit_sd: bool) -> float:
