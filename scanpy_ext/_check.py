@@ -48,12 +48,13 @@ def contrast_check(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Is this contrast sound? Check the cells, the genes and the values before believing it.
+    """Check the cells, the genes and the values of a contrast before believing it.
 
-    cPCA, cPCA* and PCPCA keep and sharpen every difference between foreground and background, also
-    one that the design put there: a cell type that the background lacks fakes a contrast that is
-    stronger than the real one, and so does a donor. This counts, warns, and gives the cross-fitted
-    trace ratio (`contrast_core.cross_fitted_ratio`) beside that of donors against each other.
+    cPCA, cPCA* and PCPCA keep and sharpen every difference between foreground and background,
+    including those that the design put there. A cell type or a donor that the background lacks
+    fakes a contrast that is stronger than the real one. This function counts cells, warns, and
+    compares the cross-fitted trace ratio (`contrast_core.cross_fitted_ratio`) with that of donors
+    against each other.
 
     Parameters
     ----------
@@ -82,8 +83,8 @@ def contrast_check(
 
     Returns
     -------
-    `None`, or the updated copy with `copy=True`. Sets these fields; look at the first one, and plot
-    them with `scanpy_ext.pl.contrast_check`:
+    `None`, or the updated copy with `copy=True`. Sets these fields, which
+    `scanpy_ext.pl.contrast_check` plots:
 
     `.uns['contrast_check' | key_added]['checks']` : `DataFrame`
         A row per check, with columns `sound` and `message`.
@@ -97,10 +98,11 @@ def contrast_check(
     `.uns['contrast_check' | key_added]['p_value']` : `float`
         With `within`, of the relabelled donors; not if they are too few to be relabelled.
     `.uns['contrast_check' | key_added]['sound']` : `str`
-        `"no"` if a check failed; `"unknown"` if none did, but what is in `not_checked` was not
-        looked at; else `"yes"`.
+        `"no"` if a check failed; `"unknown"` if none failed, but those in `not_checked` could not
+        be made; otherwise `"yes"`.
     `.uns['contrast_check' | key_added]['not_checked']` : `ndarray`
-        The arguments without which nothing is known: `cell_type`, `donor`.
+        The arguments that further checks need: `cell_type`, `donor`; `within` if the donors are too
+        few to be relabelled.
     `.uns['contrast_check' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -111,17 +113,17 @@ def contrast_check(
     Warns
     -----
     contrast_core.ContrastWarning
-        One, that tells all checks that failed.
+        If a check failed; one warning names all of them.
 
     Notes
     -----
-    A ratio of 1 is not what no effect looks like: control cells of one donor against those of
-    another give about twice the baseline. A finding should exceed all of these nulls, which are at
-    most 12, every donor in each place as often as the others, with the controls of both donors in
-    the foreground where that of the contrast has its background.
+    Without an effect the ratio is not 1: control cells of one donor against those of another give
+    about twice the baseline. A finding should exceed all of these nulls. There are at most 12 of
+    them, with every donor in each place about as often. The controls of both donors are in the
+    foreground if the foreground of the contrast holds its background.
 
-    Genes: those of largest plain variance over all cells in both sets keep a difference between
-    conditions; scanpy's highly variable genes (variance corrected for the mean) often drop it.
+    The genes of largest plain variance over all cells in both sets keep a difference between
+    conditions. scanpy's highly variable genes (variance corrected for the mean) often drop it.
 
     The variances of all genes are taken block by block; the cells in question are held in memory
     with the 300 genes of the ratio only (and with those in use, of a CSC matrix in a file), dense

@@ -79,11 +79,12 @@ FIT = """\
 
 FIGURE = """\
 ax
-    Axes to draw into, as many as there are panels, instead of a figure of their own.
+    Axes to draw into, one for each panel, instead of a new figure.
 figsize
-    Width and height of the figure in inches. By default by the panels and the size of fonts.
+    Width and height of the figure in inches. By default they follow from the panels and the font.
 show
-    Whether to show the figure. By default as scanpy is set, and not if it is saved or with `ax`.
+    Whether to show the figure. By default scanpy's setting decides; a figure that is saved or drawn
+    into `ax` is not shown.
 save
     `True` or text such as `"_kang.png"`, which is appended to the name of the function, saves the
     figure in `sc.settings.figdir`, as in scanpy, in the format `sc.settings.file_format_figs` if
@@ -97,19 +98,20 @@ copy
     Return an updated copy and leave `adata` as it is."""
 
 LOADED = """\
-The matrix of a backed AnnData is read in blocks of rows (a CSC matrix in blocks of genes), a dask
-array chunk by chunk, and nothing but these cells and genes is kept. If anything fails, `adata` is
-left untouched."""
+The matrix of a backed or lazy AnnData is read in blocks of rows (a CSC matrix in blocks of genes),
+a dask array chunk by chunk; only these cells and genes are kept. If anything fails, `adata` is left
+untouched."""
 
 EXPECTS = """\
-The values are centred, never scaled: give log-normalised counts. Which genes are used
-matters more than the method. Selecting genes by their plain variance keeps a difference between
-conditions that scanpy's highly variable genes (variance corrected for the mean) often drop.
+The values are centred, never scaled: give log-normalised counts. The choice of genes
+matters more than the choice of the method. Genes of large plain variance
+(`scanpy_ext.pp.genes_by_variance`) keep a difference between conditions that scanpy's highly
+variable genes (variance corrected for the mean) often drop.
 
-Dense, CSR and CSC matrices and views are read as they are: nothing is densified, and `adata.X`
-never changes. The matrix of a backed AnnData is read in blocks of rows, a dask array by its own
-scheduler, chunk by chunk; of a CSC matrix in a file the genes in use are held in memory, for it
-cannot be read by rows. If anything fails, `adata` is left untouched."""
+Dense, CSR and CSC matrices and views are read as they are: sparse matrices stay sparse, and
+`adata.X` never changes. The matrix of a backed or lazy AnnData is read in blocks of rows, a dask
+array chunk by chunk. A CSC matrix in a file cannot be read by rows: its genes in use are held in
+memory. If anything fails, `adata` is left untouched."""
 
 RAISES = """\
 ValueError
@@ -117,7 +119,7 @@ ValueError
     length; if both calling styles are given, or neither; if there are NaN or infinite values; if
     a result would replace something that this package did not write.
 TypeError
-    If a mask is not boolean, or the matrix is of an unknown kind."""
+    If a mask is not boolean, or the matrix has an unknown type."""
 
 
 def documented(function: F) -> F:

@@ -49,12 +49,12 @@ def mixing_report(
         The embeddings to compare, by their names in `.obsm`. Names of the default that are not
         there are left out.
     resolution
-        Of the Leiden clusters.
+        Resolution of the Leiden clusters.
     n_seeds
-        Leiden's clusters depend on its seed: the scores of so many are averaged.
+        Number of seeds of the Leiden clusters, over which the scores are averaged.
     max_cells
-        Of more cells, so many are drawn at random for all scores and embeddings; `None` takes all.
-        Time and, for the silhouettes, the number of distances grow with the square of it.
+        Largest number of cells: of more, so many are drawn at random, the same for all embeddings.
+        `None` takes all. The time grows with the square of the number.
     random_state
         Seed of the cells that are drawn, and the first of Leiden's seeds.
 
@@ -83,7 +83,7 @@ def mixing_report(
         that type is, as the chi-squared test of kBET [3]_ finds at level .05; mean over the types
         with at least 20 cells. Higher is better mixed; .95 is chance.
     `n_cells`
-        How many cells the scores are of.
+        Number of cells that the scores were computed from.
 
     Raises
     ------

@@ -34,18 +34,17 @@ def genes_by_variance(
 ) -> AnnData | None:
     """Mark the genes of largest plain variance, for `mask_var=`.
 
-    Highly variable genes, as `sc.pp.highly_variable_genes` chooses them, are those that vary more
-    than others of their mean. That favours genes of rare cell types and leaves out many strongly
-    expressed ones that answer to a condition in every cell: of a contrast they are often the better
-    half. Centred methods such as PCA and cPCA see a gene by its plain variance, and so does this.
+    `sc.pp.highly_variable_genes` chooses genes that vary more than others of the same mean. This
+    favours genes of rare cell types and leaves out many strongly expressed genes that respond to a
+    condition in every cell. Centred methods such as PCA and cPCA see a gene by its plain variance,
+    and so does this function.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`: log-normalised counts.
     n_top_genes
-        Number of genes; of equal variances the first ones. Genes that do not vary are never among
-        them.
+        Number of genes. Genes that do not vary are never among them.
     cells
         The cells whose variance counts: a mask of shape `(n_obs,)`, or the name of a boolean column
         of `adata.obs`; all by default. Take those of both sides of the contrast: genes that are
@@ -53,8 +52,8 @@ def genes_by_variance(
     layer
         Use `adata.layers[layer]` instead of `adata.X`.
     key_added
-        Name of the column of `adata.var`. It is not `highly_variable`, by which other functions
-        would choose genes without being told.
+        Name of the column of `adata.var`. Avoid `highly_variable`, which other functions use by
+        default.
     {COPY}
 
     Returns
@@ -79,9 +78,8 @@ def genes_by_variance(
     Warns
     -----
     contrast_core.ContrastWarning
-        If `adata.var` has `highly_variable` and lacks many of these genes there, for that column is
-        what `mask_var` is by default; if the values look like raw counts, or as after `sc.pp.scale`
-        (where no gene varies more than others).
+        If `adata.var["highly_variable"]`, the default of `mask_var`, lacks many of these genes; if
+        the values look like raw counts, or scaled to unit variance.
 
     Examples
     --------
@@ -148,11 +146,11 @@ def match_pairs(
 ) -> AnnData | None:
     """Pair each donor's stimulated cells with control cells of the same kind.
 
-    Cells are destroyed when they are measured, so that none is seen under both conditions. Pairs
-    that stand for it: genes at unit variance (cut 10 standard deviations above the mean), the
-    mean of each donor and condition subtracted, one PCA of all cells, and in it the mutual
-    nearest neighbours within each donor. `scanpy_ext.tl.pca_pp` and `tl.pca_plus` are fitted on
-    them. No cell type is used for pairing.
+    A cell is destroyed when it is measured, so no cell is seen under both conditions. These pairs
+    stand in for that: genes are scaled to unit variance (and cut 10 standard deviations above the
+    mean), the mean of each donor and condition is subtracted, and the mutual nearest neighbours
+    within each donor are paired in one PCA of all cells. Cell types are not used for pairing.
+    `scanpy_ext.tl.pca_pp` and `tl.pca_plus` are fitted on the pairs.
 
     Parameters
     ----------
@@ -169,7 +167,7 @@ def match_pairs(
         Column of `adata.obs` with the clusters of `method="clusters"`. By default Leiden
         clusters of each donor and condition (needs the package igraph).
     n_neighbors
-        How many neighbours of each cell count.
+        Number of neighbours of each cell.
     mutual
         Whether both cells of a pair must be among the neighbours of the other. With `False` one
         of the two suffices: all cells are paired, also those of a type that the other condition
@@ -181,7 +179,7 @@ def match_pairs(
         Name of the results.
     {COPY}
     random_state
-        Seed of the Leiden clusters and of the approximate neighbours. All else is deterministic.
+        Seed of the Leiden clusters and of the approximate neighbours; nothing else is random.
 
     Returns
     -------
@@ -195,7 +193,7 @@ def match_pairs(
     `.uns['pairs' | key_added]['n_pairs']` : `int`
         Number of pairs.
     `.uns['pairs' | key_added]['n_effective']` : `float`
-        How many independent pairs they are worth, cells being in several (Kish).
+        Effective number of pairs (Kish's formula), since a cell can be in several pairs.
     `.uns['pairs' | key_added]['coverage_stimulated' | 'coverage_control']` : `float`
         Fraction of the cells that are in a pair.
     `.uns['pairs' | key_added]['same_cell_type']` : `float`
@@ -203,7 +201,7 @@ def match_pairs(
     `.uns['pairs' | key_added]['median_distance']` : `float`
         Median distance of the pairs.
     `.uns['pairs' | key_added]['n_without_donor']` : `int`
-        How many cells have a condition but no donor.
+        Number of cells with a condition but no donor.
     `.uns['pairs' | key_added]['donors']` : `DataFrame`
         A row per donor: cells, pairs, coverage and median distance.
     `.uns['pairs' | key_added]['cell_types']` : `DataFrame`

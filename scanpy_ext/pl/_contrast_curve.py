@@ -32,10 +32,10 @@ def contrast_curve(
 ) -> Drawn:
     """Plot the variance of the foreground against that of the background, over the strengths.
 
-    A dot per strength of `scanpy_ext.tl.cpca_path`; the representatives are named. From PCA of
-    the foreground (top right) on, a stronger contrast gives up foreground variance for less
-    background variance. cPCA keeps and sharpens the difference between conditions: a strength
-    after the background's share has fallen, before the foreground's does, shows it best.
+    There is a dot for each strength of `scanpy_ext.tl.cpca_path`; the representatives are named.
+    From PCA of the foreground (top right) on, a stronger contrast gives up foreground variance for
+    less background variance. cPCA keeps and sharpens the difference between conditions: the best
+    strengths are those where the background's variance has fallen and the foreground's has not.
 
     Parameters
     ----------

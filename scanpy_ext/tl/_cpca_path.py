@@ -39,10 +39,10 @@ def cpca_path(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Contrastive PCA at every contrast strength of a grid, and the few views worth a look.
+    """Contrastive PCA over a grid of contrast strengths, with a few representative embeddings.
 
-    cPCA keeps and sharpens the difference between conditions. Neighbouring strengths often
-    give the same subspace: the grid is clustered by the angles between the subspaces, and one
+    cPCA keeps and sharpens the difference between conditions. Neighbouring strengths often give the
+    same subspace. The grid is therefore clustered by the angles between the subspaces, and one
     representative of each cluster embeds the cells [1]_ (Alg. 2). Plot it with
     `scanpy_ext.pl.cpca_path`.
 

@@ -58,7 +58,8 @@ def cvae(
     n_shared
         Number of shared latent dimensions.
     likelihood
-        Of counts, or `"gaussian"` of log-normalised ones, whose noise has one variance.
+        `"negative_binomial"` for raw counts, or `"gaussian"` for log-normalised values, whose noise
+        has one variance.
     model_file
         File for the trained model: `contrast_core.load` reads it, for new cells, generated or
         denoised ones, or to go on with training. It holds weights and numbers, no code.
@@ -95,7 +96,7 @@ def cvae(
     Raises
     ------
     {RAISES}
-        Also if values are no counts, or no number comes out in the first epoch.
+        Also if values are no counts, or the loss is NaN or infinite in the first epoch.
     ImportError
         Without torch.
 

@@ -32,12 +32,12 @@ def denoise(
 ) -> AnnData | None:
     """Write a corrected layer: expression as the components of a contrast explain it.
 
-    Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found, and
-    takes away what the background has as well: `offset + V V' (x - mean)` with the components as
-    the columns of V [1]_ (Sec. 3.3); of cLVM the salient part, as `contrast_core.CLVM.denoise`.
-    With few components that is a strong simplification: for pictures of the effect, not for tests.
-    After a fit within donors each cell counts about its donor's mean here too, so that what donors
-    differ by is taken away.
+    Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found and
+    removes the variation that the background has as well: `offset + V V' (x - mean)` with the
+    components as the columns of V [1]_ (Sec. 3.3); for cLVM it is the salient part, as in
+    `contrast_core.CLVM.denoise`. With few components this simplifies strongly: use it for pictures
+    of the effect, not for tests. After a fit within donors each cell is centred by its donor's
+    mean, so that differences between donors are removed too.
 
     Parameters
     ----------

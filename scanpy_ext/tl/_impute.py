@@ -29,10 +29,10 @@ def impute(
     """Write a layer in which missing values (NaN) are filled in by `scanpy_ext.tl.pcpca`'s model.
 
     Each missing value becomes its conditional mean, given what is observed of the same cell [1]_
-    (Sec. 7.2), which keeps the difference between conditions as far as that tells it. The model is
-    that of the foreground: in a cell with little observed, values are near the foreground's mean.
-    Filled-in values are no measurements: for pictures and for methods
-    that need a complete matrix, not for tests of single genes.
+    (Sec. 7.2), which keeps the difference between conditions as far as the observed values show it.
+    The model is that of the foreground: in a cell with few observed values, those filled in are
+    near the foreground's mean. Use them for pictures and for methods that need a complete matrix.
+    They are no measurements: do not test single genes with them.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def impute(
     `.layers['imputed_std' | layer_added + '_std']` : `ndarray` (shape `(n_obs, n_vars)`)
         With `return_std`, standard deviations of the values filled in, 0 elsewhere.
     `.uns['impute'][layer]` : `dict`
-        Of each layer written: `key`, the result it comes from, and `values`, `"mean"` or `"std"`.
+        For each layer written: `key`, its result, and `values`, `"mean"` or `"std"`.
 
     Raises
     ------

@@ -91,14 +91,14 @@ def pca_pp(
     `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the correlation of the partners along each direction.
     `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
-        Whether theory lets so many pairs show so weak a component. Those that are not do no harm:
-        their weight is small.
+        Whether, by theory, this number of pairs suffices to detect the component. Components that
+        cannot be detected do no harm: their weight is small.
     `.uns['pca_pp' | key_added]['truncation']` : `int`
         How many principal directions were kept.
     `.uns['pca_pp' | key_added]['n_pairs']` : `int`
         Number of pairs.
     `.uns['pca_pp' | key_added]['n_effective']` : `float`
-        How many independent pairs they are worth, cells being in several (Kish).
+        Effective number of pairs (Kish's formula), since a cell can be in several pairs.
     `.uns['pca_pp' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -116,8 +116,8 @@ def pca_pp(
     -----
     contrast_core.ContrastWarning
         If the leading lambda is below 0.5, a sign of bad pairs; if the values look like raw
-        counts; if so few directions stand out of the noise that the components span what those of
-        PCA do.
+        counts; if so few directions stand out of the noise that the components span the same space
+        as those of PCA.
 
     Notes
     -----
@@ -240,7 +240,7 @@ def pca_plus(
     `.uns['pca_plus' | key_added]['n_pairs']` : `int`
         Number of pairs.
     `.uns['pca_plus' | key_added]['n_effective']` : `float`
-        How many independent pairs they are worth, cells being in several (Kish).
+        Effective number of pairs (Kish's formula), since a cell can be in several pairs.
     `.uns['pca_plus' | key_added]['params']` : `dict`
         The arguments that were given.
 

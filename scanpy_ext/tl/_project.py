@@ -32,11 +32,10 @@ def project(
 ) -> AnnData | None:
     """Embed new cells with the components that were fitted to other cells.
 
-    What the method did to the effect it does to new cells too: cPCA, cPCA*, PCPCA and cLVM show the
-    difference between conditions, PCA+ and PCA++ leave it out. The new cells take no part in the
-    fit; each is centred by the mean of the fit. Genes are matched by name, in any order. After a
-    fit within donors each is centred by its donor's mean: that of the fit, or of the new cells of
-    a donor that the fit did not have.
+    cPCA, cPCA*, PCPCA and cLVM show the difference between conditions in new cells too; PCA+ and
+    PCA++ leave it out. The new cells take no part in the fit and are centred by its mean. Genes are
+    matched by name, in any order. After a fit within donors each cell is centred by its donor's
+    mean: that of the fit, or that of the new cells of a donor that the fit did not have.
 
     Parameters
     ----------
@@ -66,10 +65,11 @@ def project(
     Raises
     ------
     ValueError
-        If there is no such result or it cannot be carried over (a path, a kernel), genes are
-        missing or twice there, or there are NaN or infinite values.
+        If there is no such result or it has no linear map (a path, a kernel), genes are missing or
+        have the same name, there are NaN or infinite values, or an embedding would be replaced that
+        this package did not write.
     TypeError
-        If the matrix is of an unknown kind.
+        If the matrix has an unknown type.
 
     Examples
     --------
