@@ -75,7 +75,7 @@ def main() -> int:
             runs = [in_a_process(__file__, kind, str(alpha)) for _ in range(5)]
             seconds, memory = np.median(runs, axis=0)
             print(
-                f"{kind:<6} alpha = {alpha:<4g} {fitted.solver_:<8}{seconds:5.2f} s, at most "
+                f"{kind:<6} alpha = {alpha:<4g} {fitted.form_:<8}{seconds:5.2f} s, at most "
                 f"{bound:g}: {verdict(seconds, bound)}; peak {memory * 1000:4.0f} MB, at most 400: "
                 f"{verdict(memory, 0.4)}; sine {sine:.1e}, at most 1e-8: {verdict(sine, 1e-8)}",
                 flush=True,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from contrast_core.deep import CVAE
     from contrast_core.linalg import principal_angles, subspace_error
-    from contrast_core.moments import GroupedMoments, PairMoments, SecondMoments
+    from contrast_core.moments import PairMoments, SecondMoments, grouped_moments
     from contrast_core.path import ContrastPath, contrast_path
     from contrast_core.probabilistic import CLVM, PCPCA
     from contrast_core.significance import (
@@ -71,7 +71,6 @@ _HOME = {
     "PairMoments": "contrast_core.moments",
     "PermutationTest": "contrast_core.significance",
     "PCPCA": "contrast_core.probabilistic",
-    "GroupedMoments": "contrast_core.moments",
     "PenaltyChoice": "contrast_core.spectral",
     "SecondMoments": "contrast_core.moments",
     "SparseCPCA": "contrast_core.spectral",
@@ -85,6 +84,7 @@ _HOME = {
     "detectable_spike": "contrast_core.contrast",
     "effective_n_pairs": "contrast_core.contrast",
     "expected_subspace_error": "contrast_core.contrast",
+    "grouped_moments": "contrast_core.moments",
     "load": "contrast_core._model_files",
     "permutation_test": "contrast_core.significance",
     "principal_angles": "contrast_core.linalg",
@@ -106,7 +106,6 @@ __all__ = [
     "ContrastReport",
     "ContrastWarning",
     "CrossFittedRatio",
-    "GroupedMoments",
     "KernelCPCA",
     "LinearMap",
     "OnlineCPCAStar",
@@ -128,6 +127,7 @@ __all__ = [
     "detectable_spike",
     "effective_n_pairs",
     "expected_subspace_error",
+    "grouped_moments",
     "images",
     "load",
     "pairing",

@@ -26,6 +26,7 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._validation import check_flag, check_path
+from contrast_core.moments import SpanMoments
 
 Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
 
@@ -38,20 +39,21 @@ _HOMES = {
     "CVAE": "contrast_core",
     "ContrastByLabel": "contrast_core",
     "FrameBackgroundRemover": "contrast_core.images",
-    "GroupedMoments": "contrast_core",
     "KernelCPCA": "contrast_core",
-    "MixedMoments": "contrast_core.moments",
+    "Limits": "contrast_core.solve",
     "OnlineCPCAStar": "contrast_core",
     "PCAPlus": "contrast_core",
     "PCAPlusPlus": "contrast_core",
     "PCPCA": "contrast_core",
     "PairMoments": "contrast_core",
+    "Plan": "contrast_core.solve",
     "SecondMoments": "contrast_core",
     "SparseCPCA": "contrast_core",
     "StructuredBackgroundRemover": "contrast_core.images",
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
+_MOST_FEATURES = 1500  # of moments in the span of rows that are saved as a matrix of the features
 _LARGEST_HEADER = 2**28  # bytes, millions of names: what a small file may be unpacked to
 
 
@@ -254,6 +256,8 @@ class _Writer:
                     "shape": value.shape,
                     "kind": type(value).__name__,
                 }
+        if isinstance(value, SpanMoments) and value.n_features <= _MOST_FEATURES:
+            value = value.in_features()
         if _known(type(value).__name__) is not type(value):
             advice = "Give the parameter such a value before the fit."
             if where.endswith("_moments_"):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrast_core import CPCA, condition_test, cross_fitted_ratio
 from contrast_core.feedback import muted, warn
-from contrast_core.rows import Rows, held
+from contrast_core.rows import Rows, load_into_memory
 
 from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
@@ -192,7 +192,10 @@ def contrast_check(
     ]
     used = in_foreground | in_background | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
-    rows, sets = held(whole.columns(leading).take(used)), (in_foreground[used], in_background[used])
+    rows, sets = (
+        load_into_memory(whole.columns(leading).take(used)),
+        (in_foreground[used], in_background[used]),
+    )
     donors = labels["donor"][used].reset_index(drop=True) if donor is not None else None
     p_value = None
     if data.within is None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from contrast_core import PCAPlus, PCAPlusPlus
 from contrast_core.pairing import ScaledFeatures, scaled_features
-from contrast_core.rows import held
+from contrast_core.rows import load_into_memory
 
 from . import _keys, _matrix, _pairs, _select, _values, _write
 from ._arguments import check_flag
@@ -97,10 +97,10 @@ def paired_input(
     key = "pairs" if key is None else _keys.checked(key, "pairs")
     if groupby is None:
         pairs = _pairs.stored(adata, key)
-        matrix = held(matrix)
+        matrix = load_into_memory(matrix)
         _values.warn_of_counts(matrix)
     else:
-        matrix = held(matrix)
+        matrix = load_into_memory(matrix)
         n_basis = min(20, matrix.shape[1])
         pairs = _pairs.find(
             adata, matrix, groupby, reference, donor, n_comps=n_basis, params=params, key=key

@@ -17,7 +17,7 @@ from contrast_core.pairing import (
     pairing_basis,
     scaled_features,
 )
-from contrast_core.rows import Rows, held
+from contrast_core.rows import Rows, load_into_memory
 
 from . import _keys, _select, _values, _write
 from ._arguments import listed, quoted, text
@@ -101,7 +101,7 @@ def find(
         )
     used = np.zeros(adata.n_obs, dtype=bool)
     used[design.cells] = True
-    rows = held(matrix.take(used))
+    rows = load_into_memory(matrix.take(used))
     _values.warn_of_counts(rows)
 
     basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contrast_core.feedback import Progress, warn
-from contrast_core.rows import Rows, held
+from contrast_core.rows import Rows, load_into_memory
 
 from . import _keys, _values
 from ._arguments import listed
@@ -119,7 +119,7 @@ class ContrastInput:
             return self.foreground.load(), self.other.load()
         foreground, background = self.selection.foreground, self.selection.background
         used = foreground | background
-        both = held(self.matrix.take(used))
+        both = load_into_memory(self.matrix.take(used))
         x, y = both.take(foreground[used]), both.take(background[used])
         return x.load(check=False), y.load(check=False)
 

@@ -83,6 +83,26 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
         above = found
 
 
+def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: float) -> int:
+    """Return how many of the leading eigenvalues exceed the noise, given the sum of all.
+
+    The noise variance is that of the mean eigenvalue, less those that stand out, instead of the
+    median of `noise_bulk`, which needs all eigenvalues. Signals too weak to stand out raise it by
+    their share of the trace.
+    """
+    above, rest = 0, trace
+    while above < len(leading):
+        p, n = n_features - above, max(n_samples - 1 - above, 1.0)
+        scale = n / n_samples
+        # The mean of p eigenvalues of noise with n degrees of freedom is its variance.
+        variance = max(rest, 0.0) / (scale * p)
+        found = int((leading > scale * variance * _largest_eigenvalue(p, n)).sum())
+        if found <= above:
+            break
+        above, rest = found, trace - float(leading[:found].sum())
+    return above
+
+
 @lru_cache(maxsize=256)
 def marchenko_pastur_median(aspect_ratio: float) -> float:
     """Median of the nonzero part of the Marchenko-Pastur law with unit variance, D/n given."""

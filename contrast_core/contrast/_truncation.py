@@ -8,20 +8,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from contrast_core._validation import NO_NUMBERS, shown
-from contrast_core.contrast._noise_bulk import noise_bulk, numerical_rank
+from contrast_core.contrast._noise_bulk import noise_above, noise_bulk, numerical_rank
 from contrast_core.linalg import (
     Eigenpairs,
-    EstimatedSpectrum,
     NotConvergedError,
+    SearchSpace,
     Spectrum,
+    fix_signs,
     leading_eigenpairs,
+    search_components,
 )
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan
 
 Truncation: TypeAlias = Literal["auto"] | int | float | None
-
-_SETTLED = 0.02  # residual, relative to the edge, of an eigenvalue that counts as below it
 
 
 def truncated_eigenpairs(
@@ -46,7 +46,8 @@ def truncated_eigenpairs(
     Returns
     -------
     Eigenpairs
-        Positive eigenvalues, descending (s,), and vectors in feature space as rows (s, D).
+        Positive eigenvalues, descending (s,), and vectors as rows in the coordinates of the
+        moments, (s, size).
 
     Raises
     ------
@@ -64,7 +65,7 @@ def truncated_eigenpairs(
             _check_rank(wanted, 0, f"truncation={truncation}", moments)
         pairs = leading_eigenpairs(moments.matrix(), min(wanted, moments.size))
         _check_rank(wanted, numerical_rank(pairs.values), f"truncation={truncation}", moments)
-        return Eigenpairs(pairs.values, moments.lift(pairs.components))
+        return pairs
     spectrum = Spectrum(moments.matrix())
     rank = numerical_rank(spectrum.values)
     _check_rank(n_components, rank, f"n_components={n_components}", moments)
@@ -74,41 +75,60 @@ def truncated_eigenpairs(
     else:
         held = np.cumsum(spectrum.values[:rank])
         kept = 1 + int(np.searchsorted(held, float(truncation) * held[-1] * (1 - 1e-12)))
-    values, vectors = spectrum.leading(min(max(kept, n_components), rank))
-    return Eigenpairs(values, moments.lift(vectors))
+    return spectrum.leading(min(max(kept, n_components), rank))
 
 
 def _eigenpairs_by_products(
     moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
-    if not isinstance(truncation, str | Integral):
-        raise NotConvergedError("this truncation needs the whole spectrum.")
-    n_features = int(moments.varies.sum())
+    """Let one search space grow until the Ritz values in it meet the rule.
+
+    Of the other eigenvalues only their sum is needed, which is known: the trace is the sum of the
+    variances. So the noise level of "auto" is here the mean of all eigenvalues that do not stand
+    out, where the whole spectrum gives their median.
+    """
+    if truncation is None:
+        raise NotConvergedError("truncation=None needs the whole spectrum.")
+    varies = moments.varies
+    n_features = int(varies.sum())
     rank = min(n_features, int(moments.n_samples) - 1)
-    if isinstance(truncation, str):
-        _check_rank(n_components, rank, f"n_components={n_components}", moments)
-    else:
-        _check_rank(int(truncation), rank, f"truncation={truncation}", moments)
-    spectrum = EstimatedSpectrum(
-        moments.apply,
-        moments.size,
-        rank,
-        moments.total_variance,
-        max_products=plan.max_products,
+    least = int(truncation) if isinstance(truncation, Integral) else n_components
+    option = "truncation" if isinstance(truncation, Integral) else "n_components"
+    _check_rank(least, rank, f"{option}={least}", moments)
+    trace = moments.total_variance
+
+    crowded = False  # whether the rule keeps more than the space could show
+
+    def kept(space: SearchSpace) -> int:
+        """Return how many eigenpairs the rule keeps, as far as the space shows them."""
+        nonlocal crowded
+        values = space.values(0.0)
+        if isinstance(truncation, str):
+            count = noise_above(values, trace, n_features, n_samples)
+        else:
+            shares = np.cumsum(values) / trace
+            count = 1 + int(np.searchsorted(shares, float(truncation or 1) * (1 - 1e-12)))
+        count = min(max(count, n_components), rank)
+        crowded = count > space.size - 2
+        return min(count, space.size - 2)
+
+    found = search_components(
+        lambda columns: [moments.apply(columns)],
+        [moments.variances],
+        least if isinstance(truncation, Integral) else kept,
+        plan.max_products,
+        least=least,
     )
-    matrix_will_do = plan.fallback is not None
-    if not isinstance(truncation, str):
-        return spectrum.leading(int(truncation), only_if_separated=matrix_will_do)
-    while True:
-        bulk = noise_bulk(spectrum.values, n_features, n_samples)
-        in_noise = bulk.n_above < n_components
-        pairs = spectrum.leading(
-            max(bulk.n_above, n_components), only_if_separated=in_noise and matrix_will_do
+    if crowded:
+        raise NotConvergedError("the search found no end of the eigenpairs that are kept.")
+    if found.pairs is None:
+        raise NotConvergedError(
+            f"the search took {plan.max_products} products without finding the eigenpairs that "
+            "are kept: those after them are close."
         )
-        spectrum.settle(bulk.n_above, _SETTLED * bulk.edge)
-        # What was learnt meanwhile can change the number.
-        if noise_bulk(spectrum.values, n_features, n_samples).n_above == bulk.n_above:
-            return pairs
+    values, vectors = found.pairs.values[:-1], found.pairs.vectors.T
+    _check_rank(least, numerical_rank(values), f"{option}={least}", moments)
+    return Eigenpairs(values, fix_signs(np.ascontiguousarray(vectors)))
 
 
 def _check_truncation(truncation: object, n_components: int, n_features: int) -> None:

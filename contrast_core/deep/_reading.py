@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments import FeatureMoments
-from contrast_core.rows import Rows, held, minibatches
+from contrast_core.rows import Rows, load_into_memory, minibatches
 
 Likelihood: TypeAlias = Literal["gaussian", "negative_binomial"]
 
@@ -112,7 +112,7 @@ def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Row
     n_out = min(max(1, round(share * n)), _MOST_HELD_OUT) if share else 0
     chosen = np.zeros(n, dtype=bool)
     chosen[rng.choice(n, n_out, replace=False)] = True
-    return rows.take(~chosen), held(rows.take(chosen))
+    return rows.take(~chosen), load_into_memory(rows.take(chosen))
 
 
 def passes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +10,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
+from contrast_core.linalg._proved import proved_eigenpairs
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import Iteration, proved_eigenpairs
 
 
 class Eigenpairs(NamedTuple):
@@ -33,44 +32,39 @@ def leading_eigenpairs(matrix: FloatArray, k: int, *, overwrite: bool = False) -
 
 
 def contrastive_eigenpairs(
+    foreground: FloatArray, background: FloatArray, alpha: float, k: int
+) -> Eigenpairs:
+    """Return the top-k eigenpairs of ``foreground - alpha * background`` by LAPACK.
+
+    Both are symmetric (D, D). At ``alpha = inf`` the eigenpairs are those of the foreground within
+    the background's null space.
+    """
+    return solve_contrast(foreground, background, alpha, k)[0]
+
+
+def solve_contrast(
     foreground: FloatArray,
     background: FloatArray,
     alpha: float,
     k: int,
-    *,
-    iteration: Iteration | None = None,
-) -> Eigenpairs:
-    """Top-k eigenpairs of ``foreground - alpha * background``, both symmetric (D, D).
+    budget: float | None = None,
+) -> tuple[Eigenpairs, str]:
+    """Return the top-k eigenpairs of ``foreground - alpha * background``, and the solver's name.
 
-    At ``alpha = inf``: of the foreground within the background's null space. By a proved iteration,
-    if one is given and succeeds, else by LAPACK.
+    A proved iteration ("eigsh") is tried first where it may take products, `budget` of them; what
+    it does not solve is left to LAPACK ("eigh").
     """
     if math.isinf(alpha):
-        return null_space_eigenpairs(foreground, background, k)
-    contrast = np.empty(background.shape)
-
-    def form(sign: float) -> FloatArray:
-        np.multiply(background, -sign * alpha, out=contrast)
-        return (np.add if sign > 0 else np.subtract)(contrast, foreground, out=contrast)
-
-    return formed_eigenpairs(form, k, iteration)[0]
-
-
-def formed_eigenpairs(
-    form: Callable[[float], FloatArray], k: int, iteration: Iteration | None
-) -> tuple[Eigenpairs, str]:
-    """Top-k eigenpairs of the symmetric matrix that `form` makes, and the solver's name.
-
-    By a proved iteration ("krylov"), if one is given and succeeds, else by LAPACK ("eigh"); about
-    `form` see `proved_eigenpairs`.
-    """
-    if iteration is not None:
-        pairs, _ = proved_eigenpairs(form, k, iteration)
+        return null_space_eigenpairs(foreground, background, k), "eigh"
+    contrast = np.multiply(background, -alpha)
+    contrast += foreground
+    if budget is not None:
+        pairs = proved_eigenpairs(contrast, k, budget)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
-            return Eigenpairs(pairs.values[:k], components), "krylov"
+            return Eigenpairs(pairs.values[:k], components), "eigsh"
     # In the order in which LAPACK works in place.
-    return leading_eigenpairs(form(1.0).T, k, overwrite=True), "eigh"
+    return leading_eigenpairs(contrast.T, k, overwrite=True), "eigh"
 
 
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:

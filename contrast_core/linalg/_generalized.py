@@ -10,8 +10,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import leading_eigenpairs
+from contrast_core.linalg._proved import proved_eigenpairs
 from contrast_core.linalg._signs import fix_signs
-from contrast_core.linalg._single import Iteration, proved_eigenpairs
 
 
 class GeneralizedEigenpairs(NamedTuple):
@@ -34,14 +34,14 @@ def regularised_path(
     weights: Sequence[RidgeWeights],
     k: int,
     *,
-    iteration: Iteration | None = None,
+    budget: float | None = None,
 ) -> list[GeneralizedEigenpairs]:
     """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
     Every B shares the eigenvectors of the background, so the background is decomposed once, the
-    foreground rotated once, and each B is whitened by a diagonal matrix. An iteration, if one is
-    given, goes from one to the next, every result proved as on cPCA's path; LAPACK solves where the
-    proof fails, and from the first B on for which the iteration does not converge.
+    foreground rotated once, and each B is whitened by a diagonal matrix. An iteration that may take
+    `budget` products goes from one to the next, every result proved; LAPACK solves where that
+    fails, and from the first B on for which the iteration does not succeed.
 
     Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
     """
@@ -49,7 +49,7 @@ def regularised_path(
     spectrum = np.maximum(spectrum, 0.0)
     rotated = basis.T @ foreground @ basis
     rounding = len(spectrum) * np.finfo(np.float64).eps
-    block: FloatArray | None = None  # directions near the last ones: a start for the next B
+    near: FloatArray | None = None  # a combination of the last directions: a start for the next B
     pairs = []
     for weight in weights:
         diagonal = weight.identity + weight.background * spectrum
@@ -59,17 +59,15 @@ def regularised_path(
         whitening = 1 / np.sqrt(diagonal)
         whitened = rotated * whitening * whitening[:, None]
         proved = None
-        if iteration is not None:
-            start = None if block is None else np.linalg.qr(block / whitening[:, None])[0]
-            proved, vectors = proved_eigenpairs(whitened.__mul__, k, iteration, start)
-            if vectors is None:
-                iteration = None
-            else:
-                block = vectors * whitening[:, None]
-        if proved is not None:
-            values, inner = proved.values[:k], proved.vectors.T
-        else:
+        if budget is not None:
+            start = None if near is None else near / whitening
+            proved = proved_eigenpairs(whitened, k, budget, start)
+        if proved is None:
+            budget = None
             values, inner = leading_eigenpairs(whitened, k)
+        else:
+            values, inner = proved.values[:k], proved.vectors.T
+            near = inner.sum(axis=0) * whitening
         pairs.append(GeneralizedEigenpairs(values, fix_signs((inner * whitening) @ basis.T)))
     return pairs
 

@@ -24,7 +24,13 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import contrastive_eigenpairs
 from contrast_core.linalg._precondition import Pencil, unconditioned
-from contrast_core.linalg._proof import RitzPairs, allowed_sine, bound_by_inertia, is_proved
+from contrast_core.linalg._proof import (
+    RitzPairs,
+    allowed_sine,
+    bound_by_inertia,
+    is_proved,
+    spectral_norm,
+)
 from contrast_core.linalg._search import EXTRA, Ritz, SearchSpace, random_block, search, squares_fit
 from contrast_core.linalg._signs import fix_signs
 
@@ -87,7 +93,7 @@ def contrastive_path(
         if i in proved:
             values.append(proved[i].values[:k])
             components.append(fix_signs(proved[i].vectors.T))
-            solvers.append("davidson")
+            solvers.append("search")
         else:
             exact = contrastive_eigenpairs(foreground, background, alpha, k)
             values.append(exact.values)
@@ -108,7 +114,7 @@ class _ProvedPath:
         budget: float,
     ) -> None:
         self.foreground, self.background, self.k = foreground, background, k
-        self.norms = _spectral_norm(foreground), _spectral_norm(background)
+        self.norms = spectral_norm(foreground), spectral_norm(background)
         self.pairs = self._candidates(alphas, budget)
         self.alphas = alphas[: len(self.pairs)]
         # Upper bounds of the (k+1)-th eigenvalue: those hoped for from inertia, those proved.
@@ -211,14 +217,3 @@ class _ProvedPath:
         pairs = self.pairs[i]
         rounding = self.k * (pairs.residual + _EPS * self._norm(float(self.alphas[i])))
         return float(pairs.values[:-1].sum() + rounding + beta)
-
-
-def _spectral_norm(matrix: FloatArray) -> float:
-    """Lower estimate of a symmetric matrix's norm, within a few per cent, by power iteration."""
-    vector = np.random.default_rng(0).normal(size=len(matrix))
-    norm = 0.0
-    for _ in range(10):
-        vector /= np.linalg.norm(vector) or 1.0
-        vector = matrix @ vector
-        norm = float(np.linalg.norm(vector))
-    return norm

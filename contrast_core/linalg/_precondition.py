@@ -106,10 +106,11 @@ class Pencil:
         return [Stage(lambda ritz: self.factored(ritz, near), patience=5, cost=cost)] * 3
 
 
-def by_diagonal(x: FloatArray, y: FloatArray, k: int, patience: int, extra: int = 2) -> Stage:
+def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> Stage:
     """Solve with ``theta - diag(C(alpha))``, from the diagonals of both matrices (D,)."""
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
+        k = ritz.vectors.shape[1] - extra
         gap = float(ritz.values[k - 1] - ritz.values[k])
         return columns / _margins(values, x - ritz.alpha * y, gap)
 

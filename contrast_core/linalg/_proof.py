@@ -96,3 +96,14 @@ def bound_by_inertia(
             # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
             return shift + len(matrix) * _EPS * (norm + abs(shift)), n_factors
     return float("inf"), n_factors
+
+
+def spectral_norm(matrix: FloatArray) -> float:
+    """Return a lower estimate of a symmetric matrix's norm, near it, by power iteration."""
+    vector = np.random.default_rng(0).normal(size=len(matrix))
+    norm = 0.0
+    for _ in range(10):
+        vector /= np.linalg.norm(vector) or 1.0
+        vector = matrix @ vector
+        norm = float(np.linalg.norm(vector))
+    return norm

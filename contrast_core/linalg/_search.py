@@ -138,6 +138,10 @@ class SearchSpace:
         """Largest magnitude of a Ritz value, a lower estimate of the contrast's norm."""
         return float(np.abs(np.linalg.eigvalsh(self.small(alpha))).max())
 
+    def values(self, alpha: float) -> FloatArray:
+        """All Ritz values, descending."""
+        return np.asarray(np.linalg.eigvalsh(self.small(alpha))[::-1], dtype=np.float64)
+
     def leading(self, alpha: float, count: int) -> FloatArray:
         """Leading Ritz vectors, (D, count)."""
         _, found = largest_eigenpairs(self.small(alpha), min(count, self.size))
@@ -189,7 +193,7 @@ class SearchSpace:
 def search(
     space: SearchSpace,
     contrasts: Callable[[], FloatArray],
-    k: int,
+    wanted: int | Callable[[], int],
     stages: Iterable[Stage],
     tolerance: Callable[[Ritz, float], float],
     budget: float = np.inf,
@@ -202,8 +206,8 @@ def search(
         Where to begin.
     contrasts : callable
         The contrasts, asked for again at every step: they may move as the space grows.
-    k : int
-        Number of eigenpairs wanted.
+    wanted : int or callable
+        Number of eigenpairs; asked for again at every step if it may change as the space grows.
     stages : iterable of Stage
         One after another, each until it stalls.
     tolerance : callable (Ritz, gap) -> float
@@ -227,6 +231,7 @@ def search(
         worst: list[float] = []
         while unsolved:
             still, open_ritz, residuals, values, errors = [], [], [], [], []
+            k = wanted() if callable(wanted) else wanted
             found = space.ritz(contrasts()[unsolved], k + 1 + stage.extra, k + stage.extra)
             for i, ritz in zip(unsolved, found, strict=True):
                 norms = np.linalg.norm(ritz.residual, axis=0)

@@ -14,7 +14,7 @@ from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products, mirror_upper
-from contrast_core.moments._covariance import in_cache
+from contrast_core.moments._moments import in_cache
 from contrast_core.moments._sparse import BoolArray, group_sums
 from contrast_core.moments._sparse_within import filled_columns, sparse_within
 from contrast_core.rows import ELEMENTS, Rows, labelled_blocks

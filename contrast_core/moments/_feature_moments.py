@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike
-from contrast_core.moments._covariance import varies
+from contrast_core.moments._moments import varies
 from contrast_core.moments._sparse_products import compiled_products_pay, multipliable
 from contrast_core.rows import Rows, rows_of
 

@@ -106,15 +106,13 @@ class Layout(NamedTuple):
             block *= self.spread[:, None]
 
 
-def row_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
+def row_products(rows: Sequence[Rows]) -> RowProducts:
     """Inner products of the centred rows of one dataset or more.
 
     Parameters
     ----------
     rows : sequence of Rows
         The datasets; sparse ones in memory.
-    common_mean : bool
-        Centre all by the mean of all rows, and take variances about it; else each by its own.
 
     Returns
     -------
@@ -126,8 +124,8 @@ def row_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
         On NaN or infinity.
     """
     if all(part.is_sparse for part in rows):
-        return _sparse_products(rows, common_mean)
-    return _dense_products(rows, common_mean)
+        return _sparse_products(rows)
+    return _dense_products(rows)
 
 
 def combine_rows(rows: Sequence[Rows], means: FloatArray, weights: FloatArray) -> FloatArray:
@@ -181,9 +179,7 @@ def row_ends(rows: Sequence[Rows]) -> NDArray[np.intp]:
     return np.cumsum([part.shape[0] for part in rows], dtype=np.intp)
 
 
-def _dense_products(
-    rows: Sequence[Rows], common_mean: bool, gram: FloatArray | None = None
-) -> RowProducts:
+def _dense_products(rows: Sequence[Rows], gram: FloatArray | None = None) -> RowProducts:
     """By blocks of columns, added to `gram`."""
     layout, n_features = Layout.of(rows), rows[0].shape[1]
     ends, totals = layout.ends, layout.totals
@@ -199,8 +195,6 @@ def _dense_products(
             if not np.isfinite(means[:, columns]).all():
                 for data in rows:
                     data.read_columns(columns)  # names what is not finite
-            if common_mean:
-                means[:, columns] = block.mean(axis=0)
             layout.centre(block, means[:, columns])
             for i, part in enumerate(parts):
                 variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
@@ -217,7 +211,7 @@ def _dense_products(
     return RowProducts(total, means, variances)
 
 
-def _sparse_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
+def _sparse_products(rows: Sequence[Rows]) -> RowProducts:
     """Well filled features as dense ones, the others entry by entry and centred afterwards."""
     layout = Layout.of(rows)
     for part in rows:
@@ -230,10 +224,6 @@ def _sparse_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
         found.append(FeatureMoments.at_once(stacked[these], weights))
     means, squares = np.stack([of.mean for of in found]), np.stack([of.squares for of in found])
     variances = np.add.reduceat(squares, layout.first_centres) / layout.totals[:, None]
-    if common_mean:
-        common = layout.centre_weights @ means / layout.totals.sum()
-        variances += (means - common) ** 2
-        means[:] = common
     filled = filled_features(stacked, layout.codes, len(means))
     with worker_threads() as (pool, n_threads):
         gram = sparse_gram(stacked, filled, pool, n_threads)
@@ -251,7 +241,7 @@ def _sparse_products(rows: Sequence[Rows], common_mean: bool) -> RowProducts:
     if not filled.any():
         return RowProducts(gram, means, variances)
     well = [part.columns(filled) for part in rows]
-    return RowProducts(_dense_products(well, common_mean, gram).gram, means, variances)
+    return RowProducts(_dense_products(well, gram).gram, means, variances)
 
 
 def _share_out(

@@ -1,15 +1,21 @@
-"""Count, mean and covariance of a dataset: all that the linear methods need to know of it."""
+"""Count, mean and covariance of a dataset: all that the linear methods need to know of it.
+
+The sums are taken over blocks of rows that are shifted by the mean of the first block, in float64,
+and merged pairwise (Chan, Golub and LeVeque, American Statistician 37:242, 1983). So neither the
+order of blocks nor a mean far from zero costs digits, and moments of parts of a dataset merge into
+those of the whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, partial, reduce
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import (
     FloatArray,
@@ -20,7 +26,6 @@ from contrast_core._validation import (
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.linalg import blas_threads, worker_threads
 from contrast_core.moments._accumulator import Accumulator, Precision, Summary, not_empty
-from contrast_core.moments._covariance import Formed, Moments
 from contrast_core.moments._given import (
     check_chunks,
     check_covariance,
@@ -28,15 +33,21 @@ from contrast_core.moments._given import (
     check_total,
     names_of_both,
 )
+from contrast_core.moments._grouped import (
+    between_groups,
+    check_groups,
+    common_labels,
+    spread_over,
+)
+from contrast_core.moments._moments import Form, Moments
 from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
 if TYPE_CHECKING:
-    from contrast_core.moments._grouped import GroupedMoments
     from contrast_core.rows import DaskRows
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments(Formed, Moments):
+class SecondMoments(Moments):
     r"""Count, mean and covariance of a dataset, centred by its own mean.
 
     .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top
@@ -55,12 +66,19 @@ class SecondMoments(Formed, Moments):
         Second moments about the mean, divided by n (not n - 1).
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
+    groups, group_weights, group_means : ndarrays of shape (G,), (G,) and (G, n_features), optional
+        Labels, numbers of rows (or total weights) and means of the groups of the rows.
+    within_covariance : ndarray of shape (n_features, n_features), optional
+        The part of the covariance that is within groups. Groups without it mean that `covariance`
+        is that part: second moments about the groups' means.
+    parts : tuple of SecondMoments, optional
+        Moments of which these are a weighted sum.
 
     Raises
     ------
     ValueError, TypeError
         If these are not moments: a covariance that is not symmetric or has a negative variance,
-        shapes that differ, NaN or infinity, names too few or many, no rows.
+        shapes that differ, NaN or infinity, names too few or many, no rows, a label twice.
 
     Examples
     --------
@@ -77,6 +95,13 @@ class SecondMoments(Formed, Moments):
     mean: FloatArray
     covariance: FloatArray
     feature_names: tuple[str, ...] | None = None
+    groups: NDArray[Any] | None = None
+    group_weights: NDArray[Any] | None = None
+    group_means: FloatArray | None = None
+    within_covariance: FloatArray | None = None
+    parts: tuple[Any, ...] = ()
+
+    form: ClassVar[Form] = "dense"
 
     def __post_init__(self) -> None:
         mean = check_mean(self.mean, "mean")
@@ -86,6 +111,9 @@ class SecondMoments(Formed, Moments):
             covariance=check_covariance(self.covariance, "covariance", len(mean)),
             feature_names=check_feature_names(self.feature_names, len(mean)),
         )
+        if self.groups is not None:
+            found = check_groups(self.groups, self.group_weights, self.group_means)
+            vars(self).update(zip(("groups", "group_weights", "group_means"), found, strict=True))
 
     @classmethod
     def _unchecked(
@@ -94,23 +122,60 @@ class SecondMoments(Formed, Moments):
         mean: FloatArray,
         covariance: FloatArray,
         feature_names: tuple[str, ...] | None = None,
+        **more: Any,
     ) -> SecondMoments:
-        """Moments that were worked out here, without the constructor's checks."""
+        """Make moments that were worked out here, without the constructor's checks."""
         moments = object.__new__(cls)
+        vars(moments).update({field.name: field.default for field in fields(cls)})
         vars(moments).update(
-            n_samples=n_samples, mean=mean, covariance=covariance, feature_names=feature_names
+            n_samples=n_samples,
+            mean=mean,
+            covariance=covariance,
+            feature_names=feature_names,
+            **more,
         )
         return moments
 
-    @overload
-    @classmethod
-    def from_data(cls, X: MatrixLike, *, groups: None = None, **options: Any) -> Self: ...
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of each feature, shape (n_features,)."""
+        return self.covariance.diagonal()
 
-    @overload
-    @classmethod
-    def from_data(cls, X: MatrixLike, *, groups: ArrayLike, **options: Any) -> GroupedMoments: ...
+    @property
+    def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
+        """Labels and means of the groups about whose means the covariance is taken, if it is."""
+        return None if self.within_covariance is not None else super().centres
 
-    @classmethod  # type: ignore[misc]  # the options are those below
+    @property
+    def within(self) -> SecondMoments:
+        """Moments of what varies within groups of rows."""
+        self._check_grouped("within")
+        return SecondMoments._unchecked(
+            *(self.n_samples, self.mean, self.within_covariance, self.feature_names),  # type: ignore[arg-type]
+            groups=self.groups,
+            group_weights=self.group_weights,
+            group_means=self.group_means,
+        )
+
+    @property
+    def between(self) -> SecondMoments:
+        """Moments of what varies between the means of groups, of rank G - 1 at most."""
+        self._check_grouped("between")
+        covariance = between_groups(self.group_weights, self.group_means)  # type: ignore[arg-type]
+        return SecondMoments._unchecked(self.n_samples, self.mean, covariance, self.feature_names)
+
+    def _check_grouped(self, part: str) -> None:
+        if self.within_covariance is None:
+            raise AttributeError(
+                f"{part!r} needs moments of rows with groups; take them by "
+                "SecondMoments.from_data(X, groups=...)."
+            )
+
+    def matrix(self) -> FloatArray:
+        """Return the covariance, not to be changed."""
+        return self.covariance
+
+    @classmethod
     def from_data(
         cls,
         X: MatrixLike,
@@ -122,8 +187,8 @@ class SecondMoments(Formed, Moments):
         precision: Precision = "double",
         device: object = None,
         progress: Progress = False,
-    ) -> Any:
-        """Moments of a matrix, in memory or not.
+    ) -> SecondMoments:
+        """Return the moments of a matrix, in memory or not.
 
         Parameters
         ----------
@@ -135,8 +200,9 @@ class SecondMoments(Formed, Moments):
             is reduced by the active scheduler: threads, processes or a cluster. A dense tensor is
             read on its own device, with groups or weights on the processor.
         groups : array-like of shape (n_samples,), optional
-            A label for each row, such as its donor: the moments then are `GroupedMoments`, which
-            give what varies within groups and between them.
+            A label for each row, such as its donor. The moments are those of all rows, and their
+            attributes `within` and `between` are moments of what varies within groups and between
+            them, which add up to the covariance.
         sample_weight : array-like of shape (n_samples,), optional
             A weight for each row, not negative: mean and covariance are weighted means, and
             `n_samples` is their sum. Whole numbers count rows so many times.
@@ -161,7 +227,7 @@ class SecondMoments(Formed, Moments):
 
         Returns
         -------
-        SecondMoments or GroupedMoments
+        SecondMoments
 
         Raises
         ------
@@ -196,7 +262,7 @@ class SecondMoments(Formed, Moments):
         *,
         precision: Precision = "double",
         device: object = None,
-    ) -> list[Any]:
+    ) -> list[SecondMoments]:
         """Moments of several selections of rows; those of one dataset are read in one pass.
 
         Parameters
@@ -208,7 +274,7 @@ class SecondMoments(Formed, Moments):
 
         Returns
         -------
-        list of SecondMoments, or GroupedMoments where the rows have groups
+        list of SecondMoments
 
         Raises
         ------
@@ -217,10 +283,13 @@ class SecondMoments(Formed, Moments):
         """
         joint = pieces(parts) if len(parts) > 1 and device is None else None
         if joint is None:
-            return [_moments(_summaries([rows], precision, device)[0], rows) for rows in parts]
+            return [
+                _moments(_summaries([rows], precision, device)[0], rows.groups, rows.names)
+                for rows in parts
+            ]
         found = _summaries(joint[0], precision, None)
         return [
-            _moments(reduce(Summary.merge, [found[i] for i in made_of]), rows)
+            _moments(reduce(Summary.merge, [found[i] for i in made_of]), rows.groups, rows.names)
             for rows, made_of in zip(parts, joint[1], strict=True)
         ]
 
@@ -294,18 +363,104 @@ class SecondMoments(Formed, Moments):
             If the features differ.
         """
         names = names_of_both(self, other, "take SecondMoments.from_data of it first")
-        a, b = (Summary(np.array([m.n_samples]), m.mean[None], m.covariance) for m in (self, other))
-        both = a.merge(b)
-        return SecondMoments._unchecked(both.n_samples, both.mean, both.within, names)
+        grouped = [moments.within_covariance is not None for moments in (self, other)]
+        if not any(grouped):
+            a, b = (
+                Summary(np.array([m.n_samples]), m.mean[None], m.covariance) for m in (self, other)
+            )
+            return _moments(a.merge(b), None, names)
+        if not all(grouped):
+            raise TypeError(
+                "one of the moments is of rows with groups and the other is not; take both with "
+                "groups=, or merge `within` or `between` alone."
+            )
+        labels = common_labels(self.groups, other.groups)  # type: ignore[arg-type]
+        a, b = (
+            spread_over(
+                labels,
+                Summary(m.group_weights, m.group_means, m.within_covariance),  # type: ignore[arg-type]
+                m.groups,  # type: ignore[arg-type]
+            )
+            for m in (self, other)
+        )
+        return _moments(a.merge(b), labels, names)
 
 
-def _moments(sums: Summary, rows: Rows) -> Any:
-    """With the groups of the rows, if they have any."""
-    from contrast_core.moments._grouped import GroupedMoments
+def grouped_moments(
+    groups: ArrayLike,
+    group_weights: ArrayLike,
+    group_means: ArrayLike,
+    within_covariance: ArrayLike,
+    feature_names: Sequence[str] | None = None,
+) -> SecondMoments:
+    r"""Return the moments of rows that belong to groups, from the groups' own moments.
 
-    if rows.groups is not None:
-        return GroupedMoments._of_summary(sums, rows.groups, rows.names)
-    return SecondMoments._unchecked(sums.n_samples, sums.mean, sums.within, rows.names)
+    .. math:: C = W + B, \qquad
+        W = \frac1n \sum_i (x_i - m_{g(i)})(x_i - m_{g(i)})^\top, \qquad
+        B = \sum_g \frac{n_g}{n} (m_g - m)(m_g - m)^\top
+
+    `SecondMoments.from_data` returns the same for data with ``groups=``.
+
+    Parameters
+    ----------
+    groups : array-like of shape (G,)
+        The groups' labels.
+    group_weights : array-like of shape (G,)
+        Number of rows of each, or their total weight.
+    group_means : array-like of shape (G, n_features)
+        Mean of each.
+    within_covariance : array-like of shape (n_features, n_features)
+        W, divided by the total weight.
+    feature_names : sequence of str, optional
+        Names of the features.
+
+    Returns
+    -------
+    SecondMoments
+        With the covariance C, and W and B as `within` and `between`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If these are not moments: shapes that differ, a label twice, NaN, a weight that is not
+        positive, a covariance that is not symmetric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import SecondMoments
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [10.0, 5.0], [12.0, 5.0]])
+    >>> moments = SecondMoments.from_data(X, groups=["a", "a", "b", "b"])
+    >>> moments.within.covariance
+    array([[1., 0.],
+           [0., 0.]])
+    >>> moments.between.covariance
+    array([[25., 10.],
+           [10.,  4.]])
+    """
+    labels, weights, means = check_groups(groups, group_weights, group_means)
+    within = check_covariance(within_covariance, "within_covariance", means.shape[1])
+    names = check_feature_names(feature_names, means.shape[1])
+    return _moments(Summary(weights, means, within), labels, names)
+
+
+def _moments(
+    sums: Summary, groups: NDArray[Any] | None, names: tuple[str, ...] | None
+) -> SecondMoments:
+    """Make moments of a summary, of whose `groups` those without rows are left out."""
+    make = SecondMoments._unchecked
+    if groups is None:
+        return make(sums.n_samples, sums.mean, sums.within, names)
+    there = np.flatnonzero(sums.weights)
+    weights, means = sums.weights[there], sums.means[there]
+    mean = np.asarray(weights @ means / weights.sum())
+    return make(
+        *(sums.n_samples, mean, between_groups(weights, means) + sums.within, names),
+        groups=groups[there],
+        group_weights=weights,
+        group_means=means,
+        within_covariance=sums.within,
+    )
 
 
 def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> list[Summary]:

@@ -1,14 +1,22 @@
-"""Moments of wide datasets in the few dimensions that their rows span."""
+"""Moments of wide datasets in the few dimensions that their rows span.
+
+All eigenvectors of a covariance with a nonzero eigenvalue are combinations of the centred rows Z.
+Where the rows of all datasets together, n, are fewer than the features, the problem is therefore
+one of n dimensions. The pivoted Cholesky factor of the Gram matrix Z Z^T gives coordinates of the
+rows in an orthonormal basis of their span without forming that basis (the "kernel trick" for the
+linear kernel; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 10.3, on
+pivoting and rank). Nothing is lost: results agree with those of the covariance to rounding.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import (
@@ -18,9 +26,10 @@ from contrast_core.linalg import (
     mirror_upper,
     pivoted_cholesky,
 )
-from contrast_core.moments._covariance import ALONE, Centres, Covariance, Form, Moments, Threads
+from contrast_core.moments._moments import Form, Moments
 from contrast_core.moments._row_products import Layout, combine_rows, row_products, row_scores
-from contrast_core.rows import Rows, held
+from contrast_core.moments._second_moments import SecondMoments
+from contrast_core.rows import Rows, load_into_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +61,6 @@ class RowSpace:
     def n_features(self) -> int:
         """Number of features, D."""
         return len(self.means[0])
-
-    @cached_property
-    def coordinates(self) -> FloatArray:
-        """Of the stacked centred rows, (number of rows, rank)."""
-        return self.factor.coordinates()
 
     def lift(self, coordinates: FloatArray) -> FloatArray:
         """Vectors (..., k, rank) in feature space, (..., k, n_features).
@@ -92,48 +96,14 @@ class RowSpace:
         return directions
 
 
-class InSpan(Covariance):
-    """Coordinates in a basis of the rows' span, `space`."""
-
-    space: RowSpace
-    form: ClassVar[Form] = "span"
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, D."""
-        return self.space.n_features
-
-    @property
-    def size(self) -> int:
-        """Dimensions that the rows of all datasets of `space` span."""
-        return self.space.factor.rank
-
-    def lift(self, components: FloatArray) -> FloatArray:
-        """Rows in the coordinates of `space` as rows in feature space, signs fixed."""
-        lifted = self.space.lift(components)
-        return fix_signs(lifted.reshape(-1, self.n_features)).reshape(lifted.shape)
-
-    def coordinates_of(self, components: FloatArray) -> FloatArray:
-        """Rows in feature space, (k, n_features), as far as they lie in the rows' span."""
-        return self.space.coordinates_of(components)
-
-    def complement(self, count: int) -> FloatArray:
-        """So many orthonormal directions of the features, (count, D), that no row has a part in."""
-        return fix_signs(self.space.complement(count))
-
-    def shares_coordinates(self, other: Covariance) -> bool:
-        """Whether both were made together."""
-        return self.form == other.form and getattr(other, "space", None) is self.space
-
-
 @dataclass(frozen=True, eq=False)
-class SpanMoments(InSpan, Moments):
+class SpanMoments(Moments):
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
-    For far more features than rows: the covariance has as many rows as the data, not as the
-    features. Those of a foreground and a background are made together, for they share the basis.
-    They hold the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge
-    nor are small.
+    For more features than rows: the covariance has as many rows as the data, not as the features.
+    Those of a foreground and a background are made together, for they share the basis. They hold
+    the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge nor are
+    small.
 
     Parameters
     ----------
@@ -141,120 +111,103 @@ class SpanMoments(InSpan, Moments):
         Number of rows, n, or their total weight.
     mean, variances : ndarray of shape (n_features,)
         Mean and variance of each feature.
+    covariance : ndarray of shape (size, size)
+        Second moments about the mean, divided by n, in the coordinates of `space`.
     space : RowSpace
         The basis.
-    rows : slice
-        Which of the rows of `space` these are.
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
-    centres : Centres, optional
+    groups, group_means : ndarray of shape (G,) and (G, n_features), optional
         The groups about whose means the covariance is taken, where rows have groups.
+    parts : tuple of SpanMoments
+        Moments of which these are a weighted sum.
     """
 
     n_samples: float
     mean: FloatArray
     variances: FloatArray
+    covariance: FloatArray
     space: RowSpace
-    rows: slice
     feature_names: tuple[str, ...] | None = None
-    centres: Centres | None = None
+    groups: NDArray[Any] | None = None
+    group_means: FloatArray | None = None
+    parts: tuple[Any, ...] = ()
+
+    form: ClassVar[Form] = "span"
 
     @property
-    def coordinates(self) -> FloatArray:
-        """The centred rows, in the coordinates of `space`, (n_samples, size)."""
-        return self.space.coordinates[self.rows]
-
-    @cached_property
-    def covariance(self) -> FloatArray:
-        """Second moments about the mean, divided by n, (size, size)."""
-        covariance = np.zeros((self.size, self.size))
-        self.add_to(covariance, 1.0)
-        mirror_upper(covariance)
-        return covariance
+    def size(self) -> int:
+        """Dimensions that the rows of all datasets of `space` span."""
+        return self.space.factor.rank
 
     def matrix(self) -> FloatArray:
-        """The covariance, formed once."""
+        """Return the covariance in the coordinates of `space`, not to be changed."""
         return self.covariance
 
-    def add_to(self, matrix: FloatArray, weight: float) -> None:
-        """Add the covariance, so weighted, to a matrix's upper triangle, without forming it."""
-        add_products(self.coordinates, matrix, weight=weight / self.n_samples)
+    def in_features(self) -> SecondMoments:
+        """Return the same moments as a matrix of features x features."""
+        basis = self.lift(np.eye(self.size))
+        covariance = basis.T @ self.covariance @ basis
+        return SecondMoments._unchecked(
+            *(self.n_samples, self.mean, (covariance + covariance.T) / 2, self.feature_names),
+            groups=self.groups,
+            group_weights=None if self.groups is None else np.ones(len(self.groups)),
+            group_means=self.group_means,
+            parts=tuple(part.in_features() for part in self.parts),
+        )
 
-    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Product with columns (size, b)."""
-        return np.asarray(self.coordinates.T @ (self.coordinates @ columns) / self.n_samples)
+    def lift(self, components: FloatArray) -> FloatArray:
+        """Map rows in the coordinates of `space` to feature space."""
+        return self.space.lift(components)
 
-    def along(self, components: FloatArray) -> FloatArray:
-        """Variances along each row of `components` (k, size), shape (k,)."""
-        scores = self.coordinates @ components.T
-        return np.asarray(np.einsum("nk,nk->k", scores, scores) / self.n_samples)
+    def coordinates_of(self, components: FloatArray) -> FloatArray:
+        """Return the coordinates of the part of rows, (k, n_features), that is in the span."""
+        return self.space.coordinates_of(components)
 
+    def complement(self, count: int) -> FloatArray:
+        """Return orthonormal directions of the features, (count, D), in which no row varies."""
+        return fix_signs(self.space.complement(count))
 
-@dataclass(frozen=True, eq=False)
-class SpanCross(InSpan):
-    r"""Cross-moment :math:`S^+ = (Z^\top Z^+ + Z^{+\top} Z) / 2n` of positive pairs.
-
-    Parameters
-    ----------
-    space : RowSpace
-        Of the rows of both views, those of the first before those of the second.
-    feature_names : tuple of str, optional
-        Names of the features, where the data had them.
-    """
-
-    space: RowSpace
-    feature_names: tuple[str, ...] | None = None
-
-    @cached_property
-    def _matrix(self) -> FloatArray:
-        x, p = np.split(self.space.coordinates, 2)
-        cross = x.T @ p / (2 * len(x))
-        return np.asarray(cross + cross.T)
-
-    def matrix(self) -> FloatArray:
-        """The cross-moment, formed once."""
-        return self._matrix
-
-    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Product with columns (size, b)."""
-        return np.asarray(self._matrix @ columns)
+    def shares_coordinates(self, other: Moments) -> bool:
+        """Return whether both were made together."""
+        return self.form == other.form and getattr(other, "space", None) is self.space
 
 
 def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
-    """Moments of datasets with more features than rows, each about its own mean.
+    """Return the moments of datasets with more features than rows, in the same coordinates.
 
-    Where rows have groups, about those of the groups. In the same coordinates. ValueError on NaN
-    or infinity.
+    Each is about its own mean or, where rows have groups, about those of the groups. ValueError on
+    NaN or infinity.
     """
     space = span_of_rows(rows)
     layout = Layout.of(space.rows)
-    starts, ends = [0, *layout.ends[:-1].tolist()], layout.ends.tolist()
+    coordinates = np.split(space.factor.coordinates(), layout.ends[:-1])
     found = []
     for i, part in enumerate(rows):
         centres = slice(layout.first_centres[i], layout.ends_of_centres[i])
         weights, means = layout.centre_weights[centres], space.means[centres]
         n = weights.sum().item()
         mean = means[0] if len(means) == 1 else weights @ means / n
-        which, groups = slice(starts[i], ends[i]), part.groups
-        of_groups = None if groups is None else Centres(groups, means)
-        found.append(SpanMoments(n, mean, space.variances[i], space, which, part.names, of_groups))
+        labels: dict[str, Any] = {}
+        if part.groups is not None:
+            labels = {"groups": part.groups, "group_means": means}
+        covariance = covariance_of(coordinates[i], n)
+        found.append(
+            SpanMoments(n, mean, space.variances[i], covariance, space, part.names, **labels)
+        )
     return tuple(found)
 
 
-def pooled_span_moments(
-    space: RowSpace, feature_names: tuple[str, ...] | None = None
-) -> SpanMoments:
-    """Moments of the rows of all datasets of `space` together."""
-    counts = [part.shape[0] for part in space.rows]
-    mean, variances = (
-        np.average(a, axis=0, weights=counts) for a in (space.means, space.variances)
-    )
-    n = sum(counts)
-    return SpanMoments(n, mean, variances, space, slice(0, n), feature_names)
+def covariance_of(centred: FloatArray, n: float) -> FloatArray:
+    """Return ``centred.T @ centred / n``."""
+    covariance = np.zeros((centred.shape[1],) * 2)
+    add_products(np.ascontiguousarray(centred), covariance, weight=1 / n)
+    mirror_upper(covariance)
+    return covariance
 
 
-def span_of_rows(rows: Sequence[Rows], *, common_mean: bool = False) -> RowSpace:
-    """The span of centred rows, from their Gram matrix.
+def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
+    """Return the span of centred rows, from their Gram matrix.
 
     It is summed over blocks of columns, centred exactly, so data far from zero lose nothing and
     sparse data are never dense as a whole. (CSR data are held in CSC form too while it is summed.)
@@ -265,8 +218,6 @@ def span_of_rows(rows: Sequence[Rows], *, common_mean: bool = False) -> RowSpace
     ----------
     rows : sequence of Rows
         The datasets.
-    common_mean : bool, default=False
-        Centre all by the mean of all rows, and take variances about it; else each by its own.
 
     Raises
     ------
@@ -274,19 +225,17 @@ def span_of_rows(rows: Sequence[Rows], *, common_mean: bool = False) -> RowSpace
         On NaN or infinity.
     """
     loaded = tuple(
-        held(part) if part.place == "device" or _sparse_elsewhere(part) else part for part in rows
+        load_into_memory(part)
+        if part.place == "device" or (part.is_sparse and not part.in_memory)
+        else part
+        for part in rows
     )
-    gram, means, variances = row_products(loaded, common_mean)
+    gram, means, variances = row_products(loaded)
     mirror_upper(gram)
-    # What is centred sums to zero.
-    centres = np.count_nonzero(Layout.of(loaded).centre_weights)
-    largest = len(gram) - (1 if common_mean else int(centres))
+    # Centred rows sum to zero, which takes a dimension for each mean.
+    largest = len(gram) - int(np.count_nonzero(Layout.of(loaded).centre_weights))
     factor = pivoted_cholesky(gram, largest_rank=largest, overwrite=True)
     return RowSpace(loaded, means, variances, factor)
-
-
-def _sparse_elsewhere(rows: Rows) -> bool:
-    return rows.is_sparse and not rows.in_memory
 
 
 def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:

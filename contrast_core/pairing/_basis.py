@@ -19,7 +19,7 @@ from contrast_core._validation import (
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
-from contrast_core.rows import held, rows_of
+from contrast_core.rows import load_into_memory, rows_of
 
 _ROUNDING = 1e-12  # of the rows, that is left of rows which equal the mean of their group
 
@@ -133,7 +133,7 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     True
     """
     n_components = check_count(n_components, "n_components")
-    data = held(rows_of(X, min_rows=2))
+    data = load_into_memory(rows_of(X, min_rows=2))
     if data.shape[1] < 2:
         raise ValueError(f"X has shape {data.shape}; expected at least two rows and two features.")
     labels = check_labels(groups, data.shape[0], "groups")

@@ -10,7 +10,7 @@ from scipy.optimize import linear_sum_assignment
 
 from contrast_core._validation import FloatArray, MatrixLike, check_labels, check_same_features
 from contrast_core.pairing._unit_scale import to_unit_scale
-from contrast_core.rows import Rows, held, rows_of
+from contrast_core.rows import Rows, load_into_memory, rows_of
 
 
 def match_clusters(
@@ -50,7 +50,10 @@ def match_clusters(
     >>> match_clusters([[1.0, 0.0], [0.0, 1.0]], [[0.1, 2.0], [2.0, 0.1]], [0, 1], ["a", "b"])
     [(0, 'b'), (1, 'a')]
     """
-    x, p = held(rows_of(X, "X", min_rows=1)), held(rows_of(positive, "positive", min_rows=1))
+    x, p = (
+        load_into_memory(rows_of(X, "X", min_rows=1)),
+        load_into_memory(rows_of(positive, "positive", min_rows=1)),
+    )
     check_same_features(x.shape[1], x.names, p.shape[1], p.names, background_name="positive")
     labels, centroids = _centroids(x, clusters, "clusters")
     positive_labels, positive_centroids = _centroids(p, positive_clusters, "positive_clusters")

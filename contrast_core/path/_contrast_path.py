@@ -56,8 +56,11 @@ class ContrastPath:
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
-        What solved each contrast: "eigh" (LAPACK), "davidson" (an iteration, proved) or "lanczos"
-        (from products).
+        What found the eigenpairs of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, proved) or
+        "search" (the block search, proved where there is a matrix).
+    plan : contrast_core.solve.Plan
+        The plan that was followed; ``plan.form`` is what the covariances were held as, and
+        ``plan.reason`` says why, in words.
     foreground, background : SecondMoments, SpanMoments or ProductMoments
         What the data were reduced to.
     """
@@ -71,6 +74,7 @@ class ContrastPath:
     labels: NDArray[np.intp]
     representatives: NDArray[np.intp]
     solvers: tuple[str, ...]
+    plan: Plan
     foreground: Moments
     background: Moments
 
@@ -169,8 +173,10 @@ def contrast_path(
 
     def solve(plan: Plan) -> Solution:
         pair = in_form(x, y, plan.form)
+        used.append(plan)
         return solve_contrasts(*pair, grid.tolist(), k, plan, random_state=seed)
 
+    used: list[Plan] = []
     solution = with_fallback(plan, solve)
     affinity = subspace_affinity(solution.coordinates)
     labels, medoids = representatives(affinity, n_representatives, seed)
@@ -184,6 +190,7 @@ def contrast_path(
         labels=labels,
         representatives=medoids,
         solvers=solution.solvers,
+        plan=used[-1],
         foreground=x,
         background=y,
     )

@@ -31,9 +31,9 @@ What all have:
 
 `labelled_blocks` are blocks of rows with their weights and groups; `joint_blocks` reads several
 disjoint selections of the rows of one dataset in one pass, and `reduce_rows` adds them up; `pieces`
-makes selections disjoint; `held` loads rows into memory. `minibatches` passes through rows in
-random order, few at a time. `row_view` is a
-part of a CSR matrix without a copy. `array_of` judges stacks of images, which are no rows yet.
+makes selections disjoint; `load_into_memory` reads rows that are elsewhere. `minibatches` passes
+through rows in random order, few at a time. `row_view` is a part of a CSR matrix without a copy.
+`array_of` judges stacks of images, which are no rows yet.
 
 How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
 and of `blocks` for that call. Its `progress` shows a bar wherever they are read, and its `remedy`
@@ -42,7 +42,7 @@ is what errors about NaN advise.
 
 from contrast_core.rows._checks import check_finite
 from contrast_core.rows._dask import DaskRows
-from contrast_core.rows._memory import held
+from contrast_core.rows._memory import load_into_memory
 from contrast_core.rows._minibatches import minibatches
 from contrast_core.rows._parts import joint_blocks, pieces
 from contrast_core.rows._reduce import labelled_blocks, reduce_rows
@@ -60,9 +60,9 @@ __all__ = [
     "array_of",
     "check_device",
     "check_finite",
-    "held",
     "joint_blocks",
     "labelled_blocks",
+    "load_into_memory",
     "minibatches",
     "pieces",
     "reduce_rows",

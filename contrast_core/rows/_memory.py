@@ -65,7 +65,7 @@ class MemoryRows(Rows):
         return matrix
 
 
-def held(rows: Rows) -> Rows:
+def load_into_memory(rows: Rows) -> Rows:
     """The same rows in memory, finite: read now, where they are elsewhere."""
     return rows if rows.in_memory else in_memory(rows.load(), rows)
 

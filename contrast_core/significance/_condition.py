@@ -193,7 +193,7 @@ def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
 def _units(samples: TwoSamples) -> Units:
     """Those of foreground and background in turn; the two parts of a donor less their mean."""
     both = samples.foreground, samples.background
-    single = both[0].rows.shape[1] >= LIMITS.relabelled_features and all(
+    single = both[0].rows.shape[1] >= LIMITS.iterated and all(
         _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
         for sample in both
     )

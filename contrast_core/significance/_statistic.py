@@ -12,12 +12,11 @@ from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._automatic import RIDGE
 from contrast_core.linalg import (
-    Nearby,
+    Components,
     RidgeWeights,
-    contrastive_eigenpairs,
     leading_ratio,
-    nearby_eigenpair,
-    nearby_ratio,
+    nearby_component,
+    solve_contrast,
 )
 from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
@@ -123,13 +122,17 @@ class Statistic:
             for part, total in zip((x, y), totals, strict=True)
         )
         nearby = self._nearby(p, q, n_varying, given)
-        if nearby is not None and given is not None:
-            return Leading(nearby.value, nearby.vector, nearby.vector, nearby.block)
-        block = None if nearby is None else nearby.block
+        if nearby is not None and nearby.pairs is not None and given is not None:
+            [value, _], vector = nearby.pairs.values, nearby.pairs.vectors[:, 0].copy()
+            return Leading(
+                float(value) if self.alpha is not None else nearby.alpha,
+                *(vector, vector, nearby.block),
+            )
+        block = None if nearby is None or nearby.pairs is None else nearby.block
         p, q = (part.astype(np.float64, copy=False) for part in (p, q))
         if self.alpha is not None:
-            iteration = _PLAN.iteration(len(p), 1)
-            values, [v] = contrastive_eigenpairs(p, q, self.alpha, 1, iteration=iteration)
+            budget = _PLAN.single_budget(len(p), 1)
+            values, [v] = solve_contrast(p, q, self.alpha, 1, budget)[0]
             return Leading(float(values[0]), v, v, block)
         values, [v] = leading_ratio(p, q, self._ridge(n_varying))
         v /= np.linalg.norm(v)
@@ -138,17 +141,17 @@ class Statistic:
 
     def _nearby(
         self, p: FloatArray, q: FloatArray, n_varying: int, given: Leading | None
-    ) -> Nearby | None:
+    ) -> Components | None:
         """A search from what is known, None where there are few features or it fails."""
-        budget, start = _PLAN.nearby_budget(len(p)), None if given is None else given.near
+        budget, start = _PLAN.automatic_budget(len(p), 1), None if given is None else given.near
         if budget is None:
             return None
         if self.alpha is not None:
-            return nearby_eigenpair(p - p.dtype.type(self.alpha) * q, start, budget)
+            return nearby_component(p - p.dtype.type(self.alpha) * q, None, 0.0, start, budget)
         ridge = self._ridge(n_varying)
         if ridge.background != 1.0:
             q = q * q.dtype.type(ridge.background)
-        return nearby_ratio(p, q, ridge.identity, start, budget)
+        return nearby_component(p, q, ridge.identity, start, budget)
 
     def _ridge(self, n_varying: int) -> RidgeWeights:
         if self.beta is not None:

@@ -18,7 +18,7 @@ from contrast_core.solve._moments import (
     loaded_rows,
     plan_for,
 )
-from contrast_core.solve._pairs import Pairs, positive_pairs
+from contrast_core.solve._pairs import PositivePairs, positive_pairs
 from contrast_core.solve._plan import (
     LIMITS,
     NAMES,
@@ -41,8 +41,8 @@ __all__ = [
     "DesignOptions",
     "Limits",
     "OneContrast",
-    "Pairs",
     "Plan",
+    "PositivePairs",
     "PositivePart",
     "Solution",
     "Solver",

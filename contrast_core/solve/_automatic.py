@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from contrast_core.feedback import muted
@@ -10,10 +12,10 @@ from contrast_core.linalg import (
     fix_signs,
     proved_trace_ratio,
     rough_trace_ratio,
+    search_components,
     squares_fit,
-    trace_ratio_by_products,
 )
-from contrast_core.moments import Moments
+from contrast_core.moments import Moments, joint_products
 from contrast_core.solve._contrast import (
     Found,
     Solution,
@@ -22,8 +24,9 @@ from contrast_core.solve._contrast import (
     lifted,
     may_be_null,
     of_features,
-    products_of,
+    restricted,
     solve_contrasts,
+    threads_for,
     warn_of_null_directions,
 )
 from contrast_core.solve._frame import Frame
@@ -50,7 +53,7 @@ def solve_trace_ratio(
     check_range(x, "X")
     check_range(y, "the background")
     alpha = 0.0
-    if plan.leads_up(int((x.varies | y.varies).sum()) if x.form == "products" else x.size):
+    if x.form == "products" or plan.iterates(x.size, 0):
         led_up = _by_products if x.form == "products" else _in_frame
         alpha, found = led_up(x, y, k, ridge, plan, random_state)
         if found is not None:
@@ -72,16 +75,17 @@ def solve_trace_ratio(
 def _in_frame(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
 ) -> tuple[float, Solution | None]:
-    frame = Frame.of(x, y, x.varies | y.varies)
-    matrices = frame.x.matrix(), frame.y.matrix()
-    budget = plan.lead_budget(frame.size, k)
+    frame = Frame.of(x, y)
+    matrices = frame.x, frame.y
+    budget = plan.automatic_budget(frame.size, k)
     if budget is None:
         return rough_trace_ratio(*matrices, min(k, frame.size), ridge), None
-    alpha, pairs, _variances = proved_trace_ratio(*matrices, k, ridge, budget)
+    found = proved_trace_ratio(*matrices, k, ridge, budget)
+    alpha, pairs = found.alpha, found.pairs
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
-    components = frame.out(fix_signs(np.ascontiguousarray(pairs.vectors.T)))
-    return alpha, lifted(x, y, frame, [Found(pairs.values[:k], components, "davidson")], k)
+    components = frame.to_outer(fix_signs(np.ascontiguousarray(pairs.vectors.T)))
+    return alpha, lifted(x, y, frame, [Found(pairs.values[:k], components, "search")], k)
 
 
 def _by_products(
@@ -91,11 +95,10 @@ def _by_products(
     diagonals = x.variances[varies], y.variances[varies]
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):
         return 0.0, None
-    with products_of(varies, x, y) as multiply:
-        alpha, pairs, variances = trace_ratio_by_products(
-            *(multiply, diagonals, k, ridge),
-            random_state=random_state,
-            max_products=plan.max_products,
+    with threads_for(x, y) as threads:
+        multiply = partial(restricted, varies, partial(joint_products, (x, y), threads=threads))
+        alpha, pairs, variances, _block = search_components(
+            *(multiply, diagonals, k, plan.max_products), ridge=ridge, random_state=random_state
         )
     if pairs is not None:
         components = fix_signs(np.ascontiguousarray(pairs.vectors.T))

@@ -1,12 +1,18 @@
-"""Leading components of contrasts of two covariances, in any form that these take."""
+"""Leading components of contrasts ``C_X - alpha C_Y`` of two covariances, in any form.
+
+In the forms with a matrix the contrast is formed and left to `contrast_core.linalg`, in coordinates
+(`Frame`) from which directions without any variance are removed: their contrast is 0, which would
+put them before every direction with more background than foreground. In the form of products an
+iteration finds the components, and refuses where such directions could have been mixed in.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +22,19 @@ from contrast_core.feedback import warn
 from contrast_core.linalg import (
     NotConvergedError,
     contrastive_path,
-    eigenpairs_by_products,
     fix_signs,
-    formed_eigenpairs,
-    mirror_upper,
-    null_space_eigenpairs,
+    leading_eigenpairs,
+    search_components,
+    solve_contrast,
     worker_threads,
 )
-from contrast_core.moments import (
-    ALONE,
-    Covariance,
-    Moments,
-    Threads,
-    joint_products,
-    weighted_product,
-)
+from contrast_core.moments import ALONE, Moments, Threads, joint_products, weighted_sum
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
 _EPS = float(np.finfo(np.float64).eps)
 _SMALLEST, _LARGEST = 1e-280, 1e300  # of variances, so that all digits of a contrast are numbers
+_SMALL = 320  # features up to which a matrix is formed from its products
 _ADVICE = (
     "Use solver='gram' where the rows of both datasets are few, solver='eigh' where the features "
     "are, or another number of components."
@@ -46,13 +45,14 @@ class OneContrast(NamedTuple):
     """Top-k components of one contrast.
 
     Eigenvalues, descending as far as anything varies (k,); orthonormal rows, signs fixed
-    (k, n_features); variances along them (k,).
+    (k, n_features); variances along them (k,); what found them.
     """
 
     values: FloatArray
     components: FloatArray
     foreground_variance: FloatArray
     background_variance: FloatArray
+    solver: str = "eigh"
 
 
 class Solution(NamedTuple):
@@ -66,8 +66,8 @@ class Solution(NamedTuple):
         The same in coordinates that keep inner products, of which there are fewer.
     foreground_variance, background_variance : ndarray of shape (A, k)
         Along each component.
-    solvers : tuple of str
-        What each contrast was solved by.
+    solvers : tuple of {"eigh", "eigsh", "search"}
+        What found the eigenpairs of each contrast: LAPACK, ARPACK, the block search.
     n_null : int
         How many of the k components are directions in which nothing varies.
     """
@@ -82,7 +82,10 @@ class Solution(NamedTuple):
 
     def each(self) -> list[OneContrast]:
         """The contrasts one by one."""
-        parts = self.values, self.components, self.foreground_variance, self.background_variance
+        parts = (
+            *(self.values, self.components, self.foreground_variance, self.background_variance),
+            self.solvers,
+        )
         return [OneContrast(*part) for part in zip(*parts, strict=True)]
 
 
@@ -108,7 +111,9 @@ def solve_contrasts(
     check_range(x, "X")
     check_range(y, "the background")
     check_products(x, y, max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0))
-    return _solve(x, y, x.varies | y.varies, alphas, k, plan, random_state)
+    if x.form == "products":
+        return _by_products(x, y, alphas, k, plan, random_state)
+    return _by_matrices(x, y, alphas, k, plan)
 
 
 def check_range(moments: Moments, name: str, factor: float = 1.0) -> None:
@@ -146,36 +151,8 @@ def _out_of_range(highest: float, name: str) -> ValueError:
     )
 
 
-def solve_components(moment: Covariance, rows: Moments, k: int, plan: Plan) -> Solution:
-    """Top-k components of a symmetric matrix that need not be positive semidefinite.
-
-    Parameters
-    ----------
-    moment : Covariance
-        The matrix.
-    rows : Moments
-        Of the rows that it was taken of, in the same coordinates: what varies in them. The
-        variance along the components is the "background" of the result.
-    k, plan
-        As for `solve_contrasts`; raises NotConvergedError too.
-    """
-    return _solve(moment, rows, rows.varies, [0.0], k, plan, random_state=0, indefinite=True)
-
-
-def _solve(
-    x: Covariance,
-    y: Moments,
-    varies: NDArray[np.bool_],
-    alphas: Sequence[float],
-    k: int,
-    plan: Plan,
-    random_state: int | None,
-    *,
-    indefinite: bool = False,
-) -> Solution:
-    if x.form == "products":
-        return _by_products(x, y, varies, alphas, k, plan, random_state)
-    frame = Frame.of(x, y, varies, indefinite=indefinite)
+def _by_matrices(x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: Plan) -> Solution:
+    frame = Frame.of(x, y)
     finite = [i for i, alpha in enumerate(alphas) if math.isfinite(alpha)]
     found = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
     doubtful = [
@@ -205,35 +182,18 @@ def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list
     """Eigenpairs of each contrast, as many of k as there are coordinates."""
     k = min(k, frame.size)
     if not k:
-        return [Found(np.empty(0), np.empty((0, frame.outer.size)), "eigh") for _ in alphas]
-    x, y = frame.x, frame.y
+        return [Found(np.empty(0), np.empty((0, frame.moments.size)), "eigh") for _ in alphas]
     budget = plan.path_budget(frame.size, k, len(alphas))
     if budget is not None:
-        path = contrastive_path(x.matrix(), y.matrix(), np.array(alphas), k, budget=budget)
-        parts = zip(path.values, frame.out(path.components), path.solvers, strict=True)
+        path = contrastive_path(frame.x, frame.y, np.array(alphas), k, budget=budget)
+        parts = zip(path.values, frame.to_outer(path.components), path.solvers, strict=True)
         return [Found(*part) for part in parts]
-    memory = np.empty((frame.size,) * 2) if len(alphas) else np.empty((0, 0))
     found = []
     for alpha in alphas:
-        if math.isinf(alpha):
-            pairs, solver = null_space_eigenpairs(x.matrix(), y.matrix(), k), "eigh"
-        else:
-            form = partial(_contrast, x, y, alpha, memory)
-            pairs, solver = formed_eigenpairs(form, k, plan.iteration(frame.size, k))
-        found.append(Found(pairs.values, frame.out(pairs.components), solver))
+        budget = plan.single_budget(frame.size, k)
+        pairs, solver = solve_contrast(frame.x, frame.y, alpha, k, budget)
+        found.append(Found(pairs.values, frame.to_outer(pairs.components), solver))
     return found
-
-
-def _contrast(
-    x: Covariance, y: Covariance, alpha: float, memory: FloatArray, sign: float
-) -> FloatArray:
-    """A contrast, or its negative, made in the same memory each time."""
-    memory[:] = 0.0
-    x.add_to(memory, sign)
-    if alpha:
-        y.add_to(memory, -sign * alpha)
-    mirror_upper(memory)
-    return memory
 
 
 def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
@@ -244,7 +204,7 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
 
-def lifted(x: Covariance, y: Moments, frame: Frame, found: list[Found], k: int) -> Solution:
+def lifted(x: Moments, y: Moments, frame: Frame, found: list[Found], k: int) -> Solution:
     """The solution in feature space, filled up to k with directions in which nothing varies."""
     coordinates = np.stack([part.components for part in found])
     n_found, n_null = coordinates.shape[1], k - coordinates.shape[1]
@@ -277,34 +237,30 @@ def warn_of_null_directions(n_null: int, k: int) -> None:
 
 
 def _by_products(
-    x: Covariance,
+    x: Moments,
     y: Moments,
-    varies: NDArray[np.bool_],
     alphas: Sequence[float],
     k: int,
     plan: Plan,
     random_state: int | None,
 ) -> Solution:
-    """Of the features that vary; ties among directions without contrast are left to a matrix."""
+    """Solve for the features that vary; ties among directions without contrast need a matrix."""
+    varies = x.varies | y.varies
+    size = int(varies.sum())
     found = []
-    with products_of(varies, x, y) as products:
+    with threads_for(x, y) as threads:
         for alpha in alphas:
-
-            def multiply(columns: FloatArray, alpha: float = alpha) -> FloatArray:
-                return products.weighted(columns, (1.0, -alpha))
-
-            _check_products(alpha, k, int(varies.sum()))
-            try:
-                pairs = eigenpairs_by_products(
-                    multiply,
-                    int(varies.sum()),
-                    k,
-                    random_state=random_state,
-                    max_products=plan.max_products,
+            _check_products(alpha, k, size)
+            contrast = weighted_sum((x, y), (1.0, -alpha)) if alpha else x
+            multiply = partial(_product, contrast, varies, threads)
+            if size <= max(_SMALL, 4 * k):
+                matrix = multiply(np.eye(size))
+                values, components = leading_eigenpairs((matrix + matrix.T) / 2, k)
+            else:
+                values, components = _searched(
+                    multiply, contrast, varies, k, plan, random_state, alpha
                 )
-            except NotConvergedError as error:
-                raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
-            found.append(found_by_products(y, varies, alpha, pairs.values, pairs.components))
+            found.append(found_by_products(y, varies, alpha, values, components))
     flat = np.concatenate([part.components for part in found])
     along = [
         np.einsum("dk,kd->k", product, flat).reshape(len(found), k)
@@ -313,40 +269,60 @@ def _by_products(
     return of_features(found, *along)
 
 
-class Products:
-    """Products with matrices, of the features that vary."""
+def _searched(
+    multiply: Callable[[FloatArray], FloatArray],
+    contrast: Moments,
+    varies: NDArray[np.bool_],
+    k: int,
+    plan: Plan,
+    random_state: int | None,
+    alpha: float,
+) -> tuple[FloatArray, FloatArray]:
+    diagonal = contrast.variances[varies]
+    each = partial(_listed, multiply)
+    try:
+        found = search_components(each, [diagonal], k, plan.max_products, random_state=random_state)
+    except NotConvergedError as error:
+        raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
+    if found.pairs is None:
+        raise NotConvergedError(
+            f"alpha={alpha:.6g}: the search used {plan.max_products} products without reaching the "
+            f"accuracy: eigenvalues {k} and {k + 1} are close. {_ADVICE}"
+        )
+    return found.pairs.values[:k], fix_signs(np.ascontiguousarray(found.pairs.vectors.T))
 
-    def __init__(
-        self, varies: NDArray[np.bool_], parts: tuple[Covariance, ...], threads: Threads
-    ) -> None:
-        self._varies, self._all = varies, bool(varies.all())
-        self._parts, self._threads = parts, threads
 
-    def __call__(self, columns: FloatArray, count: int | None = None) -> list[FloatArray]:
-        """With all of the matrices or the first few, for columns (features that vary, b)."""
-        products = joint_products(self._parts[:count], self._whole(columns), self._threads)
-        return products if self._all else [product[self._varies] for product in products]
+def _listed(multiply: Callable[[FloatArray], FloatArray], columns: FloatArray) -> list[FloatArray]:
+    return [multiply(columns)]
 
-    def weighted(self, columns: FloatArray, weights: Sequence[float]) -> FloatArray:
-        """With their sum, so weighted."""
-        product = weighted_product(self._parts, weights, self._whole(columns), self._threads)
-        return product if self._all else product[self._varies]
 
-    def _whole(self, columns: FloatArray) -> FloatArray:
-        if self._all:
-            return columns
-        whole = np.zeros((len(self._varies), columns.shape[1]))
-        whole[self._varies] = columns
-        return whole
+def restricted(
+    varies: NDArray[np.bool_],
+    multiply: Callable[[FloatArray], list[FloatArray]],
+    columns: FloatArray,
+) -> list[FloatArray]:
+    """Multiply columns of the features that vary, (features that vary, b)."""
+    if varies.all():
+        return multiply(columns)
+    whole = np.zeros((len(varies), columns.shape[1]))
+    whole[varies] = columns
+    return [product[varies] for product in multiply(whole)]
+
+
+def _product(
+    moments: Moments, varies: NDArray[np.bool_], threads: Threads, columns: FloatArray
+) -> FloatArray:
+    return restricted(varies, lambda whole: [moments.apply(whole, threads)], columns)[0]
 
 
 @contextmanager
-def products_of(varies: NDArray[np.bool_], *parts: Covariance) -> Iterator[Products]:
-    """Products with the matrices, of the features that vary."""
-    shares_out = any(part.shares_out for part in parts)
-    # BLAS's own threads, which go on running for a while after each product, would be in the way.
-    with worker_threads() if shares_out else nullcontext(ALONE) as threads:
-        yield Products(varies, parts, threads)
+def threads_for(*parts: Any) -> Iterator[Threads]:
+    """Yield threads for products that make use of them.
+
+    BLAS's own threads, which go on running for a while after each product, would be in the way.
+    """
+    with worker_threads() if any(p.shares_out for p in parts) else nullcontext(ALONE) as threads:
+        yield threads
 
 
 def found_by_products(
@@ -361,7 +337,7 @@ def found_by_products(
         )
     whole = np.zeros((len(values), len(varies)))
     whole[:, varies] = components
-    return Found(values, whole, "lanczos")
+    return Found(values, whole, "search")
 
 
 def of_features(

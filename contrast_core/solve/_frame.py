@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import fix_signs
-from contrast_core.moments import Covariance, DenseCovariance
+from contrast_core.moments import Moments
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -25,62 +24,54 @@ class Frame:
 
     Parameters
     ----------
-    x, y : Covariance
+    x, y : ndarray of shape (size, size)
         Foreground and background in these coordinates.
-    outer : Covariance
-        What they were made of, whose coordinates are meant by `out`.
-    basis : ndarray of shape (size, outer.size) or None
-        The coordinates' directions as rows; None: they are those of `outer`.
-    indefinite : bool
-        Whether x is no covariance; what varies is then what y shows.
+    moments : Moments
+        The moments that they were made of, with the outer coordinates.
+    basis : ndarray of shape (size, moments.size) or None
+        The coordinates' directions as rows; None: the coordinates are those of the moments.
     exact : bool
         Whether something varies in every direction, for sure.
     """
 
-    x: Covariance
-    y: Covariance
-    outer: Covariance
+    x: FloatArray
+    y: FloatArray
+    moments: Moments
     basis: FloatArray | None = None
-    indefinite: bool = False
     exact: bool = False
 
     @classmethod
-    def of(
-        cls, x: Covariance, y: Covariance, varies: NDArray[np.bool_], *, indefinite: bool = False
-    ) -> Frame:
-        """The coordinates of two covariances, less features that do not vary in either."""
+    def of(cls, x: Moments, y: Moments) -> Frame:
+        """Return the coordinates of two covariances, less features that vary in neither."""
+        varies = x.varies | y.varies
         if x.form != "dense" or varies.all():
-            return cls(x, y, x, indefinite=indefinite, exact=x.form != "dense")
+            return cls(x.matrix(), y.matrix(), x, exact=x.form != "dense")
         kept = np.flatnonzero(varies)
         square = np.ix_(kept, kept)
-        inner_x, inner_y = (DenseCovariance(part.matrix()[square]) for part in (x, y))
-        return cls(inner_x, inner_y, x, np.eye(x.size)[kept], indefinite)
+        return cls(x.matrix()[square], y.matrix()[square], x, np.eye(x.size)[kept])
 
     @property
     def size(self) -> int:
         """Number of coordinates."""
-        return self.x.size
+        return len(self.x)
 
     def scale(self, alpha: float) -> float:
-        """What rounding of ``x - alpha y`` is relative to; 0 where every direction varies."""
+        """Return what rounding of ``x - alpha y`` is relative to; 0 if every direction varies."""
         if self.exact:
             return 0.0
-        x, y = (
-            float(np.abs(part.matrix().diagonal()).max(initial=0.0)) for part in (self.x, self.y)
-        )
-        return x + max(alpha, float(self.indefinite)) * y
+        x, y = (float(part.diagonal().max(initial=0.0)) for part in (self.x, self.y))
+        return x + alpha * y
 
     def without_null_directions(self) -> Frame:
-        """The same, less the directions in which neither varies: this frame where there are none.
+        """Return the frame less the directions in which neither varies; itself without any.
 
-        Those of the sum of both covariances at unit total variance, its features at unit variance:
-        eigenvalues up to 4 D eps of the largest are rounding.
+        Those are the null directions of the sum of both covariances at unit total variance, its
+        features at unit variance: eigenvalues up to 4 D eps of the largest are rounding.
         """
         if self.exact:
             return self
         total = np.zeros((self.size, self.size))
-        for part in (self.y,) if self.indefinite else (self.x, self.y):
-            matrix = part.matrix()
+        for matrix in (self.x, self.y):
             trace = float(np.trace(matrix))
             if trace > 0:
                 total += matrix * (1 / trace)
@@ -100,29 +91,27 @@ class Frame:
         return self._within(basis)
 
     def well_conditioned(self, limit: float) -> Frame:
-        """The same, less the directions with little variance in both together.
+        """Return the frame less the directions with little variance in both together.
 
         Those are eigenvectors of the sum of both covariances with eigenvalues below the largest one
         divided by `limit`.
         """
-        values, vectors = scipy.linalg.eigh(
-            self.x.matrix() + self.y.matrix(), driver="evd", check_finite=False
-        )
+        values, vectors = scipy.linalg.eigh(self.x + self.y, driver="evd", check_finite=False)
         return self._within(vectors[:, values * limit >= values.max(initial=0.0)].T)
 
-    def out(self, components: FloatArray) -> FloatArray:
-        """Rows in these coordinates (..., k, size) in those of `outer`, (..., k, outer.size)."""
+    def to_outer(self, components: FloatArray) -> FloatArray:
+        """Map rows, (..., k, size), to the coordinates of the moments, (..., k, moments.size)."""
         return components if self.basis is None else components @ self.basis
 
     def null_directions(self, count: int) -> FloatArray:
-        """So many orthonormal directions, (count, n_features), in which nothing varies."""
+        """Return orthonormal directions, (count, n_features), in which nothing varies."""
         if not count:
-            return np.empty((0, self.outer.n_features))
+            return np.empty((0, self.moments.n_features))
         if self.basis is None:
-            return self.outer.complement(count)
-        start = np.random.default_rng(0).standard_normal((count, self.outer.size))
+            return self.moments.complement(count)
+        start = np.random.default_rng(0).standard_normal((count, self.moments.size))
         constant = np.flatnonzero(~self.basis.any(axis=0))[:count]
-        start[: len(constant)] = np.eye(self.outer.size)[constant]
+        start[: len(constant)] = np.eye(self.moments.size)[constant]
         start[len(constant) :, constant] = 0.0
         for _ in range(2):
             start -= start @ self.basis.T @ self.basis
@@ -130,15 +119,12 @@ class Frame:
         return fix_signs(start)
 
     def _within(self, basis: FloatArray) -> Frame:
-        x, y = (
-            DenseCovariance(_symmetric(basis @ part.matrix() @ basis.T))
-            for part in (self.x, self.y)
-        )
-        return replace(self, x=x, y=y, basis=self.out(basis), exact=True)
+        x, y = (_symmetric(basis @ part @ basis.T) for part in (self.x, self.y))
+        return replace(self, x=x, y=y, basis=self.to_outer(basis), exact=True)
 
 
 def _exceeds(matrix: FloatArray, bound: float) -> bool:
-    """Whether all eigenvalues of a symmetric matrix exceed a bound."""
+    """Return whether all eigenvalues of a symmetric matrix exceed a bound, by its inertia."""
     shifted = np.array(matrix, order="F")
     shifted.flat[:: len(matrix) + 1] -= bound
     _, failed = scipy.linalg.lapack.dpotrf(shifted, lower=1, clean=0, overwrite_a=1)

@@ -18,13 +18,12 @@ from contrast_core.moments import (
     ProductMoments,
     SecondMoments,
     check_mix,
-    compiled_covariance_pays,
     is_moments,
     mixed,
     product_moments,
     span_moments,
 )
-from contrast_core.rows import Rows, held, rows_of
+from contrast_core.rows import Rows, load_into_memory, rows_of
 from contrast_core.solve._contrast import check_range
 from contrast_core.solve._design import Design, background_names, listed_backgrounds
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
@@ -136,10 +135,10 @@ def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
     Products hold the rows, so the form is planned anew: a path is worth a matrix even where the
     first contrast was not.
     """
-    if isinstance(x, ProductMoments) and isinstance(y, ProductMoments):
-        return make_plan(_task((*x.parts, *y.parts), k, **options))
+    if isinstance(x, ProductMoments) and isinstance(y, ProductMoments) and x.rows and y.rows:
+        return make_plan(_task((*x.rows, *y.rows), k, **options))
     n_rows = x.n_samples + y.n_samples
-    return make_plan(Task(math.ceil(n_rows), x.n_features, k, held=x.form, **options))
+    return make_plan(Task(math.ceil(n_rows), x.n_features, k, given=x.form, **options))
 
 
 def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
@@ -150,7 +149,6 @@ def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
         n_features=parts[0].shape[1],
         n_components=k,
         entries=entries,
-        compiled=entries is not None and compiled_covariance_pays(entries),
         in_memory=all(part.in_memory for part in parts),
         **options,
     )
@@ -241,7 +239,7 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
     if x.form != "products" or form == "products":
         return x, y
     parts: Any = (x, y)
-    x, y = _moments_of((parts[0].parts[0], parts[1].parts[0]), form)
+    x, y = _moments_of([rows for part in parts for rows in part.rows], form)
     return x, y
 
 
@@ -251,9 +249,11 @@ def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
     match form:
         case "span":
             # Where each dataset begins must be known, as of a dask array it may not be.
-            found = span_moments([part if part.shape[0] >= 0 else held(part) for part in rows])
+            found = span_moments(
+                [part if part.shape[0] >= 0 else load_into_memory(part) for part in rows]
+            )
         case "products":
-            found = product_moments([[part] for part in rows])
+            found = product_moments(rows)
         case _:
             found = SecondMoments.from_parts(rows)
             found = [

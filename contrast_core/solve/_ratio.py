@@ -69,7 +69,7 @@ def solve_ratios(
     `condition_limit` is given; then where fewer than k directions are within it, or where each
     direction varies in one of the datasets only.
     """
-    frame = Frame.of(x, y, x.varies | y.varies)
+    frame = Frame.of(x, y)
     if orthogonal or condition_limit is not None:
         return _orthogonal_or_limited(x, y, weights, k, frame, orthogonal, condition_limit)
     found = _in_frame(frame, weights, k, plan)
@@ -109,7 +109,7 @@ def _orthogonal_or_limited(
     if n_null:
         warn_of_null_directions(n_null, k)
     size = k - n_null
-    a, b = frame.x.matrix(), frame.y.matrix()
+    a, b = frame.x, frame.y
     found = []
     for weight in weights:
         if pooled:
@@ -150,8 +150,8 @@ def _in_frame(
     k = min(k, frame.size)
     if not k:
         return [GeneralizedEigenpairs(np.empty(0), np.empty((0, frame.size))) for _ in weights]
-    iteration = plan.ratio_iteration(frame.size, k, len(weights))
-    return regularised_path(frame.x.matrix(), frame.y.matrix(), weights, k, iteration=iteration)
+    budget = plan.single_budget(frame.size, k)
+    return regularised_path(frame.x, frame.y, weights, k, budget=budget)
 
 
 def _scale(pairs: GeneralizedEigenpairs) -> float:
@@ -167,8 +167,8 @@ def _lifted(
     nulls: FloatArray,
 ) -> list[RatioSolution]:
     """In feature space, with one lift for all."""
-    directions = [frame.out(pairs.directions) for pairs in found]
-    components = [frame.out(orthonormal_rows(pairs.directions)) for pairs in found]
+    directions = [frame.to_outer(pairs.directions) for pairs in found]
+    components = [frame.to_outer(orthonormal_rows(pairs.directions)) for pairs in found]
     lifted = x.lift(np.stack([*directions, *components]))
     solutions = []
     for i, (pairs, weight) in enumerate(zip(found, weights, strict=True)):

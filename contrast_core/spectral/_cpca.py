@@ -21,9 +21,8 @@ from contrast_core._validation import (
 )
 from contrast_core.contrast import automatic_contrast, denoising_alpha, trace_ratio_alpha
 from contrast_core.feedback import warn
-from contrast_core.moments import Moments
+from contrast_core.moments import Form, Moments
 from contrast_core.solve import (
-    NAMES,
     SOLVERS,
     Design,
     OneContrast,
@@ -61,18 +60,17 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         components, whatever k is: better for `denoise`, weaker at separating groups.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         "eigh" forms the covariances of the features. "gram", for more features than rows, works in
-        the span of all rows, from their Gram matrix. Both solve a small matrix by LAPACK; one of
-        1000 or more rows, at least 200 for each component, by a block Davidson iteration where that
-        converges fast, its result proved by the inertia of the matrix. "lanczos" forms neither: a
-        block iteration on products with the rows, its result accepted where the residual over the
-        gap bounds the sine of the error by 1e-8 (more where rounding does not allow that). Without
-        a matrix that is no proof: a direction that the random start happens to be orthogonal to
-        would be missed. "auto" takes "gram" for more features than rows, else "eigh"; and "lanczos"
-        where both rows and features exceed 10,000, and for a single finite contrast where both
-        exceed 5,000, where more than 3,000 wide rows are sparse, or where tall sparse data of many
-        entries are asked for few components. If the iteration fails, "auto"
-        falls back to the others up to a size of 10,000. Rows that are not in memory are read block
-        by block, again for every product or block of columns where there is no covariance.
+        the span of all rows, from their Gram matrix. Both solve a small matrix by LAPACK, and one
+        of 700 or more rows, at least 100 for each component, by an iteration where that converges
+        fast. Its result is proved by the inertia of the matrix. "lanczos" forms neither: a block
+        search by products with the rows, its result accepted where the residual over the gap bounds
+        the sine of the error by 1e-8 (more where rounding does not allow that). Without a matrix
+        that is no proof: a direction that the random start happens to be orthogonal to would be
+        missed. "auto" takes "gram" for more features than rows, else "eigh"; and "lanczos" where
+        both rows and features exceed 10,000, and for a single finite contrast where both exceed
+        3,000 or where few components of many sparse rows are asked for. If the iteration fails,
+        "auto" falls back to the others up to a size of 10,000. Rows that are not in memory are read
+        block by block, again for every product or block of columns where there is no covariance.
     random_state : int or None, default=None
         Seed of the start of "lanczos"; nothing else is random.
 
@@ -95,8 +93,14 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments
         What the data were reduced to; `at` works from them. For "gram" and "lanczos" they hold the
         rows, without copying where possible: leave those unchanged as long as `at` is in use.
-    solver_ : {"eigh", "gram", "lanczos"}
-        The solver used.
+    solver_ : {"eigh", "eigsh", "search"}
+        What found the eigenpairs: LAPACK; ARPACK's iteration, proved; the block search, proved
+        where there is a matrix.
+    form_ : {"dense", "span", "products"}
+        What the covariances were held as: matrices of the features ("eigh"), matrices in the span
+        of the rows ("gram"), or the rows themselves ("lanczos").
+    plan_ : contrast_core.solve.Plan
+        The plan that was followed; ``plan_.reason`` says why, in words.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
         they are `linear_map_`, a `contrast_core.LinearMap`.
@@ -153,6 +157,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     foreground_moments_: Moments
     background_moments_: Moments
     solver_: str
+    form_: Form
+    plan_: Plan
 
     def __init__(
         self,
@@ -197,7 +203,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
             alpha = choose_alpha(self.alpha, x, y, k, plan)
             [solution] = self._solve(x, y, [alpha], k, plan)
         _warn_of_no_contrast(solution, x, alpha)
-        return self._set_solution(x, y, alpha, solution)
+        return self._set_solution(x, y, alpha, solution, plan)
 
     def _fit_one(self, other: Self) -> Self:
         x, y = self.foreground_moments_, self.background_moments_
@@ -212,7 +218,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         chosen = [choose_alpha(other.alpha, x, y, k, plan) for other in others]
         distinct, alphas = ascending(others, chosen)
         return [
-            other._set_solution(x, y, alpha, solution)
+            other._set_solution(x, y, alpha, solution, plan)
             for other, alpha, solution in zip(
                 distinct, alphas, self._solve(x, y, alphas, k, plan), strict=True
             )
@@ -228,7 +234,12 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         return solve_contrasts(x, y, alphas, k, plan, random_state=self.random_state).each()
 
     def _set_solution(
-        self, foreground: Moments, background: Moments, alpha: float, solution: OneContrast
+        self,
+        foreground: Moments,
+        background: Moments,
+        alpha: float,
+        solution: OneContrast,
+        plan: Plan,
     ) -> Self:
         return self._set_fitted(
             foreground.feature_names,
@@ -244,7 +255,9 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
             ),
             foreground_moments_=foreground,
             background_moments_=background,
-            solver_=NAMES[foreground.form],
+            solver_=solution.solver,
+            form_=foreground.form,
+            plan_=plan,
         )
 
     def _default_strengths(self) -> FloatArray:

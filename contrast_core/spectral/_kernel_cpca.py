@@ -20,7 +20,7 @@ from contrast_core._validation import (
 )
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import SecondMoments
-from contrast_core.rows import Rows, held, rows_of
+from contrast_core.rows import Rows, load_into_memory, rows_of
 from contrast_core.solve import OneContrast, contrast_rows, plan_for, solve_contrasts
 from contrast_core.spectral._cpca import CPCA, check_strength, choose_alpha, default_alphas
 from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
@@ -212,7 +212,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             check_not_positional(X, y)
         check_strength(self.alpha, ["auto"])
         self._kernel_arguments()
-        datasets = tuple(map(held, contrast_rows(X, background)))
+        datasets = tuple(map(load_into_memory, contrast_rows(X, background)))
         rows = _stack(*datasets, dense=self.kernel == "precomputed")
         n = datasets[0].shape[0]
         kernel = self._kernel(rows, rows)

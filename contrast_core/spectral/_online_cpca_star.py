@@ -20,7 +20,7 @@ from contrast_core._validation import (
     check_same_features,
 )
 from contrast_core.linalg import fix_signs, orthonormal_rows
-from contrast_core.rows import held, rows_of
+from contrast_core.rows import load_into_memory, rows_of
 from contrast_core.solve import contrast_rows
 from contrast_core.spectral._online_checks import (
     check_flags,
@@ -231,7 +231,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         if background is None:
             check_not_positional(X, y)
         x, y = contrast_rows(X, background)
-        rows = held(x), held(y)
+        rows = load_into_memory(x), load_into_memory(y)
         sizes = self._step_sizes()
         batch_size = check_count(self.batch_size, "batch_size")
         n_passes = check_count(self.n_passes, "n_passes")

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from contrast_core._validation import FloatArray, MatrixLike, check_flag, check_n_components
 from contrast_core.moments import PairMoments
-from contrast_core.solve import positive_pairs
+from contrast_core.solve import Plan, positive_pairs, solve_contrasts, with_fallback
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding
 
 
@@ -19,6 +19,9 @@ class PCAPlus(PositivePairEmbedding):
 
     .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
         S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
+
+    With the pairs' means u and half differences d, :math:`S^+ = C_U - C_D`: PCA+ is contrastive PCA
+    of the means against the differences with a contrast of 1.
 
     In expectation the background and the noise of each view, being independent, cancel. In a
     sample of high dimension strong background does not: there `PCAPlusPlus` is the method.
@@ -53,8 +56,8 @@ class PCAPlus(PositivePairEmbedding):
 
     Notes
     -----
-    S+ is formed for up to 3,000 features; wide data are solved in the span of their rows, larger
-    ones by products with the rows, equally exact, as for `PCAPlusPlus`.
+    Wide data are solved in the span of their rows. Where both rows and features exceed 3,000, S+ is
+    not formed but multiplied, equally exact, as for `PCAPlusPlus`.
 
     References
     ----------
@@ -119,10 +122,24 @@ class PCAPlus(PositivePairEmbedding):
         check_flag(self.exchangeable, "exchangeable")
         pairs = positive_pairs(X, positive, sample_weight)
         k = check_n_components(self.n_components, pairs.n_features)
-        shared = pairs.shared_variance(k, exchangeable=self.exchangeable)
-        return self._set_fitted(
-            pairs.feature_names,
-            mean_=shared.mean,
-            components_=shared.components,
-            alignment_=shared.values,
+
+        def solve(plan: Plan) -> PCAPlus:
+            moments = pairs.moments(plan.form, exchangeable=self.exchangeable)
+            other = moments.disagreement(exchangeable=self.exchangeable)
+            [found] = solve_contrasts(moments.average, other, [1.0], k, plan).each()
+            mean = moments.average.mean
+            return self._set_fitted(
+                moments.feature_names,
+                mean_=mean if self.exchangeable else mean + moments.difference.mean,
+                components_=found.components,
+                alignment_=found.values,
+            )
+
+        with_fallback(
+            pairs.plan,
+            solve,
+            task=f"PCA+ of {pairs.n_pairs} pairs and {pairs.n_features} features",
+            advice="Data of this size need a gap there: use another number of components or fewer "
+            "features.",
         )
+        return self

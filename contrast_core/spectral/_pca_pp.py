@@ -20,9 +20,9 @@ from contrast_core.contrast import (
     truncated_eigenpairs,
 )
 from contrast_core.feedback import warn
-from contrast_core.linalg import Eigenpairs, fix_signs, leading_eigenpairs, orthonormal_rows
-from contrast_core.moments import Moments, PairMoments
-from contrast_core.solve import Pairs, Plan, positive_pairs, with_fallback
+from contrast_core.linalg import fix_signs, leading_eigenpairs, orthonormal_rows
+from contrast_core.moments import PairMoments
+from contrast_core.solve import Plan, PositivePairs, positive_pairs, with_fallback
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_n_effective
 
 _GOOD_PAIRS = 0.5  # a leading eigenvalue of good pairs is near 1; random ones give about 0.3
@@ -106,13 +106,20 @@ class PCAPlusPlus(PositivePairEmbedding):
     The data are not scaled; for counts, features of unit variance are advised. With the
     truncation given, multiplying all data by a constant changes neither components nor scores.
 
-    S is formed for up to 3,000 features. Of more, data with fewer rows than features, up to 5,000
-    of both views, are solved in the span of their rows; larger ones by products with the rows, as
-    far as there is a gap behind the s-th eigenvalue, else again by S or the rows' Gram matrix (of
-    up to 10,000). The s eigenpairs are equally exact on all three ways. What differs is the noise
-    level of ``truncation="auto"``: by products it is estimated from 32 random probes with a fixed
-    seed, off by 0.05% to 0.5% (root mean square, 3,200 to 7,500 features, D/n from 0.1 to 3), so
-    that eigenvalues so close to the edge may be kept or left.
+    With the pairs' means u and half differences d, :math:`S^+ = C_U - C_D` and
+    :math:`S = C_U + C_D`: the method is cPCA* of the means against the differences, that is the
+    generalised eigenproblem :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1) /
+    (\rho + 1)`, solved in the leading eigenvectors of S. So it looks for what the pairs' means vary
+    by more than the differences within pairs do. Only the literal form, whose S is that of X alone,
+    is not a contrast of the two.
+
+    S is formed unless both the rows of both views and the features exceed 3,000; data with fewer
+    rows than features are solved in the span of their rows. Larger data come from products with
+    the rows, as far as there is a gap behind the s-th eigenvalue, else again from a matrix (of up
+    to 10,000). The s eigenpairs are equally exact on all three ways. What differs is the noise
+    level of ``truncation="auto"``: without a matrix the whole spectrum is not known but its sum is,
+    so the level is the mean of all eigenvalues that do not stand out, instead of their median.
+    Signals too weak to stand out raise that mean a little.
 
     References
     ----------
@@ -206,43 +213,45 @@ class PCAPlusPlus(PositivePairEmbedding):
         pairs = positive_pairs(X, positive, sample_weight)
         k = check_n_components(self.n_components, pairs.n_features)
         n_pairs = check_n_effective(n_effective, pairs.n_pairs)
-        moments, (variances, vectors) = self._leading(pairs, k, n_pairs)
-        spread = np.sqrt(variances)[:, None]
-        whitening, root = vectors / spread, vectors * spread  # S truncated is root^T root
-        alignment = pairs.cross_moment_along(whitening, exchangeable=self.exchangeable)
-        eigenvalues, rotation = leading_eigenpairs(alignment, k)
-        directions = fix_signs(rotation @ whitening)
-        detectable = signal_is_detectable(
-            eigenvalues, moments, len(variances), n_pairs, exchangeable=self.exchangeable
-        )
-        _warn_of_weak_results(eigenvalues, detectable, len(variances), pairs.n_features)
-        return self._set_fitted(
-            moments.feature_names,
-            mean_=moments.mean,
-            components_=orthonormal_rows(directions),
-            generalized_eigenvalues_=eigenvalues,
-            directions_=directions,
-            patterns_=directions @ root.T @ root,
-            truncation_=len(variances),
-            detectable_=detectable,
-        )
 
-    def _leading(self, pairs: Pairs, k: int, n_pairs: float) -> tuple[Moments, Eigenpairs]:
-        """S and its leading eigenpairs."""
-        n_rows = 2 * n_pairs if self.exchangeable else n_pairs
-
-        def solve(plan: Plan) -> tuple[Moments, Eigenpairs]:
-            moments = pairs.second_moments(plan, exchangeable=self.exchangeable)
-            return moments, truncated_eigenpairs(moments, self.truncation, k, n_rows, plan)
+        def solve(plan: Plan) -> PCAPlusPlus:
+            return self._fit_planned(pairs, plan, k, n_pairs)
 
         n_views = 2 if self.exchangeable else 1
-        return with_fallback(
+        with_fallback(
             pairs.plan,
             solve,
             task=f"truncation={shown(self.truncation)} of {n_views * pairs.n_pairs} rows and "
             f"{pairs.n_features} features",
             advice="Data of this size need a gap there: use truncation='auto', an integer where "
             "the eigenvalues have a gap, or fewer features.",
+        )
+        return self
+
+    def _fit_planned(self, pairs: PositivePairs, plan: Plan, k: int, n_pairs: float) -> Self:
+        moments = pairs.moments(plan.form, exchangeable=self.exchangeable)
+        whole = moments.second_moments(exchangeable=self.exchangeable)  # S
+        n_rows = 2 * n_pairs if self.exchangeable else n_pairs
+        variances, inner = truncated_eigenpairs(whole, self.truncation, k, n_rows, plan)
+        spread = np.sqrt(variances)[:, None]
+        alignment = moments.cross_moment_along(inner / spread, exchangeable=self.exchangeable)
+        eigenvalues, rotation = leading_eigenpairs(alignment, k)
+        vectors = whole.lift(inner)
+        whitening, root = vectors / spread, vectors * spread  # S truncated is root^T root
+        directions = fix_signs(rotation @ whitening)
+        detectable = signal_is_detectable(
+            eigenvalues, whole, len(variances), n_pairs, exchangeable=self.exchangeable
+        )
+        _warn_of_weak_results(eigenvalues, detectable, len(variances), pairs.n_features)
+        return self._set_fitted(
+            moments.feature_names,
+            mean_=whole.mean,
+            components_=orthonormal_rows(directions),
+            generalized_eigenvalues_=eigenvalues,
+            directions_=directions,
+            patterns_=directions @ root.T @ root,
+            truncation_=len(variances),
+            detectable_=detectable,
         )
 
     @property

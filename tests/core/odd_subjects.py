@@ -211,7 +211,9 @@ def pair_moments(X: Any, positive: Any) -> list[Any]:
 
 def _pair_moments(X: Any, positive: Any) -> list[Any]:
     m = cc.PairMoments.from_data(X, positive)
-    return [m.mean, m.covariance, m.positive_mean, m.positive_covariance, m.cross_covariance]
+    return [
+        part for each in (m.average, m.difference, m.first) for part in (each.mean, each.covariance)
+    ]
 
 
 def remover(X: Any, background: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from contrast_core import (
     permutation_test,
 )
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import nearby_eigenpair, nearby_ratio
+from contrast_core.linalg import nearby_component
 from contrast_core.significance._units import two_samples
 from tests.core.samples import quiet, rejections
 
@@ -285,20 +285,20 @@ def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float)
 def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() -> None:
     rng = np.random.default_rng(9)
     x, y = (np.cov(rng.normal(size=(900, 400)).T) * 2.0 for _ in range(2))
-    found = nearby_eigenpair(x - y, None, 1e4)
+    found = nearby_component(x - y, None, 0.0, None, 1e4)
     values, vectors = np.linalg.eigh(x - y)
-    assert found is not None
-    assert found.value == pytest.approx(values[-1], rel=1e-12)
-    assert abs(found.vector @ vectors[:, -1]) == pytest.approx(1.0)
-    again = nearby_eigenpair(x - 1.01 * y, found.block, 1e4)
-    assert again is not None
-    assert again.value == pytest.approx(np.linalg.eigvalsh(x - 1.01 * y)[-1], rel=1e-12)
-    ratio = nearby_ratio(x, y, 0.3, None, 1e4)
-    assert ratio is not None
+    assert found.pairs is not None
+    assert found.pairs.values[0] == pytest.approx(values[-1], rel=1e-12)
+    assert abs(found.pairs.vectors[:, 0] @ vectors[:, -1]) == pytest.approx(1.0)
+    again = nearby_component(x - 1.01 * y, None, 0.0, found.block, 1e4)
+    assert again.pairs is not None
+    exact = np.linalg.eigvalsh(x - 1.01 * y)[-1]
+    assert again.pairs.values[0] == pytest.approx(exact, rel=1e-12)
+    ratio = nearby_component(x, y, 0.3, None, 1e4)
+    assert ratio.pairs is not None
     exact = scipy.linalg.eigh(x, y + 0.3 * np.eye(400), eigvals_only=True)[-1]
-    assert ratio.value == pytest.approx(exact, rel=1e-12)
-    assert nearby_eigenpair(x - y, None, 10) is None
-    assert nearby_eigenpair(np.eye(5), None, 1e4) is None
+    assert ratio.alpha == pytest.approx(exact, rel=1e-12)
+    assert nearby_component(x - y, None, 0.0, None, 10).pairs is None
 
 
 def test_rows_are_drawn_evenly_and_only_where_there_are_more() -> None:

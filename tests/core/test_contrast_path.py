@@ -135,7 +135,7 @@ def test_the_path_says_what_solved_each_contrast() -> None:
         rng.normal(size=(900, 600)) * scales, background=rng.normal(size=(900, 600)) * scales[::-1]
     )
     assert len(large.solvers) == 41
-    assert "davidson" in large.solvers
+    assert "search" in large.solvers
 
 
 def test_a_short_grid_has_as_many_representatives_as_contrasts() -> None:

@@ -26,12 +26,12 @@ def changed(matrix: Any, value: float, row: int = 0, column: int = 1) -> Any:
 
 SECOND = {"n_samples": 30, "mean": X.mean(axis=0), "covariance": COVARIANCE}
 PAIRS = {
-    "n_pairs": 30,
-    "mean": X.mean(axis=0),
-    "positive_mean": POSITIVE.mean(axis=0),
-    "covariance": COVARIANCE,
-    "positive_covariance": np.cov(POSITIVE.T, bias=True),
-    "cross_covariance": (CROSS + CROSS.T) / 2,
+    name: SecondMoments(30, rows.mean(axis=0), np.cov(rows.T, bias=True))
+    for name, rows in (
+        ("average", (X + POSITIVE) / 2),
+        ("difference", (X - POSITIVE) / 2),
+        ("first", X),
+    )
 }
 VECTORS = [
     (np.zeros(4), ValueError, r"shape \(4,\)|has shape \(3, 3\), but the mean has 4 features"),
@@ -77,36 +77,46 @@ NAMES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "field", "value", "error", "message"),
+    ("field", "value", "error", "message"),
     [
-        (kind, given, field, *case)
-        for kind, given in ((SecondMoments, SECOND), (PairMoments, PAIRS))
+        (field, *case)
         for field, cases in {
-            **{name: VECTORS for name in given if name.endswith("mean")},
-            **{name: MATRICES for name in given if name.endswith("covariance")},
-            **{name: COUNTS for name in given if name.startswith("n_")},
+            "mean": VECTORS,
+            "covariance": MATRICES,
+            "n_samples": COUNTS,
             "feature_names": NAMES,
         }.items()
         for case in cases
     ],
 )
 def test_what_are_no_moments_are_refused_by_name(
-    kind: Any, given: Any, field: str, value: Any, error: type[Exception], message: str
+    field: str, value: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
-        kind(**given | {field: value})
+        SecondMoments(**SECOND | {field: value})
     assert field in str(caught.value) or "covariance has shape" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [SecondMoments, PairMoments])
-def test_a_negative_variance_is_refused(kind: Any) -> None:
-    given = SECOND if kind is SecondMoments else PAIRS
-    for field in ("covariance", "positive_covariance")[: 1 if kind is SecondMoments else 2]:
-        with pytest.raises(ValueError, match=f"^{field} has the negative variance -2 of feature 1"):
-            kind(**given | {field: changed(COVARIANCE, -2.0, 1, 1)})
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (None, "difference is None"),
+        (X, "difference is .*; expected moments of as many rows"),
+        (SecondMoments(29, np.zeros(3), COVARIANCE), "as many rows as `average`, 30"),
+        (SecondMoments(30, np.zeros(2), COVARIANCE[:2, :2]), "difference has 2 features but X has"),
+    ],
+)
+def test_moments_that_are_not_of_the_same_pairs_are_refused(other: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PairMoments(**PAIRS | {"difference": other})
+
+
+def test_a_negative_variance_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^covariance has the negative variance -2 of feature 1"):
+        SecondMoments(**SECOND | {"covariance": changed(COVARIANCE, -2.0, 1, 1)})
     rounding = changed(COVARIANCE, -1e-12, 2, 2)
     rounding[2, :2] = rounding[:2, 2] = 0
-    assert kind(**given | {"covariance": rounding}).covariance is rounding
+    assert SecondMoments(**SECOND | {"covariance": rounding}).covariance is rounding
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1.0, 1e150, 1e300])
@@ -150,15 +160,12 @@ def test_other_forms_of_a_covariance_are_taken(form: Any) -> None:
 
 
 def test_given_moments_are_those_of_the_data() -> None:
-    for given, taken in (
-        (SecondMoments(**SECOND), SecondMoments.from_data(X)),
-        (PairMoments(**PAIRS), PairMoments.from_data(X, POSITIVE)),
-    ):
-        copied = pickle.loads(pickle.dumps(taken))
-        assert vars(given).keys() == vars(taken).keys() == vars(copied).keys()
-        for field in vars(given).keys() - {"feature_names"}:
-            np.testing.assert_allclose(getattr(given, field), getattr(taken, field), atol=1e-12)
-        np.testing.assert_allclose(copied.merge(taken).covariance, taken.covariance)
+    given, taken = SecondMoments(**SECOND), SecondMoments.from_data(X)
+    copied = pickle.loads(pickle.dumps(taken))
+    for field in ("n_samples", "mean", "covariance"):
+        np.testing.assert_allclose(getattr(given, field), getattr(taken, field), atol=1e-12)
+        np.testing.assert_array_equal(getattr(copied, field), getattr(taken, field))
+    np.testing.assert_allclose(copied.merge(taken).covariance, taken.covariance)
     ours, theirs = (
         PCAPlusPlus(1, truncation=3).fit(pairs)
         for pairs in (PairMoments(**PAIRS), PairMoments.from_data(X, POSITIVE))

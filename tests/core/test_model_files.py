@@ -326,7 +326,7 @@ def test_all_public_models_can_be_saved() -> None:
         for name in home.__all__
         if hasattr(getattr(home, name), "fit")
     }
-    moments = {"SecondMoments", "GroupedMoments", "MixedMoments", "PairMoments"}
+    moments = {"SecondMoments", "PairMoments", "Plan", "Limits"}
     assert public | moments == set(_HOMES)
 
 

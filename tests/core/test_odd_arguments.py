@@ -222,16 +222,12 @@ GIVEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", GIVEN)
-@pytest.mark.parametrize("make", ["SecondMoments", "PairMoments"])
-def test_what_are_no_moments_is_refused(make: str, kind: str) -> None:
+def test_what_are_no_moments_is_refused(kind: str) -> None:
     changes, words = GIVEN[kind]
     given = {"n": 9, "mean": [1.0, 2, 3], "covariance": EYE, "feature_names": None} | changes
     n, mean, covariance, names = given.values()
     with pytest.raises((TypeError, ValueError)) as caught:
-        if make == "SecondMoments":
-            cc.SecondMoments(n, mean, covariance, names)
-        else:
-            cc.PairMoments(n, mean, [1.0, 2, 3], covariance, EYE, EYE, names)
+        cc.SecondMoments(n, mean, covariance, names)
     assert not complaint(caught.value, words)
 
 

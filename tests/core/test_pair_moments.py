@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from contrast_core import PairMoments, PCAPlus, PCAPlusPlus, subspace_error
-from contrast_core.moments import PairRows
+from contrast_core import CPCA, CPCAStar, PairMoments, PCAPlus, PCAPlusPlus, subspace_error
+from contrast_core.moments import pair_moments
 from contrast_core.rows import rows_of
 
-FIELDS = ("mean", "positive_mean", "covariance", "positive_covariance", "cross_covariance")
+FIELDS = ("average", "difference", "first")
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ def pair() -> Any:
 def assert_same(a: PairMoments, b: PairMoments, atol: float = 1e-11) -> None:
     assert a.n_pairs == b.n_pairs
     for field in FIELDS:
-        np.testing.assert_allclose(getattr(a, field), getattr(b, field), rtol=0, atol=atol)
+        ours, theirs = getattr(a, field), getattr(b, field)
+        for of in ("mean", "covariance"):
+            np.testing.assert_allclose(getattr(ours, of), getattr(theirs, of), rtol=0, atol=atol)
 
 
 def test_they_are_what_their_names_say(pair: Any) -> None:
@@ -38,12 +40,15 @@ def test_they_are_what_their_names_say(pair: Any) -> None:
     x, p = X - X.mean(axis=0), P - P.mean(axis=0)
     assert moments.n_pairs == 600
     assert moments.n_features == 7
-    np.testing.assert_allclose(moments.mean, X.mean(axis=0))
-    np.testing.assert_allclose(moments.positive_mean, P.mean(axis=0))
-    np.testing.assert_allclose(moments.covariance, x.T @ x / 600, atol=1e-11)
-    np.testing.assert_allclose(moments.positive_covariance, p.T @ p / 600, atol=1e-11)
-    np.testing.assert_allclose(moments.cross_covariance, (x.T @ p + p.T @ x) / 1200, atol=1e-11)
-    np.testing.assert_array_equal(moments.cross_covariance, moments.cross_covariance.T)
+    for found, rows in (
+        (moments.average, (X + P) / 2),
+        (moments.difference, (X - P) / 2),
+        (moments.first, X),
+    ):
+        np.testing.assert_allclose(found.mean, rows.mean(axis=0))
+        np.testing.assert_allclose(found.covariance, np.cov(rows.T, bias=True), atol=1e-11)
+    cross = (x.T @ p + p.T @ x) / 1200
+    np.testing.assert_allclose(moments.cross_moment(exchangeable=False), cross, atol=1e-11)
 
 
 def test_chunks_and_sparse_blocks_agree_with_the_whole(pair: Any) -> None:
@@ -132,15 +137,12 @@ def test_the_exchangeable_form_is_that_of_the_pairs_taken_both_ways(pair: Any) -
     both_ways = PairMoments.from_data(np.vstack([X, P]), np.vstack([P, X]))
     pooled = moments.second_moments()
     assert pooled.n_samples == 1200
-    np.testing.assert_allclose(pooled.mean, both_ways.mean)
-    np.testing.assert_allclose(pooled.covariance, both_ways.covariance, atol=1e-11)
-    np.testing.assert_allclose(moments.cross_moment(), both_ways.cross_covariance, atol=1e-11)
-    shift = moments.mean - moments.positive_mean
-    np.testing.assert_allclose(
-        pooled.covariance,
-        (moments.covariance + moments.positive_covariance) / 2 + np.outer(shift, shift) / 4,
-        atol=1e-11,
-    )
+    np.testing.assert_allclose(pooled.mean, both_ways.first.mean)
+    np.testing.assert_allclose(pooled.covariance, both_ways.first.covariance, atol=1e-11)
+    literal = both_ways.cross_moment(exchangeable=False)
+    np.testing.assert_allclose(moments.cross_moment(), literal, atol=1e-11)
+    rows = np.vstack([X, P])
+    np.testing.assert_allclose(pooled.covariance, np.cov(rows.T, bias=True), atol=1e-11)
 
 
 def test_the_literal_form_is_that_of_the_first_view(pair: Any) -> None:
@@ -148,37 +150,55 @@ def test_the_literal_form_is_that_of_the_first_view(pair: Any) -> None:
     moments = PairMoments.from_data(X, P)
     first = moments.second_moments(exchangeable=False)
     assert first.n_samples == 600
-    np.testing.assert_array_equal(first.covariance, moments.covariance)
-    np.testing.assert_array_equal(
-        moments.cross_moment(exchangeable=False), moments.cross_covariance
-    )
+    np.testing.assert_allclose(first.covariance, np.cov(X.T, bias=True), atol=1e-11)
+    without = PairMoments(moments.average, moments.difference)
+    with pytest.raises(ValueError, match="do not hold `first`"):
+        without.second_moments(exchangeable=False)
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
-@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
-def test_rows_in_memory_give_the_same_products(pair: Any, convert: Any, exchangeable: bool) -> None:
+def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: bool) -> None:
+    """PCA+ is cPCA of the means against the differences, PCA++ cPCA* of them."""
     moments = PairMoments.from_data(*pair)
-    rows = PairRows(*(rows_of(convert(view), elements=7 * 256) for view in pair))
+    background = moments.disagreement(exchangeable=exchangeable)
+    contrast = CPCA(3, alpha=1.0).fit(moments.average, background=background)
+    plus = PCAPlus(3, exchangeable=exchangeable).fit(pair[0], positive=pair[1])
+    assert subspace_error(contrast.components_, plus.components_) < 1e-12
+    np.testing.assert_allclose(contrast.contrastive_eigenvalues_, plus.alignment_, rtol=1e-10)
+    if exchangeable:
+        star = CPCAStar(3, beta=1.0).fit(moments.average, background=background)
+        plus_plus = PCAPlusPlus(3, truncation=None).fit(pair[0], positive=pair[1])
+        ratio = star.generalized_eigenvalues_
+        assert subspace_error(star.directions_, plus_plus.directions_) < 1e-10
+        wanted = plus_plus.generalized_eigenvalues_
+        np.testing.assert_allclose((ratio - 1) / (ratio + 1), wanted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("form", ["dense", "span", "products"])
+@pytest.mark.parametrize("exchangeable", [True, False])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_every_form_gives_the_same_products(
+    pair: Any, form: Any, convert: Any, exchangeable: bool, mean: float
+) -> None:
+    """A mean of 10,000 standard deviations: products without a shift would lose eight digits."""
+    pair = [rows[:40] for rows in pair]
+    wanted = PairMoments.from_data(*pair)
+    views = (rows_of(convert(rows + mean), elements=7 * 16) for rows in pair)
+    found = pair_moments(*views, form, exchangeable=exchangeable)
     directions = np.random.default_rng(1).normal(size=(3, 7))
+    options = {"exchangeable": exchangeable}
+    whole = found.second_moments(**options)
+    inside = whole.coordinates_of(directions)
     np.testing.assert_allclose(
-        rows.cross_moment_along(directions, exchangeable=exchangeable),
-        moments.cross_moment_along(directions, exchangeable=exchangeable),
-        atol=1e-10,
+        found.cross_moment_along(inside, **options),
+        wanted.cross_moment_along(directions, **options),
+        atol=1e-9,
     )
     np.testing.assert_allclose(
-        rows.second_moments("dense", exchangeable=exchangeable).matrix(),
-        moments.second_moments(exchangeable=exchangeable).covariance,
-        atol=1e-11,
+        whole.along(inside), wanted.second_moments(**options).along(directions), rtol=1e-9
     )
-
-
-def test_a_mean_far_from_zero_costs_no_precision(pair: Any) -> None:
-    """Mean over sd of 10,000: products without a shift would lose eight digits."""
-    near = PairMoments.from_data(*pair)
-    far = PairMoments.from_data(*(rows + 1e4 for rows in pair))
-    np.testing.assert_allclose(far.cross_covariance, near.cross_covariance, atol=1e-9)
-    rows = PairRows(*(rows_of(rows + 1e4) for rows in pair))
-    np.testing.assert_allclose(rows.cross_moment_along(np.eye(7)), near.cross_moment(), atol=1e-9)
+    np.testing.assert_allclose(whole.mean, wanted.second_moments(**options).mean + mean)
 
 
 def test_names_travel_and_must_agree(pair: Any) -> None:

@@ -9,53 +9,29 @@ import pytest
 import scipy.sparse as sp
 
 from contrast_core import CPCA, PCPCA, CPCAStar, subspace_error
-from contrast_core.linalg import NotConvergedError, _krylov, eigenpairs_by_products
+from contrast_core.linalg import NotConvergedError, search_components
 from contrast_core.linalg._precondition import unconditioned
 from contrast_core.linalg._search import SearchSpace, exact_enough, random_block, search
-from contrast_core.moments import joint_products, product_moments, weighted_product
+from contrast_core.moments import joint_products, product_moments, weighted_sum
 from contrast_core.moments._sparse_products import gram_products
 from contrast_core.rows import rows_of
 from tests.core.planned import moments_in
 
 
-def spectrum(size: int, seed: int = 0) -> tuple[Any, Any]:
-    """Eigenvalues that fall evenly, and a matrix with them."""
-    values = np.linspace(3.0, -1.0, size)
-    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0]
-    return values, (rotation * values) @ rotation.T
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 64, 320, 321, 400])
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.95, 1.0])
+@pytest.mark.parametrize("size", [1, 2, 7, 320, 321, 400])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.95, 1.0])
 def test_every_size_and_number(size: int, share: float) -> None:
     k = max(1, round(share * size))
-    values, matrix = spectrum(size)
-    found = eigenpairs_by_products(matrix.__matmul__, size, k, random_state=0, max_products=10**6)
-    np.testing.assert_allclose(found.values, values[:k], atol=1e-12)
-    np.testing.assert_allclose(found.components @ found.components.T, np.eye(k), atol=1e-11)
-    exact = np.linalg.eigh(matrix)[1][:, ::-1][:, :k].T
-    assert subspace_error(found.components, exact) < 1e-7
-
-
-@pytest.mark.parametrize("size", [321, 334, 467, 480, 491, 505])
-@pytest.mark.parametrize("k", [1, 2, 10])
-def test_a_basis_never_fills_the_space(size: int, k: int) -> None:
-    # Ties among null directions, which nothing resolves: the iteration goes on to the end.
-    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(size, size)))[0]
-    below = -np.geomspace(1e-3, 10.0, size - 50 - k)
-    values = np.concatenate([np.geomspace(5.0, 1.0, k), np.zeros(50), below])
-    matrix = (rotation * values) @ rotation.T
-    seen: list[float] = []
-
-    def multiply(columns: Any) -> Any:
-        seen.append(float(np.abs(columns.T @ columns - np.eye(columns.shape[1])).max()))
-        return matrix @ columns
-
-    with pytest.raises(NotConvergedError, match=f"eigenvalues {k + 1} and {k + 2} are close"):
-        eigenpairs_by_products(multiply, size, k + 1, random_state=0, max_products=5000)
-    assert max(seen) < 1e-10
-    found = eigenpairs_by_products(multiply, size, k, random_state=0, max_products=5000)
-    assert subspace_error(found.components, rotation[:, :k].T) < 1e-7
+    rng = np.random.default_rng(size)
+    x, y = rng.normal(size=(2, 2 * size + 9, size)) * np.linspace(3, 1, size)
+    y *= 0.1  # no component has negative contrast
+    found = CPCA(k, alpha=0.5, solver="lanczos").fit(x, background=y)
+    exact = CPCA(k, alpha=0.5, solver="eigh").fit(x, background=y)
+    np.testing.assert_allclose(
+        found.contrastive_eigenvalues_, exact.contrastive_eigenvalues_, atol=1e-11
+    )
+    np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(k), atol=1e-11)
+    assert subspace_error(found.components_, exact.components_) < 1e-7
 
 
 def test_a_small_matrix_is_solved_exactly() -> None:
@@ -77,27 +53,28 @@ def test_many_components_of_wide_sparse_rows() -> None:
     )
 
 
-def test_a_restarted_iteration_goes_on() -> None:
-    """A basis of 480 columns, several times over."""
-    values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 1997)])
+def test_a_restarted_search_goes_on() -> None:
+    """A basis of 240 columns, several times over."""
+    values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 897)])
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(900, 900)))[0]
+    matrix = (rotation * values) @ rotation.T
     products: list[int] = []
 
-    def multiply(columns: Any) -> Any:
+    def multiply(columns: Any) -> list[Any]:
         products.append(columns.shape[1])
-        return values[:, None] * columns
+        return [matrix @ columns]
 
-    found = eigenpairs_by_products(multiply, 2000, 3, random_state=0, max_products=5000)
-    assert sum(products) > 500
-    np.testing.assert_allclose(found.values, values[:3], rtol=1e-12)
-    assert subspace_error(found.components, np.eye(3, 2000)) < 1e-8
+    found = search_components(multiply, [matrix.diagonal()], 3, 5000)
+    assert sum(products) > 300
+    assert found.pairs is not None
+    np.testing.assert_allclose(found.pairs.values[:3], values[:3], rtol=1e-12)
+    assert subspace_error(found.pairs.vectors.T, rotation[:, :3].T) < 1e-8
 
 
-def test_ties_end_in_an_error() -> None:
+def test_ties_are_not_accepted() -> None:
     values = np.concatenate([[5.0, 5.0, 5.0, 5.0, 5.0, 5.0], np.linspace(4.0, 0.0, 994)])
-    with pytest.raises(NotConvergedError, match="eigenvalues 2 and 3 are close"):
-        eigenpairs_by_products(
-            lambda columns: values[:, None] * columns, 1000, 2, random_state=0, max_products=600
-        )
+    multiply = lambda columns: [values[:, None] * columns]  # noqa: E731
+    assert search_components(multiply, [np.ones(1000)], 2, 600).pairs is None
 
 
 def test_a_gap_that_is_rounding_is_none() -> None:
@@ -106,30 +83,18 @@ def test_a_gap_that_is_rounding_is_none() -> None:
     assert exact_enough(1.0, 1e-14) == exact_enough(1.0, 0.0) == 0.0
 
 
-@pytest.mark.parametrize("iteration", ["lanczos", "davidson"])
-def test_an_exact_pair_is_not_accepted_before_the_next_has_settled(
-    iteration: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exact_pair_is_not_accepted_before_the_next_has_settled() -> None:
     """The start holds the second eigenvector, and so little of the first that it shows later."""
     values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
     start = random_block(400, 9)
     start[0] *= 1e-3
     start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]  # exactly, rounding would take its place
     start = np.linalg.qr(start[:, :8])[0]
-
-    def multiply(columns: Any) -> Any:
-        return values[:, None] * columns
-
-    if iteration == "lanczos":
-        monkeypatch.setattr(_krylov, "random_block", lambda *_: start)
-        found = eigenpairs_by_products(multiply, 400, 1, random_state=0, max_products=5000)
-        np.testing.assert_allclose(found.values, 10.0)
-    else:
-        space = SearchSpace(lambda columns: [multiply(columns)], start, 300)
-        stages = [unconditioned(1000)]
-        (pairs,), converged = search(space, lambda: np.zeros(1), 1, stages, lambda *_: 1e-8)
-        assert converged
-        np.testing.assert_allclose(pairs.values[0], 10.0)
+    space = SearchSpace(lambda columns: [values[:, None] * columns], start, 300)
+    stages = [unconditioned(1000)]
+    (pairs,), converged = search(space, lambda: np.zeros(1), 1, stages, lambda *_: 1e-8)
+    assert converged
+    np.testing.assert_allclose(pairs.values[0], 10.0)
 
 
 @pytest.mark.parametrize("method", [CPCAStar(2), CPCAStar(2, beta=0.5), PCPCA(2)], ids=str)
@@ -168,7 +133,7 @@ def shared_rows(offset: float) -> tuple[Any, Any]:
 def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
     offset: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, y = product_moments([[part] for part in shared_rows(offset)])
+    x, y = product_moments(shared_rows(offset))
     n_multiplied: list[int] = []
 
     def counted(pieces: Any, *args: Any) -> Any:
@@ -188,7 +153,7 @@ def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
     assert sum(n_multiplied) == (400 if offset < 1e6 else 400 + n_background)
     for weights in ((1.0, -0.7), (0.0, 2.0), (1.0, 0.0), (0.0, 0.0)):
         n_multiplied.clear()
-        found = weighted_product((x, y), weights, columns)
+        found = weighted_sum((x, y), weights).apply(columns)
         wanted = sum(w * part for w, part in zip(weights, products, strict=True))
         np.testing.assert_allclose(found, wanted, atol=1e-12 * max(np.abs(products).max(), 1))
         if offset < 1e6 and all(weights):
@@ -198,36 +163,14 @@ def test_rows_that_two_datasets_share_are_multiplied_once_and_exactly(
 def test_a_weighted_product_of_dense_rows_and_of_one_dataset() -> None:
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(50, 6)), rng.normal(size=(40, 6)) + 1e3
-    moments = product_moments([[rows_of(x)], [rows_of(sp.csr_matrix(y))]])
+    moments = product_moments([rows_of(x), rows_of(sp.csr_matrix(y))])
     columns = rng.normal(size=(6, 2))
     covariances = [np.cov(part.T, bias=True) for part in (x, y)]
     wanted = (covariances[0] - 3 * covariances[1]) @ columns
-    np.testing.assert_allclose(weighted_product(moments, (1, -3), columns), wanted, atol=1e-11)
+    np.testing.assert_allclose(weighted_sum(moments, (1, -3)).apply(columns), wanted, atol=1e-11)
     np.testing.assert_allclose(
-        weighted_product(moments[1:], (2,), columns), 2 * covariances[1] @ columns, atol=1e-11
+        weighted_sum(moments[1:], (2,)).apply(columns), 2 * covariances[1] @ columns, atol=1e-11
     )
-
-
-@pytest.mark.parametrize("scale", [1e-140, 1.0, 1e140])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_each_block_is_orthonormal_to_those_before(order: Any, scale: float) -> None:
-    """Of an operator of rank 9 too, whose products the basis exhausts."""
-    rng = np.random.default_rng(4)
-    for values in (rng.normal(size=300), np.append(rng.normal(size=9), np.zeros(291))):
-        krylov = _krylov.BlockKrylov(
-            lambda columns, v=values: np.array(scale * v[:, None] * columns, order=order),
-            300,
-            4,
-            60,
-        )
-        for _ in range(12):
-            krylov.grow()
-        basis = krylov.vectors(np.eye(krylov.used))
-        exact = 1e-14 if values.all() else 1e-11  # orthogonalised twice, a block is rounding still
-        np.testing.assert_allclose(basis.T @ basis, np.eye(48), atol=exact)
-        pairs, leading = krylov.ritz_pairs(), krylov.ritz_pairs(5)
-        np.testing.assert_allclose(leading.values, pairs.values[:5], rtol=0, atol=1e-13 * scale)
-        assert krylov.norm <= np.abs(pairs.values).max() * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 10])
@@ -242,7 +185,7 @@ def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength:
     fitted = CPCA(k, alpha=1.0).fit(cells, background=cells[~treated])
     exact = CPCA(k, alpha=1.0, solver="eigh").fit(cells, background=cells[~treated])
     if k == 2 and strength:
-        assert fitted.solver_ == "lanczos"
+        assert fitted.form_ == "products"
     assert subspace_error(fitted.components_, exact.components_) <= 1e-8
     np.testing.assert_allclose(
         fitted.contrastive_eigenvalues_, exact.contrastive_eigenvalues_, rtol=1e-9

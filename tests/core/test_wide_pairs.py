@@ -23,19 +23,19 @@ from contrast_core import (
 )
 from contrast_core.linalg import NotConvergedError
 from contrast_core.rows import rows_of
-from contrast_core.solve import LIMITS, Limits, Pairs, positive_pairs
+from contrast_core.solve import LIMITS, Limits, PositivePairs, positive_pairs
 from tests.core.planned import pairs_by
 
 WIDE, TALL = (40, 1600), (450, 900)  # pairs and features: more features than rows, or not
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, pair_features=100, pair_rows=100)  # too many for a matrix
+PRODUCTS = replace(LIMITS, one_matrix=100)  # too many for a matrix
 # Pairs and features, and limits by which they are solved in the span of the rows, or by products.
 CASES = {
     "gram": (WIDE, LIMITS),
     "products": (TALL, PRODUCTS),
-    "wide products": ((400, 1600), replace(PRODUCTS, pair_rows=10)),
+    "wide products": ((400, 1600), PRODUCTS),
 }
 
 
@@ -50,7 +50,7 @@ def shape(case: tuple[tuple[int, int], Limits]) -> tuple[int, int]:
 
 
 @pytest.fixture
-def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], Pairs]:
+def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], PositivePairs]:
     return partial(pairs_by, case[1])
 
 
@@ -110,7 +110,10 @@ def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
 def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> None:
     made = planned(*pairs(shape))
     assert made.plan.form == ("span" if shape == WIDE else "products")
-    assert made.second_moments(made.plan).form == made.plan.form
+    for exchangeable in (True, False):
+        moments = made.moments(made.plan.form, exchangeable=exchangeable)
+        whole = moments.second_moments(exchangeable=exchangeable)
+        assert moments.average.form == whole.form == made.plan.form
     assert positive_pairs(*pairs((45, 90), n_loaded=90)).plan.form == "dense"
     assert positive_pairs(*pairs((44, 90), n_loaded=90)).plan.form == "span"
 
@@ -187,8 +190,7 @@ def test_no_matrix_of_features_by_features(
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a covariance was formed")
 
-    monkeypatch.setattr(SecondMoments, "from_data", refuse)
-    monkeypatch.setattr(PairMoments, "from_data", refuse)
+    monkeypatch.setattr(SecondMoments, "_unchecked", refuse)
     X, positive = pairs(shape)
     assert PCAPlusPlus().fit(planned(X, positive)).truncation_ >= 2
     PCAPlus().fit(planned(X, positive))
@@ -211,7 +213,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(
         monkeypatch.setattr(kind, "toarray", watched)
     PCAPlusPlus().fit(planned(X, positive))
     PCAPlus().fit(planned(X, positive))
-    assert 0 < largest <= max(64 * shape[1], 600 * 256)
+    assert largest <= max(64 * shape[1], 600 * 256)
 
 
 def test_what_is_not_finite_is_named(shape: tuple[int, int], planned: Any) -> None:
@@ -231,7 +233,7 @@ def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
     # More components than stand out of the noise.
     wanted = PCAPlusPlus(10).fit(reference(TALL))
     assert_agrees(PCAPlusPlus(10).fit(planned(X, positive)), wanted)
-    planned = partial(pairs_by, replace(PRODUCTS, matrix=100))
+    planned = partial(pairs_by, replace(PRODUCTS, matrix=100, products=100))
     with pytest.raises(NotConvergedError, match=r"of 900 rows and 900 features: .* need a gap"):
         PCAPlusPlus(10, truncation=truncation).fit(planned(X, positive))
     with pytest.raises(NotConvergedError, match=r"PCA\+ of 450 pairs and 900 features: .* a gap"):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning
-from contrast_core.rows import held
+from contrast_core.rows import load_into_memory
 from scanpy_ext import _read
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
@@ -289,7 +289,7 @@ def test_only_the_cells_and_genes_in_use_are_held(tmp_path, where):
 
     def load():
         read = _read.read_matrix(adata, layer=None, mask_var=np.arange(4000) < 400, n_comps=2)
-        return held(read[0].replace(elements=2**18).take(used)).load()
+        return load_into_memory(read[0].replace(elements=2**18).take(used)).load()
 
     with dask.config.set(scheduler="synchronous"):  # as many chunks at once as there are threads
         load()  # imports

@@ -1,0 +1,262 @@
+r"""Leading components of a contrast by a search of one subspace, at a given alpha or the automatic.
+
+The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975; `_search`) needs
+products of the covariances with a few columns only, so it serves matrices and rows alike. The
+automatic contrast is the largest ratio of variances of k directions,
+
+.. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
+    {\operatorname{tr} V^\top C_Y V + k\tau},
+
+which the leading eigenvectors of the contrast at alpha attain. The best V within any space is found
+by Newton's iteration on its small matrices and gives a lower bound of alpha, whose error is the
+square of that of V: so alpha moves while the space grows, and is exact long before the eigenvectors
+are (Ngo, Bellalij and Saad, SIAM Review 54:545, 2012).
+
+Of matrices every result is proved by inertia. Products alone prove nothing: a result is accepted
+where its residual over the gap bounds the sine of its error by 1e-8, and a direction to which the
+whole random start is orthogonal would be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg._precondition import Pencil, beside, by_diagonal
+from contrast_core.linalg._proof import AIMS, RitzPairs, bound_by_inertia, is_proved
+from contrast_core.linalg._search import (
+    EXTRA,
+    MultiplyEach,
+    NotConvergedError,
+    Ritz,
+    SearchSpace,
+    Stage,
+    block_width,
+    exact_enough,
+    random_block,
+    rounding_counts,
+    search,
+    squares_fit,
+)
+
+_PATIENCE = 8  # steps by the diagonal, where there is something better
+_PROGRESS = 1e-3  # that these must make, else that is better
+_FEATURES_PER_STEP = 250  # for more of them
+# Of a search space, at least and for each column of a block: where products cost most, and where
+# the space's own problems do.
+_CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
+
+
+class Components(NamedTuple):
+    """Leading eigenpairs of a contrast, and the contrast.
+
+    alpha : float
+        The contrast, a lower bound of it where it was searched for.
+    pairs : RitzPairs or None
+        The eigenpairs; None where they are not exact.
+    variances : ndarray of shape (1 or 2, k)
+        Of each matrix along them.
+    block : ndarray of shape (D, b)
+        Columns near the eigenvectors, to start from for matrices nearby.
+    """
+
+    alpha: float
+    pairs: RitzPairs | None
+    variances: FloatArray
+    block: FloatArray
+
+
+def search_components(
+    multiply: MultiplyEach,
+    diagonals: Sequence[FloatArray],
+    k: int | Callable[[SearchSpace], int],
+    budget: float,
+    *,
+    ridge: float | None = None,
+    random_state: int | None = 0,
+    least: int = 1,
+) -> Components:
+    """Return the leading eigenpairs of a matrix, or of a contrast, that is only multiplied.
+
+    Parameters
+    ----------
+    multiply : callable
+        Products with columns (D, b): of one matrix; or of foreground and background, with a ridge.
+    diagonals : sequence of ndarray of shape (D,)
+        The diagonals of as many matrices.
+    k : int or callable
+        Number of eigenpairs; or how many, as the space shows it at each step.
+    budget : float
+        Columns that may be multiplied.
+    ridge : float, optional
+        tau of the automatic contrast.
+    random_state : int or None
+        Seed of the start.
+    least : int, default=1
+        The least number of eigenpairs, where `k` is not a number.
+    """
+    size = len(diagonals[0])
+    width = min(block_width(k if isinstance(k, int) else least + 2 * EXTRA), size - 1)
+    block = random_block(size, width, random_state)
+    space = SearchSpace(_checked(multiply), block, max(_CAPACITY[0], _CAPACITY[1] * width))
+    extra = width - k if isinstance(k, int) else EXTRA
+    stage = by_diagonal(*_two(diagonals), int(budget), extra)._replace(progress=_PROGRESS)
+    return _searched(space, k, [stage], budget, ridge)
+
+
+def proved_trace_ratio(
+    x: FloatArray, y: FloatArray, k: int, ridge: float, budget: float
+) -> Components:
+    """Return the largest trace ratio of two matrices (D, D), and eigenpairs proved by inertia.
+
+    The diagonal preconditions as long as that helps, as where features are on scales of their own;
+    then a factor in single precision, and the diagonal beside it for what lies far above the shift.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (D, D)
+        Symmetric, positive semidefinite.
+    k, ridge
+        Number of directions, and tau.
+    budget : float
+        Columns that may be multiplied.
+    """
+    diagonals = x.diagonal(), y.diagonal()
+    nothing = Components(0.0, None, np.empty((2, 0)), np.empty((len(x), 0)))
+    if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
+        return nothing
+    pencil = Pencil(x, y)
+    # The larger the matrix, the more steps cost as much as a factor.
+    patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
+    least, each = _CAPACITY_OF_MATRICES
+    width = k + 2
+    space = SearchSpace(pencil.multiply, random_block(len(x), width), max(least, each * width))
+    stage = by_diagonal(*diagonals, patience, extra=2)._replace(progress=_PROGRESS)
+    stages = [stage, *(beside(other, stage) for other in pencil.factors(near=True))]
+    found = _searched(space, k, stages, budget, ridge)
+    if found.pairs is not None:
+        norm, alpha = space.norm(found.alpha), found.alpha
+        beta, _ = bound_by_inertia(lambda: alpha * y - x, found.pairs, norm)
+        if not is_proved(found.pairs, beta, norm):
+            found = found._replace(pairs=None)
+    return found
+
+
+def rough_trace_ratio(x: FloatArray, y: FloatArray, k: int, ridge: float) -> float:
+    """Return a lower bound close to the automatic contrast, by Newton's iteration in float32."""
+    pencil, alpha = Pencil(x, y), 0.0
+    while True:
+        block = pencil.starting_block(alpha, k)[:, :k]
+        variances = [float(np.vdot(block, product)) for product in pencil.multiply(block)]
+        risen = variances[0] / (variances[1] + k * ridge)
+        if not risen > alpha * (1 + 1e-6):
+            return alpha
+        alpha = risen
+
+
+def nearby_component(
+    x: FloatArray,
+    y: FloatArray | None,
+    ridge: float,
+    start: FloatArray | None,
+    budget: float,
+) -> Components:
+    r"""Return the leading eigenpair of a matrix near one that is known, without a proof.
+
+    For statistics that are compared with one another, such as those of relabelled data, not for
+    results: the error of the value is the square of the vector's, about 1e-14 of it in double and
+    1e-6 in single precision.
+
+    Parameters
+    ----------
+    x : ndarray of shape (D, D)
+        In double or single precision.
+    y : ndarray of shape (D, D), optional
+        With it, the largest ratio :math:`v^\top X v / v^\top (Y + \tau I) v` is searched for.
+    ridge : float
+        tau.
+    start : ndarray of shape (D, b) or None
+        Orthonormal columns; by default random ones.
+    budget : float
+        Columns that may be multiplied.
+    """
+    pencil = Pencil(x, y)
+
+    def multiply(columns: FloatArray) -> list[FloatArray]:
+        return [part.astype(np.float64) for part in pencil.multiply(columns.astype(x.dtype))]
+
+    block = random_block(len(x), 1 + EXTRA) if start is None else start
+    space = SearchSpace(multiply, block, 120)
+    diagonals = [part.diagonal().astype(np.float64) for part in pencil.matrices]
+    # Of one residual alone: the next eigenpair need not settle.
+    stage = by_diagonal(*_two(diagonals), patience=100, extra=0)
+    sine = 1e-7 if x.dtype == np.float64 else 1e-3
+    return _searched(space, 1, [stage], budget, None if y is None else ridge, sine)
+
+
+def _searched(
+    space: SearchSpace,
+    k: int | Callable[[SearchSpace], int],
+    stages: list[Stage],
+    budget: float,
+    ridge: float | None,
+    sine: float | None = None,
+) -> Components:
+    """Search at alpha = 0 or, with a ridge, at the largest trace ratio within the space."""
+    alpha = 0.0
+
+    def count() -> int:
+        return k if isinstance(k, int) else k(space)
+
+    def contrasts() -> FloatArray:
+        # Mostly one step of Newton's, for the space grows as fast as that converges.
+        nonlocal alpha
+        if ridge is not None:
+            alpha = space.trace_ratio(count(), ridge, alpha, rise=1e-3)
+        return np.array([alpha])
+
+    def tolerance(ritz: Ritz, gap: float) -> float:
+        if sine is not None:
+            return sine
+        # A norm is an eigenproblem: first that of all entries, which is larger.
+        norm = float(np.linalg.norm(space.small(ritz.alpha)))
+        if rounding_counts(norm, gap):
+            norm = space.norm(ritz.alpha)
+        # A proof takes its bound from within the gap.
+        return (1 - AIMS[0]) * exact_enough(norm, gap)
+
+    while True:
+        (pairs,), converged = search(space, contrasts, count, stages, tolerance, budget)
+        if not converged or ridge is None:
+            break
+        if not space.trace_ratio(count(), ridge, alpha) > alpha * (1 + 1e-12):
+            break
+    n_found = pairs.vectors.shape[1]
+    variances = space.variances(alpha, n_found)
+    block = space.leading(alpha, n_found + EXTRA)
+    return Components(alpha, pairs if converged else None, variances, block)
+
+
+def _two(diagonals: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the diagonals of foreground and background, zeros without a background."""
+    x, *y = diagonals
+    return x, y[0] if y else np.zeros(len(x))
+
+
+def _checked(multiply: MultiplyEach) -> MultiplyEach:
+    """Refuse products whose squares leave the range of float64."""
+
+    def checked(columns: FloatArray) -> Sequence[FloatArray]:
+        products = multiply(columns)
+        largest = max(float(np.abs(product).max(initial=0.0)) for product in products)
+        if not squares_fit(largest):
+            raise NotConvergedError(
+                f"the contrast of these data is of the size of {largest:.1g}, squares of which "
+                "leave the range of float64; bring the data to a scale near 1."
+            )
+        return products
+
+    return checked

@@ -1,0 +1,141 @@
+"""The interface of second moments, whatever their form.
+
+Every linear method here depends on the data through a mean and a covariance only. The covariance
+can be held in three forms, between which the plan (`contrast_core.solve`) chooses by their cost:
+
+- "dense": a matrix of features x features, for no more features than rows;
+- "span": a matrix in an orthonormal basis of the rows' span, for more features than rows. It has as
+  many rows as the data, and the same nonzero eigenvalues;
+- "products": the rows themselves. The covariance is never formed, only multiplied with a few
+  columns, which is all that an iteration for leading eigenvectors needs.
+
+A solver works in the coordinates of the moments and maps its result back by `Moments.lift`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+
+Form: TypeAlias = Literal["dense", "span", "products"]
+# Threads that share a product, and their number.
+Threads: TypeAlias = tuple[Executor | None, int]
+
+ALONE: Threads = (None, 1)
+_CACHED_ELEMENTS = 2**16  # 512 KB of float64
+
+
+class Moments(abc.ABC):
+    """Mean and covariance of a dataset, divided by its number of rows or their total weight.
+
+    Attributes
+    ----------
+    form : {"dense", "span", "products"}
+        What the covariance is held as.
+    n_samples : int or float
+        Number of rows, n, or their total weight.
+    mean, variances : ndarray of shape (n_features,)
+        Mean and variance of each feature.
+    feature_names : tuple of str or None
+        Names of the features, where the data had them.
+    groups, group_means : ndarray of shape (G,) and (G, n_features), or None
+        Labels and means of the groups of rows, where rows have groups.
+    parts : tuple of moments
+        The moments that these are a weighted sum of; without them, one dataset.
+    """
+
+    form: ClassVar[Form]
+    feature_names: tuple[str, ...] | None
+    groups: NDArray[Any] | None = None
+    group_means: FloatArray | None = None
+    parts: tuple[Any, ...] = ()
+
+    if TYPE_CHECKING:  # fields of some, properties of others
+
+        @property
+        def n_samples(self) -> float: ...
+
+        @property
+        def mean(self) -> FloatArray: ...
+
+        @property
+        def variances(self) -> FloatArray: ...
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return len(self.mean)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.n_features
+
+    @property
+    def total_variance(self) -> float:
+        """Trace of the covariance."""
+        return float(self.variances.sum())
+
+    @property
+    def varies(self) -> NDArray[np.bool_]:
+        """Which features have a spread that exceeds the rounding of their mean, (n_features,)."""
+        return varies(self.mean, self.variances)
+
+    @property
+    def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
+        """Labels and means of the groups about whose means the covariance is taken, if it is."""
+        if self.groups is None or self.group_means is None:
+            return None
+        return self.groups, self.group_means
+
+    def matrix(self) -> FloatArray:
+        """Return the covariance in its coordinates, (size, size), not to be changed."""
+        raise TypeError(f"{type(self).__name__} gives products only, no matrix.")
+
+    def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
+        """Multiply the covariance with columns (size, b)."""
+        return np.asarray(self.matrix() @ columns)
+
+    def along(self, components: FloatArray) -> FloatArray:
+        """Return ``v^T C v`` for each row v of `components` (k, size), shape (k,)."""
+        return np.asarray(np.einsum("dk,kd->k", self.apply(components.T), components))
+
+    def lift(self, components: FloatArray) -> FloatArray:
+        """Map rows, (..., k, size), to feature space, (..., k, n_features); here the identity."""
+        return components
+
+    def coordinates_of(self, components: FloatArray) -> FloatArray:
+        """Return rows in feature space, (k, n_features), in these coordinates, (k, size)."""
+        return components
+
+    def complement(self, count: int) -> FloatArray:
+        """Return orthonormal directions of the features, (count, D), in which no row varies."""
+        raise TypeError(f"the coordinates of {type(self).__name__} are the features.")
+
+    def shares_coordinates(self, other: Moments) -> bool:
+        """Return whether components of these moments are components of the others."""
+        return self.form == other.form and self.size == other.size
+
+
+def varies(mean: FloatArray, variances: FloatArray) -> NDArray[np.bool_]:
+    """Return where a standard deviation exceeds the rounding of its mean."""
+    rounding = 32 * np.finfo(np.float64).eps * np.abs(mean)
+    return np.asarray(np.sqrt(variances) > rounding)
+
+
+def in_cache(matrix: FloatArray) -> Iterator[slice]:
+    """Yield slices of rows that fit into the cache: several steps on them are one pass."""
+    step = max(1, _CACHED_ELEMENTS // max(1, matrix.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(matrix), step))
+
+
+def is_moments(data: object) -> bool:
+    """Return whether data have been reduced to moments already."""
+    return isinstance(data, Moments)

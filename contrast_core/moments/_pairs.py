@@ -1,0 +1,383 @@
+"""Positive pairs as two ordinary datasets: the pairs' means and their half differences.
+
+With u = (x + x+)/2 and d = (x - x+)/2 of each pair, the cross-moment of the views and the
+covariance of all rows are
+
+    S+ = (C_XX+ + C_X+X) / 2 = C_U - C_D,      S = (C_X + C_X+) / 2 = C_U + C_D,
+
+because x = u + d and x+ = u - d (polarisation). So PCA+ is cPCA of U against D with alpha = 1, and
+PCA++ is cPCA* of the two. About the common mean of both views, as in the exchangeable form, a shift
+between the views counts as disagreement: the second moment of D is then taken about zero, which is
+C_D plus the covariance of the two points +delta/2 and -delta/2, delta being the difference of the
+views' means. Only the literal form of the paper needs a third matrix, the covariance of the first
+view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+
+from contrast_core._validation import FloatArray, MatrixLike, check_same_features, shown
+from contrast_core.feedback import Progress, with_progress
+from contrast_core.moments._accumulator import Accumulator, not_empty
+from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._given import check_chunks, names_of_both
+from contrast_core.moments._moments import Form, Moments
+from contrast_core.moments._products import product_moments
+from contrast_core.moments._second_moments import SecondMoments
+from contrast_core.moments._span import SpanMoments, covariance_of, span_moments
+from contrast_core.moments._weighted_sum import weighted_sum
+from contrast_core.rows import Rows, rows_of
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments:
+    r"""Moments of positive pairs: of their means, of their half differences, and of the first view.
+
+    Sufficient for PCA+ and PCA++ in either form: read the pairs once, then fit with any number of
+    components and any truncation. Moments of parts merge into those of the whole, and pickle.
+
+    Parameters
+    ----------
+    average : SecondMoments
+        Moments of the pairs' means ``(x + x+) / 2``.
+    difference : SecondMoments
+        Moments of their half differences ``(x - x+) / 2``.
+    first : SecondMoments, optional
+        Moments of the first view, x. The exchangeable form does not need them.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If their numbers of rows or their features differ.
+
+    See Also
+    --------
+    contrast_core.PCAPlusPlus : The method that it serves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import CPCA, PairMoments, PCAPlus, subspace_error
+    >>> rng = np.random.default_rng(0)
+    >>> signal = rng.normal(size=(50, 3))
+    >>> X, positive = (signal + 0.1 * rng.normal(size=(50, 3)) for _ in range(2))
+    >>> pairs = PairMoments.from_data(X, positive)
+    >>> contrast = CPCA(1, alpha=1.0).fit(pairs.average, background=pairs.difference)
+    >>> pca_plus = PCAPlus(1, exchangeable=False).fit(pairs)
+    >>> subspace_error(contrast.components_, pca_plus.components_) < 1e-12
+    True
+    """
+
+    average: Moments
+    difference: Moments
+    first: Moments | None = None
+    # Two points that lie as far apart as the views' means; made from `difference` where it can be.
+    _shift: Moments | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("difference", "first"):
+            other = getattr(self, name)
+            if name == "first" and other is None:
+                continue
+            if not isinstance(other, Moments) or other.n_samples != self.average.n_samples:
+                raise ValueError(
+                    f"{name} is {shown(other)}; expected moments of as many rows as `average`, "
+                    f"{self.average.n_samples}."
+                )
+            check_same_features(
+                *(self.average.n_features, self.average.feature_names),
+                *(other.n_features, other.feature_names),
+                background_name=name,
+            )
+
+    @property
+    def n_pairs(self) -> float:
+        """Number of pairs, n, or their total weight."""
+        return self.average.n_samples
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return self.average.n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, where the data had them."""
+        return self.average.feature_names
+
+    @classmethod
+    def from_data(
+        cls,
+        X: MatrixLike,
+        positive: MatrixLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        progress: Progress = False,
+    ) -> PairMoments:
+        """Return the moments of two matrices, in memory or not, as matrices of the features.
+
+        Parameters
+        ----------
+        X, positive : array-like, DataFrame, scipy sparse matrix or stored dataset of shape \
+                (n_pairs, n_features)
+            The two views, row i with row i. Read in blocks of rows and accumulated in float64;
+            sparse input is never made dense as a whole. An HDF5 dataset, a zarr array, the sparse
+            dataset of a backed AnnData or a memory map is never in memory as a whole.
+        sample_weight : array-like of shape (n_pairs,), optional
+            A weight for each pair, not negative; `n_pairs` is then their sum. Whole numbers count
+            pairs so many times.
+        feature_names : sequence of str, optional
+            Names of the features; those of a DataFrame are taken by default.
+        progress : bool or callable, default=False
+            Show a progress bar of the blocks read of stored datasets: tqdm's, or one that is called
+            as tqdm is.
+
+        Returns
+        -------
+        PairMoments
+
+        Raises
+        ------
+        ValueError
+            If the views differ in rows or features, are empty, or hold NaN or infinity, or a weight
+            is negative.
+        ImportError
+            If ``progress=True`` and tqdm is not installed.
+        """
+        if sample_weight is not None:
+            X = rows_of(X, "X", weights=sample_weight)
+        return _in_features([(X, positive)], feature_names, progress)
+
+    @classmethod
+    def from_chunks(
+        cls,
+        chunks: Iterable[tuple[MatrixLike, MatrixLike]],
+        *,
+        feature_names: Sequence[str] | None = None,
+    ) -> PairMoments:
+        """Return the moments of pairs that arrive in blocks.
+
+        Parameters
+        ----------
+        chunks : iterable of pairs of array-like or sparse matrices of shape (any, n_features)
+            Blocks of the two views; each is read once and may be dropped afterwards.
+        feature_names : sequence of str, optional
+            Names of the features; those of the first DataFrame are taken by default.
+
+        Returns
+        -------
+        PairMoments
+
+        Raises
+        ------
+        ValueError
+            If there is no block, blocks or views differ in their features, the views differ in
+            their rows, or on NaN or infinity.
+        """
+        return _in_features(check_chunks(chunks, "pairs of blocks (X, positive)"), feature_names)
+
+    def merge(self, other: PairMoments) -> PairMoments:
+        """Return the moments of the two sets of pairs together; neither operand changes.
+
+        Raises ValueError if the features differ, TypeError if the other is not `PairMoments`.
+        """
+        names_of_both(self, other, "take PairMoments.from_data of both views first")
+        parts: Any = [
+            (getattr(self, name), getattr(other, name))
+            for name in ("average", "difference", "first")
+        ]
+        return PairMoments(
+            *(
+                ours.merge(theirs)
+                for ours, theirs in parts
+                if ours is not None and theirs is not None
+            )
+        )
+
+    def disagreement(self, *, exchangeable: bool = True) -> Moments:
+        """Return the second moments of the half differences, about zero if exchangeable."""
+        if not exchangeable:
+            return self.difference
+        shift = self._shift
+        if shift is None:
+            half = self.difference.mean
+            shift = SecondMoments._unchecked(2, np.zeros(len(half)), np.outer(half, half))
+        return weighted_sum((self.difference, shift), (1.0, 1.0), self.n_pairs)
+
+    def second_moments(self, *, exchangeable: bool = True) -> Moments:
+        r"""Return the covariance S that PCA++ whitens by.
+
+        .. math:: S = (S_X + S_{X^+})/2 + \delta\delta^\top/4,
+            \qquad \delta = \bar x - \bar x^+
+
+        Parameters
+        ----------
+        exchangeable : bool, default=True
+            Of the rows of both views about their common mean, as above; else of X alone.
+
+        Returns
+        -------
+        Moments
+            With ``2 * n_pairs`` samples, or `n_pairs`.
+        """
+        if exchangeable:
+            parts = (self.average, self.disagreement())
+            return weighted_sum(parts, (1.0, 1.0), 2 * self.n_pairs, self.average.mean)
+        if self.first is None:
+            raise ValueError(
+                "these PairMoments do not hold `first`, which exchangeable=False needs."
+            )
+        return self.first
+
+    def cross_moment(self, *, exchangeable: bool = True) -> FloatArray:
+        r"""Return the cross-moment that PCA+ and PCA++ maximise, of shape (size, size).
+
+        .. math:: S^+ = C_U - C_D - \delta\delta^\top/4
+
+        Parameters
+        ----------
+        exchangeable : bool, default=True
+            About the views' common mean, as above; else each view about its own mean.
+        """
+        other = self.disagreement(exchangeable=exchangeable)
+        return np.asarray(self.average.matrix() - other.matrix())
+
+    def cross_moment_along(
+        self, directions: FloatArray, *, exchangeable: bool = True
+    ) -> FloatArray:
+        """Return the cross-moment between rows in the coordinates of the moments, (s, s)."""
+        other = self.disagreement(exchangeable=exchangeable)
+        cross = directions @ (self.average.apply(directions.T) - other.apply(directions.T))
+        return np.asarray((cross + cross.T) / 2)
+
+
+class PairRows(Rows):
+    """The means of pairs of rows of two datasets, or half their differences, made block by block.
+
+    `sign` is 1 for means and -1 for differences.
+    """
+
+    def __init__(self, x: Rows, p: Rows, sign: float, names: tuple[str, ...] | None) -> None:
+        super().__init__(
+            (x, p), x.shape, np.dtype(np.float64), name="X", names=names, elements=x.elements
+        )
+        self._sign = sign
+        self.is_sparse = x.is_sparse and p.is_sparse
+
+    def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
+        """Return the pairs `start` to `stop`."""
+        dense = dense or not self.is_sparse
+        blocks = (rows.read(start, stop, dense=dense, check=check) for rows in self._source)
+        return self._join(*blocks)
+
+    def _read(self, start: int, stop: int) -> Any:
+        return self.read(start, stop, check=False)
+
+    def read_columns(self, which: slice, *, check: bool = True) -> Any:
+        """Return some columns of all pairs, an ndarray."""
+        return self._join(*(rows.read_columns(which, check=check) for rows in self._source))
+
+    def _join(self, a: Any, b: Any) -> Any:
+        return _halves(a, b)[0 if self._sign > 0 else 1]
+
+
+def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
+    """Return the moments of pairs that are in memory, in this form.
+
+    They serve the method's exchangeable form, or its literal form, but not both.
+    """
+    x, p, names = check_pairs(X, positive)
+    if form == "dense":
+        return _in_features([(x, p)], names, with_first=not exchangeable)
+    pairs = [PairRows(x, p, sign, names) for sign in (1.0, -1.0)]
+    if x.is_sparse and p.is_sparse:  # whose entries are not joined again at every product
+        options: Any = {"names": names, "elements": x.elements}
+        pairs = [rows_of(rows.load(), "X", **options) for rows in pairs]  # type: ignore[misc]
+    each = [FeatureMoments.from_data(rows, check=True) for rows in (x, p)]
+    if exchangeable:
+        points = np.outer([0.5, -0.5], each[0].mean - each[1].mean)
+        points = csr_array(points) if pairs[0].is_sparse else points
+        pairs.append(rows_of(points, "X", names=names))  # type: ignore[arg-type]
+    made: Any = product_moments(pairs, names) if form == "products" else span_moments(pairs)
+    if exchangeable:
+        return PairMoments(made[0], made[1], None, made[2])
+    if form == "products":
+        return PairMoments(made[0], made[1], product_moments([x], names)[0])
+    # x = u + d in any coordinates
+    n, space = x.shape[0], made[0].space
+    coordinates = space.factor.coordinates()
+    covariance = covariance_of(coordinates[:n] + coordinates[n:], n)
+    first = SpanMoments(n, each[0].mean, each[0].variance, covariance, space, names)
+    return PairMoments(made[0], made[1], first)
+
+
+def _in_features(
+    chunks: Iterable[tuple[Any, Any]],
+    feature_names: Sequence[str] | None,
+    progress: Progress = False,
+    *,
+    with_first: bool = True,
+) -> PairMoments:
+    """Sum up pairs as matrices of features x features, in one pass over both views."""
+    sums: list[Accumulator] = []
+    for chunk in chunks:
+        if not isinstance(chunk, tuple | list) or len(chunk) != 2:
+            raise TypeError(
+                f"a chunk is {type(chunk).__name__} {shown(chunk)}; expected a pair of blocks "
+                "of rows (X, positive)."
+            )
+        x, p, found = check_pairs(*chunk)
+        if not sums:
+            n_features, known = x.shape[1], found
+            names = rows_of(x, names=found if feature_names is None else feature_names).names
+            sums = [Accumulator("X", elements=x.elements) for _ in range(2 + with_first)]
+        check_same_features(
+            *(n_features, known or names, x.shape[1], found), background_name="a chunk"
+        )
+        dense = not (x.is_sparse and p.is_sparse)
+        spans = list(pairwise((p if x.in_memory and not p.in_memory else x).edges()))
+        for span in with_progress(spans, len(spans), "pairs", progress or x.progress):
+            a, b = (rows.read(*span, dense=dense) for rows in (x, p))
+            weights = None if x.weights is None else x.weights[slice(*span)]
+            for each, block in zip(sums, (*_halves(a, b), a), strict=False):
+                each.add(block, weights)
+    totals = [not_empty(each.result(), "X") for each in sums or [Accumulator()]]
+    make = SecondMoments._unchecked
+    return PairMoments(*(make(each.n_samples, each.mean, each.within, names) for each in totals))
+
+
+def _halves(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return means and half differences of two blocks of rows, without loss of digits."""
+    a = a.astype(np.float64)
+    return (a + b) * 0.5, (a - b) * 0.5
+
+
+def check_pairs(
+    X: MatrixLike | Rows, positive: MatrixLike | Rows
+) -> tuple[Rows, Rows, tuple[str, ...] | None]:
+    """Return the rows of the two views and the features' names.
+
+    Raises ValueError if the views differ in rows or features.
+    """
+    x, p = (
+        # Of a dask array that does not know how many rows it has, they must be computed.
+        rows if rows.shape[0] >= 0 else rows_of(rows.load(), rows.name)
+        for rows in (rows_of(X, "X"), rows_of(positive, "positive"))
+    )
+    check_same_features(x.shape[1], x.names, p.shape[1], p.names, background_name="positive")
+    if x.shape[0] != p.shape[0]:
+        raise ValueError(
+            f"positive has n_samples={p.shape[0]} but X has n_samples={x.shape[0]}; row i of one "
+            "is paired with row i of the other, so both need the same number. Repeat rows that "
+            "have several partners, and say how many pairs that is worth by n_effective."
+        )
+    return x, p, x.names or p.names
