@@ -130,9 +130,9 @@ def test_the_path_says_what_solved_each_contrast() -> None:
     rng = np.random.default_rng(0)
     small = contrast_path(rng.normal(size=(50, 6)), background=rng.normal(size=(40, 6)))
     assert small.solvers == ("eigh",) * 41
-    scales = 30.0 / (1 + np.arange(600))
+    scales = 30.0 / (1 + np.arange(750))
     large = contrast_path(
-        rng.normal(size=(900, 600)) * scales, background=rng.normal(size=(900, 600)) * scales[::-1]
+        rng.normal(size=(900, 750)) * scales, background=rng.normal(size=(900, 750)) * scales[::-1]
     )
     assert len(large.solvers) == 41
     assert "search" in large.solvers
