@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from contrast_core._moment_contrast import MomentContrast
-from contrast_core._validation import MatrixLike
+from contrast_core._validation import MatrixLike, check_count, check_flag, check_generator
 from contrast_core.moments import Moments, is_moments
+from contrast_core.probabilistic._latent_gaussian import LatentGaussian
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, design_rows
 
@@ -44,6 +47,37 @@ class DensityModel(MomentContrast):
         There are no parts if moments were given.
         """
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
+
+    def _imputed(
+        self,
+        X: MatrixLike,
+        model: LatentGaussian,
+        return_std: object,
+        n_draws: object,
+        random_state: int | np.random.Generator | None,
+    ) -> Any:
+        """Fill in missing values by a model, as `PCPCA.impute` and `CLVM.impute` describe."""
+        with_std = check_flag(return_std, "return_std")
+        rows = self._rows(X, missing=True)
+        if not rows.can_miss:
+            kind = "sparse, and what it does not store is zero" if rows.is_sparse else "a tensor"
+            raise TypeError(
+                f"{rows.name} is {kind}; missing values are NaN in an array or a DataFrame. "
+                "Convert it, with NaN where values are missing."
+            )
+        width = self.n_features_in_
+        if n_draws is None:
+            filled = rows.map(model.imputed, width)
+            return (filled, rows.map(model.deviations, width)) if with_std else filled
+        if with_std:
+            raise ValueError(
+                "return_std=True and n_draws are both given; the spread of the draws is the "
+                "standard deviation: leave one out."
+            )
+        count, rng = check_count(n_draws, "n_draws"), check_generator(random_state)
+        elements = max(1, rows.elements // count)
+        drawn = [model.draws(block, count, rng) for block in rows.blocks(elements=elements)]
+        return np.concatenate(drawn, axis=1)
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
         for name in ("groups_", "group_means_", *self._of_some, *self._of_moments):

@@ -79,7 +79,7 @@ class LatentVariableModel(DensityModel):
         rows = self._rows(X, missing=True)
         if groups is not None or not rows.can_miss:
             return super().transform(X, groups=groups)
-        function = complete_or_not(self.linear_map_.transform, self._model.latent_means)
+        function = complete_or_not(self.linear_map_.transform, self._gaussian.latent_means)
         scores: FloatArray = rows.map(function, self._n_features_out)
         return scores
 
@@ -137,7 +137,7 @@ class LatentVariableModel(DensityModel):
         variances, noise = self._model_variances, self.noise_variance_
         return log_densities(
             *(rows, self.mean_, self.components_, variances, noise),
-            incomplete=self._model.log_density,
+            incomplete=self._gaussian.log_density,
         )
 
     def score(self, X: MatrixLike, y: object = None) -> float:
@@ -226,30 +226,10 @@ class LatentVariableModel(DensityModel):
         >>> bool(np.corrcoef(filled[:, 0], mice.foreground[:, 0])[0, 1] > 0.7)
         True
         """
-        with_std = check_flag(return_std, "return_std")
-        rows = self._rows(X, missing=True)
-        if not rows.can_miss:
-            kind = "sparse, and what it does not store is zero" if rows.is_sparse else "a tensor"
-            raise TypeError(
-                f"{rows.name} is {kind}; missing values are NaN in an array or a DataFrame. "
-                "Convert it, with NaN where values are missing."
-            )
-        model, width = self._model, self.n_features_in_
-        if n_draws is None:
-            filled = rows.map(model.imputed, width)
-            return (filled, rows.map(model.deviations, width)) if with_std else filled
-        if with_std:
-            raise ValueError(
-                "return_std=True and n_draws are both given; the spread of the draws is the "
-                "standard deviation: leave one out."
-            )
-        count, rng = check_count(n_draws, "n_draws"), check_generator(random_state)
-        elements = max(1, rows.elements // count)
-        drawn = [model.draws(block, count, rng) for block in rows.blocks(elements=elements)]
-        return np.concatenate(drawn, axis=1)
+        return self._imputed(X, self._gaussian, return_std, n_draws, random_state)
 
     @property
-    def _model(self) -> LatentGaussian:
+    def _gaussian(self) -> LatentGaussian:
         return LatentGaussian(self.mean_, self.loadings_, self.noise_variance_)
 
     def sample(

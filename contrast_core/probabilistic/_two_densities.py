@@ -24,6 +24,7 @@ from contrast_core.probabilistic._clvm_em import Model, posterior
 from contrast_core.probabilistic._clvm_posterior import DOF, Tails, densities_of, latent_of
 from contrast_core.probabilistic._density import complete_or_not, log_densities
 from contrast_core.probabilistic._density_model import DensityModel
+from contrast_core.probabilistic._latent_gaussian import LatentGaussian
 from contrast_core.rows import Rows
 
 
@@ -303,6 +304,65 @@ class TwoDensities(ScoreMixin, DensityModel):
             model.noise,
             incomplete=by_row,
         )
+
+    def impute(
+        self,
+        X: MatrixLike,
+        *,
+        dataset: Dataset = "foreground",
+        return_std: bool = False,
+        n_draws: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> Any:
+        """Fill missing values in from what is observed of the same row.
+
+        Parameters
+        ----------
+        X : array-like, masked array or DataFrame of shape (n, n_features)
+            Rows from anywhere; NaN (or a mask) marks what is missing.
+        dataset : {"foreground", "background"}, default="foreground"
+            Which of the two models the rows follow.
+        return_std, n_draws, random_state
+            As in `PCPCA.impute`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features), or (n_draws, n, n_features)
+            As from `PCPCA.impute`: conditional means, with `return_std` also the conditional
+            standard deviations, or draws.
+
+        Raises
+        ------
+        ValueError
+            If the fit was robust or of counts, `dataset` is neither, the features are not those of
+            the fit, a value is infinite, or draws are asked for together with standard deviations.
+        TypeError
+            If X is sparse or a tensor, in which nothing can be missing, or a parameter has the
+            wrong type.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from contrast_core import CLVM
+        >>> from contrast_core.datasets import load_mouse_protein
+        >>> mice = load_mouse_protein()
+        >>> clvm = CLVM(n_shared=4).fit(mice.foreground, background=mice.background)
+        >>> gappy = mice.background.copy()
+        >>> gappy[:, 0] = np.nan
+        >>> filled = clvm.impute(gappy, dataset="background")
+        >>> bool(np.corrcoef(filled[:, 0], mice.background[:, 0])[0, 1] > 0.7)
+        True
+        """
+        check_is_fitted(self)
+        if self.tails_ != "normal":
+            given = "likelihood='counts'" if self.tails_ == "counts" else f"robust={self.tails_!r}"
+            raise ValueError(
+                f"impute needs a fit with normal noise, but this one was made with {given}: fit "
+                "CLVM without it, which takes missing values too."
+            )
+        model, mean = self._model(dataset)
+        gaussian = LatentGaussian(mean, model.loadings, model.noise)
+        return self._imputed(X, gaussian, return_std, n_draws, random_state)
 
     def sample(
         self,

@@ -342,3 +342,31 @@ def test_mouse_with_half_removed_is_as_the_whole() -> None:
     X, Y = ((rows - np.nanmean(rows, axis=0)) / np.nanstd(rows, axis=0) for rows in data)
     scores = CLVM(robust="entries").fit(X, background=Y).transform(X)
     assert silhouette_score(scores / scores.std(axis=0), mice.labels) > 0.33
+
+
+@pytest.mark.parametrize("dataset", ["foreground", "background"])
+def test_missing_values_are_imputed_by_the_model_of_their_dataset(dataset: Any) -> None:
+    X, Y, _, _ = generated(60, 50, 6)
+    model = CLVM(n_shared=1, n_salient=1).fit(X, background=Y)
+    shared, salient = model.shared_loadings_, model.salient_loadings_
+    covariance = shared @ shared.T + model.noise_variance_ * np.eye(6)
+    mean = model.background_mean_
+    if dataset == "foreground":
+        covariance, mean = covariance + salient @ salient.T, model.mean_
+    rows = (X if dataset == "foreground" else Y)[:5].copy()
+    rows[:, [1, 4]] = np.nan
+    filled, std = model.impute(rows, dataset=dataset, return_std=True)
+    seen, missing = [0, 2, 3, 5], [1, 4]
+    weights = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, missing)])
+    expected = mean[missing] + (rows[:, seen] - mean[seen]) @ weights
+    np.testing.assert_allclose(filled[:, missing], expected, atol=1e-9)
+    rest = covariance[np.ix_(missing, missing)] - covariance[np.ix_(missing, seen)] @ weights
+    np.testing.assert_allclose(std[:, missing], np.tile(np.sqrt(np.diag(rest)), (5, 1)), atol=1e-9)
+    np.testing.assert_array_equal(filled[:, seen], rows[:, seen])
+
+
+def test_a_robust_fit_does_not_impute() -> None:
+    X, Y, _, _ = generated(60, 50, 6)
+    model = CLVM(n_shared=1, n_salient=1, robust="rows").fit(X, background=Y)
+    with pytest.raises(ValueError, match=r"impute needs a fit with normal noise.*robust='rows'"):
+        model.impute(X)

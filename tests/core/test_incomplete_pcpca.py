@@ -361,6 +361,7 @@ def test_stored_rows_with_gaps_are_read_in_blocks_but_not_fitted(tmp_path: Any) 
             fit(stored, Y)
 
 
+@pytest.mark.slow
 def test_tensors_hold_no_missing_values() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     X, Y = gappy()
@@ -431,6 +432,7 @@ def test_a_likelihood_without_a_maximum_is_refused() -> None:
         fit(X, Y, gamma=0.9)
 
 
+@pytest.mark.slow
 def test_noise_that_runs_to_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = gappy(0.6)
     Y *= 3
@@ -524,6 +526,7 @@ def test_moments_are_complete_and_other_methods_say_so() -> None:
         SecondMoments.from_data(masked)
 
 
+@pytest.mark.slow
 def test_wide_rows_need_no_matrix_of_features() -> None:
     rng = np.random.default_rng(0)
     n_features = 4000
