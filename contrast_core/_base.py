@@ -96,7 +96,7 @@ class LinearEmbedding(Embedding):
 
     @property
     def linear_map_(self) -> LinearMap:
-        """What `transform` and `inverse_transform` do, as a `contrast_core.LinearMap`."""
+        """Linear map of `transform` and `inverse_transform`, a `contrast_core.LinearMap`."""
         return LinearMap(
             mean=self.mean_,
             projection=self.projection_,
@@ -195,7 +195,7 @@ class LinearEmbedding(Embedding):
         return self._projector.denoise(rows, offset=offset)
 
     def _offsets(self) -> dict[str, FloatArray]:
-        """What `denoise` can add back."""
+        """Return the vectors that `denoise` can add back, by name."""
         return {"foreground": self.mean_, "none": np.zeros_like(self.mean_)}
 
     def remove_components(self, X: MatrixLike) -> FloatArray:
@@ -221,7 +221,7 @@ class LinearEmbedding(Embedding):
         return self._projector.remove_components(rows)
 
     def feature_weights(self) -> FloatArray:
-        """How much each feature carries each component.
+        """Return the weight of each feature in each component.
 
         Returns
         -------

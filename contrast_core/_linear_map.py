@@ -1,4 +1,4 @@
-"""What a fitted linear method is: a way from rows to scores, and one back."""
+"""Linear map from rows to scores and back: all that a fitted linear method needs for new rows."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class LinearMap:
         return self._map(_denoise, X, len(added), reconstruction=back, offset=added)
 
     def remove_components(self, X: MatrixLike | Rows) -> FloatArray:
-        r"""What `denoise` leaves out of rows.
+        r"""Remove the part of rows that `denoise` keeps.
 
         .. math:: x - (x - \bar x) P R
 
@@ -177,7 +177,7 @@ class LinearMap:
         return self._map(_remove, X, len(self.mean), dense=True, reconstruction=self._back)
 
     def feature_weights(self) -> FloatArray:
-        """How much each feature shows in each score.
+        """Return the weight of each feature in each score.
 
         Returns
         -------

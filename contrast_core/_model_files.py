@@ -222,7 +222,7 @@ def _read(file: IO[bytes], path: str) -> Model:
 
 
 class _Writer:
-    """What JSON cannot hold, taken out of a model: arrays and lists of names, each once."""
+    """Arrays and lists of names of a model, which JSON cannot hold; each is stored once."""
 
     def __init__(self, moments: bool) -> None:
         self.moments = moments

@@ -38,7 +38,7 @@ class StrengthPath(ContrastStrength):
     _background_is_optional: ClassVar[bool] = False
 
     def at(self, strength: float | str) -> Self:
-        """The same method at another contrast, from the same moments.
+        """Fit the method at another contrast, from the same moments.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class StrengthPath(ContrastStrength):
         return self._like_this(self._fit_one(self._with_strength(strength)))
 
     def path(self, strengths: ArrayLike | Sequence[float | str] | None = None) -> list[Self]:
-        """The same method at several contrasts, which share the work.
+        """Fit the method at several contrasts, which share the work.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class StrengthPath(ContrastStrength):
             )
 
     def _like_this(self, other: Self) -> Self:
-        """With what does not depend on the strength."""
+        """Copy the attributes that do not depend on the strength to another estimator."""
         for name in ("groups_", "group_means_"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))

@@ -1,4 +1,4 @@
-"""What input is accepted, and what the user reads when it is not."""
+"""Checks of arguments, and the errors that users read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ContrastWarning(UserWarning):
 def check_feature_names(
     names: Sequence[str] | None, n_features: int, name: str = "X"
 ) -> tuple[str, ...] | None:
-    """As many strings as features, or None."""
+    """Return the names as a tuple of as many strings as features, or None."""
     if names is None:
         return None
     listed = tuple(names) if np.iterable(names) else None
@@ -112,7 +112,7 @@ def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:
 
 
 def _is_missing(label: object) -> bool:
-    """Whether a label is None, NaN, NaT or pandas.NA."""
+    """Return whether a label is None, NaN, NaT or pandas.NA."""
     if label is None:
         return True
     try:
@@ -325,7 +325,7 @@ def numbers_of(values: object, name: str) -> list[object]:
 
 
 def shown(value: object) -> str:
-    """What stands for a value in an error, however long it is."""
+    """Return a short text for a value in an error."""
     try:
         text = repr(value)
     except Exception:  # integers of too many digits, and objects that cannot be shown

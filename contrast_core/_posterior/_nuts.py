@@ -42,7 +42,7 @@ class _Trapezoids:
         self.powers = k - columns[self.logged].astype(np.float64)  # one more, of the logarithm
 
     def matrices(self, points: FloatArray) -> FloatArray:
-        """Of points (..., n), (..., D, k)."""
+        """Return the matrices (..., D, k) at points (..., n)."""
         entries = points.copy()
         entries[..., self.logged] = np.exp(entries[..., self.logged])
         found = np.zeros((*points.shape[:-1], *self.shape))
@@ -50,7 +50,7 @@ class _Trapezoids:
         return found
 
     def point(self, matrix: FloatArray) -> FloatArray:
-        """Of a matrix of that shape with a positive diagonal."""
+        """Return the point of a matrix with a positive diagonal."""
         entries: FloatArray = matrix[self.at].copy()
         entries[self.logged] = np.log(entries[self.logged])
         return entries

@@ -1,4 +1,4 @@
-"""What torch's networks fit; torch is imported only once it is needed."""
+"""Contrastive methods with neural networks; torch is imported only when it is needed."""
 
 from contrast_core.deep._cvae import CVAE
 

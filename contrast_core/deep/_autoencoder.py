@@ -1,4 +1,4 @@
-"""What a fitted contrastive autoencoder does with rows and latent variables."""
+"""Scores, reconstructions and samples of a fitted contrastive autoencoder."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Autoencoder(ScoreMixin, Embedding):
         return scores
 
     def denoise(self, X: MatrixLike) -> FloatArray:
-        r"""What the salient part adds to the background, :math:`f_t(\operatorname{E} t)`.
+        r"""Return what the salient part adds to the background, :math:`f_t(\operatorname{E} t)`.
 
         The paper's de-noised target: the shared part is left out, and with it the background, its
         mean included. Of counts, which the two parts multiply, it is the background's mean profile

@@ -58,7 +58,7 @@ class Coder:
         return self._of(rows, lambda x: self._encoded(x, "shared"))
 
     def denoised(self, rows: Any) -> Any:
-        """What the salient latent variables add to the background, in the units of the rows."""
+        """Return what the salient latent variables add to the background, in units of the rows."""
 
         def function(x: Tensor) -> Tensor:
             decoded = self.networks.salient_decoder(self._encoded(x, "salient"))

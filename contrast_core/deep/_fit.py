@@ -24,7 +24,7 @@ _LARGER = 4  # times the rows of a minibatch, where no gradients are needed
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to train: `held_out` is a share of the rows."""
+    """Settings of the training; `held_out` is a share of the rows."""
 
     batch_size: int
     learning_rate: float
@@ -78,6 +78,6 @@ def fit_networks(
 
 
 def _n_batches(x: Rows, y: Rows, batch_size: int) -> int:
-    """Of both datasets together, with at least a row of each."""
+    """Yield minibatches of both datasets together, with at least a row of each."""
     n, m = x.shape[0], y.shape[0]
     return max(1, min(n, m, round((n + m) / batch_size)))

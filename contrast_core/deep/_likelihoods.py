@@ -1,4 +1,4 @@
-"""What rows are given the outputs of the decoders: normal, or counts."""
+"""Likelihoods of rows given the outputs of the decoders: normal, or counts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class RowModel(Protocol):
     """A density of rows, of tensors."""
 
     def seen(self, rows: Tensor) -> Tensor:
-        """What encoders see of minibatches of rows, (b, n_features)."""
+        """Return the inputs of the encoders for a minibatch of rows, (b, n_features)."""
 
     def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
-        """Of each row, (b,)."""
+        """Return the log-likelihood of each row, (b,)."""
 
 
 class Gaussian:

@@ -18,7 +18,7 @@ _HIDDEN = (128, 256)  # the paper's
 
 
 def sizes_of(n_features: int, n_salient: int, n_shared: int) -> Sizes:
-    """What each network takes and returns, by its name.
+    """Input and output widths of each network, by its name.
 
     Encoders return means and logarithms of variances side by side.
     """
@@ -77,7 +77,7 @@ class ContrastiveNetworks(nn.Module):
         self.log_noise = nn.Parameter(torch.zeros(noise_shape))
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """What an optimiser takes: the noise, which begins anywhere, is learnt ten times faster."""
+        """Return parameter groups for an optimiser; the noise is learnt ten times faster."""
         others = [value for name, value in self.named_parameters() if name != "log_noise"]
         return [{"params": others}, {"params": [self.log_noise], "lr": 10 * learning_rate}]
 

@@ -22,13 +22,13 @@ class Posterior(NamedTuple):
         return self.mean + torch.exp(0.5 * self.log_variance) * noise
 
     def divergence(self) -> Tensor:
-        """From the standard normal prior, (b,)."""
+        """Return the divergence from the standard normal prior, (b,)."""
         terms = self.mean.square() + self.log_variance.exp() - 1 - self.log_variance
         return 0.5 * terms.sum(dim=1)
 
 
 def posterior(encoder: torch.nn.Module, seen: Tensor) -> Posterior:
-    """Of the latent variables of rows, as an encoder sees them."""
+    """Posterior of the latent variables of rows, by an encoder."""
     return Posterior(*encoder(seen).to(seen.dtype).chunk(2, dim=1))
 
 

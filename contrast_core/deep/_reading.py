@@ -21,7 +21,7 @@ _MOST_HELD_OUT = 5000  # rows, which are kept in memory
 
 
 class Measured(NamedTuple):
-    """What the background says of the scale of the data, named as fitted attributes.
+    """Scale of the data, from the background; the names are those of fitted attributes.
 
     mean_, unit_
         Of what encoders see: its mean (n_features,), and the root of the mean variance of features.
@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 
     @property
     def of_minibatches(self) -> dict[str, Any]:
-        """How `minibatches` scales rows: counts stay as they are."""
+        """Return how `minibatches` scales rows: counts stay as they are."""
         return {} if self.rates_ is not None else {"shift": self.mean_, "scale": self.unit_}
 
 

@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 class History(NamedTuple):
-    """What a training went through, with the one that it went on from.
+    """Losses and lengths of a training, with those of the training that it continued.
 
     training, held_out : ndarrays of shape (n_epochs,)
         Mean loss of each epoch, while it went on, and of what is held out after it; NaN where
@@ -203,14 +203,14 @@ def _copied(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _is_finite(module: nn.Module, *values: float) -> bool:
-    """Whether losses and weights are numbers: a last step may have spoilt the weights alone."""
+    """Return whether losses and weights are finite; a last step may spoil the weights alone."""
     return bool(np.isfinite(values).all()) and all(
         bool(torch.isfinite(weights).all()) for weights in module.parameters()
     )
 
 
 def _kept_by(adam: torch.optim.Adam, module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """What Adam keeps, by the names of weights; nothing of those that no loss reached."""
+    """Return Adam's state by the names of weights, without those that no loss reached."""
     return {
         name: {key: value.detach().clone() for key, value in adam.state[weights].items()}
         for name, weights in module.named_parameters()

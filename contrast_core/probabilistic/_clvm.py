@@ -28,8 +28,8 @@ from contrast_core.probabilistic._clvm_checks import (
     check_torch,
 )
 from contrast_core.probabilistic._clvm_em import Fit
-from contrast_core.probabilistic._clvm_moments import OfMoments
-from contrast_core.probabilistic._clvm_observed import OfRows, observed_rows
+from contrast_core.probabilistic._clvm_moments import MomentLikelihood
+from contrast_core.probabilistic._clvm_observed import RowLikelihood, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Search, Sparsity, fit_selected
 from contrast_core.probabilistic._clvm_start import VariationalFit, modelled, starting_point
@@ -303,14 +303,14 @@ class CLVM(TwoDensities):
             check_in_memory(parts, what)
         rows = observed_rows(*parts)
         k, search, sparsity, ard = self._search(int(rows.varies.sum()))
-        likelihood = OfRows(rows, tails, k, search._replace(tol=10 * search.tol))
+        likelihood = RowLikelihood(rows, tails, k, search._replace(tol=10 * search.tol))
         found = fit_selected(likelihood, search.n_salient, sparsity, ard)
         return self._described(rows.names, found.fit, tails_=tails, **likelihood.described(found))
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
         k, search, sparsity, ard = self._search(int((x.varies | y.varies).sum()))
-        likelihood = OfMoments.of(x, y, k, search)
+        likelihood = MomentLikelihood.of(x, y, k, search)
         found = fit_selected(likelihood, search.n_salient, sparsity, ard)
         attributes = likelihood.described(found)
         return self._described(x.feature_names, found.fit, tails_="normal", **attributes)

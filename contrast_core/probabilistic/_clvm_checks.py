@@ -1,4 +1,4 @@
-"""What the forms of the contrastive latent variable model combine with, and what they do not."""
+"""Checks of the options of the contrastive latent variable model, and of their combinations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contrast_core.solve import Design
 
 
 def check_tails(robust: object, likelihood: object, inference: object) -> Tails:
-    """What `robust` and `likelihood` ask for, and whether `inference` can do it."""
+    """Return the distribution that `robust` and `likelihood` ask for, if `inference` has it."""
     by = check_choice(inference, "inference", ["em", "vi"])
     of = check_choice(likelihood, "likelihood", ["normal", "counts"])
     if of == "counts":
@@ -109,7 +109,7 @@ def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tup
 
 
 def check_sparsity(sparsity: object, n_salient: int) -> Sparsity | None:
-    """What is asked for, where there are salient loadings."""
+    """Return the checked `sparsity`, which needs salient loadings."""
     if sparsity is None:
         return None
     if not n_salient:

@@ -1,4 +1,4 @@
-"""What a row of counts tells of its latent variables, of NumPy arrays or of torch tensors."""
+"""Posteriors and likelihood bounds of rows of counts, for NumPy arrays and torch tensors."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class CountModel(NamedTuple):
     log_dispersion: Any
 
 
-class Posteriors(NamedTuple):
-    """Of latent variables, normal: means (n, k) and covariances (n, k * k)."""
+class NormalPosteriors(NamedTuple):
+    """Normal posteriors of latent variables: means (n, k) and covariances (n, k * k)."""
 
     latent: Any
     covariance: Any
 
 
-def count_bound(counts: Any, model: CountModel, found: Posteriors) -> Any:
+def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
     """Lower bound of the log-probability of each row, (n,), by posteriors as `count_posteriors`.
 
     It needs expectations of ``log(1 + exp(psi))`` with psi normal, entry by entry, which quadrature
@@ -75,8 +75,8 @@ def count_bound(counts: Any, model: CountModel, found: Posteriors) -> Any:
 
 
 def count_posteriors(
-    counts: Any, model: CountModel, start: Posteriors | None = None, *, steps: int = _STEPS
-) -> Posteriors:
+    counts: Any, model: CountModel, start: NormalPosteriors | None = None, *, steps: int = _STEPS
+) -> NormalPosteriors:
     """Normal posteriors with full covariances that make the bound largest.
 
     Newton's method for the means, with the covariances that the expected curvature gives there.
@@ -85,7 +85,7 @@ def count_posteriors(
     ----------
     counts : array of shape (n, n_features)
     model : CountModel
-    start : Posteriors, optional
+    start : NormalPosteriors, optional
         Where to begin, by default at the prior.
     steps : int
         At most.
@@ -101,7 +101,7 @@ def count_posteriors(
     base, outer, prior = _base(counts, model), outer_products(loadings), identity(k, loadings)
     if start is None:
         latent = 0 * counts[:, :1] * loadings[:1]
-        start = Posteriors(latent, latent[:, :1] + prior.reshape(1, k * k))
+        start = NormalPosteriors(latent, latent[:, :1] + prior.reshape(1, k * k))
     found = start
     last = 0 * start.latent[:, :1].sum(axis=1)
     part = last + 1.0
@@ -129,7 +129,7 @@ def count_posteriors(
         latent = found.latent + step * (xp.log1p(longest) / longest)
         covariance = inverse.reshape(n, k * k)
         moved = max(float(longest.max()), float(abs(covariance - found.covariance).max()))
-        found = Posteriors(latent, covariance)
+        found = NormalPosteriors(latent, covariance)
         if moved <= _SETTLED:
             break
     return found
@@ -142,7 +142,7 @@ def _base(counts: Any, model: CountModel) -> Any:
     return xp.log(totals)[:, None] + (model.mean - model.log_dispersion)
 
 
-def _logarithms(found: Posteriors, base: Any, loadings: Any) -> tuple[Any, Any]:
+def _logarithms(found: NormalPosteriors, base: Any, loadings: Any) -> tuple[Any, Any]:
     """Mean and standard deviation of the logarithm of each mean over its dispersion."""
     xp = namespace(base)
     variances = found.covariance @ outer_products(loadings).T

@@ -18,8 +18,8 @@ _LEAST_NOISE = 1e-13  # of the mean variance; below it the noise is rounding
 _FIRST_NOISE = 0.1
 
 
-class Side(NamedTuple):
-    """What the likelihood needs of a dataset, in units in which features vary by 1 on average.
+class DatasetSummary(NamedTuple):
+    """Summary of a dataset for the likelihood, in units in which features vary by 1 on average.
 
     weight : float
         Number of rows, as a share of those of both datasets.
@@ -35,7 +35,7 @@ class Side(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Of foreground and background, (n_features,) each."""
+    """Means of foreground and background, (n_features,) each."""
 
     x: FloatArray
     y: FloatArray
@@ -49,9 +49,9 @@ class Model(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is to be maximised.
+    """Data and dimensions of the likelihood that is maximised.
 
-    x, y : Side
+    x, y : DatasetSummary
         Foreground and background.
     n_shared : int
         Number of shared latent variables, k.
@@ -63,15 +63,15 @@ class Problem(NamedTuple):
         In the units of the data: the standard deviation that counts as 1.
     """
 
-    x: Side
-    y: Side
+    x: DatasetSummary
+    y: DatasetSummary
     n_shared: int
     n_features: int
     n_rows: float
     unit: float
 
     def log_likelihoods(self, per_row: FloatArray) -> FloatArray:
-        """Of all rows in the units of the data, from those per row."""
+        """Convert log-likelihoods per row to those of all rows, in the units of the data."""
         return np.asarray(self.n_rows * (per_row - self.n_features * np.log(self.unit)))
 
 
@@ -89,7 +89,7 @@ class Fit(NamedTuple):
 
 
 class _Expected(NamedTuple):
-    """Of one dataset, per row: log-density, its gradient, and the sums of the E-step.
+    """E-step of one dataset, per row: log-density, its gradient, and sums.
 
     With B the map from rows to posterior means and G the posterior covariance, ``cross`` is
     ``C B^T`` and ``second`` is ``G + B C B^T``.
@@ -102,18 +102,18 @@ class _Expected(NamedTuple):
     second: FloatArray
 
 
-class Posterior(NamedTuple):
-    """Of the latent variables given a row: map from centred rows to means (size, K), covariance."""
+class LinearPosterior(NamedTuple):
+    """Posterior of latent variables: map from centred rows to means (size, K), and covariance."""
 
     gain: FloatArray
     covariance: FloatArray
 
 
-def posterior(model: Model) -> Posterior:
-    """What a row tells of the latent variables."""
+def posterior(model: Model) -> LinearPosterior:
+    """Return the posterior of the latent variables given a row."""
     axes, _, precisions = _principal(model)
     covariance = axes / precisions @ axes.T
-    return Posterior(model.loadings @ covariance / model.noise, covariance)
+    return LinearPosterior(model.loadings @ covariance / model.noise, covariance)
 
 
 def _principal(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -126,7 +126,7 @@ def _principal(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
     return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
 
 
-def _expected(side: Side, model: Model, n_features: int) -> _Expected:
+def _expected(side: DatasetSummary, model: Model, n_features: int) -> _Expected:
     axes, squares, precisions = _principal(model)
     # On these axes nothing cancels: columns may be nearly parallel and far longer than the noise.
     loadings, noise = model.loadings @ axes, model.noise
@@ -149,7 +149,7 @@ def _expected(side: Side, model: Model, n_features: int) -> _Expected:
 
 
 class Expectation(NamedTuple):
-    """Of both datasets, per row: log-likelihood, its gradient, and the sums of the E-step.
+    """E-step of both datasets, per row: log-likelihood, its gradient, and sums.
 
     The gradient is by the loadings and by the logarithm of the noise variance. Up to a constant the
     expected log-likelihood of other loadings L is, with the noise variance s,
@@ -257,7 +257,7 @@ class Scale(NamedTuple):
         return Model(self.unit * point[:-1].reshape(self.shape), float(noise))
 
     def gradient(self, slope: Model) -> FloatArray:
-        """By the point, from that by the loadings and by the logarithm of the variance."""
+        """Convert a gradient by loadings and log noise variance to one by the point."""
         return np.append(self.unit * slope.loadings.ravel(), slope.noise)
 
     def point(self, model: Model, problem: Problem) -> FloatArray:
@@ -279,8 +279,10 @@ def likelihood_problem(x: Moments, y: Moments, n_shared: int) -> Problem:
     share = x.n_samples / n_rows
     variance = (share * x.total_variance + (1 - share) * y.total_variance) / n_features
 
-    def side(part: Moments, weight: float) -> Side:
-        return Side(weight, part.total_variance / variance, partial(_apply, part, variance))
+    def side(part: Moments, weight: float) -> DatasetSummary:
+        return DatasetSummary(
+            weight, part.total_variance / variance, partial(_apply, part, variance)
+        )
 
     x_side, y_side = side(x, share), side(y, 1 - share)
     return Problem(x_side, y_side, n_shared, n_features, n_rows, variance**0.5)

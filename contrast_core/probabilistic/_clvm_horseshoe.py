@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc, gammainccinv
 
 from contrast_core._validation import FloatArray
-from contrast_core.probabilistic._clvm_em import Model, Problem, Side
+from contrast_core.probabilistic._clvm_em import DatasetSummary, Model, Problem
 
 _STEPS = 500  # at most; below a hundred in practice
 _SETTLED = 1e-3  # change of the logarithm of a feature's precision
@@ -59,7 +59,7 @@ class Scales(NamedTuple):
         return np.asarray(gammaincc(self.local_shape, arguments).mean(axis=1))
 
 
-class _Posterior(NamedTuple):
+class _LoadingsPosterior(NamedTuple):
     """Mean of the loadings, noise variance; covariance of each row of W that is not constant."""
 
     model: Model
@@ -99,11 +99,11 @@ def horseshoe_support(problem: Problem, dense: Model) -> NDArray[np.bool_]:
 def posterior_scales(
     problem: Problem, dense: Model, varies: NDArray[np.bool_]
 ) -> tuple[Scales, float]:
-    """Of the features that vary; and the noise variance."""
+    """Return the posterior scales of the features that vary, and the noise variance."""
     size, n_latent = int(varies.sum()), dense.loadings.shape[1]
     t = n_latent - problem.n_shared
     scales = Scales(1.0, np.ones(size), 1.0, 1.0)
-    found = _Posterior(dense, np.zeros((size, t, t)))
+    found = _LoadingsPosterior(dense, np.zeros((size, t, t)))
     for _ in range(_STEPS):
         before = scales.precision
         squares = (found.model.loadings[varies, problem.n_shared :] ** 2).sum(axis=1)
@@ -120,8 +120,8 @@ def least_scale(noise: float, n_rows: float) -> float:
 
 
 def _updated(
-    found: _Posterior, problem: Problem, varies: NDArray[np.bool_], precision: FloatArray
-) -> _Posterior:
+    found: _LoadingsPosterior, problem: Problem, varies: NDArray[np.bool_], precision: FloatArray
+) -> _LoadingsPosterior:
     (loadings, noise), k = found.model, problem.n_shared
     size, n_latent = loadings.shape
     cross, second = np.zeros((size, n_latent)), np.zeros((n_latent, n_latent))
@@ -140,11 +140,11 @@ def _updated(
     total = problem.x.weight * problem.x.total + problem.y.weight * problem.y.total
     left = total - 2 * (loadings * cross).sum() + (loadings @ second * loadings).sum()
     left += (spread.sum(axis=0) * second[k:, k:]).sum()
-    return _Posterior(Model(loadings, float(left / problem.n_features)), spread)
+    return _LoadingsPosterior(Model(loadings, float(left / problem.n_features)), spread)
 
 
 def _sums(
-    side: Side, loadings: FloatArray, noise: float, extra: FloatArray | None
+    side: DatasetSummary, loadings: FloatArray, noise: float, extra: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Products of rows with latent variables, and these with each other, per row."""
     squares = loadings.T @ loadings

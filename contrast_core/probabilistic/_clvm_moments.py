@@ -27,8 +27,8 @@ _ROUGHLY: dict[str, Any] = {"tol": 1e-5, "max_iter": 500}
 
 
 @dataclass(frozen=True)
-class OfMoments:
-    """Of rows with these moments."""
+class MomentLikelihood:
+    """Likelihood computed from second moments."""
 
     x: Moments
     y: Moments
@@ -47,16 +47,16 @@ class OfMoments:
 
     @property
     def n_features(self) -> int:
-        """Of those that vary."""
+        """Number of features that vary."""
         return self.problem.n_features
 
     @property
     def n_rows(self) -> float:
-        """Of both datasets."""
+        """Number of rows of both datasets."""
         return self.problem.n_rows
 
     def with_shared(self, n_shared: int) -> Self:
-        """Of a model with another number of shared variables."""
+        """Return the likelihood of a model with another number of shared variables."""
         return replace(self, problem=self.problem._replace(n_shared=n_shared))
 
     def starts(self) -> list[Fit]:

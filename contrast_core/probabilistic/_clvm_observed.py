@@ -32,7 +32,7 @@ _START_TOL = 1e-3
 _ROUGHLY: dict[str, Any] = {"tol": 1e-3, "max_iter": 200}
 
 
-class ObservedRows(NamedTuple):
+class StandardisedRows(NamedTuple):
     """Foreground and background about their medians, in units in which features vary by about 1.
 
     x, y : ndarrays of shape (n, size) and (m, size)
@@ -58,7 +58,7 @@ class ObservedRows(NamedTuple):
     names: tuple[str, ...] | None
 
 
-def observed_rows(foreground: Rows, background: Rows) -> ObservedRows:
+def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
     """Read both datasets.
 
     Raises
@@ -83,7 +83,7 @@ def observed_rows(foreground: Rows, background: Rows) -> ObservedRows:
     x, y = (v / unit for v in left)
     cut = (clipped[0] / unit, clipped[1] / unit)
     names = foreground.names or background.names
-    return ObservedRows(x, y, cut, varies, medians, unit, names)
+    return StandardisedRows(x, y, cut, varies, medians, unit, names)
 
 
 def _clipped(left: FloatArray) -> FloatArray:
@@ -99,29 +99,29 @@ def _clipped(left: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class OfRows:
-    """What is observed of these rows.
+class RowLikelihood:
+    """Likelihood computed from the observed values of rows.
 
     The first start is the normal model of the clipped rows.
     """
 
-    rows: ObservedRows
+    rows: StandardisedRows
     tails: Tails
     n_shared: int
     search: Search
 
     @property
     def n_features(self) -> int:
-        """Of those that vary."""
+        """Number of features that vary."""
         return int(self.rows.varies.sum())
 
     @property
     def n_rows(self) -> float:
-        """Of both datasets."""
+        """Number of rows of both datasets."""
         return len(self.rows.x) + len(self.rows.y)
 
     def with_shared(self, n_shared: int) -> Self:
-        """Of a model with another number of shared variables."""
+        """Return the likelihood of a model with another number of shared variables."""
         return replace(self, n_shared=n_shared)
 
     def starts(self) -> list[Fit]:
@@ -159,7 +159,7 @@ class OfRows:
         )
 
     def whole(self, found: Fit) -> tuple[Model, Means]:
-        """In the units and features of the data."""
+        """Return the model in the units and features of the data."""
         rows, varies = self.rows, self.rows.varies
         loadings = np.zeros((len(varies), found.model.loadings.shape[1]))
         loadings[varies] = rows.unit * found.model.loadings
@@ -183,7 +183,7 @@ class OfRows:
 def described_model(
     loadings: FloatArray, noise: float, means: Means, n_shared: int
 ) -> dict[str, Any]:
-    """What loadings and means tell, with the model's variances along the components."""
+    """Return fitted attributes, with the model's variances along the components."""
     (shared, _), (salient, components) = (
         rotated(np.asarray, part) for part in np.split(loadings, [n_shared], axis=1)
     )

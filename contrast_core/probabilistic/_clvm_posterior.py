@@ -1,4 +1,4 @@
-"""What a row tells of its latent variables, of NumPy arrays or of torch tensors.
+"""Posteriors of latent variables given rows, for NumPy arrays and torch tensors.
 
 The E-step of expectation maximisation, and the bound that stochastic variational inference climbs.
 """
@@ -21,7 +21,7 @@ _WEIGHING_STEPS = 500  # of the weights of a new row's values, at most
 _SETTLED = 1e-9  # change of its latent variables
 
 
-class Side(NamedTuple):
+class RowPosteriors(NamedTuple):
     """Per row: log-density, weights (n, D), means (n, k) and covariances (n, k * k) of z."""
 
     log_density: Any
@@ -36,11 +36,11 @@ def namespace(array: Any) -> Any:
 
 
 def log_gamma(array: Any) -> Any:
-    """Of NumPy arrays, of tensors or of a number."""
+    """Return the log-gamma function of an array, a tensor or a number."""
     return array.lgamma() if hasattr(array, "lgamma") else gammaln(array)
 
 
-def expected(left: Any, seen: Any, weights: Any, model: Model, tails: Tails) -> Side:
+def expected(left: Any, seen: Any, weights: Any, model: Model, tails: Tails) -> RowPosteriors:
     """The E-step.
 
     Parameters
@@ -58,7 +58,7 @@ def expected(left: Any, seen: Any, weights: Any, model: Model, tails: Tails) -> 
 
     Returns
     -------
-    Side
+    RowPosteriors
         Of ``"entries"`` the log-density is the variational bound, where the posteriors of weights
         and latent variables are independent, each the best given the other's before. What is the
         same for all rows, as `seen` is, may come once.
@@ -82,7 +82,7 @@ def expected(left: Any, seen: Any, weights: Any, model: Model, tails: Tails) -> 
         spread = k * xp.log(noise) - log_determinant
         divergence = from_standard(latent, covariance, spread)
         new = seen * _weights(scaled)
-        return Side(inside - divergence, new, latent, covariance)
+        return RowPosteriors(inside - divergence, new, latent, covariance)
     n_seen = seen.sum(axis=1)
     # As squares of what is left, not as a difference of squares, which may be far larger.
     distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
@@ -90,11 +90,11 @@ def expected(left: Any, seen: Any, weights: Any, model: Model, tails: Tails) -> 
     log_determinant = log_determinant + (n_seen - k) * xp.log(noise)
     if tails == "normal":
         density = -0.5 * (n_seen * np.log(2 * np.pi) + log_determinant + distance)
-        return Side(density, given, latent, covariance)
+        return RowPosteriors(density, given, latent, covariance)
     density = log_gamma((DOF + n_seen) / 2) - gammaln(DOF / 2) - n_seen / 2 * np.log(DOF * np.pi)
     density = density - log_determinant / 2 - (DOF + n_seen) / 2 * xp.log1p(distance / DOF)
     scale = ((DOF + n_seen) / (DOF + distance))[:, None]
-    return Side(density, given * scale, latent, covariance / scale)
+    return RowPosteriors(density, given * scale, latent, covariance / scale)
 
 
 def _scaled(left: Any, latent: Any, covariance: Any, model: Model) -> Any:
@@ -112,8 +112,8 @@ def value_weights(left: Any, seen: Any, latent: Any, covariance: Any, model: Mod
     return seen * _weights(_scaled(left, latent, covariance, model))
 
 
-def settled(left: Any, seen: Any, model: Model, tails: Tails) -> Side:
-    """The same of new rows: with weights for each value, where these no longer change."""
+def settled(left: Any, seen: Any, model: Model, tails: Tails) -> RowPosteriors:
+    """Iterate the E-step of new rows until the weights of their values no longer change."""
     weights = seen + 0 * left
     side = expected(left, seen, weights, model, tails)
     for _ in range(_WEIGHING_STEPS if tails == "entries" else 0):
@@ -131,7 +131,7 @@ def from_standard(latent: Any, covariance: Any, log_determinant: Any) -> Any:
 
 
 def outer_products(vectors: Any) -> Any:
-    """Of each row with itself, (n, k * k)."""
+    """Return the outer product of each row with itself, (n, k * k)."""
     n, k = vectors.shape
     return (vectors[:, :, None] * vectors[:, None, :]).reshape(n, k * k)
 
@@ -157,7 +157,7 @@ def densities_of(rows: FloatArray, *, model: Model, mean: FloatArray, tails: Tai
     return found
 
 
-def _of_rows(rows: FloatArray, model: Model, mean: FloatArray, tails: Tails) -> Side:
+def _of_rows(rows: FloatArray, model: Model, mean: FloatArray, tails: Tails) -> RowPosteriors:
     rows = np.asarray(rows, dtype=np.float64)
     seen = (~np.isnan(rows)).astype(np.float64)
     return settled(np.where(seen > 0, rows - mean, 0.0), seen, model, tails)

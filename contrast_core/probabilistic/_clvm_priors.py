@@ -1,4 +1,4 @@
-"""What is maximised beside the likelihood: penalties and priors of loadings, and their M-steps.
+"""Penalties and priors of loadings, which are maximised with the likelihood, and their M-steps.
 
 An M-step is given sums of the E-step: ``cross`` (D, K), products of rows with latent variables, and
 ``second``, of these with each other, (K, K) or, where values have weights of their own, (D, K, K).
@@ -25,7 +25,7 @@ class Prior:
     smooth: ClassVar[bool] = True
 
     def value(self, loadings: FloatArray) -> float:
-        """What is added to the log-likelihood of all rows."""
+        """Return what is added to the log-likelihood of all rows."""
         return 0.0
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
@@ -143,7 +143,7 @@ class Relevance(Prior):
         return -self._weight * float(np.log(self._inner(loadings)[0]).sum())
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """That of both."""
+        """Return the gradient of the log-likelihood plus the prior."""
         found, k = of_likelihood.copy(), self.n_shared
         found[:, :k] -= loadings[:, :k] @ self._precision(loadings, n_rows)
         return found

@@ -10,7 +10,12 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._ascent import Evaluation, ascend
 from contrast_core.probabilistic._clvm_em import Fit, Means, Model
-from contrast_core.probabilistic._clvm_posterior import Side, Tails, expected, outer_products
+from contrast_core.probabilistic._clvm_posterior import (
+    RowPosteriors,
+    Tails,
+    expected,
+    outer_products,
+)
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
 
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
@@ -136,7 +141,7 @@ def fit_rows(
 def _maximised(
     filled: list[FloatArray],
     seen: list[FloatArray],
-    sides: list[Side],
+    sides: list[RowPosteriors],
     model: Model,
     prior: Prior,
 ) -> tuple[Model, Means]:

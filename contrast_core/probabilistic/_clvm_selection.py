@@ -25,7 +25,7 @@ PRUNED = 1e-2  # columns whose squared length is this share of the noise varianc
 
 
 class Search(NamedTuple):
-    """How a maximum is looked for.
+    """Settings of the search for a maximum.
 
     n_salient : int
         Number of salient latent variables, t.
@@ -43,7 +43,7 @@ class Search(NamedTuple):
 
 
 class Likelihood(Protocol):
-    """Of the parameters of a model, from moments or from rows; per row, of so many rows."""
+    """Likelihood of a model's parameters per row, from moments or from rows."""
 
     @property
     def n_shared(self) -> int:
@@ -51,11 +51,11 @@ class Likelihood(Protocol):
 
     @property
     def n_features(self) -> int:
-        """Of those that vary."""
+        """Number of features that vary."""
 
     @property
     def n_rows(self) -> float:
-        """Of both datasets."""
+        """Number of rows of both datasets."""
 
     def starts(self) -> list[Fit]:
         """Where to begin; nothing is fitted yet."""
@@ -64,7 +64,7 @@ class Likelihood(Protocol):
         """The maximum together with a prior."""
 
     def with_shared(self, n_shared: int) -> Self:
-        """Of a model with another number of shared variables."""
+        """Return the likelihood of a model with another number of shared variables."""
 
     def horseshoe(self, dense: Fit) -> NDArray[np.bool_]:
         """Features whose salient loadings the horseshoe prior does not shrink away."""
@@ -208,7 +208,7 @@ def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -
 
 
 def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
-    r"""How many shared columns automatic relevance determination keeps.
+    r"""Return the number of shared columns that automatic relevance determination keeps.
 
     Each column of S has the prior :math:`N(0, \nu I)` with :math:`\nu` inverse gamma of shape and
     rate 0.001, the rate in units of the noise variance; see `Relevance`. The maximum with the

@@ -13,8 +13,8 @@ from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.probabilistic._clvm_checks import check_dimensions
 from contrast_core.probabilistic._clvm_counts import checked_counts
 from contrast_core.probabilistic._clvm_em import Fit, Means
-from contrast_core.probabilistic._clvm_moments import OfMoments
-from contrast_core.probabilistic._clvm_observed import OfRows, described_model, observed_rows
+from contrast_core.probabilistic._clvm_moments import MomentLikelihood
+from contrast_core.probabilistic._clvm_observed import RowLikelihood, described_model, observed_rows
 from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Likelihood, Search, Sparsity, fit_sparse
 from contrast_core.probabilistic._density_model import any_missing
@@ -127,14 +127,14 @@ def starting_point(
         solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
-        of_moments = OfMoments.of(x, y, n_shared, exact)
+        of_moments = MomentLikelihood.of(x, y, n_shared, exact)
         found, dense, penalty = _begun(of_moments, sparsity)
         unit = of_moments.problem.unit
         loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
         means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
         rows = observed_rows(*(_some(part, search.rng) for part in parts))
-        of_rows = OfRows(rows, tails, n_shared, search)
+        of_rows = RowLikelihood(rows, tails, n_shared, search)
         found, dense, penalty = _begun(of_rows, sparsity)
         (loadings, noise), both = of_rows.whole(found)
         before = of_rows.whole(dense)[0].loadings
@@ -162,7 +162,7 @@ def _of_counts(
     search: Search,
     sparsity: Sparsity | None,
 ) -> Start:
-    """By normal noise of logarithms of counts, at the same total for all rows."""
+    """Start counts at the fit of their logarithms, scaled to the same total, with normal noise."""
     some = [checked_counts(_some(part, search.rng).load(dense=True))[:, varies] for part in parts]
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     for part, mean in zip(parts, sums, strict=True):
@@ -176,7 +176,7 @@ def _of_counts(
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # in their shares
-    of_logarithms = OfRows(rows, "normal", n_shared, search)
+    of_logarithms = RowLikelihood(rows, "normal", n_shared, search)
     found, dense, penalty = _begun(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)

@@ -15,7 +15,7 @@ from contrast_core.deep._training import train
 from contrast_core.feedback import Progress
 from contrast_core.probabilistic._clvm_counts import (
     CountModel,
-    Posteriors,
+    NormalPosteriors,
     checked_counts,
     count_bound,
     count_posteriors,
@@ -41,7 +41,7 @@ _ZERO = 3.0  # times as far, below which a row of loadings is none
 
 
 class _Prior(NamedTuple):
-    """What is maximised beside the bound of the rows: for W's rows, or for S's columns.
+    """Prior that is added to the bound of the rows: on W's rows, or on S's columns.
 
     penalty : float
         rho of the adaptive penalty on the rows of W, whose tip at zero is rounded off.
@@ -93,7 +93,7 @@ class _Objective:
         # To evaluate, as few as are held at once.
         few = -(-self.n_rows * len(start.loadings) // ELEMENTS)
         self.n_parts = max(1, min(few, *sizes))
-        self.posteriors: list[Posteriors] = []
+        self.posteriors: list[NormalPosteriors] = []
 
     def batches(
         self, n_batches: int, rng: np.random.Generator
@@ -151,16 +151,18 @@ class _Objective:
         bound: Tensor = count_bound(rows, model, found).sum()
         return bound
 
-    def _before(self, side: int, index: Tensor, like: Tensor) -> tuple[Posteriors, Posteriors]:
-        """What the posteriors of these rows were, at first the prior, and where all are kept."""
+    def _before(
+        self, side: int, index: Tensor, like: Tensor
+    ) -> tuple[NormalPosteriors, NormalPosteriors]:
+        """Return the last posteriors of these rows, at first the prior, and where all are kept."""
         if not self.posteriors:
             widths = self.start.loadings.shape[1], self.n_shared
             for part, k in zip(self.parts, widths, strict=True):
                 n = part.shape[0]
                 eye = torch.eye(k, dtype=like.dtype, device=like.device).reshape(1, k * k)
-                self.posteriors.append(Posteriors(like.new_zeros(n, k), eye.repeat(n, 1)))
+                self.posteriors.append(NormalPosteriors(like.new_zeros(n, k), eye.repeat(n, 1)))
         kept = self.posteriors[side]
-        return Posteriors(kept.latent[index], kept.covariance[index]), kept
+        return NormalPosteriors(kept.latent[index], kept.covariance[index]), kept
 
 
 def fit_variational(

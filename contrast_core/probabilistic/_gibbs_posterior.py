@@ -27,7 +27,7 @@ _FLOOR = 0.01  # of the noise variance at gamma = 0
 
 
 class GibbsPosterior:
-    """What `PCPCA` says of its parameters beyond their best values."""
+    """Posterior sampling for `PCPCA`."""
 
     if TYPE_CHECKING:
         gamma_: float
@@ -261,7 +261,7 @@ class _Density(NamedTuple):
     def variables(
         self, loadings: FloatArray, logarithms: FloatArray
     ) -> dict[str, NDArray[np.float64]]:
-        """In the units and along the features of the data, turned towards the closed form."""
+        """Return draws in the units and features of the data, turned towards the closed form."""
         d = len(self.lengths)
         transposed = np.swapaxes(loadings, -1, -2)
         closed_form = np.zeros((d, len(self.values)))

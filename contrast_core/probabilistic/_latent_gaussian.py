@@ -19,8 +19,8 @@ from contrast_core.probabilistic._patterns import (
 )
 
 
-class _Posterior(NamedTuple):
-    """Of the latent variables z of each row, given what is observed of it."""
+class _RowPosterior(NamedTuple):
+    """Posterior of the latent variables z of each row, given the values observed."""
 
     observed: NDArray[np.bool_]
     centred: FloatArray
@@ -94,10 +94,10 @@ class LatentGaussian:
             np.copyto(one, rows, where=found.observed)
         return drawn
 
-    def _posterior(self, rows: Any) -> _Posterior:
+    def _posterior(self, rows: Any) -> _RowPosterior:
         observed = ~np.isnan(rows)
         centred = np.where(observed, rows - self.mean, 0.0)
         patterns = patterns_of(observed)
         systems = systems_of(patterns.masks, self.loadings, self.noise_variance)
         means = latent_means(systems, patterns.codes, centred @ self.loadings)
-        return _Posterior(observed, centred, patterns, systems, means)
+        return _RowPosterior(observed, centred, patterns, systems, means)

@@ -1,4 +1,4 @@
-"""What a fitted latent variable model does with rows: posterior, density, samples, imputation."""
+"""Scores, densities, samples and imputation by a fitted latent variable model."""
 
 from __future__ import annotations
 

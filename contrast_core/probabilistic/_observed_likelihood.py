@@ -23,7 +23,7 @@ from contrast_core.rows import ELEMENTS
 _LOG_2PI = float(np.log(2 * np.pi))
 
 
-class Likelihood(NamedTuple):
+class ContrastiveLikelihood(NamedTuple):
     """The objective, and its derivatives by W, (n_features, d), and by log sigma^2."""
 
     value: float
@@ -82,7 +82,7 @@ class ObservedRows:
         background: FloatArray,
         d: int,
     ) -> ObservedRows:
-        """From rows in any order; `d` is the number of components that they will be used for."""
+        """Sort rows by pattern; `d` is the number of components that they will be used for."""
         masks, codes = patterns_of(observed)
         order = np.argsort(codes, kind="stable")
         n, n_features = values.shape
@@ -109,7 +109,9 @@ class ObservedRows:
         """Squared length of each row, (n,)."""
         return np.asarray(np.einsum("nf,nf->n", self.values, self.values))
 
-    def likelihood(self, loadings: FloatArray, log_noise: float, gamma: float) -> Likelihood:
+    def likelihood(
+        self, loadings: FloatArray, log_noise: float, gamma: float
+    ) -> ContrastiveLikelihood:
         r"""Value and gradient of the objective at ``gamma``, the contrast adjusted for sizes.
 
         .. math:: \sum_i a_i \log N(x_i^o; 0, A_i) - \gamma \sum_j b_j \log N(y_j^o; 0, B_j)
@@ -146,7 +148,7 @@ class ObservedRows:
             by_log_noise -= 0.5 * float(
                 in_pattern @ (n_observed - d + noise * traces) - c @ (left / noise - lengths)
             )
-        return Likelihood(value, by_loadings, by_log_noise)
+        return ContrastiveLikelihood(value, by_loadings, by_log_noise)
 
     def residual_ratio(self, loadings: FloatArray, ridge: float) -> Ratio:
         r"""Foreground over background: what the columns of W leave of the observed values.
@@ -215,7 +217,7 @@ class ObservedRows:
     def _solved(
         self, loadings: FloatArray, noise: float
     ) -> Iterator[tuple[slice, FloatArray, NDArray[np.intp], Systems, FloatArray, FloatArray]]:
-        """Of each span: its rows, masks, where patterns start, systems, ``X W`` and means of z."""
+        """Yield each span's rows, masks, starts of patterns, systems, ``X W`` and means of z."""
         for rows, patterns in self.spans:
             masks, starts = self.masks[patterns], self.starts[patterns] - rows.start
             systems = systems_of(masks, loadings, noise)

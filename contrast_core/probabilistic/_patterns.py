@@ -25,7 +25,7 @@ class Patterns(NamedTuple):
 
 
 class Systems(NamedTuple):
-    r"""Of each pattern, with the rows :math:`W_o` of W that are observed.
+    r"""Linear systems of the patterns, with the rows :math:`W_o` of W that are observed.
 
     stacked : ndarray of shape (P, d, d)
         :math:`W_o^\top W_o + \sigma^2 I_d`.
@@ -38,7 +38,7 @@ class Systems(NamedTuple):
 
     @property
     def log_determinant(self) -> FloatArray:
-        """Of each of `stacked`, (P,)."""
+        """Logarithms of the determinants of `stacked`, (P,)."""
         return np.asarray(np.linalg.slogdet(self.stacked)[1])
 
 
@@ -58,7 +58,7 @@ def systems_of(masks: FloatArray, loadings: FloatArray, noise: float) -> Systems
 
 
 def outer_products(vectors: FloatArray) -> FloatArray:
-    """Of each row with itself, (n, d * d)."""
+    """Return the outer product of each row with itself, (n, d * d)."""
     n, d = vectors.shape
     return np.asarray((vectors[:, :, None] * vectors[:, None, :]).reshape(n, d * d))
 

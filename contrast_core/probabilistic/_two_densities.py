@@ -1,4 +1,4 @@
-"""What two densities give: shared latent variables, likelihoods of rows, and new rows."""
+"""Scores, densities and samples of a fitted model with a density for each dataset."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TwoDensities(ScoreMixin, DensityModel):
 
     @property
     def _is_linear(self) -> bool:
-        """Whether posterior means are linear in the rows."""
+        """True if posterior means are linear in the rows."""
         check_is_fitted(self)
         return self.tails_ not in ("entries", "counts")
 

@@ -248,7 +248,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         ]
 
     def _seen(self) -> dict[str, Any]:
-        """What a fit at any strength knows of the data."""
+        """Return the fitted attributes that do not depend on the strength."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "feature_names": None if names is None else tuple(names),
@@ -332,7 +332,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             )
 
     def _kernel_arguments(self) -> dict[str, Any]:
-        """What the kernel takes beside rows; every parameter is checked, in use or not."""
+        """Check all parameters of kernels, and return those of the kernel in use."""
         if not callable(self.kernel):
             check_choice(self.kernel, "kernel", _KERNELS, "a callable")
         if not isinstance(self.kernel_params, Mapping | None):

@@ -21,7 +21,7 @@ _ROUNDING = 1e-10
 
 
 def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatArray:
-    """The same contrast for rows that were divided by the root of the background's variance."""
+    """Return beta for rows that were divided by the root of the background's variance."""
     weight = np.asarray(beta * variance, dtype=np.float64)
     total = 1 - beta + weight
     return np.divide(weight, total, out=np.ones_like(weight), where=total > 0)

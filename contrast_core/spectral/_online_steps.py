@@ -16,7 +16,7 @@ _REFRESH = 256
 
 
 class OnlineState(NamedTuple):
-    """What the iteration carries from row to row."""
+    """State that the iteration carries from row to row."""
 
     feedforward: FloatArray  # W, (k, D)
     lateral: FloatArray  # M, (k, k), symmetric positive definite

@@ -169,7 +169,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         self.ridge = ridge
 
     def sparsity_path(self, numbers: Sequence[int] | None = None) -> list[Self]:
-        """The same contrast with fewer and fewer features, without reading the data again.
+        """Fit components of fewer and fewer features at this contrast, from the same moments.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         )
 
     def _at_penalties(self, penalties: Sequence[float]) -> list[Self]:
-        """The same contrast at other penalties."""
+        """Fit this contrast at other penalties."""
         return self._with_sparsity([{"penalty": one} for one in penalties])
 
     def _with_sparsity(self, settings: Sequence[Mapping[str, object]]) -> list[Self]:

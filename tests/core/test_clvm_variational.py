@@ -147,7 +147,7 @@ def test_the_bound_of_counts_is_close_and_below() -> None:
     # No other normal posterior is better.
     for _ in range(20):
         m = found.latent + 0.05 * rng.normal(size=(8, 3))
-        other = counts.Posteriors(m, found.covariance * rng.uniform(0.8, 1.2, (8, 1)))
+        other = counts.NormalPosteriors(m, found.covariance * rng.uniform(0.8, 1.2, (8, 1)))
         assert (counts.count_bound(rows, model, other) < bounds + 1e-4).all()
     np.testing.assert_allclose(found.latent[0], 0.0, atol=1e-6)
     tensors = counts.CountModel(*(torch.tensor(part) for part in model))
@@ -210,7 +210,7 @@ def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
         bound = float(counts.count_bound(row, model, found)[0])
         for latent in found.latent[0, 0] + np.linspace(-0.5, 0.5, 11):
             for variance in found.covariance[0, 0] * np.geomspace(1e-3, 1e3, 25):
-                other = counts.Posteriors(np.array([[latent]]), np.array([[variance]]))
+                other = counts.NormalPosteriors(np.array([[latent]]), np.array([[variance]]))
                 assert float(counts.count_bound(row, model, other)[0]) < bound + 0.3
 
 
