@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from contrast_core.pairing import ilisi, kbet, label_transfer
 
 from ._arguments import check_anndata, check_count, is_among, listed, quoted
+from ._select import in_memory
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -126,7 +127,7 @@ def mixing_report(
         raise ValueError(f"resolution={quoted(resolution)}: expected a positive number.")
     n_seeds = check_count(n_seeds, "n_seeds")
     seed = check_count(random_state, "random_state", least=0)
-    labels = adata.obs[[groupby, cell_type]]
+    labels = pd.DataFrame({name: in_memory(adata.obs, name) for name in (groupby, cell_type)})
     known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
     if max_cells is not None and len(known) > (n := check_count(max_cells, "max_cells")):
         known = np.sort(np.random.default_rng(seed).choice(known, n, replace=False))
@@ -141,7 +142,7 @@ def mixing_report(
     rows = {}
     for rep in reps:
         scores = np.asarray(adata.obsm[rep])[known]
-        clusterings = _leiden(scores, resolution, range(seed, seed + n_seeds))
+        clusterings = leiden(scores, range(seed, seed + n_seeds), resolution)
         mixing, identity = _rand_indices(clusterings, conditions, types)
         rows[rep] = {
             "mixing_ari": mixing,
@@ -171,13 +172,14 @@ def _embeddings(adata: AnnData, reps: Any) -> list[str]:
     return names
 
 
-def _leiden(
-    scores: NDArray[np.floating], resolution: float, seeds: Sequence[int]
+def leiden(
+    scores: NDArray[np.floating], seeds: Iterable[int | None], resolution: float = 1.0
 ) -> list[NDArray[Any]]:
+    """Return Leiden clusters of cells in an embedding, for each of several seeds."""
     import anndata
     import scanpy as sc
 
-    cells = anndata.AnnData(obsm={"X": scores})
+    cells = anndata.AnnData(obsm={"X": scores}, shape=(len(scores), 0))
     # Exact neighbours: the approximate ones depend on versions of two packages fitting together.
     k = min(15, len(scores) - 1)
     sc.pp.neighbors(cells, n_neighbors=k, use_rep="X", transformer="sklearn")

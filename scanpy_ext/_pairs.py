@@ -21,6 +21,7 @@ from contrast_core.rows import Rows, load_into_memory
 
 from . import _keys, _select, _values, _write
 from ._arguments import listed, quoted, text
+from ._mixing import leiden
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from contrast_core.pairing import GroupSummary
 
 
+_FEWEST_CLUSTERED = 4  # cells; fewer are one cluster
 _MAX_PAIRS = 300  # of two matched clusters, as in the PCA++ paper
 
 
@@ -215,24 +217,11 @@ def _leiden(
     basis: NDArray[np.floating], groups: NDArray[np.intp], random_state: int | None
 ) -> NDArray[Any]:
     """Return Leiden clusters within each donor and condition, as in the paper."""
-    import anndata
-    import scanpy as sc
-
-    labels = np.empty(len(basis), dtype=object)
+    labels = np.full(len(basis), "0", dtype=object)
     for group in np.unique(groups):
         inside = np.flatnonzero(groups == group)
-        if len(inside) < 4:  # too few for a graph of neighbours
-            labels[inside] = "0"
-            continue
-        part = anndata.AnnData(obsm={"X": basis[inside]}, shape=(len(inside), 0))
-        k = min(15, len(inside) - 1)
-        sc.pp.neighbors(
-            part, n_neighbors=k, use_rep="X", transformer="sklearn", random_state=random_state
-        )
-        sc.tl.leiden(
-            part, flavor="igraph", n_iterations=2, directed=False, random_state=random_state
-        )
-        labels[inside] = part.obs["leiden"].astype(str)
+        if len(inside) >= _FEWEST_CLUSTERED:
+            [labels[inside]] = leiden(basis[inside], [random_state])
     return labels
 
 

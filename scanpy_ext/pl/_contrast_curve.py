@@ -73,12 +73,14 @@ def contrast_curve(
         panel.plot(background, foreground, ".-", color="0.6", zorder=1)
         for i in np.asarray(result["representatives"]):
             panel.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
+            alpha = np.asarray(result["alphas"])[i]
             panel.annotate(
-                titled(np.asarray(result["alphas"])[i]),
+                titled(alpha),
                 (background[i], foreground[i]),
-                xytext=(6, -3),
+                xytext=(6, -3) if alpha else (-6, 3),  # the next strength is near PCA
                 textcoords="offset points",
-                va="top",
+                ha="left" if alpha else "right",
+                va="top" if alpha else "bottom",
                 fontsize="small",
             )
         what = "all components" if component is None else f"component {component}"

@@ -332,3 +332,6 @@ def test_a_lazy_anndata_gives_the_same_or_is_refused_in_words(cells, tmp_path, w
         call(lazy)
     assert_same(lazy, cells)
     np.testing.assert_allclose(lazy.layers["denoised"], cells.layers["denoised"], atol=1e-4)
+    options = {"groupby": "condition", "cell_type": "donor", "reps": "X_cpca", "n_seeds": 1}
+    reports = [cx.get.mixing_report(adata, **options) for adata in (lazy, cells)]
+    np.testing.assert_allclose(*reports, atol=0.05)
