@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from contrast_core import CPCA, CPCAStar, GroupedMoments, PairMoments, PCAPlus, SecondMoments
+from contrast_core import CPCA, CPCAStar, PairMoments, PCAPlus, SecondMoments
 from contrast_core.rows import rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
@@ -84,7 +84,7 @@ def test_a_weight_is_a_number_of_rows(rows: Any, data: Any) -> None:
 @given(matrices(), st.data())
 def test_variance_within_and_between_groups_is_all_of_it(rows: Any, data: Any) -> None:
     labels = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 3)))
-    found: GroupedMoments = SecondMoments.from_data(rows, groups=labels)
+    found = SecondMoments.from_data(rows, groups=labels)
     means = np.array([rows[labels == label].mean(axis=0) for label in labels])
     scale = 1e-12 * float((rows**2).max(initial=1.0))
     for moments, part in ((found.within, rows - means), (found.between, means)):
@@ -98,9 +98,15 @@ def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool
     kind = sp.csr_matrix if is_sparse else np.asarray
     found = PairMoments.from_data(kind(first), kind(second))
     cross = (first - first.mean(axis=0)).T @ (second - second.mean(axis=0)) / n
-    np.testing.assert_allclose(found.covariance, covariance(first), atol=1e-9)
-    np.testing.assert_allclose(found.positive_covariance, covariance(second), atol=1e-9)
-    np.testing.assert_allclose(found.cross_covariance, (cross + cross.T) / 2, atol=1e-9)
+    for moments, rows in (
+        (found.first, first),
+        (found.average, (first + second) / 2),
+        (found.difference, (first - second) / 2),
+    ):
+        assert isinstance(moments, SecondMoments)
+        np.testing.assert_allclose(moments.covariance, covariance(rows), atol=1e-9)
+    literal = found.cross_moment(exchangeable=False)
+    np.testing.assert_allclose(literal, (cross + cross.T) / 2, atol=1e-9)
 
 
 @given(st.sampled_from([63, 64, 65, 127, 128, 129]), st.integers(-1, 1), st.booleans(), SEEDS)
