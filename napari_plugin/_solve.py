@@ -15,10 +15,12 @@ from contrast_core.feedback import muted
 from contrast_core.images import (
     FrameBackgroundRemover,
     Frames,
+    Patches,
     StructuredBackgroundRemover,
     block_moments,
     verdicts,
 )
+from contrast_core.images._window_choice import stationary_moments
 from napari_plugin._process import Process
 from napari_plugin._read import LARGEST_MATRIX
 from napari_plugin._reading import Reading
@@ -108,7 +110,8 @@ def solve(reading: Reading, settings: Settings) -> Steps[Solution]:
         remover = StructuredBackgroundRemover(
             background_strength="constant" if settings.constant_strength else "varying"
         )
-        remover.fit(reading.foreground, background=reading.background)
+        sides = reading.samples.sides if isinstance(reading.samples, Patches) else ()
+        remover.fit(reading.foreground, background=stationary_moments(reading.background, sides))
         return Solution(remover, reading.samples, settings)
     if isinstance(reading.foreground, SecondMoments) and _size(reading) > LONGEST_HERE:
         with Process() as process:

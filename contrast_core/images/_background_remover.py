@@ -1,4 +1,4 @@
-"""Structured background removed from patches, from two moments alone."""
+"""Structured background removed from windows of images, by the moments of windows alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {"varying": BACKGROUND_STRENGTHS, "con
 
 
 class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
-    r"""Signal freed of a structured background: fringes, stripes, grids, curtains, texture.
+    r"""Remover of a structured background: fringes, stripes, grids, curtains, texture.
 
     A Gaussian scale mixture of signal and background, both of unknown strength in each row,
 
@@ -73,13 +73,13 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
 
     See Also
     --------
-    contrast_core.images.suppress_background : The same for images, in one call.
-    contrast_core.images.Patches : Images as rows.
+    contrast_core.images.suppress_background : Does the same for images, in one call.
+    contrast_core.images.Patches : Cuts images into rows.
 
     Notes
     -----
-    White noise is removed less well than by BM3D, and haze less well than by a top-hat filter: what
-    has no structure of its own, or the signal's, cannot be told from the signal by it.
+    White noise is removed less well than by BM3D, and haze less well than by a top-hat filter: a
+    background without a structure of its own cannot be separated from the signal.
     Illumination multiplies: divide by a flat field first.
 
     References
@@ -166,9 +166,9 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         )
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """The signal in each row: the posterior mean.
+        """Return the posterior mean of the signal in each row.
 
-        What is left of the rows, ``X - transform(X)``, is the background with its mean.
+        The rest of the rows, ``X - transform(X)``, is the background with its mean.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def strengths(self, X: MatrixLike) -> FloatArray:
-        """How strong signal and background are in each row: posterior means of s and g.
+        """Return how strong signal and background are in each row: posterior means of s and g.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         )
 
     def feature_weights(self) -> FloatArray:
-        """How much each feature carries each pattern of the signal, for `weight_maps`.
+        """Return how much each feature carries each pattern of the signal, for `weight_maps`.
 
         Returns
         -------

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import NO_NUMBERS, shown
 from contrast_core.feedback import Progress, with_progress
+from contrast_core.images._chunks import chunk_side
 from contrast_core.images._sampling import (
     BoolArray,
     Sampling,
@@ -49,7 +50,7 @@ class Patches(Sampling):
     Raises
     ------
     TypeError, ValueError
-        If `size` or `stride` are no such numbers.
+        If `size` or `stride` is not such a number.
 
     Examples
     --------
@@ -86,7 +87,7 @@ class Patches(Sampling):
 
     @property
     def sides(self) -> tuple[int, ...]:
-        """The window's side along each of its axes."""
+        """Length of the windows along each of their axes."""
         return self.size if isinstance(self.size, tuple) else (self.size, self.size)
 
     def rows(
@@ -97,7 +98,7 @@ class Patches(Sampling):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """The windows of a stack as rows; nothing is read yet.
+        """Return the windows of a stack as rows; nothing is read yet.
 
         Parameters
         ----------
@@ -181,8 +182,17 @@ class _Band(NamedTuple):
     lines: range
 
 
+class _Slab(NamedTuple):
+    """Lines `first` to `last` of an image, over their whole width."""
+
+    image: tuple[Any, ...]
+    first: int
+    last: int
+    pixels: NDArray[Any]
+
+
 class _WindowRows(StackRows):
-    """Rows of the windows of `sides` that begin every `stride` pixels, see `Patches`."""
+    """Windows of the given sides, one every `stride` pixels, as rows; see `Patches`."""
 
     def __init__(self, stack: Stack, sides: tuple[int, ...], stride: int, **options: Any) -> None:
         shape = tuple(stack.shape)
@@ -204,10 +214,11 @@ class _WindowRows(StackRows):
         ]
         self._grid = (*self._leading, *map(len, self._starts))
         self._kept: tuple[tuple[int, ...], NDArray[Any]] | None = None
+        self._slab: _Slab | None = None
         super().__init__(stack, math.prod(self._grid), math.prod(sides), **options)
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Where blocks begin and end: 0, ..., n; at whole lines of windows."""
+        """Return where blocks begin and end, 0, ..., n, at whole lines of windows."""
         line = self._grid[-1]
         lines = max(1, (elements or self.elements) // (line * math.prod(self._sides)))
         ends = [*range(0, self._n_source, line * lines), self._n_source]
@@ -216,14 +227,14 @@ class _WindowRows(StackRows):
         return list(np.unique(np.searchsorted(self._rows, ends)).tolist())
 
     def inside(self, mask: BoolArray) -> BoolArray:
-        """Which windows lie in the mask whole, for each of its images."""
+        """Return which windows lie in the mask whole, for each of its images."""
         for axis in range(-len(self._sides), 0):  # one axis after the other: few comparisons
             windows = sliding_window_view(mask, self._sides[axis], axis=axis).all(axis=-1)
             mask = np.take(windows, self._starts[axis], axis=axis)
         return mask
 
     def _bands(self, start: int, stop: int) -> Iterator[_Band]:
-        """The bands that hold rows `start` to `stop`."""
+        """Yield the bands that hold rows `start` to `stop`."""
         n_lines = self._grid[-2]
         line, end = start // self._grid[-1], -(-stop // self._grid[-1])
         while line < end:
@@ -234,7 +245,7 @@ class _WindowRows(StackRows):
             line += last - first
 
     def _box(self, band: _Band) -> tuple[tuple[int, ...], tuple[slice, ...]]:
-        """The image that a band lies in, and the pixels of it that the band covers."""
+        """Return the image that a band lies in, and the pixels that it covers."""
         leading, outer = band.outer[: len(self._leading)], band.outer[len(self._leading) :]
         spans = [(i, i + 1) for i in outer] + [
             (band.lines.start, band.lines.stop),
@@ -261,10 +272,31 @@ class _WindowRows(StackRows):
 
     def _pixels(self, leading: tuple[int, ...], box: tuple[slice, ...]) -> NDArray[Any]:
         if math.prod(self._image) > _WHOLE_IMAGE:
-            return np.asarray(self._source[(*leading, *box)])
+            return self._from_slab(leading, box)
         if self._kept is None or self._kept[0] != leading:
             self._kept = leading, np.asarray(self._source[leading])
         return self._kept[1][box]
+
+    def _from_slab(self, leading: tuple[int, ...], box: tuple[slice, ...]) -> NDArray[Any]:
+        """Return pixels of a large image, read in whole rows of chunks that are kept for the next.
+
+        Boxes go down the image: of the chunks that the last box was cut from, those that this one
+        needs too are not read again.
+        """
+        index, lines = (*leading, *box[:-2]), box[-2]
+        side = min(chunk_side(self._source, -2) or 1, max(1, _WHOLE_IMAGE // self._image[-1]))
+        first = lines.start // side * side
+        last = min(-(-lines.stop // side) * side, self._image[-2])
+        kept = self._slab
+        if kept is not None and kept.image == index and kept.first <= first <= kept.last:
+            pixels = kept.pixels[..., first - kept.first :, :]
+            if last > kept.last:
+                more = np.asarray(self._source[(*index, slice(kept.last, last))])
+                pixels = np.concatenate([pixels, more], axis=-2)
+        else:
+            pixels = np.asarray(self._source[(*index, slice(first, last))])
+        self._slab = _Slab(index, first, first + pixels.shape[-2], pixels)
+        return pixels[..., lines.start - first : lines.stop - first, box[-1]]
 
     def put_back(
         self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
@@ -283,7 +315,7 @@ class _WindowRows(StackRows):
     def _overlapping(
         self, results: NDArray[np.floating], band: _Band, box: tuple[slice, ...]
     ) -> NDArray[np.floating]:
-        """Sum of the results of a band's windows, each pixel's over the number of its windows."""
+        """Return the sum of a band's results, each pixel divided by the number of its windows."""
         stride = self._stride
         down = self._starts[-2][band.lines] - box[-2].start
         total = np.zeros(tuple(side.stop - side.start for side in box), dtype=results.dtype)
@@ -326,12 +358,12 @@ def _times(numbers: tuple[int, ...]) -> str:
 
 
 def _starts(n: int, side: int, stride: int) -> NDArray[np.intp]:
-    """Where windows begin along an axis: every `stride` pixels, and where the last one ends it."""
+    """Return where windows begin along an axis: every `stride` pixels, the last at its end."""
     return np.unique(np.append(np.arange(0, n - side + 1, stride), n - side))
 
 
 def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
-    """Windows at a regular step; the last one may be a run of its own."""
+    """Return the windows at a regular step; the last one may be a run of its own."""
     n = len(starts)
     if n > 1 and starts[-1] - starts[-2] != stride:
         return [slice(0, n - 1), slice(n - 1, n)]
@@ -340,6 +372,6 @@ def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
 
 @lru_cache
 def _cover(n: int, side: int, stride: int) -> NDArray[np.float64]:
-    """How many windows lie over each pixel of an axis."""
+    """Return how many windows lie over each pixel of an axis."""
     places = _starts(n, side, stride)[:, None] + np.arange(side)
     return np.bincount(places.ravel(), minlength=n).astype(np.float64)

@@ -1,4 +1,4 @@
-"""What is a sample of a stack: the contract of frames, patches and channels."""
+"""The contract of frames, patches and channels: how a stack is cut into samples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StackRows(Rows):
         super().__init__(stack, (n_samples, n_features), dtype, **options)
 
     def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
-        """Rows `start` to `stop` of those selected, finite."""
+        """Return the selected rows `start` to `stop`, checked to be finite."""
         block = self._read(start, stop)
         if check and block.dtype.kind == "f" and not np.isfinite(block).all():
             raise ValueError(
@@ -74,7 +74,7 @@ class StackRows(Rows):
         return same and super()._is_read_with(other)
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows of those selected: picked from the part of the whole that holds them."""
+        """Return selected rows, picked from the part of the whole that holds them."""
         if self._rows is None:
             block = self._read_whole(start, stop)
         elif start == stop:
@@ -90,17 +90,17 @@ class StackRows(Rows):
         return block if self._columns is None else block[:, self._columns]
 
     def _place_of(self, start: int, stop: int) -> str:
-        """Where in the stack selected rows lie, in words."""
+        """Say where in the stack selected rows lie."""
         first, last = (start, stop - 1) if self._rows is None else self._rows[[start, stop - 1]]
         return self._whole_place(int(first), int(last))
 
     @abstractmethod
     def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows `start` to `stop` of the whole stack, all columns."""
+        """Return rows `start` to `stop` of the whole stack, with all columns."""
 
     @abstractmethod
     def _whole_place(self, first: int, last: int) -> str:
-        """Where in the stack these rows lie, in words."""
+        """Say where in the stack these rows lie."""
 
     @abstractmethod
     def put_back(
@@ -121,7 +121,7 @@ class StackRows(Rows):
 
 
 class Sampling(ABC):
-    """How samples are cut from a stack, and how results for them are put back in their place."""
+    """Base of the ways to cut samples from a stack and to put results back in their place."""
 
     @abstractmethod
     def rows(
@@ -132,7 +132,7 @@ class Sampling(ABC):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """The samples of a stack as rows; nothing is read yet.
+        """Return the samples of a stack as rows; nothing is read yet.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ def check_out(out: Any, stack: Stack) -> None:
 
 
 def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
-    """What a function gave for n samples."""
+    """Return the results of a function for n samples as floats, or raise."""
     check_unmasked(found, "what the function returned")
     try:
         results = np.asarray(found)
@@ -320,7 +320,7 @@ def _listed(values: set[float]) -> str:
 
 
 def some_rows(rows: StackRows, counts: BoolArray, sample: str) -> StackRows:
-    """The rows that count, of which there must be one."""
+    """Return the rows that count; raise ValueError if there are none."""
     if not counts.any():
         raise ValueError(
             f"no {sample} of {rows.name} lies in the mask whole; draw a larger region."

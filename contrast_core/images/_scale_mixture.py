@@ -39,7 +39,7 @@ class ScaleMixture(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Of n rows: coordinates of the signal's posterior mean, and the mean strengths.
+    """Posterior of n rows: coordinates of the signal's mean, and the mean strengths.
 
     Parameters
     ----------
@@ -60,20 +60,20 @@ def scale_mixture(
     background_mean: FloatArray,
     background_covariance: FloatArray,
 ) -> ScaleMixture:
-    r"""Mixture whose covariances are those that two datasets show.
+    r"""Return the mixture whose covariances are those of two datasets.
 
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top,
 
-    with the positive part of the difference and :math:`\delta = \bar x - \bar y`: what the mean
-    shows over the background's is signal too, of no known amount in a single row.
+    with the positive part of the difference and :math:`\delta = \bar x - \bar y`: the difference of
+    the means is signal too, of unknown strength in a single row.
 
     Parameters
     ----------
     mean, covariance : ndarray of shape (D,) and (D, D)
-        Of signal with background.
+        Mean and covariance of signal with background.
     background_mean, background_covariance : ndarray of shape (D,) and (D, D)
-        Of the background alone, not constant.
+        Mean and covariance of the background alone, which is not constant.
     """
     n_features = len(mean)
     unit = float(np.trace(background_covariance / n_features))  # divided first: it may overflow
@@ -100,7 +100,7 @@ def signal_factor(
     background_covariance: FloatArray,
     unit: float,
 ) -> FloatArray:
-    """F of shape (D, D + 1) with ``S = F @ F.T * unit``, S as in `scale_mixture`."""
+    """Return F of shape (D, D + 1) with ``S = F @ F.T * unit``, S as in `scale_mixture`."""
     values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
     shift = (mean - background_mean) / np.sqrt(unit)
     return np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
@@ -109,7 +109,7 @@ def signal_factor(
 def posterior(
     mixture: ScaleMixture, rows: NDArray[np.floating], background_strengths: tuple[float, ...]
 ) -> Posterior:
-    r"""Posterior mean of the signal in each row, over all pairs of strengths.
+    r"""Return the posterior mean of the signal in each row, over all pairs of strengths.
 
     In the mixture's coordinates, given s and g, the signal is the Wiener estimate
     :math:`s\lambda_i / (s\lambda_i + g)` times the coordinate; the pairs are weighted by the

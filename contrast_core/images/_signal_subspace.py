@@ -26,14 +26,14 @@ class SignalSubspace(NamedTuple):
     Parameters
     ----------
     mean : ndarray of shape (D,)
-        Of the signal, in whitened coordinates.
+        Mean of the signal, in whitened coordinates.
     basis : ndarray of shape (D, D)
         From whitened rows to the coordinates: the first k, those of the components, may be shorter
         than 1, where the background has more variance than its model says.
     inverse : ndarray of shape (D, D)
-        And back.
+        Inverse of the basis.
     variances : ndarray of shape (D,)
-        Of the signal; the same for all undetected directions.
+        Variances of the signal; equal for all undetected directions.
     n_components : int
         Directions detected, k.
     level : float
@@ -58,7 +58,7 @@ class _Found(NamedTuple):
 
 
 def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSubspace:
-    r"""Principal directions of the signal, from whitened frames (n, D) and background (m, D).
+    r"""Return principal directions of the signal from whitened frames and background frames.
 
     Eigenvalues of the foreground's weighted covariance above the Marchenko-Pastur edge, debiased.
     The noise level is that of the background's frames: measured on the foreground's own bulk it
@@ -100,7 +100,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
 def with_stationary_part(
     model: SignalSubspace, foreground: FloatArray, root: FloatArray, shape: tuple[int, int]
 ) -> SignalSubspace:
-    r"""The same signal, and what of the rest of the foreground is the same all over the frame.
+    r"""Add to a signal the part of the rest that is the same all over the frame.
 
     To the components' covariance B comes the stationary part of
     :math:`C_X - B - \bar g\, G`, its negative part cut, with :math:`C_X` the covariance of the
@@ -175,13 +175,13 @@ def _directions(
 
 
 def _residual(frames: FloatArray, directions: FloatArray) -> FloatArray:
-    """Mean square of each frame outside of some directions."""
+    """Return the mean square of each frame outside of some directions."""
     inside = ((frames @ directions) ** 2).sum(axis=1)
     return np.asarray(((frames**2).sum(axis=1) - inside) / (frames.shape[1] - directions.shape[1]))
 
 
 def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
-    """A background's mean, kept as far as it stands out of its own noise (James and Stein).
+    """Return a background's mean, kept as far as it stands out of its own noise (James and Stein).
 
     Parameters
     ----------
@@ -196,5 +196,5 @@ def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
 
 
 def lower_root(covariance: FloatArray) -> FloatArray:
-    """Cholesky factor L: whitened rows are ``rows @ inv(L).T``."""
+    """Return the Cholesky factor L: whitened rows are ``rows @ inv(L).T``."""
     return np.asarray(scipy.linalg.cholesky(covariance, lower=True, check_finite=False))

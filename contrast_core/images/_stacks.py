@@ -138,7 +138,7 @@ def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
 def check_sides(
     shape: object, name: str, *, at_least: int, at_most: int | None = None
 ) -> tuple[int, ...]:
-    """A shape of at least one frame's two axes."""
+    """Return a shape as integers, with at least the two axes of a frame."""
     lengths = [check_count(side, name) for side in numbers_of(shape, name)]
     if not at_least <= len(lengths) <= (at_most or len(lengths)):
         raise ValueError(

@@ -17,12 +17,12 @@ class Eigenbasis(NamedTuple):
     vectors: FloatArray
 
     def matrix(self) -> FloatArray:
-        """The matrix that they are of."""
+        """Return the matrix that has these eigenpairs."""
         return np.asarray((self.vectors * self.values) @ self.vectors.T)
 
 
 def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """The nearest stationary matrix: entries replaced by the mean over pixels equally far apart.
+    """Return the nearest stationary matrix: entries averaged over pixels equally far apart.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
 
 
 def stationary_part(covariance: FloatArray, shape: tuple[int, int]) -> Eigenbasis:
-    """The lag average without its negative part, by its eigenvalues and eigenvectors."""
+    """Return the lag average without its negative part, by its eigenvalues and eigenvectors."""
     values, vectors = half_turn_eigh(lag_average(covariance, shape))
     return Eigenbasis(np.maximum(values, 0.0), vectors)
 
 
 def half_turn_eigh(matrix: FloatArray) -> Eigenbasis:
-    """Eigenpairs of a symmetric matrix that equals itself with rows and columns reversed.
+    """Return the eigenpairs of a symmetric matrix that is the same with both axes reversed.
 
     Its eigenvectors are even or odd, so that two problems of half the size give them in a quarter
     of the time (Cantoni and Butler, Linear Algebra and its Applications 13:275, 1976).
@@ -76,7 +76,7 @@ def half_turn_eigh(matrix: FloatArray) -> Eigenbasis:
 
 
 def _lags(shape: tuple[int, int]) -> NDArray[np.intp]:
-    """A number for the step from each pixel to each other."""
+    """Return a number for the step from each pixel to each other."""
     h, w = shape
     y, x = np.divmod(np.arange(h * w), w)
     down, across = (np.subtract.outer(axis, axis) for axis in (y, x))

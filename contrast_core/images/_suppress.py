@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import check_choice, check_flag
+from contrast_core._validation import check_choice, check_count, check_flag
 from contrast_core.feedback import Progress
 from contrast_core.images._background_remover import STRENGTHS, StructuredBackgroundRemover
 from contrast_core.images._blocks import block_moments, wide_stride
+from contrast_core.images._excerpt import excerpt
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, check_out, mask_or_image
@@ -20,15 +21,24 @@ from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import (
     Verdict,
     background_too_small,
+    level_removed,
     library_verdicts,
     too_few_frames,
     verdicts,
 )
 from contrast_core.images._whole_axes import Frames
+from contrast_core.images._window_choice import stationary_moments, window_size
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
 Image: TypeAlias = Stack | ArrayLike
+Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
+Level: TypeAlias = Literal["auto", "keep", "remove"]
+
+_BELOW = 0.1  # of the range above the background: how far an image may reach below a dark ground
+_GROUND = 0.2  # of an image is dark ground, at least
+_SOME_WINDOWS = 4096
+_LARGE_IMAGE = 2**24  # pixels: beyond, squares begin every fourth pixel, which takes a third
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,23 +50,32 @@ class SuppressedBackground:
     image : array
         The image or stack that was given; it is not copied.
     denoised : array of the image's shape
-        The signal over a background of zero, in units of the image; float32, or float64 where the
-        image's type is wider than that. For multiplicative light the optical density.
-    estimator : StructuredBackgroundRemover or FrameBackgroundRemover
-        The fitted model: it can be saved, applied to other images (`Patches.map`, `Frames.map`) and
-        asked for `weight_maps`.
+        The image without the pattern, in units of the image; float32, or float64 where the image's
+        type is wider than that. For multiplicative light the optical density.
+    estimator : StructuredBackgroundRemover, FrameBackgroundRemover or a tuple of them
+        The fitted model, one for each channel where there are channels: it can be saved, applied to
+        other images (``sampling.map(estimator.transform, image) + level``) and asked for
+        `weight_maps`.
     verdicts : tuple of Verdict
         Reasons to doubt the result; empty if there are none.
+    sampling : Patches, Frames or a tuple of them
+        What the image was cut into, one for each channel where there are channels.
+    level : float or tuple of float
+        What was added to the estimator's signal, so that the image is as bright as before: the mean
+        of the background, or 0 where the background's own level was removed. One for each channel
+        where there are channels.
     """
 
     image: Any
     denoised: Any
-    estimator: StructuredBackgroundRemover | FrameBackgroundRemover
+    estimator: Estimator | tuple[Estimator, ...]
     verdicts: tuple[Verdict, ...]
+    sampling: Patches | Frames | tuple[Patches | Frames, ...]
+    level: float | tuple[float, ...] = 0.0
 
     @property
     def removed(self) -> NDArray[Any]:
-        """What was removed, ``image - denoised``: no trace of the signal should be seen in it.
+        """Part that was removed, ``image - denoised``: no trace of the signal should be seen in it.
 
         It is computed, and a stored image read, on every access.
         """
@@ -74,7 +93,9 @@ def suppress_background(
     background: Image,
     *,
     sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
+    level: Level = "auto",
     background_strength: Literal["varying", "constant"] = "varying",
+    channel_axis: int | None = None,
     stationary_signal: bool = False,
     multiplicative: bool = False,
     dark: Image | None = None,
@@ -98,11 +119,23 @@ def suppress_background(
         that holds nothing else. For frames, a mask of the shape of the leading axes, True on frames
         without signal, or another stack of such frames.
     sampling : Patches, Frames, "patches" or "frames", default="patches"
-        What is looked at: windows, of 16 x 16 pixels at every second place by default, or whole
-        frames of any size, for a series whose background returns to the same place.
+        What is looked at. "patches" are windows at every second place (every fourth for squares in
+        images of more than 2**24 pixels): squares of 16 x 16 pixels,
+        or strips along the lines of stripes where these predict held-out background better.
+        "frames" are whole frames of any size, for a series whose background returns to the same
+        place.
+    level : {"auto", "keep", "remove"}, default="auto"
+        For patches: whether the image stays as bright as it is ("keep") or the mean of the
+        background is subtracted too ("remove"). "auto" removes it where the background is a dark
+        ground, below everything else in the image, as in fluorescence, and keeps it elsewhere, as
+        in bright field, phase contrast, electron microscopy and photographs. The result's ``level``
+        says which it was.
     background_strength : {"varying", "constant"}, default="varying"
         For patches: whether the background may be weaker or stronger from place to place, see
         `StructuredBackgroundRemover`.
+    channel_axis : int, optional
+        The axis of the image that holds channels. Each has a background of its own; a background
+        image must have the same channels in the same axis, a mask is shared.
     stationary_signal : bool, default=False
         For frames of at most 2048 pixels: whether the signal may be anywhere in the frame, see
         `FrameBackgroundRemover`.
@@ -158,7 +191,22 @@ def suppress_background(
     >>> result.verdicts
     ()
     """
+    if channel_axis is not None:
+        return _each_channel(
+            image,
+            background,
+            channel_axis,
+            out,
+            sampling=sampling,
+            level=level,
+            background_strength=background_strength,
+            stationary_signal=stationary_signal,
+            multiplicative=multiplicative,
+            dark=dark,
+            progress=progress,
+        )
     samples = _samples(sampling)
+    check_choice(level, "level", ("auto", "keep", "remove"))
     check_choice(background_strength, "background_strength", STRENGTHS)
     check_flag(stationary_signal, "stationary_signal")
     check_flag(multiplicative, "multiplicative")
@@ -179,31 +227,108 @@ def suppress_background(
             "multiplicative=True is for sampling='frames'; of a single image take the logarithm "
             "first, or divide it by a flat field."
         )
-    return _from_patches(samples, background_strength, stack, source, mask, out, progress)
+    if not isinstance(sampling, Patches):
+        size = window_size(source, mask)
+        wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
+        samples = Patches(size, 4 if wide else samples.stride)
+    remover = StructuredBackgroundRemover(background_strength=background_strength)
+    return _from_patches(samples, remover, level, stack, source, mask, out, progress)
 
 
 def _from_patches(
     samples: Patches,
-    background_strength: Literal["varying", "constant"],
+    remover: StructuredBackgroundRemover,
+    level: Level,
     stack: Any,
     source: Any,
     mask: BoolArray | None,
     out: Any,
     progress: Progress,
 ) -> SuppressedBackground:
-    remover = StructuredBackgroundRemover(background_strength=background_strength)
-    remover.fit(
-        _moments(samples, stack, None, "the image", progress),
-        background=_moments(samples, source, mask, "the background", progress),
-    )
-    denoised = samples.map(remover.transform, stack, out=out, progress=progress)
     n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, stack)
+    part = stack
+    if len(samples.sides) == 2:  # of a large stack a part is enough to learn from
+        part, _ = excerpt(stack, None)
+        source, mask = excerpt(source, mask)
+    moments = _moments(samples, source, mask, "the background", progress)
+    remover.fit(
+        _moments(samples, part, None, "the image", progress),
+        background=stationary_moments(moments, samples.sides),
+    )
+    removed = _mean_removed(remover, samples, part)
+    dark_ground = level == "auto" and _on_dark_ground(samples, part, source, mask)
+    kept = 0.0 if level == "remove" or dark_ground else removed
+    denoised = samples.map(
+        lambda rows: remover.transform(rows) + kept, stack, out=out, progress=progress
+    )
     found = verdicts(
-        block_moments(samples, stack, name="the image", progress=progress),
+        block_moments(samples, part, name="the image", progress=progress),
         block_moments(samples, source, mask, name="the background", progress=progress),
     )
     found = (*found, *background_too_small(n_pixels, samples.sides))
-    return SuppressedBackground(stack, denoised, remover, found)
+    if dark_ground:
+        amplitude = math.sqrt(moments.total_variance / moments.n_features)
+        found = (*found, *level_removed(removed, amplitude))
+    return SuppressedBackground(stack, denoised, remover, found, samples, kept)
+
+
+def _mean_removed(remover: StructuredBackgroundRemover, sampling: Patches, stack: Any) -> float:
+    """Return the mean over an image of what is removed, from windows that are evenly spread."""
+    rows = sampling.rows(stack)
+    n = rows.shape[0]
+    rows = rows.take(np.unique(np.linspace(0, n - 1, _SOME_WINDOWS).round().astype(int)))
+    totals = [(len(block), (block - remover.transform(block)).mean()) for block in rows.blocks()]
+    return float(np.average([mean for _, mean in totals], weights=[n for n, _ in totals]))
+
+
+def _on_dark_ground(samples: Patches, stack: Any, source: Any, mask: BoolArray | None) -> bool:
+    """Return whether the background is a dark ground, below everything else in an image.
+
+    The means of windows are compared. Those of the image then reach far above the range of the
+    background and hardly below it (the pattern itself makes both ranges equally wide), and a good
+    part of them lies in it.
+    """
+    wide = Patches(samples.size, min(samples.sides))
+    image, behind = _local_means(wide, stack, None), _local_means(samples, source, mask)
+    low, high = np.quantile(behind, (0.02, 0.98))
+    below, above = low - np.quantile(image, 0.02), np.quantile(image, 0.98) - high
+    return bool(0 < above > below / _BELOW and (image <= high).mean() > _GROUND)
+
+
+def _local_means(sampling: Patches, stack: Any, mask: BoolArray | None) -> NDArray[np.float64]:
+    blocks = sampling.rows(stack, mask).blocks()
+    return np.concatenate([block.mean(axis=1, dtype=np.float64) for block in blocks])
+
+
+def _each_channel(
+    image: Image, background: Image, axis: int, out: Any, **options: Any
+) -> SuppressedBackground:
+    """Remove the background of every channel on its own."""
+    stack, reference = array_of(image, "the image"), array_of(background, "the background")
+    n_axes = len(stack.shape)
+    check_count(axis, "channel_axis", at_least=-n_axes, at_most=n_axes - 1)
+    axis %= n_axes
+    if out is None:
+        dtype = np.dtype(getattr(stack, "dtype", np.float64))
+        out = np.empty(stack.shape, np.result_type(dtype, np.float32))
+    check_out(out, stack)
+    has_channels = len(reference.shape) == n_axes
+    results = []
+    for channel in range(int(stack.shape[axis])):
+        where = (*(slice(None),) * axis, channel)
+        behind = reference[where] if has_channels else reference
+        result = suppress_background(stack[where], behind, **options)
+        out[where] = result.denoised
+        results.append(result)
+    said = tuple(
+        replace(verdict, sentence=f"Channel {channel}: {verdict.sentence}")
+        for channel, result in enumerate(results)
+        for verdict in result.verdicts
+    )
+    estimators, samplings, levels = zip(
+        *((result.estimator, result.sampling, result.level) for result in results), strict=True
+    )
+    return SuppressedBackground(stack, out, estimators, said, samplings, levels)
 
 
 def _from_frames(
@@ -231,7 +356,7 @@ def _from_frames(
         )
         if not remover.n_components_ and "layers probably swapped" not in {v.kind for v in found}:
             found = (*found, too_few_frames())
-    return SuppressedBackground(stack, denoised, remover, found)
+    return SuppressedBackground(stack, denoised, remover, found, Frames())
 
 
 def _samples(sampling: object) -> Patches | Frames:

@@ -29,7 +29,7 @@ class Texture(NamedTuple):
 
 
 def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
-    r"""Covariance of a background, in the form and with the ridge that held-out frames favour.
+    r"""Return the covariance of a background, in the form that held-out frames favour.
 
     Texture is stationary: its covariance depends on the step from one pixel to the other alone, and
     the average of the sample covariance over equal steps (its negative part cut) uses every pair of
@@ -71,7 +71,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
 
 def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues above a number, descending and at most so many, and vectors as columns."""
+    """Return at most so many eigenvalues above a number, descending, and their eigenvectors."""
     values, vectors = scipy.linalg.eigh(
         matrix, subset_by_value=(edge, np.inf), overwrite_a=True, check_finite=False
     )
@@ -80,7 +80,7 @@ def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatA
 
 
 def _candidates(centred: FloatArray, shape: tuple[int, int]) -> tuple[Eigenbasis, Eigenbasis]:
-    """Stationary covariance, without and with spikes, and without ridge."""
+    """Return the stationary covariance without and with spikes, both without a ridge."""
     n, n_features = centred.shape
     covariance = centred.T @ centred / n
     alone = stationary_part(covariance, shape)
@@ -99,12 +99,12 @@ def _candidates(centred: FloatArray, shape: tuple[int, int]) -> tuple[Eigenbasis
 
 
 def _log_likelihood(power: FloatArray, variances: FloatArray) -> float:
-    """Of frames of unknown strength, from their squared coordinates (m, D)."""
+    """Return the log-likelihood of frames of unknown strength, from squared coordinates (m, D)."""
     n, n_features = power.shape
     strengths = np.maximum(power @ (1 / variances) / n_features, _WEAKEST)
     return float(-0.5 * (n * np.log(variances).sum() + n_features * np.log(strengths).sum()))
 
 
 def _unit(centred: FloatArray) -> float:
-    """Mean variance of a pixel."""
+    """Return the mean variance of a pixel."""
     return float((centred**2).mean())

@@ -1,4 +1,4 @@
-"""Is the contrast of images sound? What moments of a few blocks of them say."""
+"""Problems that are detected in a contrast of images, from moments of a few blocks of them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ VerdictKind: TypeAlias = Literal[
     "unstructured background",
     "too few frames",
     "background too small",
+    "level removed",
     "layers probably swapped",
 ]
 Blocks: TypeAlias = Sequence[SecondMoments]
@@ -55,12 +56,13 @@ _SMALL = 64  # features up to which LAPACK is as fast
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is probably wrong with a foreground and its background; made by `verdicts`.
+    """Problem that was detected in a foreground and its background; made by `verdicts`.
 
     Parameters
     ----------
     kind : {"nothing found", "background resembles the signal", "unstructured background", \
-            "too few frames", "background too small", "layers probably swapped"}
+            "too few frames", "background too small", "level removed", \
+            "layers probably swapped"}
         Which finding it is.
     sentence : str
         What was found and what to do, for whoever looks at the images.
@@ -75,7 +77,7 @@ class Verdict:
 
 
 def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
-    r"""What speaks against a contrast of images, from moments of blocks of them.
+    r"""Return the problems of a contrast of images, from moments of blocks of them.
 
     - *Nothing found*: the two directions in which one half of the foreground varies most over the
       background, at the best of the contrasts up to the automatic one, have less than 1.5 times
@@ -96,14 +98,14 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     Parameters
     ----------
     foreground, background : sequence of SecondMoments
-        Of blocks that share no pixels, such as `block_moments` gives: stretches of a film, parts of
-        an image. One block of each is enough for the last two.
+        Moments of blocks that share no pixels, such as `block_moments` gives: stretches of a film,
+        parts of an image. One block of each is enough for the last two.
 
     Returns
     -------
     tuple of Verdict
-        Empty where nothing speaks against it. Of the first three only the first that holds is
-        given, swapped layers before nothing found.
+        Empty if no problem is detected. Of the first three at most one is given, swapped layers
+        before nothing found.
 
     Raises
     ------
@@ -129,11 +131,11 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     x, y = map(_merged, (foreground, background))
     if not y.varies.any():
         raise ValueError("the background is constant: no pixel of it varies; check what it holds.")
-    return (*_of_contrast(foreground, background, x, y), *_of_background(background))
+    return (*_contrast_verdicts(foreground, background, x, y), *_background_verdicts(background))
 
 
 def too_few_frames() -> Verdict:
-    """What is said where no component of the signal stands out of the frames' noise."""
+    """Return the verdict for frames in which no component of the signal stands out."""
     return Verdict(
         "too few frames",
         "There are too few frames: no component of the signal stands out of their noise, and the "
@@ -245,7 +247,28 @@ def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verd
         )
 
 
-def _of_contrast(
+def level_removed(level: float, amplitude: float) -> Iterator[Verdict]:
+    """Yield a verdict if the mean of a dark ground that was removed exceeds its pattern.
+
+    Parameters
+    ----------
+    level : float
+        Mean of what was removed.
+    amplitude : float
+        Standard deviation of the background.
+    """
+    if abs(level) > amplitude:
+        yield Verdict(
+            "level removed",
+            f"The mean of the background, {level:.3g}, was removed with its pattern, because the "
+            "background is the darkest part of the image, as in fluorescence. If the image should "
+            'stay as bright as it is, use level="keep".',
+            abs(level),
+            amplitude,
+        )
+
+
+def _contrast_verdicts(
     foreground: Blocks, background: Blocks, x: SecondMoments, y: SecondMoments
 ) -> Iterator[Verdict]:
     found, exchanged = _cross_fitted(foreground, background)
@@ -279,7 +302,7 @@ def _of_contrast(
         )
 
 
-def _of_background(background: Blocks) -> Iterator[Verdict]:
+def _background_verdicts(background: Blocks) -> Iterator[Verdict]:
     spread = participation_ratio(background)
     if spread > _UNSTRUCTURED:
         yield Verdict(
@@ -292,7 +315,7 @@ def _of_background(background: Blocks) -> Iterator[Verdict]:
 
 
 def resemblance(x: SecondMoments, y: SecondMoments) -> float:
-    """How alike signal and background are, from 0 to 1, whatever their strengths."""
+    """Return how alike signal and background are, from 0 to 1, whatever their strengths."""
     unit = y.total_variance / y.n_features
     noise = y.covariance / unit + RIDGE * np.eye(y.n_features)
     factor = signal_factor(x.mean, x.covariance, y.mean, y.covariance, unit)
@@ -305,7 +328,7 @@ def resemblance(x: SecondMoments, y: SecondMoments) -> float:
 
 
 def participation_ratio(blocks: Blocks) -> float:
-    """Share of all directions that variance fills evenly, of samples without their own mean."""
+    """Return the share of all directions that the variance of samples fills evenly."""
     halves = [_without_means(_merged(blocks[i::2]).covariance) for i in range(min(2, len(blocks)))]
     traces = [float(np.trace(half)) for half in halves]
     product = float(np.vdot(halves[0], halves[-1]))
@@ -320,7 +343,7 @@ def _without_means(covariance: FloatArray) -> FloatArray:
 
 
 def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
-    """Median ratio over half-splits, and that of the background to the foreground.
+    """Return the median ratio over half-splits, and the one with the roles exchanged.
 
     Infinite and zero, so that nothing is said, where there are no two halves that vary.
     """
@@ -348,7 +371,7 @@ def _held_out_ratio(
     measured: tuple[SecondMoments, SecondMoments],
     k: int,
 ) -> float:
-    """Largest ratio on one half, of the directions for the contrasts up to the other half's best.
+    """Return the largest ratio on one half, over the contrasts up to the other half's best.
 
     These are the steps of `trace_ratio_alpha`, each begun where the one before ended. The first
     directions are mostly the background's own, in which the measured half may have less than the
@@ -382,7 +405,7 @@ def _leading(x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArr
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Ways to halve the blocks: all, or ten spread evenly over their list."""
+    """Return the ways to halve the blocks: all, or ten spread evenly over their list."""
     everything = range(n_blocks)
     splits = []
     for others in combinations(everything[1:], n_blocks // 2 - 1) if n_blocks > 1 else ():

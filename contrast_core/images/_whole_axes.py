@@ -42,7 +42,7 @@ class Frames(Sampling):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """The frames of a stack as rows; nothing is read yet.
+        """Return the frames of a stack as rows; nothing is read yet.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Channels(Sampling):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """The pixels of a stack as rows; nothing is read yet.
+        """Return the pixels of a stack as rows; nothing is read yet.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ def _whole_axes(
 
 
 class _WholeAxesRows(StackRows):
-    """Rows of all positions in the other axes, which `grid` counts in C order."""
+    """Samples that span some axes whole, one for each position in the others, `grid`."""
 
     def __init__(self, stack: Stack, axes: tuple[int, ...], **options: Any) -> None:
         shape = tuple(map(int, stack.shape))
@@ -190,7 +190,7 @@ class _WholeAxesRows(StackRows):
             done += n
 
     def _boxes(self, start: int, stop: int) -> list[FrameIndex]:
-        """Parts of the stack that hold rows `start` to `stop` one after the other."""
+        """Return the parts of the stack that hold rows `start` to `stop` one after the other."""
         boxes = []
         for index in _boxes(self.grid, start, stop):
             entries = iter(index)
@@ -203,7 +203,7 @@ class _WholeAxesRows(StackRows):
         return boxes
 
     def _samples(self, part: NDArray[Any], where: FrameIndex) -> NDArray[Any]:
-        """A part of a stack, with the axes of the features moved to the end: a view."""
+        """Return a view of a part of a stack, with the axes of the features moved to the end."""
         places = self._places(where)
         return np.moveaxis(part, places, range(-len(places), 0))
 
@@ -218,7 +218,7 @@ class _WholeAxesRows(StackRows):
 
 
 def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[FrameIndex]:
-    """Indices of boxes that hold entries `start` to `stop`, in C order, one after the other."""
+    """Yield indices of boxes that hold entries `start` to `stop` in C order."""
     if len(shape) == 1:
         yield (slice(start, stop),)
         return

@@ -31,7 +31,7 @@ def film():
 
 def test_background_removal_by_patches_is_that_of_the_core(fringes):
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
-    expected = suppress_background(fringes.image, fringes.empty)
+    expected = suppress_background(fringes.image, fringes.empty, sampling=Patches())
     reading, solution, found = run(pair, Patches(), Settings())
     np.testing.assert_allclose(found, expected.denoised, atol=1e-5)
     assert [v.kind for v in expected.verdicts] == ["background too small"]  # not yet the dock's

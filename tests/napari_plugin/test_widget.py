@@ -14,7 +14,7 @@ from qtpy.QtCore import QEvent, QObject, QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
-from contrast_core.images import suppress_background
+from contrast_core.images import Patches, suppress_background
 from napari_plugin._apply import Denoised
 from napari_plugin._choices import FRAMES, PATCHES, RANGE
 from napari_plugin._results import place_in
@@ -42,7 +42,7 @@ def test_from_the_sample_and_a_rectangle_to_cells_without_fringes(viewer, dock, 
     found = viewer.layers["cells behind fringes denoised"]
     mask = np.zeros(before.shape, dtype=bool)
     mask[5:145, 5:145] = True
-    expected = suppress_background(before, mask)
+    expected = suppress_background(before, mask, sampling=Patches())
     assert np.corrcoef(found.data.ravel(), expected.denoised.ravel())[0, 1] > 0.9999
     clean = source.metadata["clean"]
     fit = np.polynomial.Polynomial.fit(found.data.ravel(), clean.ravel(), 1)

@@ -11,13 +11,17 @@ import zarr
 from scipy.ndimage import gaussian_filter
 
 from contrast_core import SecondMoments, load, save
+from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import (
     Patches,
     StructuredBackgroundRemover,
     suppress_background,
     weight_maps,
 )
-from tests.core.images.pictures import PATTERNS, cells, noisy, relative_error, stripes
+from contrast_core.images._chunks import chunk_side
+from contrast_core.images._excerpt import excerpt
+from contrast_core.images._window_choice import stationary_moments, window_size
+from tests.core.images.pictures import PATTERNS, cells, fringes, noisy, relative_error, stripes
 
 QUICK = Patches(size=8, stride=4)
 
@@ -57,8 +61,9 @@ def test_it_is_the_remover_on_patches() -> None:
     every = Patches(size=8, stride=1)  # of so few
     fitted = StructuredBackgroundRemover(background_strength="constant").fit(
         SecondMoments.from_data(every.rows(image)),
-        background=SecondMoments.from_data(every.rows(image[:64, :64])),
+        background=stationary_moments(SecondMoments.from_data(every.rows(image[:64, :64])), (8, 8)),
     )
+    assert result.level == 0
     np.testing.assert_allclose(result.denoised, QUICK.map(fitted.transform, image), atol=1e-12)
     assert result.estimator.background_strength == "constant"
 
@@ -162,7 +167,8 @@ def test_the_fitted_remover_is_saved_and_shows_where_the_signal_is(tmp_path: Any
     result = suppress_background(image, mask, sampling=QUICK)
     save(result.estimator, tmp_path / "stripes.model")
     remover = load(tmp_path / "stripes.model")
-    np.testing.assert_array_equal(QUICK.map(remover.transform, image), result.denoised)
+    found = QUICK.map(remover.transform, image) + result.level
+    np.testing.assert_allclose(found, result.denoised, atol=1e-12)
     maps = weight_maps(remover, (8, 8))
     assert maps.shape == (len(remover.patterns_), 8, 8)
     np.testing.assert_allclose(abs(maps).max(axis=(1, 2)), 1.0)
@@ -241,3 +247,141 @@ def test_a_constant_image_is_left_empty() -> None:
     assert np.isfinite(result.denoised).all()
     with pytest.raises(ValueError, match="the background is constant"):
         suppress_background(np.zeros((60, 70)), mask)
+
+
+def bright_field(shape: Any = (160, 170)) -> tuple[Any, Any, Any]:
+    """Dark and bright cells on a grey ground behind stripes; the mask; the clean image."""
+    rng = np.random.default_rng(0)
+    clean = 0.6 + 0.3 * cells(shape, rng) - 0.4 * cells(shape, rng)
+    mask = np.zeros(shape, dtype=bool)
+    mask[:64, :64] = True
+    return clean + 0.1 * stripes(shape, rng), mask, clean
+
+
+def test_bright_images_stay_as_bright_and_dark_grounds_become_zero() -> None:
+    image, mask, clean = bright_field()
+    kept = suppress_background(image, mask, sampling=QUICK)
+    spread = clean.max() - clean.min()
+    assert abs(kept.denoised.mean() - image.mean()) < 0.005 * spread
+    assert kept.level == pytest.approx(0.6, abs=0.03)
+    asked = suppress_background(image, mask, sampling=QUICK, level="remove")
+    assert asked.level == 0
+    np.testing.assert_allclose(kept.denoised - asked.denoised, kept.level, atol=1e-12)
+    assert kept.verdicts == asked.verdicts == ()
+    # Fluorescence: the level goes, and a verdict says so where it is more than the pattern.
+    glow, mask, clean = striped_cells()
+    (said,) = suppress_background(glow + 100, mask, sampling=QUICK).verdicts
+    assert said.kind == "level removed"
+    assert said.value == pytest.approx(100 + glow.mean() - clean.mean(), abs=0.1)
+    bright = suppress_background(glow + 100, mask, sampling=QUICK, level="keep")
+    assert bright.denoised.mean() == pytest.approx(100 + glow.mean(), abs=0.02)
+    with pytest.raises(ValueError, match="level='zero' is unknown; expected 'auto'"):
+        suppress_background(image, mask, level="zero")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_stripes_are_looked_at_in_strips_and_fringes_in_squares(turned: bool) -> None:
+    rng = np.random.default_rng(0)
+    shape = (180, 190)
+    clean = cells(shape, rng, empty=96)
+    mask = np.zeros(shape, dtype=bool)
+    mask[:96, :96] = True
+    for pattern, size in [(stripes, (6, 64)), (fringes, (16, 16))]:
+        image = noisy(clean, pattern(shape, rng), rng)
+        places = mask
+        if turned:
+            image, size, places = image.T, size[::-1], mask.T
+        assert window_size(image, places) == size
+        assert window_size(np.stack([0 * image, image]), np.stack([0 * places, places])) == size
+    assert window_size(image[:20, :20], None) == (16, 16)
+    small = cells_behind_fringes((256, 256))  # an area that is hardly longer than a strip
+    assert window_size(small.image, small.empty) == (16, 16)
+
+
+def test_strips_leave_less_of_lines_than_squares() -> None:
+    rng = np.random.default_rng(0)
+    shape = (180, 190)
+    clean = cells(shape, rng, empty=96)
+    mask = np.zeros(shape, dtype=bool)
+    mask[:96, :96] = True
+    image = noisy(clean, stripes(shape, rng), rng)
+    strips = suppress_background(image, mask)
+    assert strips.sampling == Patches((6, 64), 2)
+    squares = suppress_background(image, mask, sampling=Patches())
+    left = [relative_error(result.denoised, clean, image) for result in (strips, squares)]
+    assert left[0] < 0.95 * left[1]
+
+
+def test_stationary_moments_average_over_equal_steps() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 6))
+    moments = SecondMoments.from_data(rows)
+    found = stationary_moments(moments, (1, 6))
+    centred = rows - rows.mean(axis=0)
+    covariance = centred.T @ centred / 50
+    lags = [np.diag(covariance, k).mean() for k in range(6)]
+    expected = 1.3 * np.array([[lags[abs(i - j)] for j in range(6)] for i in range(6)])
+    np.testing.assert_allclose(found.covariance, expected, atol=1e-12)
+    np.testing.assert_allclose(found.mean, rows.mean())
+    assert stationary_moments(moments, (1, 2, 3)) is moments
+
+
+def test_every_channel_has_a_background_of_its_own() -> None:
+    image, mask, _ = striped_cells()
+    other = 3 * image[::-1].copy() + 7
+    behind = np.stack([image[:64, :64], other[-64:, :64]], axis=-1)
+    both = np.stack([image, other], axis=-1)
+    result = suppress_background(both, behind, sampling=QUICK, channel_axis=-1)
+    for channel, alone in enumerate((image, other)):
+        expected = suppress_background(alone, behind[..., channel], sampling=QUICK)
+        np.testing.assert_allclose(result.denoised[..., channel], expected.denoised, atol=1e-12)
+        assert result.level[channel] == expected.level  # type: ignore[index]
+    assert len(result.estimator) == len(result.sampling) == 2  # type: ignore[arg-type]
+    np.testing.assert_allclose(result.removed, both - result.denoised)
+    pair = np.stack([image, image + 100], axis=-1).astype("f4")
+    shared = suppress_background(pair, mask, sampling=QUICK, channel_axis=2)
+    assert shared.denoised.dtype == np.float32
+    assert [v.sentence[:9] for v in shared.verdicts if "level" in v.kind] == ["Channel 1"]
+    with pytest.raises(ValueError, match="channel_axis"):
+        suppress_background(both, mask, channel_axis=3)
+
+
+class Chunks:
+    """A stored image that counts how often each of its chunks is loaded."""
+
+    def __init__(self, image: Any, side: int) -> None:
+        self.image, self.shape, self.dtype = image, image.shape, image.dtype
+        self.chunks = (side, side)
+        self.loads = np.zeros([-(-n // side) for n in image.shape], dtype=int)
+
+    def __getitem__(self, index: Any) -> Any:
+        index = index if isinstance(index, tuple) else (index,)
+        index = (*(part for part in index if part is not Ellipsis), slice(None), slice(None))[:2]
+        ends = [part.indices(n) for part, n in zip(index, self.shape, strict=True)]
+        side = self.chunks[0]
+        where = tuple(slice(start // side, -(-stop // side)) for start, stop, _ in ends)
+        self.loads[where] += 1
+        return self.image[index]
+
+
+def test_chunks_of_a_large_image_are_loaded_at_most_four_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("contrast_core.images._patches._WHOLE_IMAGE", 2**14)
+    monkeypatch.setattr("contrast_core.images._excerpt._PIXELS", 2**15)
+    monkeypatch.setattr("contrast_core.images._excerpt._SIDE", 96)
+    image, mask, clean = striped_cells((400, 390), empty=130)
+    stored = Chunks(image, 100)
+    result = suppress_background(stored, mask, sampling=QUICK)
+    assert stored.loads.max() <= 4
+    whole = suppress_background(image, mask, sampling=QUICK)
+    errors = [relative_error(each.denoised, clean, image) for each in (result, whole)]
+    assert errors[0] < 1.2 * errors[1]
+    tiles, marked = excerpt(stored, mask)
+    assert tiles.shape == marked.shape == (2**15 // 96**2, 96, 96)  # type: ignore[union-attr]
+    assert marked is not None
+    assert marked[0].all()
+    assert [chunk_side(each, -1) for each in (image, stored, da.ones((9, 7), chunks=4))] == [
+        None,
+        100,
+        4,
+    ]

@@ -1,0 +1,70 @@
+"""Parts of a large stack that are enough to learn from, each stored chunk read once."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from contrast_core.images._chunks import chunk_side
+from contrast_core.images._sampling import BoolArray
+from contrast_core.images._stacks import Stack
+
+_PIXELS = 2**24
+_SIDE = 512
+
+
+def excerpt(stack: Stack, mask: BoolArray | None) -> tuple[Any, BoolArray | None]:
+    """Return a stack of at most 2**24 pixels, and its mask, in place of a larger one.
+
+    Tiles of 512 x 512 pixels, evenly spread, or those that hold most of what a mask marks. They
+    begin where stored chunks begin, so that each chunk is read once.
+
+    Parameters
+    ----------
+    stack : array of shape (..., height, width)
+    mask : ndarray of bool of shape (height, width) or of the stack's, optional
+
+    Returns
+    -------
+    stack : array
+        The stack itself if it is small, else an ndarray of shape (n_tiles, h, w).
+    mask : ndarray of bool or None
+        What the mask marks in it.
+    """
+    shape = tuple(map(int, stack.shape))
+    if math.prod(shape) <= _PIXELS:
+        return stack, mask
+    sides = [min(_SIDE, n) for n in shape[-2:]]
+    starts = [_starts(stack, axis, side) for axis, side in zip((-2, -1), sides, strict=True)]
+    places = list(product(*map(range, shape[:-2]), *starts))
+    most = max(1, _PIXELS // math.prod(sides))
+    if mask is None:
+        chosen = np.unique(np.linspace(0, len(places) - 1, most).round().astype(int))
+    else:
+        marked = np.array([_tile(mask, place, sides).sum() for place in places])
+        chosen = np.sort(np.argsort(-marked, kind="stable")[:most])
+        chosen = chosen[marked[chosen] > 0]
+    if not len(chosen):  # nothing is marked, as is found out where windows are cut
+        return stack, mask
+    tiles = np.stack([np.asarray(_tile(stack, places[i], sides)) for i in chosen])
+    if mask is None:
+        return tiles, None
+    return tiles, np.stack([_tile(mask, places[i], sides) for i in chosen])
+
+
+def _starts(stack: Stack, axis: int, side: int) -> list[int]:
+    """Return where tiles begin along an axis: at chunks that are as long, or side by side."""
+    n, step = int(stack.shape[axis]), side
+    chunk = chunk_side(stack, axis)
+    if chunk is not None and side <= chunk < n:
+        step = chunk
+    return [start for start in range(0, n, step) if start + side <= n]
+
+
+def _tile(stack: Any, place: tuple[int, ...], sides: list[int]) -> Any:
+    box = tuple(slice(start, start + side) for start, side in zip(place[-2:], sides, strict=True))
+    leading = place[:-2] if len(stack.shape) == len(place) else ()
+    return stack[(*leading, *box)]
