@@ -256,7 +256,7 @@ TABLE = [
     Parameter(
         "contrast_path",
         "n_representatives",
-        Kind(COUNT.same, [*COUNT.refused, 4]),
+        optional(Kind(COUNT.same, [*COUNT.refused, 4])),
         lambda v: cc.contrast_path(X, background=Y, n_representatives=v, alphas=[0, 1, 9]).labels,
     ),
     Parameter(
