@@ -169,7 +169,7 @@ def frames() -> None:
     maps = [*weight_maps(pca, data.frame_shape)[:4], *weight_maps(cpca, data.frame_shape)[:4]]
     names = [f"{method} {i}" for method in ("PCA", "cPCA") for i in range(1, 5)]
     for ax, picture, name in zip(axes[5], maps, names, strict=True):
-        ax.imshow(picture, cmap="magma", vmin=0, vmax=1)
+        ax.imshow(picture, cmap="RdBu_r", vmin=-1, vmax=1)
         ax.set_xlabel(name)
     axes[5, 0].set_ylabel("weights")
     for ax in axes.flat:

@@ -21,6 +21,17 @@ def stripes(shape: Shape, rng: np.random.Generator) -> Any:
     return standard(0.8 * fine + 1.5 * gaussian_filter(broad, (2, 0)) + np.zeros(shape))
 
 
+def scan_lines(shape: Shape, rng: np.random.Generator) -> Any:
+    """Lines of independent brightness, as of a scanned image."""
+    return standard(rng.normal(size=(shape[0], 1)) + np.zeros(shape))
+
+
+def curtains(shape: Shape, rng: np.random.Generator) -> Any:
+    """Fine and broad vertical streaks that fade slowly, as from milling."""
+    streaks = (gaussian_filter(rng.normal(size=shape), (60, width)) for width in (0.7, 3))
+    return standard(sum(map(standard, streaks)))
+
+
 def grid(shape: Shape, rng: np.random.Generator, *, period: float = 10.3) -> Any:
     """A grid whose lines wander."""
     waves = (wave(shape, rng, along, period, wander=60, over=40) for along in ((0, 1), (1, 0)))
