@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ._logging import logged
-from ._signature import written_out
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -123,10 +122,7 @@ TypeError
 
 
 def documented(function: F) -> F:
-    """Fill the texts above into a docstring, where it says `{CELLS}` and so on.
-
-    The signature of a function that takes ``**design`` gets the parameters that this stands for.
-    """
+    """Fill the texts above into a docstring, where it says `{CELLS}` and so on."""
     if function.__doc__ is not None:  # it is None under python -OO
         doc = inspect.cleandoc(function.__doc__)  # as Python 3.13 and newer compile it already
         texts = {
@@ -148,5 +144,4 @@ def documented(function: F) -> F:
             doc = doc.replace(f"{{{name}}}", text)
         doc = doc.replace("<NAME>", function.__name__)
         function.__doc__ = doc
-    function = written_out(function)
     return logged(function) if "copy" in inspect.signature(function).parameters else function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -186,21 +186,6 @@ def of_all_genes(values: NDArray[np.floating], features: BoolArray) -> NDArray[n
     return whole
 
 
-class Design(TypedDict, total=False):
-    """Keywords that select cells and their values, which a tool passes on to `read`."""
-
-    groupby: str | None
-    reference: Levels | None
-    groups: Levels | None
-    foreground: Mask | None
-    background: Mask | AnnData | None
-    layer: str | None
-    obsm: str | None
-    mask_var: Mask | Default | None
-    copy: bool
-    progress: Progress
-
-
 def read(
     adata: AnnData,
     *,
@@ -216,7 +201,7 @@ def read(
     copy: bool = False,
     progress: Progress = False,
 ) -> ContrastInput:
-    """Select cells and genes, and check them: `contrast_input` for the keywords of `Design`."""
+    """Select cells and genes, and check them: `contrast_input` with keywords."""
     check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, foreground, background)
     return contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability
 
-from .. import _keys, _read, _write
+from .. import _keys, _write
 from .._arguments import is_among, quoted
 from .._docs import documented
-from .._read import Design
+from .._read import contrast_input
 from .._relabelling import check_donor, resampled
+from .._select import DEFAULT, Default, Levels, Mask, cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+    from contrast_core.feedback import Progress
 
 
 @documented
@@ -24,14 +27,23 @@ def significance(
     adata: AnnData,
     *,
     donor: str | None,
+    groupby: str | None = None,
+    reference: Levels | None = None,
+    groups: Levels | None = None,
+    foreground: Mask | None = None,
+    background: Mask | AnnData | None = None,
     n_comps: int = 2,
     method: Literal["cpca", "cpca_star", "pcpca"] = "cpca",
     contrast: float | Literal["auto"] = "auto",
     n_permutations: int = 199,
     n_resamples: int = 100,
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
+    copy: bool = False,
     random_state: int | None = 0,
-    **design: Unpack[Design],
+    progress: Progress = False,
 ) -> AnnData | None:
     """Permute donors between the two sets, and resample them: p-values and stability.
 
@@ -146,11 +158,12 @@ def significance(
     key = _keys.checked("significance" if key_added is None else key_added)
     if not is_among(method, _METHODS):
         raise ValueError(f"method={quoted(method)} is unknown; expected one of {list(_METHODS)}.")
-    check_donor(donor, design.get("groupby"))
-    data = _read.read(adata, n_comps=n_comps, **design)
+    check_donor(donor, groupby)
+    _write.check_writable(adata, copy)
+    selection = cells(adata, groupby, reference, groups, foreground, background)
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
     model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
-    sets = resampled(adata, data, donor, design.get("background"))
-    progress = design.get("progress", False)
+    sets = resampled(adata, data, donor, background)
     test = sets.permuted(model, n_permutations, random_state, progress)
     stability = bootstrap_stability(
         model,
@@ -188,7 +201,7 @@ def significance(
         "n_background_units": int(test.n_background_groups or data.sizes["n_background"]),
         "params": params,
     }
-    return _write.write(adata, _write.Result(key, result), copy=data.copy)
+    return _write.write(adata, _write.Result(key, result), copy=copy)
 
 
 _METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}
