@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,6 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 code = "".join(example.source for example in item.dtest.examples)
                 if any(word in code for word in NEEDS_TORCH):
                     item.add_marker(pytest.mark.skip(reason="torch is not installed"))
+
+
+@pytest.fixture(autouse=True)
+def no_open_figures() -> Iterator[None]:
+    """Figures that an earlier test or example left open are none of this one's, nor the reverse."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
+    yield
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ def test_an_unknown_experiment_is_refused() -> None:
     assert "no experiment cpca_nice; there are cpca_digits, cpca_mice" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_experiment_prints_both_figures_and_draws(tmp_path: Path) -> None:
     done = python(str(PAPERS), "--output", str(tmp_path), "cpca_mice")
     assert done.returncode == 0, done.stderr
@@ -79,3 +81,45 @@ def test_the_gpu_benchmark_runs_on_the_processor() -> None:
     done = python(str(PAPERS.parent / "gpu.py"), "--device", "cpu", *size)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("the bound holds\n")
+
+
+def test_mutations_change_one_place_and_can_be_parsed() -> None:
+    code = """
+import ast
+from pathlib import Path
+from mutants import ROOT, mutations
+path = Path("contrast_core/linalg/_angles.py")
+source = (ROOT / path).read_bytes()
+for one in mutations(path):
+    ast.parse(one.applied(source))
+    print(one.changed)
+"""
+    shown = python("-c", code)
+    assert shown.returncode == 0, shown.stderr
+    assert len(set(shown.stdout.splitlines())) > 10
+
+
+@pytest.mark.slow
+def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_cov")
+    benchmarks = tmp_path / "benchmarks"
+    benchmarks.mkdir()
+    for name in ("mutants.py", "mutants.toml"):
+        shutil.copy(PAPERS.parent / name, benchmarks)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    package = tmp_path / "sums"
+    package.mkdir()
+    (package / "__init__.py").write_text("def add(a, b):\n    return a + b\n")
+    (tmp_path / "test_sums.py").write_text(
+        "import sums\n\ndef test_a() -> None:\n    assert sums.add(2, 0) == 2\n"
+    )
+    command = (str(benchmarks / "mutants.py"), str(package), "--tests", ".")
+    done = python(*command)
+    assert done.returncode == 1
+    assert "0 of 1 mutations caught (0%)" in done.stdout
+    assert "sums/__init__.py:2: return a + b  ->  return a - b  (1 tests)" in done.stdout
+    (tmp_path / "test_sums.py").write_text(
+        "import sums\n\ndef test_a() -> None:\n    assert sums.add(2, 1) == 3\n"
+    )
+    done = python(*command)
+    assert (done.returncode, done.stdout) == (0, "1 of 1 mutations caught (100%)\n")

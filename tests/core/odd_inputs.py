@@ -1,8 +1,7 @@
 """Data of every odd kind: the same numbers in another dress, numbers at the ends, and no data.
 
-What is `taken` holds the base values, to the last bit; what is `scaled` holds them times a power of
-two and plus a constant, of which no direction depends. What is `refused` comes with words that the
-error must say of it.
+`TAKEN` kinds hold the base values to the last bit. `REFUSED` kinds come with words that the error
+must say.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class Kind(NamedTuple):
     name: str
     make: Callable[[Any, Callable[[], Path]], Any]  # of the values, and of where to find a folder
     refused: str = ""  # the error says so; else the data are taken
-    everywhere: bool = False  # X and the other dataset, as tensors go together only
 
 
 def _view(values: Any, *steps: int) -> Any:
@@ -129,11 +127,7 @@ def _plain(make: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 TAKEN = [
-    Kind(
-        name,
-        make if make in (_memory_map, _zarr, _h5py) else _plain(make),
-        everywhere=name.startswith("tensor"),
-    )
+    Kind(name, make if make in (_memory_map, _zarr, _h5py) else _plain(make))
     for name, make in {
         "list": lambda v: v.tolist(),
         "tuple": lambda v: tuple(map(tuple, v.tolist())),
@@ -191,14 +185,13 @@ TAKEN = [
         "tensor, transposed": lambda v: _tensor(v.T.copy()).T,
     }.items()
 ]
-# What PCPCA takes for missing values (test_incomplete_pcpca.py), in fit and of rows.
-MISSING = (
-    *("NaN", "NaN of float16", "NaN of longdouble"),
-    *("masked", "NA in a frame", "None among objects"),
+# Kinds that every function of data is given; one of them may be missing data, another no data.
+EVERYWHERE = (
+    *("float32", "frame", "CSR", "HDF5"),
+    *("NaN", "words among objects", "frame of duplicate columns", "no rows", "features too many"),
 )
-MISSING_ROWS = (*MISSING, "None in a list", "NaN in dask", "all NaN")
 REFUSED = [
-    Kind(name, _plain(make), words, everywhere="tensor" in name)
+    Kind(name, _plain(make), words)
     for name, (make, words) in {
         "NaN": (lambda v: _spoilt(v, np.nan), "NaN"),
         "infinity": (lambda v: _spoilt(v, -np.inf), "inf"),

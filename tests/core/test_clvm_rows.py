@@ -64,6 +64,7 @@ def test_complete_rows_give_what_moments_do() -> None:
     np.testing.assert_allclose(found.means.x, X.mean(axis=0), atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tails", ["normal", "rows"])
 def test_no_parameters_are_more_likely_where_values_are_missing(tails: Any) -> None:
     X, Y, _, _ = generated(50, 40, 5)

@@ -264,6 +264,7 @@ def test_more_features_than_cells_change_nothing() -> None:
     np.testing.assert_allclose(again.null_statistics, test.null_statistics, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e60])
 @pytest.mark.parametrize(("alpha", "given"), [("auto", {}), (1.5, {"alpha": 1.5})])
 def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float) -> None:

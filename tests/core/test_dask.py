@@ -232,6 +232,7 @@ def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
     return chunk
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
 def test_a_worker_killed_half_way_changes_nothing(rows: Any, client: Any, tmp_path: Path) -> None:
     marker = tmp_path / "killed"

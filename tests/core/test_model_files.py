@@ -167,6 +167,7 @@ def test_a_model_comes_back_to_the_last_bit(fitted: tuple[str, Any], tmp_path: P
     assert list(tmp_path.iterdir()) == [tmp_path / "model"]
 
 
+@pytest.mark.slow
 def test_a_new_process_reads_the_same_numbers(tmp_path: Path) -> None:
     for name, make in MODELS.items():
         model = make()

@@ -48,6 +48,8 @@ LABELS: dict[str, Any] = {
     "sparse": sp.csr_matrix(np.ones((N, 1))),
     "truth values among words": [True, *GROUPS[1:]],
 }
+# Given to every function of labels; the others to one of them, as all check labels alike.
+FEW_LABELS = ("too few", "None among words", "NA", "a generator")
 SAME_LABELS: dict[str, Any] = {
     "words": GROUPS,
     "list": GROUPS.tolist(),
@@ -90,8 +92,15 @@ WITH_LABELS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", LABELS)
-@pytest.mark.parametrize("where", [*WITH_LABELS, "partial_fit-is_foreground"])
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        (where, kind)
+        for where in (*WITH_LABELS, "partial_fit-is_foreground")
+        for kind in LABELS
+        if kind in FEW_LABELS or where == "ContrastByLabel-y"
+    ],
+)
 def test_what_labels_no_rows_is_refused(where: str, kind: str) -> None:
     def call(labels: Any) -> Any:
         if where.startswith("partial_fit"):

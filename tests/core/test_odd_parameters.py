@@ -72,7 +72,3 @@ def test_what_means_the_same_gives_the_same(parameter: Parameter) -> None:
         results = result_of(parameter.call(plain)), result_of(parameter.call(other))
         for one, two in zip(*results, strict=True):
             np.testing.assert_array_equal(one, two, err_msg=f"{plain!r} and {other!r}")
-
-
-def test_the_table_is_large() -> None:
-    assert sum(len(parameter.kind.refused) for parameter in TABLE) > 800

@@ -10,9 +10,9 @@ import pytest
 
 import contrast_core as cc
 from tests.core.odd_subjects import GROUPS, K, X, Y
-from tests.core.test_odd_arguments import LABELS, SAME_LABELS
+from tests.core.test_odd_arguments import FEW_LABELS, LABELS, SAME_LABELS
 from tests.core.test_odd_inputs import complaint
-from tests.core.test_odd_values import SCALED, SHIFTED, VARIES
+from tests.core.test_odd_values import FEW, SCALED, SHIFTED, VARIES
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
@@ -52,7 +52,7 @@ def assert_same(found: list[Any], expected: list[Any], atol: float = 0.0) -> Non
 
 
 @EVERY
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", FEW_LABELS)
 def test_what_groups_no_rows_is_refused(name: str, kind: str) -> None:
     calls = {
         "^groups": {"groups": LABELS[kind], "background_groups": GROUPS},
@@ -144,7 +144,7 @@ def test_data_without_a_contrast_are_refused(name: str, kind: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("kind", [*SCALED, *SHIFTED])
+@pytest.mark.parametrize("kind", FEW)
 def test_the_unit_and_the_origin_change_nothing(name: str, kind: str) -> None:
     make = (SCALED | SHIFTED)[kind]
     try:

@@ -58,6 +58,9 @@ SHIFTED: dict[str, Callable[[Any], Any]] = {
     "beyond int64": lambda v: v.astype(np.uint64) + np.uint64(2**63),
 }
 
+# Given to every method; the others to one of them, as all read rows alike.
+FEW = ("tiny", "huge CSR", "large of float32", "far from zero", "beyond int64")
+
 
 class Invariant(NamedTuple):
     """What depends on neither the unit nor, perhaps, the origin of the data."""
@@ -66,7 +69,6 @@ class Invariant(NamedTuple):
     call: Callable[[Any, Any], Any]
     expected: Callable[[Any, Any], Any]
     shifts: bool = True
-    but: str = ""
 
 
 def span(model: Callable[[], Any], other: str = "background") -> Callable[[Any, Any], Any]:
@@ -147,8 +149,7 @@ INVARIANT = [
     ),
     Invariant("KernelCPCA of linear", kernel_scores, kernel_scores, shifts=False),
     Invariant("neighbor_pairs", paired, lambda X, Y: neighbors(X, Y)[0]),
-    # Scores that are subnormal have few digits themselves.
-    Invariant("pairing_basis", based, within_groups, but="subnormal"),
+    Invariant("pairing_basis", based, within_groups),
     Invariant("scaled_features", scaled, lambda X, Y: X / X.std(axis=0), shifts=False),
     Invariant("StructuredBackgroundRemover", cleaned, cleaned),
     Invariant(
@@ -171,7 +172,7 @@ def pencil(X: Any, Y: Any = None) -> Any:
         pytest.param(subject, kind, id=f"{subject.name}-{kind}")
         for subject in INVARIANT
         for kind in (SCALED | SHIFTED if subject.shifts else SCALED)
-        if kind != subject.but
+        if kind in FEW or subject.name == "CPCA by eigh"
     ],
 )
 def test_the_unit_and_the_origin_change_nothing(subject: Invariant, kind: str) -> None:

@@ -234,6 +234,7 @@ def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
     return heights**2, np.cumsum(density) / density.sum()
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize(("k", "rate"), [(1, 0.02), (1, 1.0), (2, 0.1)])
 def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float) -> None:
@@ -306,6 +307,7 @@ def test_default_bands_are_as_wide_as_the_estimate_varies() -> None:
     assert 0.5 < np.mean(drawn) / (across**2).sum(axis=1).mean() < 2
 
 
+@pytest.mark.slow
 @quiet  # few draws: another version of the sampler may draw chains that look apart
 def test_wide_data_and_products_give_the_posterior_of_the_covariances() -> None:
     rng = np.random.default_rng(1)

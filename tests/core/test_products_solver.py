@@ -173,6 +173,7 @@ def test_a_weighted_product_of_dense_rows_and_of_one_dataset() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 10])
 @pytest.mark.parametrize("strength", [0.0, 2.0])
 def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength: float) -> None:

@@ -124,6 +124,7 @@ def test_the_copied_script_gives_the_same(film, fringes, method, samples, monkey
     np.testing.assert_allclose(names["denoised"], found, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_model_needs_neither_qt_nor_napari():
     code = (
         "import sys\n"

@@ -51,6 +51,7 @@ def test_background_removal_by_frames_is_that_of_the_core(film):
     )
 
 
+@pytest.mark.slow
 def test_long_background_removal_is_the_same_in_its_process(film, monkeypatch):
     _, _, here = run(pair_of(film), Frames(), Settings(signal_anywhere=True))
     reading, _ = finish(read(pair_of(film), Frames(), Settings()))
@@ -61,6 +62,7 @@ def test_long_background_removal_is_the_same_in_its_process(film, monkeypatch):
     assert finish(judge(reading))[0] == said
 
 
+@pytest.mark.slow
 def test_long_projections_are_the_same_in_their_process(film, monkeypatch):
     settings = Settings("cpca", n_components=3, suppression=0.7)
     _, here, image = run(pair_of(film), Frames(), settings)

@@ -116,6 +116,7 @@ def test_genes_that_vary_most_must_be_in_use(design):
         check(design, mask_var=np.arange(8) > 5)
 
 
+@pytest.mark.slow
 def test_genes_chosen_on_one_side_of_real_cells(kang):
     """As scanpy's choice, and as a choice on the stimulated cells alone."""
     kang.obs["stim"] = (kang.obs["condition"] == "stim").to_numpy()

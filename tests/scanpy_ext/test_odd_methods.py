@@ -188,10 +188,3 @@ def test_odd_arguments_are_refused_by_name(
             call(done, **{name: value})
         assert not complaint(caught.value, words), value
     assert not plt.get_fignums()
-
-
-def test_the_tables_have_nine_hundred_cases() -> None:
-    from tests.scanpy_ext import test_odd_arguments
-
-    tables = (test_odd_arguments.CALLS, CALLS, WITH_TORCH)
-    assert sum(len(values) for table in tables for _, _, values, _ in table) > 900
