@@ -145,7 +145,8 @@ def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverag
         options += ["--cov-context=test", "--cov-report=", "-m", "not slow", *QUIET, *tests]
         environment = os.environ | {"COVERAGE_FILE": str(data_file), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "pytest", *options]
-    XX
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        if done.returncode:
             raise SystemExit("mutants: the tests fail on the code as it is")
     data = coverage.CoverageData(str(data_file))
     data.read()
