@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -231,3 +232,14 @@ def test_manifest_is_named_as_the_distribution() -> None:
     assert manifest.name == project["name"]
     versions = {importlib.import_module(name).__version__ for name in PACKAGES}
     assert versions == {manifest.package_version}
+
+
+def test_a_test_module_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "tests" / "test_broken.py").write_text("from os import no_such_name\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:napari", "-p", "no:xvfb", "tests"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout
+    assert "ImportError" in done.stdout
