@@ -164,12 +164,6 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
     """
     result = stored_result(adata, key, _LINEAR, "params", name=name)
     keys, params = _keys.stored_keys(key), result["params"]
-    if _keys.LEVELS in result:
-        raise ValueError(
-            f"adata.uns[{key!r}] has a contrast for each level of adata.obs[{params['by']!r}], "
-            "and here one is expected. Fit that level alone: give the masks foreground= and "
-            "background=, and key_added=."
-        )
     if "fit" in result:
         table, loadings = result["fit"], np.asarray(result["loadings"], dtype=np.float64)
         return Fitted(keys, result, None, np.arange(len(table)), loadings, table)

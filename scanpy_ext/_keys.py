@@ -15,7 +15,6 @@ METHODS = (
     "pca_plus",
     "pca_pp",
 )
-LEVELS = "levels"  # in the entry of a result with a contrast for each level of a column
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,6 @@ def _sets(adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]) -> dict[s
     The only set of a result has the level None.
     """
     stored = result.get("loadings")  # of the dimensions of an embedding
-    if _keys.LEVELS in result:
-        slots = {str(level): keys.part(level).varm for level in result[_keys.LEVELS]}
-        tables: Any = adata.varm if stored is None else stored
-        return {level: tables.get(slot) for level, slot in slots.items()}
     if "representatives" in result:
         numbers = range(len(result["representatives"]))
         if stored is not None:

@@ -15,7 +15,7 @@ from ._logging import wrote
 if TYPE_CHECKING:
     from anndata import AnnData
 
-_SLOTS = ("obsm", "varm", "var", "obsp", "layers")
+_SLOTS = ("obs", "obsm", "varm", "var", "obsp", "layers")
 _DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")
 _OWN = "slots"  # in an entry of `.uns` that this package wrote: what else it wrote with it
 
@@ -30,7 +30,7 @@ class Result(NamedTuple):
     entry
         The entry: numbers, text, arrays and tables, which files can hold.
     slots
-        Arrays or tables by slot ("obsm", "varm", "var", "obsp", "layers") and name.
+        Arrays or tables by slot ("obs", "obsm", "varm", "var", "obsp", "layers") and name.
     adds
         Whether what an earlier call wrote under this key stays.
     """

@@ -18,19 +18,42 @@ if TYPE_CHECKING:
 __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 
 
-def contrasts(adata: AnnData, *, key: str = "cpca") -> pd.DataFrame:
-    """Which levels respond, and by which genes: the table of `scanpy_ext.tl.cpca` with `by=`.
+def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
+    """Which levels respond, and by which genes: the table of `scanpy_ext.tl.contrasts`.
 
     Parameters
     ----------
     adata
-        Annotated data matrix on which `scanpy_ext.tl.cpca` was run with `by=`.
+        Annotated data matrix on which `scanpy_ext.tl.contrasts` was run.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
 
     Returns
     -------
-    A DataFrame with a row for each level and component, as `scanpy_ext.tl.cpca` says.
+    A DataFrame with a row for each level, named by it: first those whose interval is above 1, each
+    in descending order of the ratio, last those that could not be compared. Its columns:
+
+    `n_foreground`, `n_background`
+        Cells of the condition and of the reference.
+    `n_foreground_donors`, `n_background_donors`
+        Their donors; 0 if none were given.
+    `ratio`
+        Cross-fitted foreground : background ratio: the mean squared distance from the reference's
+        mean, along the direction of the level, relative to that of the reference cells. It is 1
+        plus the squared difference of the two means in standard deviations of the reference, on
+        cells that did not choose the direction (1 minus, where they differ the other way). Without
+        a response it is about 1.
+    `ratio_low`, `ratio_high`
+        Its 95% interval, and in `interval` what it is over: donors, or (exploratory) cells.
+    `p_value`, `p_adjusted`
+        Over donors, one-sided, and adjusted over the levels (Benjamini-Hochberg); NaN without
+        donors.
+    `top_genes`
+        The ten genes of largest loading, each with its stability in parentheses.
+    `left_out`
+        Donors that were left out: fewer than ten cells where they would be compared.
+    `reason`
+        Why a level could not be compared; its other columns are then NaN.
 
     Raises
     ------
@@ -42,13 +65,12 @@ def contrasts(adata: AnnData, *, key: str = "cpca") -> pd.DataFrame:
     >>> import numpy as np, anndata, scanpy_ext as cx
     >>> adata = anndata.AnnData(np.random.default_rng(0).normal(size=(80, 5)))
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 40
-    >>> adata.obs["cell_type"] = ["B"] * 40 + ["T"] * 40
-    >>> cx.tl.cpca(adata, groupby="condition", reference="ctrl", by="cell_type", alpha=1.0)
-    >>> cx.get.contrasts(adata)["level"].to_list()
-    ['B', 'B', 'T', 'T']
+    >>> adata.obs["cell_type"] = ["B"] * 70 + ["T"] * 10
+    >>> cx.tl.contrasts(adata, groupby="condition", reference="ctrl", by="cell_type")
+    >>> cx.get.contrasts(adata).loc["T", "reason"]
+    'fewer than 10 cells on a side'
     """
-    result = stored_result(adata, key, "tl.cpca with by=", "contrasts")
-    return pd.DataFrame(result["contrasts"]).copy()
+    return pd.DataFrame(stored_result(adata, key, "tl.contrasts", "table")["table"]).copy()
 
 
 def loadings(
@@ -70,7 +92,7 @@ def loadings(
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     level
-        Which set of loadings, for a result with several: the level of `by=`, the number of the
+        Which set of loadings, for a result with several: the number of the
         representative of `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` for
         `scanpy_ext.tl.clvm`.
     tidy

@@ -5,6 +5,7 @@ scanpy and matplotlib are imported when they are first used.
 
 from ._contrast_check import contrast_check
 from ._contrast_curve import contrast_curve
+from ._contrasts import contrasts
 from ._cpca_path import cpca_path
 from ._cvae import cvae
 from ._loadings import loadings
@@ -14,6 +15,7 @@ from ._significance import significance
 __all__ = [
     "contrast_check",
     "contrast_curve",
+    "contrasts",
     "cpca_path",
     "cvae",
     "loadings",

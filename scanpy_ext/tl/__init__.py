@@ -1,6 +1,7 @@
 """Tools: compute a contrast and write it into the AnnData."""
 
 from ._clvm import clvm
+from ._contrasts import contrasts
 from ._cpca import cpca
 from ._cpca_path import cpca_path
 from ._cpca_star import cpca_star
@@ -11,10 +12,12 @@ from ._kernel_cpca import kernel_cpca
 from ._pca_pp import pca_plus, pca_pp
 from ._pcpca import pcpca
 from ._project import project
+from ._response import response
 from ._significance import significance
 
 __all__ = [
     "clvm",
+    "contrasts",
     "cpca",
     "cpca_path",
     "cpca_star",
@@ -26,5 +29,6 @@ __all__ = [
     "pca_pp",
     "pcpca",
     "project",
+    "response",
     "significance",
 ]

@@ -27,7 +27,7 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "loadings of all": lambda a, **k: cx.pl.loadings(
         a, components=range(1, a.obsm["X_cpca"].shape[1] + 1), n_points=4, **k
     ),
-    "loadings of a level": lambda a, **k: cx.pl.loadings(a, key="by", level=KINDS[0] + " 0", **k),
+    "contrasts": cx.pl.contrasts,
     "contrast_curve": cx.pl.contrast_curve,
     "significance": cx.pl.significance,
     "contrast_check": cx.pl.contrast_check,
@@ -102,7 +102,7 @@ def study(n_kinds: int, n_donors: int, n_comps: int) -> AnnData:
     by_donor = {"donor": "donor" if n_donors > 4 else None, "n_permutations": 20}
     cx.pp.contrast_check(adata, **REFERENCE, donor="donor", cell_type="cell_type")
     cx.tl.cpca(adata, **REFERENCE, n_comps=n_comps, alpha=1.0)
-    cx.tl.cpca(adata, **REFERENCE, by="cell_type", key_added="by", alpha=1.0)
+    cx.tl.contrasts(adata, **REFERENCE, by="cell_type")
     cx.tl.cpca_path(adata, **REFERENCE, n_comps=n_comps)
     cx.tl.significance(adata, **REFERENCE, **by_donor, n_comps=n_comps, n_resamples=2, contrast=1.0)
     cx.pp.match_pairs(adata, "condition", "ctrl", donor="donor", n_comps=5)

@@ -1,0 +1,167 @@
+"""Which rows responded: a two-component mixture of held-out scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit
+
+from contrast_core._validation import FloatArray, check_number, real_array
+from contrast_core.significance._condition_shift import _VARIANCE_FACTOR
+
+_ITERATIONS = 500
+_CLOSEST = 1.0  # standard deviations between the components: rows that are closer look alike
+_FEWEST = 10
+_Z = 1.959964  # of a 95% interval
+
+
+@dataclass(frozen=True, eq=False)
+class Responders:
+    """Posterior probability of each row that it responded; made by `responders`.
+
+    Parameters
+    ----------
+    posterior, background_posterior : ndarray of shape (n,) and (m,)
+        Probability that the row responded. Rows of the background did not, by definition: their
+        values show how the posterior is calibrated.
+    threshold : float
+        Rows with a posterior above it are called: at most the given share of the background is.
+    called : ndarray of bool of shape (n,)
+        The rows of the foreground that are.
+    shift : float
+        Distance of the two components, in the units of the scores.
+    sensitivity : float
+        Mean posterior of rows that responded, as far as the mixture holds.
+    """
+
+    posterior: FloatArray
+    background_posterior: FloatArray
+    threshold: float
+    called: NDArray[np.bool_]
+    shift: float
+    sensitivity: float
+
+    def share(
+        self, rows: Any = slice(None), background_rows: Any = slice(None)
+    ) -> tuple[float, float, float]:
+        """Estimate the share of responders among some rows, with a 95% interval.
+
+        It is the place of the rows' mean posterior between that of the background and that of
+        responders, so that what the posterior gives to the background is subtracted.
+
+        Parameters
+        ----------
+        rows, background_rows : index or mask, optional
+            The rows, and those of the background that they are compared with; all by default.
+
+        Returns
+        -------
+        tuple of float
+            Share, and the ends of its interval, from 0 to 1; NaN without rows.
+        """
+        values, others = self.posterior[rows], self.background_posterior[background_rows]
+        if min(len(values), len(others)) < 2:
+            return np.nan, np.nan, np.nan
+        baseline = others.mean()
+        room = max(self.sensitivity - self.background_posterior.mean(), np.finfo(float).eps)
+        # The same factor as in `condition_shift`: the rows chose one another's directions.
+        error = np.sqrt(
+            _VARIANCE_FACTOR * (values.var() / len(values) + others.var() / len(others))
+        )
+        around = (values.mean() - baseline + np.array([0, -_Z, _Z]) * error) / room
+        share, low, high = np.clip(around, 0.0, 1.0)
+        return float(share), float(low), float(high)
+
+
+def responders(
+    scores: ArrayLike, background_scores: ArrayLike, *, level: float = 0.05
+) -> Responders:
+    r"""Estimate for each row the posterior probability that it responded.
+
+    Held-out scores of the foreground are a mixture of two components: the distribution of the
+    background's scores, with mean :math:`\mu` and variance :math:`\sigma^2`, and the same moved by
+    :math:`\delta`,
+
+    .. math:: p = \frac{\pi\, N(s; \mu + \delta, \sigma^2)}
+        {\pi\, N(s; \mu + \delta, \sigma^2) + (1 - \pi)\, N(s; \mu, \sigma^2)} ,
+
+    with the share :math:`\pi` and :math:`\delta \ge \sigma` by expectation maximisation. Rows are
+    called by a threshold of the background's own scores, which assumes no normal distribution.
+
+    Parameters
+    ----------
+    scores, background_scores : array-like of shape (n,) and (m,)
+        Scores along a direction that these rows did not choose, such as those of
+        `condition_shift`; responders have the larger ones.
+    level : float above 0, below 1, default=0.05
+        Largest share of the background that may be called.
+
+    Returns
+    -------
+    Responders
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than ten scores of either, some are not finite, or those of the
+        background are all the same.
+
+    References
+    ----------
+    Mixture with one component known: Papalexi et al., Nature Genetics 53:322, 2021 (Mixscape).
+    Threshold: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core import responders
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=400) + 3 * (np.arange(400) < 100)  # a quarter responds
+    >>> found = responders(scores, rng.normal(size=400))
+    >>> share, low, high = found.share()
+    >>> low < 0.25 < high, bool((found.background_posterior > found.threshold).mean() <= 0.05)
+    (True, True)
+    """
+    level = check_number(level, "level", above=0, below=1)
+    values, others = (
+        real_array(scores, "scores"),
+        real_array(background_scores, "background_scores"),
+    )
+    for name, given in (("scores", values), ("background_scores", others)):
+        if given.ndim != 1 or len(given) < _FEWEST or not np.isfinite(given).all():
+            raise ValueError(
+                f"{name} has shape {given.shape} and {int((~np.isfinite(given)).sum())} values "
+                f"that are not finite; expected at least {_FEWEST} finite numbers."
+            )
+    centre, spread = others.mean(), others.std()
+    if spread == 0:
+        raise ValueError("background_scores are all the same; a mixture needs their spread.")
+    z, z_others = (values - centre) / spread, (others - centre) / spread
+    prior, shift = 0.5, max(2.0, 1.5 * z.mean())
+    for _ in range(_ITERATIONS):
+        posterior = _posterior(z, prior, shift)
+        previous = prior, shift
+        prior = float(np.clip(posterior.mean(), 1e-6, 1 - 1e-6))
+        shift = max(float(posterior @ z / posterior.sum()), _CLOSEST)
+        if np.allclose(previous, (prior, shift), rtol=1e-8, atol=0):
+            break
+    posterior, background = _posterior(z, prior, shift), _posterior(z_others, prior, shift)
+    # One of m + 1 exchangeable rows is among the largest `level` of them with that probability.
+    rank = int(np.ceil((1 - level) * (len(others) + 1)))
+    threshold = max(0.5, np.sort(background)[rank - 1]) if rank <= len(others) else 1.0
+    return Responders(
+        posterior,
+        background,
+        float(threshold),
+        posterior > threshold,
+        shift * float(spread),
+        float(_posterior(z_others + shift, prior, shift).mean()),
+    )
+
+
+def _posterior(z: FloatArray, prior: float, shift: float) -> FloatArray:
+    """Of normal components with unit variance and the means 0 and `shift`."""
+    return np.asarray(expit(logit(prior) + shift * z - shift**2 / 2))

@@ -1,0 +1,146 @@
+"""Which levels respond, by which genes, and with what evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _keys
+from .._arguments import check_count
+from .._docs import documented
+from ..get import contrasts as contrasts_table
+from ._figure import few_log_ticks, finish, panels, room
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from ._figure import AxesGiven, Drawn, Save
+
+_LARGEST = 110.0  # area of a dot, in square points
+_SMALLEST_RATIO = 0.5  # to which the axis of the ratios reaches down
+
+
+@documented
+def contrasts(
+    adata: AnnData,
+    *,
+    n_genes: int = 4,
+    key: str = "contrasts",
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
+    show: bool | None = None,
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
+    """Which levels respond, by which genes, and with what evidence.
+
+    A dot plot of genes and levels, as `sc.pl.dotplot`: the colour is the loading of the gene on the
+    level's direction (red: higher in the condition), the size its stability. Beside it the
+    cross-fitted ratio of each level with its 95% interval; the line is 1, no response. Levels with
+    an adjusted p-value of 5% or less have a filled mark, and so have those without p-values whose
+    interval is above 1. Levels that could not be compared are left out; see the table,
+    `scanpy_ext.get.contrasts`.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.contrasts` was run.
+    n_genes
+        Number of genes of largest loading that each level contributes.
+    key
+        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
+    {FIGURE}
+
+    Returns
+    -------
+    The two axes if `show=False` or with `ax`, the figure if `return_fig=True`, else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such result, or no level could be compared.
+    """
+    table = contrasts_table(adata, key=key)
+    result = adata.uns[key]
+    levels = [str(level) for level in result["levels"]]
+    if not levels:
+        raise ValueError(
+            f"adata.uns[{key!r}]: no level could be compared. The column `reason` of "
+            "scanpy_ext.get.contrasts says why."
+        )
+    names = adata.var_names.to_numpy().astype(str)
+    if "loadings" in result:
+        loadings, stability = np.asarray(result["loadings"]), np.asarray(result["stability"])
+        names = np.array(_keys.dimensions(str(result["params"]["obsm"]), len(loadings)))
+    else:
+        loadings, stability = (np.asarray(adata.varm[slot]) for slot in (key, f"{key}_stability"))
+    n_genes = min(check_count(n_genes, "n_genes"), len(names))
+    rows = table.loc[levels]
+    leading = np.argsort(-np.abs(loadings), axis=0, kind="stable")[:n_genes]
+    chosen = np.array(list(dict.fromkeys(leading.T.ravel().tolist())))  # in the order of the levels
+
+    size = (0.26 * len(chosen) + room(levels) + 4.4) / 2, 0.3 * len(levels) + 1.6 + room(names, 8)
+    with panels(1, 2, size=size, figsize=figsize, ax=ax) as (figure, axes):
+        dots, evidence = axes[0]
+        if ax is None:
+            dots.get_gridspec().set_width_ratios([max(2.0, 0.26 * len(chosen)), 2.0])
+        places = np.arange(len(levels))
+        x, y = np.meshgrid(np.arange(len(chosen)), places)
+        shown = loadings[chosen].T
+        drawn = dots.scatter(
+            x.ravel(),
+            y.ravel(),
+            s=_LARGEST * stability[chosen].T.ravel() + 1e-3,
+            c=shown.ravel(),
+            cmap="RdBu_r",
+            vmin=-np.abs(shown).max(),
+            vmax=np.abs(shown).max(),
+            edgecolors="grey",
+            linewidths=0.4,
+        )
+        dots.set_xticks(np.arange(len(chosen)), names[chosen], rotation=90, fontsize="small")
+        dots.set_yticks(places, levels, fontsize="small")
+        dots.set(xlim=(-0.7, len(chosen) - 0.3), ylim=(len(levels) - 0.4, -0.6))
+        dots.grid(visible=False)
+        figure.colorbar(drawn, ax=dots, label="loading", shrink=0.8, pad=0.01)
+        sizes: list[Any] = [
+            dots.scatter([], [], s=_LARGEST * share, c="grey", label=f"{share:g}")
+            for share in (0.25, 0.5, 1.0)
+        ]
+        dots.legend(
+            handles=sizes,
+            title="stability",
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=3,
+            frameon=False,
+            fontsize="small",
+            title_fontsize="small",
+        )
+        ratio, low, high = (
+            np.maximum(rows[name].to_numpy(float), _SMALLEST_RATIO)
+            for name in ("ratio", "ratio_low", "ratio_high")
+        )
+        adjusted = rows["p_adjusted"].to_numpy(float)
+        filled = np.where(np.isnan(adjusted), low > 1, adjusted <= 0.05)
+        evidence.hlines(places, low, high, color="black", linewidth=1)
+        evidence.scatter(
+            ratio, places, c=np.where(filled, "black", "white"), edgecolors="black", s=30, zorder=3
+        )
+        evidence.axvline(1, color="grey", linewidth=0.8, linestyle="--")
+        evidence.set(xscale="log", ylim=dots.get_ylim(), yticks=[])
+        over = " / ".join(dict.fromkeys(rows["interval"]))
+        evidence.set_xlabel(f"ratio (95%)\n{over}", fontsize="small")
+        few_log_ticks(evidence.xaxis)
+        evidence.grid(visible=False)
+        evidence.spines[["top", "right", "left"]].set_visible(False)
+        return finish(
+            figure,
+            (dots, evidence),
+            "contrasts",
+            show=show,
+            save=save,
+            return_fig=return_fig,
+            ax=ax,
+        )

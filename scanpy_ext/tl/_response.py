@@ -1,0 +1,251 @@
+"""Which cells responded to a condition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contrast_core import condition_shift, responders
+from contrast_core._validation import check_number
+from contrast_core.feedback import warn
+from contrast_core.rows import held
+
+from .. import _keys, _read, _select, _write
+from .._arguments import listed
+from .._docs import documented
+from .._relabelling import check_donor
+from ._contrasts import FEWEST, N_TOP, in_words
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from .._select import Default, Levels, Mask
+
+
+@documented
+def response(
+    adata: AnnData,
+    *,
+    groupby: str,
+    reference: Levels,
+    groups: Levels | None = None,
+    donor: str | None = None,
+    within: str | None = None,
+    level: float = 0.05,
+    layer: str | None = None,
+    obsm: str | None = None,
+    mask_var: Mask | Default | None = _select.DEFAULT,
+    key_added: str | None = None,
+    copy: bool = False,
+) -> AnnData | None:
+    """Which cells responded: a probability for each cell, and the share of responders.
+
+    In a CRISPR or drug experiment some cells escape. For each condition the cells are scored along
+    the direction that separates them best from the reference cells [1]_, chosen without the cell
+    that is scored. The scores are a mixture of two components: that of the reference cells, which
+    do not respond by definition, and the same moved by the response [2]_.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix of shape `(n_obs, n_vars)`.
+    groupby
+        Column of `adata.obs` that tells the conditions (targets, drugs) apart.
+    reference
+        The level or levels of `groupby` whose cells are the reference, pooled: non-targeting
+        guides, vehicle.
+    groups
+        The conditions to ask about, each on its own. All but the reference by default.
+    donor
+        Column of `adata.obs` with the donor, guide or replicate: the share of responders is
+        estimated for each as well.
+    within
+        Column of `adata.obs` with the donor or batch within which cells are compared: the mean of
+        its reference cells is subtracted. Each needs at least ten reference cells. The genes in
+        use are then held dense.
+    level
+        Largest share of the reference cells that may be called responding.
+    {DATA}
+    {OBSM}
+    key_added
+        Name of the results in `.obs` and `.uns`, instead of `response`.
+    {COPY}
+
+    Returns
+    -------
+    `None`, or the updated copy with `copy=True`. Sets these fields:
+
+    `.obs['response' | key_added]` : `float`
+        Posterior probability that the cell responded; NaN for reference cells, for cells in
+        neither, and for those of conditions that could not be compared.
+    `.obs['response_called' | key_added + '_called']` : `bool`
+        Whether the cell is called responding: its posterior is above the `threshold` of its
+        condition, which at most the share `level` of held-out reference cells exceeds.
+    `.uns['response' | key_added]['conditions']` : `DataFrame`
+        A row for each condition: `n_cells`, `n_reference`, `effect` (difference of the means in
+        standard deviations of the reference, held out) with `effect_low` and `effect_high` (95%,
+        over cells), `share` of responders with `share_low` and `share_high` (95%), `threshold`,
+        `reference_called` (share of held-out reference cells above it), `top_genes`, and the
+        `reason` where it could not be compared. Largest share first.
+    `.uns['response' | key_added]['donors']` : `DataFrame`
+        With `donor`: `condition`, `donor`, `n_cells`, `share`, `share_low` and `share_high`.
+    `.uns['response' | key_added]['params']` : `dict`
+        The arguments that were given.
+
+    Raises
+    ------
+    ValueError
+        If a column, level, layer or gene mask does not exist or selects nothing, a level of
+        `within` has fewer than ten reference cells, or there are NaN or infinite values.
+
+    Warns
+    -----
+    contrast_core.ContrastWarning
+        If the interval of the effect of a condition contains 0: no response can be seen.
+
+    See Also
+    --------
+    contrasts : Which cell types respond.
+
+    Notes
+    -----
+    {EXPECTS}
+
+    The comparison is `contrast_core.condition_shift`, the mixture `contrast_core.responders`. The
+    cells that are compared and the genes in use are read once and held in memory.
+
+    References
+    ----------
+    .. [1] Fisher (1936). The use of multiple measurements in taxonomic problems. Annals of
+       Eugenics 7, 179.
+    .. [2] Papalexi et al. (2021). Characterizing the molecular regulation of inhibitory immune
+       checkpoints with multimodal single-cell screens. Nature Genetics 53, 322 (Mixscape).
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, scanpy_ext as cx
+    >>> values = np.random.default_rng(0).normal(size=(400, 6))
+    >>> values[:100, 2] += 4  # half of the treated cells
+    >>> adata = anndata.AnnData(values)
+    >>> adata.obs["drug"] = ["treated"] * 200 + ["vehicle"] * 200
+    >>> cx.tl.response(adata, groupby="drug", reference="vehicle")
+    >>> row = adata.uns["response"]["conditions"].loc["treated"]
+    >>> bool(row["share_low"] < 0.5 < row["share_high"]), bool(row["reference_called"] <= 0.05)
+    (True, True)
+    """
+    check_donor(donor, groupby)
+    key = "response" if key_added is None else _keys.checked(key_added)
+    _write.check_free(adata, key, {"obs": [key, f"{key}_called"]})
+    level = check_number(level, "level", above=0, below=1)
+    selection = _select.cells(adata, groupby, reference, groups, None, None)
+    data = _read.contrast_input(adata, selection, 1, layer, obsm, mask_var, copy)
+    back = selection.background
+    front = selection.foreground & ~back  # the treated cells alone
+    used = front | back
+    conditions = _select.column(adata, groupby, "groupby").to_numpy(dtype=object)
+    rows, place = held(data.matrix.take(used)), np.cumsum(used) - 1
+    if within is not None:
+        of_cells = _read.known_labels(adata, within, "within", used)
+        values: Any = _centred(rows.load(dense=True), of_cells, back[used], within)
+    donors = None if donor is None else _read.known_labels(adata, donor, "donor", front)
+    of_foreground = np.cumsum(front) - 1
+    names = np.asarray(data.feature_names)
+
+    posterior = np.full(adata.n_obs, np.nan)
+    called = np.zeros(adata.n_obs, dtype=bool)
+    table, by_donor, unseen = {}, [], []
+    asked = list(dict.fromkeys(conditions[front]))
+    for condition in asked:
+        here = front & (conditions == condition)
+        table[condition] = row = _COLUMNS | {
+            "n_cells": int(here.sum()),
+            "n_reference": int(back.sum()),
+        }
+        x, y = (
+            rows.take(place[side]) if within is None else values[place[side]]
+            for side in (here, back)
+        )
+        try:
+            shift = condition_shift(x, background=y, n_resamples=0, random_state=0)
+            found = responders(shift.foreground_scores, shift.background_scores, level=level)
+        except ValueError as error:
+            row["reason"] = in_words(error)
+            continue
+        posterior[here], called[here] = found.posterior, found.called
+        order = np.argsort(-np.abs(shift.direction), kind="stable")[:N_TOP]
+        row |= {
+            "effect": shift.effect,
+            "effect_low": shift.effect_low,
+            "effect_high": shift.effect_high,
+            **dict(zip(_SHARE, found.share(), strict=True)),
+            "threshold": found.threshold,
+            "reference_called": float((found.background_posterior > found.threshold).mean()),
+            "top_genes": ", ".join(map(str, names[order[shift.direction[order] != 0]])),
+        }
+        if shift.effect_low <= 0:
+            unseen.append(condition)
+        if donors is not None:
+            own = donors[of_foreground[here]]
+            for name in np.unique(own):
+                share = dict(zip(_SHARE, found.share(own == name), strict=True))
+                by_donor.append(
+                    {
+                        "condition": condition,
+                        "donor": str(name),
+                        "n_cells": int((own == name).sum()),
+                        **share,
+                    }
+                )
+    if unseen:
+        warn(
+            f"no response can be seen in {len(unseen)} of {len(asked)} condition(s), whose effect "
+            f"on held-out cells has an interval that contains 0: {listed(unseen)}."
+        )
+    frame = pd.DataFrame.from_dict(table, orient="index", columns=list(_COLUMNS))
+    frame.index.name = "condition"
+    result: dict[str, Any] = {
+        "conditions": frame.sort_values("share", ascending=False, kind="stable"),
+        "params": data.params | _write.storable(donor=donor, within=within, level=level),
+    }
+    if donors is not None:
+        result["donors"] = pd.DataFrame(
+            by_donor, columns=["condition", "donor", "n_cells", *_SHARE]
+        ).rename(index=str)
+    slots = {"obs": {key: posterior, f"{key}_called": called}}
+    return _write.write(adata, _write.Result(key, result, slots), copy=copy)
+
+
+_SHARE = ("share", "share_low", "share_high")
+# The columns of the table, with the value of those that could not be measured.
+_COLUMNS: dict[str, Any] = {
+    "n_cells": 0,
+    "n_reference": 0,
+    "effect": np.nan,
+    "effect_low": np.nan,
+    "effect_high": np.nan,
+    **dict.fromkeys(_SHARE, np.nan),
+    "threshold": np.nan,
+    "reference_called": np.nan,
+    "top_genes": "",
+    "reason": "",
+}
+
+
+def _centred(
+    values: NDArray[Any], labels: NDArray[np.str_], reference: NDArray[np.bool_], within: str
+) -> NDArray[np.floating]:
+    """Cells less the mean of the reference cells of their donor or batch."""
+    centred: NDArray[Any] = values.astype(np.float32 if values.dtype == np.float32 else np.float64)
+    for label in np.unique(labels).tolist():
+        here = labels == label
+        if (here & reference).sum() < FEWEST:
+            raise ValueError(
+                f"within: {label!r} of adata.obs[{within!r}] has {int((here & reference).sum())} "
+                f"reference cells; at least {FEWEST} are needed to compare its cells with. Leave "
+                "its cells out."
+            )
+        centred[here] -= values[here & reference].mean(axis=0)
+    return centred

@@ -1,0 +1,266 @@
+"""How far a condition moves rows, and which rows respond, on rows that did not choose how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import roc_auc_score
+
+from contrast_core import ConditionShift, condition_shift, responders
+
+D = 30
+
+
+def rows(n: int, seed: int, shift: float = 0.0) -> Any:
+    """Rows with a falling spectrum and heavy tails; feature 7 is moved, in its own deviations."""
+    values = np.random.default_rng(seed).standard_t(6, size=(n, D)) * np.exp(-np.arange(D) / 10)
+    values[:, 7] += shift * values[:, 7].std()
+    return values
+
+
+def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -> dict[str, Any]:
+    """Donors with means of their own, each with 30 rows in either or both datasets."""
+    rng = np.random.default_rng(seed)
+    means = 0.5 * rng.normal(size=(2 * n_donors, D)) * np.exp(-np.arange(D) / 10)
+    owner = np.repeat(np.arange(n_donors), 30)
+    other = owner + n_donors * nested
+    return {
+        "X": rows(len(owner), seed + 1, shift) + means[owner],
+        "background": rows(len(owner), seed + 2) + means[other],
+        "groups": np.char.add("d", owner.astype(str)),
+        "background_groups": np.char.add("d", other.astype(str)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "shift"),
+    [("rows", 1.0), ("rows", 3.0), ("paired", 1.0), ("paired", 3.0), ("nested", 5.0)],
+)
+def test_an_effect_is_found_along_its_feature(kind: str, shift: float) -> None:
+    if kind == "rows":
+        data: dict[str, Any] = {"X": rows(300, 0, shift), "background": rows(300, 1)}
+    else:
+        data = by_donor(0, shift, nested=kind == "nested")
+    found = condition_shift(**data, random_state=0)
+    assert abs(found.direction).argmax() == 7
+    assert found.direction[7] > 0
+    assert found.p_value < 0.05
+    assert found.effect_low > 0
+    if kind != "nested":  # there donors differ as well, which is part of the deviation
+        assert found.effect_low < shift < found.effect_high + 0.5
+    assert found.n_blocks == 5
+    assert np.linalg.norm(found.direction) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["rows", "paired", "nested"])
+def test_without_an_effect_the_interval_holds_and_p_values_are_rarely_small(kind: str) -> None:
+    covered, small = [], []
+    for seed in range(0, 600, 3):
+        if kind == "rows":
+            data: dict[str, Any] = {"X": rows(40, seed), "background": rows(40, seed + 1)}
+        else:
+            data = by_donor(seed, 0.0, nested=kind == "nested")
+        found = condition_shift(**data, n_resamples=0, random_state=seed)
+        covered.append(found.effect_low <= 0 <= found.effect_high)
+        small.append(found.p_value <= 0.05)
+    assert np.mean(covered) >= 0.9
+    assert np.mean(small) <= 0.096  # .05, and three standard errors of 200 draws
+
+
+def test_samples_that_differ_at_random_are_no_effect() -> None:
+    """Each donor's two samples differ, as batches do, but not in the same direction."""
+    small = []
+    for seed in range(0, 300, 3):
+        data = by_donor(seed, 0.0)
+        rng = np.random.default_rng(seed)
+        for name in ("X", "background"):
+            data[name] = data[name] + np.repeat(0.5 * rng.normal(size=(5, D)), 30, axis=0)
+        small.append(condition_shift(**data, n_resamples=0, random_state=0).p_value <= 0.05)
+    assert np.mean(small) <= 0.115  # .05, and three standard errors of 100 draws
+
+
+def test_donors_do_not_hide_an_effect_that_is_the_same_in_all() -> None:
+    data = by_donor(3, 1.0)
+    data["X"] = data["X"] + 20 * np.repeat(np.arange(5), 30)[:, None]
+    data["background"] = data["background"] + 20 * np.repeat(np.arange(5), 30)[:, None]
+    found = condition_shift(**data, random_state=0)
+    assert found.p_value < 0.01
+    assert 0.5 < found.effect < 1.5
+
+
+def test_donors_with_few_rows_are_left_out_and_named() -> None:
+    data = by_donor(0, 2.0)
+    kept = np.ones(150, dtype=bool)
+    kept[:21] = False  # nine rows of d0 are left
+    data |= {"X": data["X"][kept], "groups": data["groups"][kept]}
+    found = condition_shift(**data, random_state=0)
+    assert (found.groups, found.left_out) == (("d1", "d2", "d3", "d4"), ("d0",))
+    assert np.isnan(found.foreground_scores).sum() == 9
+    assert np.isnan(found.background_scores).sum() == 30
+
+
+def test_scores_of_held_out_rows_are_in_deviations_of_the_background() -> None:
+    found = condition_shift(rows(500, 0, 3.0), background=rows(400, 1), random_state=0)
+    assert found.foreground_scores.mean() - found.background_scores.mean() == pytest.approx(
+        found.effect, abs=0.05
+    )
+    assert found.background_scores.std() == pytest.approx(1, abs=0.02)
+    # The direction of the whole data separates them no better than held-out rows say.
+    y = np.r_[np.ones(500), np.zeros(400)]
+    held_out = roc_auc_score(y, np.r_[found.foreground_scores, found.background_scores])
+    new = np.vstack([rows(500, 2, 3.0), rows(400, 3)]) @ found.direction
+    assert held_out == pytest.approx(roc_auc_score(y, new), abs=0.02)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_sparse_and_dense_rows_give_the_same(dtype: Any) -> None:
+    counts = np.random.default_rng(0).poisson(1.0, size=(120, 80)).astype(dtype)
+    counts[:60, 3] += 2
+    dense = condition_shift(counts[:60], background=counts[60:], random_state=1)
+    sparse = condition_shift(
+        sp.csr_matrix(counts[:60]), background=sp.csr_matrix(counts[60:]), random_state=1
+    )
+    tolerance = 1e-3 if dtype == np.float32 else 1e-8
+    np.testing.assert_allclose(sparse.direction, dense.direction, atol=tolerance)
+    np.testing.assert_allclose(sparse.effect_low, dense.effect_low, atol=tolerance)
+
+
+def test_units_and_offsets_change_nothing() -> None:
+    x, y = rows(60, 0, 2.0), rows(60, 1)
+    plain = condition_shift(x, background=y, random_state=0)
+    scaled = condition_shift(1e6 * x, background=1e6 * y, random_state=0)
+    moved = condition_shift(x + 5, background=y + 5, random_state=0)
+    for other in (scaled, moved):
+        np.testing.assert_allclose(other.direction, plain.direction, atol=1e-6)
+        assert other.effect == pytest.approx(plain.effect, rel=1e-6)
+
+
+def test_exchanging_the_datasets_turns_the_direction() -> None:
+    x, y = rows(200, 0, 3.0), rows(200, 1)
+    there = condition_shift(x, background=y, random_state=0)
+    back = condition_shift(y, background=x, random_state=0)
+    assert there.direction @ back.direction < -0.9
+    assert back.effect > 0
+
+
+def test_what_differs_in_the_mean_but_does_not_vary_is_finite() -> None:
+    x, y = rows(50, 0), rows(50, 1)
+    x[:, 2], y[:, 2] = 1.0, 0.0
+    found = condition_shift(x, background=y, random_state=0)
+    assert np.isfinite([found.effect, found.effect_low, found.effect_high, found.p_value]).all()
+    same = condition_shift(y, background=y.copy(), random_state=0)
+    assert np.isfinite([same.effect, same.p_value, *same.direction]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": rows(9, 0)}, "X has 9 rows and background 150; a comparison needs at least 10"),
+        ({"X": rows(150, 0)[:, :5]}, "background has 30 features but X has 5"),
+        ({"groups": None}, "background_groups was given without groups"),
+        ({"groups": ["a"] * 149}, "one label for each of the 150 rows"),
+        (
+            {"groups": np.repeat(["d0", "x"], 75)},
+            "1 groups have 10 rows in both datasets; a comparison within groups needs 3",
+        ),
+        (
+            {"groups": np.repeat(["x", "y"], 75)},
+            "2 groups of X and 5 of background have 10 rows",
+        ),
+        ({"background": np.ones((150, D))}, "background does not vary"),
+        ({"X": np.full((150, D), np.nan)}, "NaN"),
+        ({"level": 1.0}, "level"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change: dict[str, Any], message: str) -> None:
+    data = by_donor(0, 1.0) | change
+    with pytest.raises(ValueError, match=message):
+        condition_shift(**data)
+
+
+def mixture(share: float, shift: float, seed: int, n: int = 600) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    true = rng.random(n) < share
+    return rng.standard_t(8, n) + shift * true, rng.standard_t(8, n), true
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("shift", [2.5, 4.0])
+def test_the_share_of_responders_is_estimated(share: float, shift: float) -> None:
+    inside = []
+    for seed in range(20):
+        scores, others, true = mixture(share, shift, seed)
+        found = responders(scores, others)
+        estimate, low, high = found.share()
+        inside.append(low <= true.mean() <= high)
+        assert abs(estimate - true.mean()) < 0.15
+    assert np.mean(inside) >= 0.8
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("tails", [3, 100])
+def test_at_most_the_level_of_new_background_rows_is_called(level: float, tails: int) -> None:
+    called = []
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        scores, others = rng.standard_t(tails, (2, 300))
+        scores[:150] += 3
+        found = responders(scores, others, level=level)
+        assert (found.background_posterior > found.threshold).mean() <= level
+        # The posterior rises with the score: new scores are called above the least that is.
+        least = np.min(scores[found.called], initial=np.inf)
+        called.append((rng.standard_t(tails, 300) >= least).mean())
+    assert np.mean(called) <= level + 0.01
+
+
+def test_without_responders_the_interval_contains_0_and_few_rows_are_called() -> None:
+    contains, called = [], []
+    for seed in range(100):
+        scores, others, _ = mixture(0.0, 0.0, seed, n=200)
+        found = responders(scores, others)
+        contains.append(found.share()[1] == 0)
+        called.append(found.called.mean())
+    assert np.mean(contains) >= 0.95
+    assert np.mean(called) <= 0.05
+
+
+def test_shares_of_some_rows_and_of_none() -> None:
+    scores, others, true = mixture(0.5, 4.0, 0)
+    found = responders(scores, others)
+    assert found.share(true)[0] > 0.9
+    assert found.share(~true)[0] < 0.1
+    assert np.isnan(found.share(np.zeros(600, dtype=bool))).all()
+
+
+def test_posterior_rises_with_the_score_whatever_its_units() -> None:
+    scores, others, _ = mixture(0.4, 2.0, 1)
+    found = responders(scores, others)
+    moved = responders(10 * scores - 3, 10 * others - 3)
+    np.testing.assert_allclose(moved.posterior, found.posterior, atol=1e-6)
+    assert moved.shift == pytest.approx(10 * found.shift, rel=1e-5)
+    assert (np.diff(found.posterior[np.argsort(scores)]) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("scores", "others", "message"),
+    [
+        (np.ones(9), np.arange(20.0), r"scores has shape \(9,\)"),
+        (np.ones(20), np.ones(20), "background_scores are all the same"),
+        (np.full(20, np.nan), np.arange(20.0), "20 values that are not finite"),
+        (np.ones((20, 2)), np.arange(20.0), r"scores has shape \(20, 2\)"),
+    ],
+)
+def test_scores_that_are_none_are_refused(scores: Any, others: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        responders(scores, others)
+
+
+def test_a_result_keeps_what_it_needs() -> None:
+    found = condition_shift(rows(40, 0), background=rows(40, 1), n_resamples=7, random_state=0)
+    assert isinstance(found, ConditionShift)
+    assert found.resampled.shape == (7, D)
+    again = condition_shift(rows(40, 0), background=rows(40, 1), n_resamples=7, random_state=0)
+    np.testing.assert_array_equal(again.resampled, found.resampled)

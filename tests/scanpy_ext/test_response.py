@@ -1,0 +1,164 @@
+"""Which cells responded: posteriors, shares by condition and donor, calls, slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import roc_auc_score
+
+import scanpy_ext as cx
+from contrast_core import ContrastWarning
+
+DESIGN: dict[str, Any] = {"groupby": "target", "reference": "NT"}
+
+
+def screen(seed: int = 0, size: float = 1.2, dtype: Any = np.float32) -> anndata.AnnData:
+    """A target that moves 60% of its cells, one that moves none, and a rare one."""
+    rng = np.random.default_rng(seed)
+    target = np.repeat(["hit", "none", "rare", "NT"], [300, 300, 8, 500])
+    n, d = len(target), 80
+    guide = np.char.add(target, rng.integers(1, 4, n).astype(str))
+    batch = np.where(rng.random(n) < 0.5, "one", "two")
+    true = (target == "hit") & (rng.random(n) < np.where(guide == "hit1", 0.3, 0.75))
+    rates = rng.normal(0.3, 0.8, d) + 0.4 * rng.normal(size=(n, 2)) @ rng.normal(size=(2, d))
+    rates += rng.normal(0, 0.3, (n, 1)) + 0.8 * (batch == "two")[:, None] * rng.normal(size=d)
+    rates[:, :6] += size * true[:, None]
+    counts = rng.poisson(np.exp(np.clip(rates, -5, 4)))
+    adata = anndata.AnnData(sp.csr_matrix(np.log1p(counts).astype(dtype)))
+    adata.var_names = [f"gene{i}" for i in range(d)]
+    adata.obs["target"] = pd.Categorical(target)
+    adata.obs["guide"], adata.obs["batch"], adata.obs["true"] = guide, batch, true
+    return adata
+
+
+@pytest.mark.parametrize("within", [None, "batch"])
+def test_cells_that_responded_are_told_from_those_that_escaped(within: str | None) -> None:
+    adata = screen()
+    with pytest.warns(ContrastWarning, match="no response can be seen in 1 of 3 .*none"):
+        cx.tl.response(adata, **DESIGN, within=within, donor="guide")
+    hit = (adata.obs["target"] == "hit").to_numpy()
+    assert roc_auc_score(adata.obs["true"][hit], adata.obs["response"][hit]) > 0.85
+    table = adata.uns["response"]["conditions"]
+    assert table.index.to_list() == ["hit", "none", "rare"]
+    row = table.loc["hit"]
+    assert row["share_low"] < adata.obs["true"][hit].mean() < row["share_high"]
+    assert row["share_high"] - row["share_low"] < 0.4
+    assert set(row["top_genes"].split(", ")[:4]) <= {f"gene{i}" for i in range(6)}
+    assert table.loc["none", "share_low"] == 0
+    assert (table["reference_called"].dropna() <= 0.05).all()
+    assert "foreground has 8 cells" in table.loc["rare", "reason"]
+    donors = adata.uns["response"]["donors"].set_index("donor")
+    assert donors.loc["hit1", "share_high"] < donors.loc["hit2", "share"]
+    assert donors["n_cells"].sum() == 600
+
+
+def test_reference_cells_and_those_of_rare_conditions_have_no_posterior() -> None:
+    adata = screen()
+    with pytest.warns(ContrastWarning):
+        cx.tl.response(adata, **DESIGN)
+    compared = adata.obs["target"].isin(["hit", "none"])
+    assert (adata.obs["response"].notna() == compared).all()
+    assert adata.obs["response"].dropna().between(0, 1).all()
+    called = adata.obs["response_called"]
+    assert called.dtype == bool
+    assert not called[~compared].any()
+    threshold = adata.uns["response"]["conditions"]["threshold"]
+    hit = adata.obs["target"] == "hit"
+    assert (called[hit] == (adata.obs["response"][hit] > threshold["hit"])).all()
+    assert called[adata.obs["target"] == "none"].mean() <= 0.1
+
+
+def test_new_reference_cells_are_rarely_called() -> None:
+    """Half of the reference cells are given as a condition of their own: none responded."""
+    called, shares = [], []
+    for seed in range(6):
+        adata = screen(seed)
+        target = adata.obs["target"].astype(str).to_numpy()
+        half = np.flatnonzero(target == "NT")[::2]
+        target[half] = "left out"
+        adata.obs["target"] = target
+        with pytest.warns(ContrastWarning):
+            cx.tl.response(adata, **DESIGN, groups=["hit", "left out"])
+        called.append(adata.obs["response_called"].to_numpy()[half].mean())
+        shares.append(adata.uns["response"]["conditions"].loc["left out", "share_low"] == 0)
+    assert np.mean(called) <= 0.06
+    assert np.mean(shares) >= 0.8
+
+
+def test_the_level_bounds_the_reference_cells_that_are_called() -> None:
+    adata = screen()
+    calls = {}
+    for level in (0.01, 0.2):
+        cx.tl.response(adata, **DESIGN, groups="hit", level=level)
+        row = adata.uns["response"]["conditions"].loc["hit"]
+        assert row["reference_called"] <= level
+        calls[level] = adata.obs["response_called"].sum()
+    assert calls[0.01] < calls[0.2]
+
+
+def test_differences_between_batches_are_subtracted() -> None:
+    adata = screen(dtype=np.float64)
+    adata.X = adata.X.toarray() + 3.0 * (adata.obs["batch"] == "two").to_numpy()[:, None]
+    cx.tl.response(adata, **DESIGN, groups="hit", within="batch")
+    there = adata.obs["response"].to_numpy().copy()
+    adata.X = adata.X - 3.0 * (adata.obs["batch"] == "two").to_numpy()[:, None]
+    cx.tl.response(adata, **DESIGN, groups="hit", within="batch")
+    np.testing.assert_allclose(there, adata.obs["response"], atol=1e-6)
+
+
+def test_files_keep_the_result_and_copies_leave_the_original(tmp_path: Any) -> None:
+    adata = screen()
+    copy = cx.tl.response(adata, **DESIGN, groups="hit", donor="guide", key_added="mine", copy=True)
+    assert "mine" not in adata.obs
+    assert "mine" not in adata.uns
+    copy.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    np.testing.assert_array_equal(again.obs["mine"], copy.obs["mine"])
+    pd.testing.assert_frame_equal(
+        again.uns["mine"]["donors"],
+        copy.uns["mine"]["donors"],
+        check_dtype=False,
+        check_index_type=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"within": "guide"}, "within: 'hit1' .* has 0 reference cells; at least 10 are needed"),
+        ({"within": "nothing"}, "no column 'nothing'"),
+        ({"donor": "target"}, "donor and groupby are both"),
+        ({"level": 0}, "level"),
+        ({"groups": "x"}, "'x' is not a level"),
+    ],
+)
+def test_wrong_calls_are_refused_and_change_nothing(change: dict[str, Any], message: str) -> None:
+    adata = screen()
+    before = list(adata.obs)
+    with pytest.raises(ValueError, match=message):
+        cx.tl.response(adata, **{**DESIGN, **change})
+    assert list(adata.obs) == before
+    assert not adata.uns
+
+
+def test_real_screen(contrast_data: Any) -> None:
+    """The six targets that are known to respond most lead, by share of cells and by contrast."""
+    adata = anndata.read_h5ad(contrast_data / "crispr" / "papalexi_2replicates.h5ad")
+    strong = ["JAK2", "IFNGR1", "STAT1", "IFNGR2", "SMAD4", "IRF1"]
+    few = [*strong, "non-targeting", "ATF2", "CD86", "MARCH8", "CAV1"]
+    adata = adata[(adata.obs["guide_share"] > 0.8) & adata.obs["target"].isin(few)].copy()
+    totals = np.asarray(adata.X.sum(axis=1)).ravel()
+    adata.X = sp.csr_matrix(adata.X.multiply((np.median(totals) / totals)[:, None])).log1p()
+    design = {"groupby": "target", "reference": "non-targeting"}
+    with pytest.warns(ContrastWarning, match="no response can be seen in 4 of 10"):
+        cx.tl.response(adata, **design, within="replicate")
+    table = adata.uns["response"]["conditions"]
+    assert set(table.index[:6]) == set(strong)
+    assert (table["share_low"][6:] == 0).all()
+    cx.tl.contrasts(adata, **design, by="target")
+    assert set(cx.get.contrasts(adata).index[:6]) == set(strong)
