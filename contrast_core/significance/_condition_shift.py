@@ -103,10 +103,9 @@ def condition_shift(
     by the factor :math:`1 - 1/z^2`, or to 0, with z its size in standard errors. It maximises the
     ratio of the variance between the two means to that within the background. Each block of rows
     is held out in turn, and the difference :math:`s_b` of its two means is taken along the
-    direction of the others. The effect is the mean of the :math:`s_b`, its interval and p-value those of Student's
-    t over blocks, with the variance of the mean times 3: without an effect the product of every
-    two blocks counts twice, and their sum is skewed.
-
+    direction of the others. The effect is the mean of the :math:`s_b`, its interval and p-value
+    those of Student's t over blocks, with the variance of the mean times 3: without an effect
+    the product of every two blocks counts twice, and their sum is skewed.
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)

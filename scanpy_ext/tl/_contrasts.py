@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from contrast_core import condition_shift
-from contrast_core.rows import held
+from contrast_core.rows import load_into_memory
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
@@ -151,7 +151,7 @@ def contrasts(
     if donor is not None:
         donors = np.empty(adata.n_obs, dtype=object)
         donors[used] = _read.known_labels(adata, donor, "donor", used)
-    rows, place = held(data.matrix.take(used)), np.cumsum(used) - 1
+    rows, place = load_into_memory(data.matrix.take(used)), np.cumsum(used) - 1
     names = np.asarray(data.feature_names)
 
     table, found = {}, {}

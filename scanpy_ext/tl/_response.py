@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from contrast_core import condition_shift, responders
 from contrast_core._validation import check_number
 from contrast_core.feedback import warn
-from contrast_core.rows import held
+from contrast_core.rows import load_into_memory
 
 from .. import _keys, _read, _select, _write
 from .._arguments import listed
@@ -146,7 +146,7 @@ def response(
     front = selection.foreground & ~back  # the treated cells alone
     used = front | back
     conditions = _select.column(adata, groupby, "groupby").to_numpy(dtype=object)
-    rows, place = held(data.matrix.take(used)), np.cumsum(used) - 1
+    rows, place = load_into_memory(data.matrix.take(used)), np.cumsum(used) - 1
     if within is not None:
         of_cells = _read.known_labels(adata, within, "within", used)
         values: Any = _centred(rows.load(dense=True), of_cells, back[used], within)
