@@ -106,6 +106,7 @@ def condition_shift(
     direction of the others. The effect is the mean of the :math:`s_b`, its interval and p-value
     those of Student's t over blocks, with the variance of the mean times 3: without an effect
     the product of every two blocks counts twice, and their sum is skewed.
+
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)

@@ -46,7 +46,8 @@ def contrasts(
     """Which levels of a column respond to a condition: cell types, clusters, guides.
 
     For each level the cells of the condition are compared with the reference cells of that level,
-    along the direction that separates the two best [1]_. What is reported is measured on donors
+    along the direction that separates the two best [1]_: directions show the difference between
+    the conditions, nothing is removed. What is reported is measured on donors
     that had no part in choosing the direction, so that levels of few cells do not come first by
     chance.
 
