@@ -293,6 +293,12 @@ def default_alphas() -> FloatArray:
     return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 
 
+def n_without_contrast(solution: OneContrast, alpha: float) -> int:
+    """Return the number of components along which both datasets vary and their contrast is 0."""
+    both = solution.foreground_variance + alpha * solution.background_variance
+    return int(((np.abs(solution.values) <= 1e-12 * both) & (both > 0)).sum())
+
+
 def _warn_of_no_contrast(solution: OneContrast, foreground: Moments, alpha: float) -> None:
     """Warn of components whose contrast is negative, or zero though both datasets vary along them.
 
@@ -300,16 +306,14 @@ def _warn_of_no_contrast(solution: OneContrast, foreground: Moments, alpha: floa
     """
     eigenvalues, rounding = solution.values, 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())
-    if alpha and not math.isinf(alpha):
-        both = solution.foreground_variance + alpha * solution.background_variance
-        n_zero = int(((np.abs(eigenvalues) <= 1e-12 * both) & (both > rounding)).sum())
-        if n_zero:
-            warn(
-                f"{n_zero} of {len(eigenvalues)} components have no contrast at alpha={alpha:.4g}: "
-                "along them the foreground variance equals alpha times the background variance, to "
-                "working precision, so the components are arbitrary. Check that the background is "
-                "not the foreground itself."
-            )
+    n_zero = n_without_contrast(solution, alpha) if alpha and not math.isinf(alpha) else 0
+    if n_zero:
+        warn(
+            f"{n_zero} of {len(eigenvalues)} components have no contrast at alpha={alpha:.4g}: "
+            "along them the foreground variance equals alpha times the background variance, to "
+            "working precision, so the components are arbitrary. Check that the background is "
+            "not the foreground itself."
+        )
     if n_negative:
         warn(
             f"{n_negative} of {len(eigenvalues)} components have negative contrast at "

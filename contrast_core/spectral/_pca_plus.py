@@ -7,8 +7,10 @@ from typing import Self
 from numpy.typing import ArrayLike
 
 from contrast_core._validation import FloatArray, MatrixLike, check_flag, check_n_components
+from contrast_core.feedback import warn
 from contrast_core.moments import PairMoments
 from contrast_core.solve import Plan, positive_pairs, solve_contrasts, with_fallback
+from contrast_core.spectral._cpca import n_without_contrast
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding
 
 
@@ -127,6 +129,11 @@ class PCAPlus(PositivePairEmbedding):
             moments = pairs.moments(plan.form, exchangeable=self.exchangeable)
             other = moments.disagreement(exchangeable=self.exchangeable)
             [found] = solve_contrasts(moments.average, other, [1.0], k, plan).each()
+            if n_zero := n_without_contrast(found, 1.0):
+                warn(
+                    f"the two views have nothing in common along {n_zero} of {k} components, which "
+                    "are arbitrary: their alignment is 0. Is one of the views constant?"
+                )
             mean = moments.average.mean
             return self._set_fitted(
                 moments.feature_names,

@@ -293,3 +293,11 @@ def test_data_without_variation_are_refused() -> None:
     X = np.ones((20, 4))
     with pytest.raises(ValueError, match=r"n_components=2 asks for 2 directions .* S has 0 among"):
         PCAPlusPlus().fit(X, positive=X)
+
+
+@pytest.mark.parametrize("constant", [0, 1])
+def test_views_with_nothing_in_common_are_said_to_be_so(constant: int) -> None:
+    views = list(np.random.default_rng(0).normal(size=(2, 40, 6)))
+    views[constant] = np.ones((40, 6))
+    with pytest.warns(ContrastWarning, match="nothing in common along 2 of 2 components"):
+        PCAPlus().fit(views[0], positive=views[1])
