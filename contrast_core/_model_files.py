@@ -40,7 +40,6 @@ _HOMES = {
     "ContrastByLabel": "contrast_core",
     "FrameBackgroundRemover": "contrast_core.images",
     "KernelCPCA": "contrast_core",
-    "Limits": "contrast_core.solve",
     "OnlineCPCAStar": "contrast_core",
     "PCAPlus": "contrast_core",
     "PCAPlusPlus": "contrast_core",
@@ -271,7 +270,12 @@ class _Writer:
             )
         tree: dict[str, Any] = {"class": type(value).__name__}
         if is_dataclass(value):
-            state = {field.name: getattr(value, field.name) for field in fields(value)}
+            given = {field.name: getattr(value, field.name) for field in fields(value)}
+            state = {
+                field.name: given[field.name]
+                for field in fields(value)
+                if given[field.name] is not field.default  # the constructor knows that
+            }
             return tree | {"fields": self._trees(state, where)}
         parameters = value.get_params(deep=False)
         fitted = {name: one for name, one in vars(value).items() if name not in parameters}

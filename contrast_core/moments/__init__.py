@@ -7,7 +7,6 @@ from contrast_core.moments._products import ProductMoments, joint_products, prod
 from contrast_core.moments._second_moments import SecondMoments, grouped_moments
 from contrast_core.moments._span import SpanMoments, span_moments
 from contrast_core.moments._sparse_products import sparse_scores
-from contrast_core.moments._sparse_within import compiled_covariance_pays
 from contrast_core.moments._weighted_sum import check_mix, mixed, parts_along, weighted_sum
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "Threads",
     "check_mix",
     "check_pairs",
-    "compiled_covariance_pays",
     "grouped_moments",
     "is_moments",
     "joint_products",

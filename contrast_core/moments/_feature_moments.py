@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, reduce
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike
+from contrast_core.moments._kernels import compiled_pays, entry_moments
 from contrast_core.moments._moments import varies
-from contrast_core.moments._sparse_products import compiled_products_pay, multipliable
+from contrast_core.moments._sparse_products import multipliable
 from contrast_core.rows import Rows, rows_of
 
 
@@ -58,10 +58,8 @@ class FeatureMoments(NamedTuple):
                 mean = rows.mean(axis=0, dtype=np.float64)
                 return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
             rows = rows.tocsr()
-            if weights is None and compiled_products_pay(rows.nnz):
-                return cls(
-                    n, *_compiled()(rows.indices, multipliable(rows).data, n or 1, n_features)
-                )
+            if weights is None and compiled_pays(rows.nnz):
+                return cls(n, *entry_moments(multipliable(rows)))
             columns = rows.indices.astype(np.intp)
             each = None if weights is None else np.repeat(weights, np.diff(rows.indptr))
             n = n if weights is None else weights.sum()
@@ -88,33 +86,3 @@ class FeatureMoments(NamedTuple):
                 + other.squares
                 + difference**2 * (self.n_samples * other.n_samples / n),
             )
-
-
-@cache
-def _compiled() -> Callable[..., tuple[FloatArray, FloatArray]]:
-    """`_moments_of_entries` as machine code."""
-    from numba import njit
-
-    compiled: Callable[..., tuple[FloatArray, FloatArray]] = njit(cache=True, nogil=True)(
-        _moments_of_entries
-    )
-    return compiled
-
-
-def _moments_of_entries(indices, values, n_rows, n_features):  # type: ignore[no-untyped-def]
-    """Means and sums of squared differences from them, (n_features,), of stored entries.
-
-    Written so that numba can compile it: see `_sparse_products._multiply` about unsigned numbers.
-    """
-    mean, squares, stored = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
-    for p in range(len(indices)):
-        at = np.uint64(indices[p])
-        mean[at] += values[p]
-        stored[at] += 1.0
-    mean /= n_rows
-    for p in range(len(indices)):
-        at = np.uint64(indices[p])
-        difference = values[p] - mean[at]
-        squares[at] += difference * difference
-    squares += (n_rows - stored) * mean**2
-    return mean, squares

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from contrast_core._validation import FloatArray
+from contrast_core.moments._kernels import add_row_products, has_numba
 
 BoolArray = NDArray[np.bool_]
 
@@ -22,7 +22,6 @@ _SPARSE_GRAM, _COMPILED_GRAM = 0.5, 1.05  # of which symmetry saves half
 # Fuller columns are centred before they are multiplied. For others there is no need: the square of
 # the mean is at most this part of the mean square, so that subtracting it costs no digits.
 _FULLEST = 0.5
-_CACHED_FEATURES = 1000  # features whose entries stay in the processor's cache
 _CACHED_ENTRIES = 2**16
 _PARTS_PER_THREAD = 4
 
@@ -110,7 +109,7 @@ def sparse_gram(
     thin = rows[:, np.flatnonzero(~filled)] if filled.any() else rows
     by_feature = thin.tocsc()
     gram = np.zeros((n, n))  # lower triangle: row i with those before it
-    part = partial(_compiled_gram() or _gram_by_blocks, thin, by_feature, gram)
+    part = partial(add_row_products, thin, by_feature, gram)
     n_parts = _PARTS_PER_THREAD * max(n_threads, 1)
     ends = (n * np.sqrt(np.linspace(0, 1, n_parts + 1))).round().astype(int).tolist()
     for _ in (pool.map if pool is not None else map)(lambda ends: part(*ends), pairwise(ends)):
@@ -120,56 +119,7 @@ def sparse_gram(
 
 def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
     """Features that are better treated as dense when rows are multiplied with each other."""
-    rate = _SPARSE_GRAM if _compiled_gram() is None else _COMPILED_GRAM
+    rate = _COMPILED_GRAM if has_numba() else _SPARSE_GRAM
     in_group, held = counts_of(rows, codes, n_groups)
     most = rows.shape[0] * min(_FULLEST, (rate / _DENSE) ** 0.5)
     return np.asarray((held.sum(axis=0) > most) | well_filled(in_group, held))
-
-
-def _gram_by_blocks(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
-    gram[first:last, :last] = (rows[first:last] @ by_feature.T[:, :last]).toarray()
-
-
-@cache
-def _compiled_gram() -> Callable[..., None] | None:
-    """`_gram_by_blocks` as machine code, twice as fast, where numba is installed."""
-    try:
-        from numba import njit
-    except ImportError:
-        return None
-    compiled: Any = njit(cache=True, nogil=True)(_gram_entries)
-
-    def multiply(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
-        before = rows.indices[: rows.indptr[first]]
-        compiled(
-            *(rows.indptr, rows.indices, rows.data),
-            *(by_feature.indptr, by_feature.indices, by_feature.data),
-            by_feature.indptr[:-1] + np.bincount(before, minlength=rows.shape[1]),
-            rows.indptr[first:last].copy(),
-            gram,
-            first,
-        )
-
-    return multiply
-
-
-def _gram_entries(  # type: ignore[no-untyped-def]
-    indptr, indices, data, feature_indptr, row_of, value_of, reached, position, gram, first
-):
-    """Rows of the lower triangle; written so that numba can compile it.
-
-    `reached` is how far each feature's entries lie in rows up to the current one, `position` how
-    far each row has been read: features are taken in blocks whose entries stay in the cache.
-    """
-    n_features = len(feature_indptr) - 1
-    for block in range(0, n_features, _CACHED_FEATURES):
-        for i in range(len(position)):
-            products = gram[first + i]
-            p = position[i]
-            while p < indptr[first + i + 1] and indices[p] < block + _CACHED_FEATURES:
-                feature, value = indices[p], data[p]
-                reached[feature] += 1
-                for q in range(feature_indptr[feature], reached[feature]):
-                    products[row_of[q]] += value * value_of[q]
-                p += 1
-            position[i] = p

@@ -135,9 +135,9 @@ class Plan:
     """
 
     form: Form
-    fallback: Form | None
-    max_products: int
-    reason: str
+    fallback: Form | None = None
+    max_products: int = 0
+    reason: str = ""
     limits: Limits = LIMITS
 
     def direct(self) -> Plan:

@@ -157,7 +157,6 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     foreground_moments_: Moments
     background_moments_: Moments
     solver_: str
-    form_: Form
     plan_: Plan
 
     def __init__(
@@ -256,9 +255,13 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
             foreground_moments_=foreground,
             background_moments_=background,
             solver_=solution.solver,
-            form_=foreground.form,
             plan_=plan,
         )
+
+    @property
+    def form_(self) -> Form:
+        """What the covariances were held as: "dense", "span" or "products"."""
+        return self.plan_.form
 
     def _default_strengths(self) -> FloatArray:
         return default_alphas()

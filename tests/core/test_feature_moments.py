@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core.moments import FeatureMoments, _sparse_products
+from contrast_core.moments import FeatureMoments, _kernels
 from contrast_core.pairing import scaled_features
 from contrast_core.rows import rows_of
 
@@ -28,9 +28,7 @@ def compiled(request, monkeypatch):
     """Whether machine code takes the entries of sparse rows, however few."""
     if request.param:
         pytest.importorskip("numba")
-    least = 0 if request.param else 2**62
-    monkeypatch.setattr(_sparse_products, "_WORTH_COMPILING", least)
-    monkeypatch.setattr(_sparse_products, "_WORTH_STARTING", least)
+    monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0 if request.param else 2**62)
     return request.param
 
 

@@ -13,7 +13,13 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, SecondMoments, subspace_error
-from contrast_core.moments import _sparse, _sparse_products, _sparse_within, span_moments
+from contrast_core.moments import (
+    _kernels,
+    _sparse,
+    _sparse_products,
+    _sparse_within,
+    span_moments,
+)
 from contrast_core.rows import rows_of
 
 
@@ -53,12 +59,12 @@ def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any) -> None:
 
 
 def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the covariance of however few entries; or not at all."""
+    """Use compiled code for however few entries, or not at all."""
     if compiled:
         pytest.importorskip("numba")
-        monkeypatch.setattr(_sparse_within, "_WORTH_COMPILING", 0)
+        monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0)
     else:
-        monkeypatch.setattr(_sparse_within, "_compiled", lambda: None)
+        monkeypatch.setattr(_kernels, "_numba", lambda: None)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -208,9 +214,8 @@ def test_the_gram_matrix_of_sparse_rows(
     compiled: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With machine code where numba is, and without."""
-    if not compiled:
-        monkeypatch.setattr(_sparse, "_compiled_gram", lambda: None)
-    monkeypatch.setattr(_sparse, "_CACHED_FEATURES", 64)
+    use_numba(compiled, monkeypatch)
+    monkeypatch.setattr(_kernels, "_CACHED_FEATURES", 64)
     rows = counts(400, 900)
     filled = np.arange(900) % 7 == 0
     with ThreadPoolExecutor(n_threads) as pool:
@@ -252,9 +257,7 @@ def test_products_of_centred_rows(
     width: int,
     n_threads: int,
 ) -> None:
-    if compiled:
-        pytest.importorskip("numba")
-    monkeypatch.setattr(_sparse_products, "compiled_products_pay", lambda n_entries: compiled)
+    use_numba(compiled, monkeypatch)
     rows = counts(40, 300)
     rows = sp.vstack([rows, sp.csr_array((3, rows.shape[1]))], format="csr")  # empty rows
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
@@ -281,8 +284,7 @@ def test_products_of_centred_rows(
 def test_scores_of_sparse_rows_of_any_kind(
     monkeypatch: pytest.MonkeyPatch, kind: Any, ordered: Any
 ) -> None:
-    monkeypatch.setattr(_sparse_products, "_WORTH_COMPILING", 0)
-    monkeypatch.setattr(_sparse_products, "_WORTH_STARTING", 0)
+    use_numba(True, monkeypatch)
     rows = counts(40, 300).astype(kind)
     twice = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
     twice.indices = np.where(np.arange(twice.nnz) % 7 == 0, twice.indices[0], twice.indices)
@@ -301,8 +303,6 @@ def test_scores_of_sparse_rows_of_any_kind(
 def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
     monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
-    if compiled:
-        pytest.importorskip("numba")
     x, y = counts(60, 3000), counts(50, 3000)
     plain = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
     used: list[int] = []
@@ -313,7 +313,7 @@ def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
         return multiply(*args)
 
     monkeypatch.setattr(_sparse_products, "_WORTH_SHARING", 0)
-    monkeypatch.setattr(_sparse_products, "compiled_products_pay", lambda n_entries: compiled)
+    use_numba(compiled, monkeypatch)
     monkeypatch.setattr("contrast_core.moments._products.gram_products", seen)
     with threadpool_limits(2):
         shared = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)

@@ -1,0 +1,400 @@
+"""All compiled code: products of sparse rows, entry by entry, with a SciPy fallback for each.
+
+SciPy multiplies sparse matrices in their own format and makes every intermediate result. Four loops
+over the entries do less, compiled by numba where it is installed and there are entries enough to
+outweigh its start:
+
+- `add_gram_products`: rows times their scores, in one pass (half the time of SciPy);
+- `add_row_products`: inner products of rows with each other (SciPy takes 4.5 times as long);
+- `covariance_parts`: products of columns with each other (SciPy takes 2.7 times as long);
+- `entry_moments`: mean and variance of each column.
+
+The loops are plain Python that numba can compile. Indices are unsigned, because numba checks signed
+ones for negative values at every entry.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy.sparse import diags_array
+
+from contrast_core._validation import FloatArray
+from contrast_core.linalg import add_products
+from contrast_core.rows import ELEMENTS, row_view
+
+WIDTH = 8  # columns that are summed up in registers at a time: eight take as long as one
+_WORTH_COMPILING = 2**16  # entries from which compiled code pays where numba is loaded already
+_BLOCK = 2048  # rows, whose dense columns and entries are read again from the processor's cache
+_CACHED_FEATURES = 1000  # features whose entries stay in the processor's cache
+_MOST_FEATURES = 2**16  # that a half word tells apart
+_compiling = Lock()
+
+
+def compiled_pays(n_entries: int, worth_starting: int = 2**24) -> bool:
+    """Return whether compiled code is faster, with the second that numba takes to start."""
+    least = _WORTH_COMPILING if "numba" in sys.modules else worth_starting
+    return n_entries >= least and _numba() is not None
+
+
+def has_numba() -> bool:
+    """Return whether numba is installed."""
+    return _numba() is not None
+
+
+@cache
+def _numba() -> ModuleType | None:
+    try:
+        import numba
+    except ImportError:
+        return None
+    return numba
+
+
+@cache
+def _compiled(loop: Callable[..., Any], contract: bool = False) -> Callable[..., Any]:
+    """Return a loop as machine code, compiled for each combination of types that it is given.
+
+    Sums are kept in vector registers, which makes products twice as fast and which numba leaves out
+    unless its configuration says so while it compiles. `contract` allows fused multiply-adds.
+    """
+    numba: Any = _numba()
+    compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"} if contract else False)(
+        loop
+    )
+    known: set[Any] = set()
+
+    def call(*arguments: Any) -> Any:
+        types = tuple(map(numba.typeof, arguments))
+        if types not in known:
+            with _compiling:
+                before, numba.config.SLP_VECTORIZE = numba.config.SLP_VECTORIZE, 1
+                try:
+                    compiled.compile(types)
+                finally:
+                    numba.config.SLP_VECTORIZE = before
+            known.add(types)
+        return compiled(*arguments)
+
+    return call
+
+
+def add_gram_products(
+    rows: Any,
+    weight: float,
+    columns: FloatArray,
+    along_mean: FloatArray,
+    product: FloatArray,
+    total: FloatArray,
+    start: int,
+    stop: int,
+) -> None:
+    """Add rows `start` to `stop` of a CSR matrix, not centred, times their weighted scores.
+
+    Parameters
+    ----------
+    rows : CSR matrix of shape (n, n_features)
+        Not centred.
+    weight : float
+        Factor of the scores.
+    columns : ndarray of shape (n_features, b)
+        What the centred rows are multiplied with; of a multiple of `WIDTH` columns.
+    along_mean : ndarray of shape (b,)
+        The mean of the rows times `columns`.
+    product, total : ndarray of shape (n_features, b) and (b,)
+        What the products, and the scores, are added to.
+    """
+    if compiled_pays(rows.nnz):  # a row's scores are used as soon as they are known
+        no_scores = np.empty((0, len(total)))
+        _run(rows, columns, along_mean, no_scores, product, total, weight, start, stop)
+        return
+    share = row_view(rows, start, stop)
+    scores = share @ columns - along_mean
+    scores *= weight
+    product += share.T @ scores
+    total += scores.sum(axis=0)
+
+
+def row_scores_of(rows: Any, columns: FloatArray) -> FloatArray:
+    """Return ``rows @ columns`` of a CSR matrix; columns as for `add_gram_products`."""
+    if not compiled_pays(rows.nnz) or rows.dtype not in (np.float32, np.float64):
+        return np.asarray(rows @ columns)
+    width = columns.shape[1]
+    scores, nothing = np.zeros((rows.shape[0], width)), np.empty((0, width))
+    _run(rows, columns, np.zeros(width), scores, nothing, np.zeros(width), 1.0, 0, rows.shape[0])
+    return scores
+
+
+def _run(rows: Any, *arguments: Any) -> None:
+    matrix = [np.ascontiguousarray(part) for part in (rows.indptr, rows.indices, rows.data)]
+    _compiled(_multiply)(*matrix, *arguments)
+
+
+def _multiply(  # type: ignore[no-untyped-def]
+    indptr, indices, values, columns, along_mean, scores, product, total, weight, start, stop
+):
+    """Sum up scores of rows, and the rows times them; an empty array is skipped.
+
+    Eight columns by name, for these are kept in registers.
+    """
+    width = np.uint64(len(total))
+    for i in range(np.uint64(start), np.uint64(stop)):
+        row, first, last = i - np.uint64(start), np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+        for j in range(np.uint64(0), width, np.uint64(8)):
+            a, b, c, d = -along_mean[j], -along_mean[j + 1], -along_mean[j + 2], -along_mean[j + 3]
+            e, f = -along_mean[j + 4], -along_mean[j + 5]
+            g, h = -along_mean[j + 6], -along_mean[j + 7]
+            for p in range(first, last):
+                at, value = np.uint64(indices[p]), np.float64(values[p])
+                a += value * columns[at, j]
+                b += value * columns[at, j + 1]
+                c += value * columns[at, j + 2]
+                d += value * columns[at, j + 3]
+                e += value * columns[at, j + 4]
+                f += value * columns[at, j + 5]
+                g += value * columns[at, j + 6]
+                h += value * columns[at, j + 7]
+            a, b, c, d = weight * a, weight * b, weight * c, weight * d
+            e, f, g, h = weight * e, weight * f, weight * g, weight * h
+            sums = (a, b, c, d, e, f, g, h)
+            for m in range(8):
+                total[j + m] += sums[m]
+            if len(scores):
+                for m in range(8):
+                    scores[row, j + m] = sums[m]
+            if len(product):
+                for p in range(first, last):
+                    at, value = np.uint64(indices[p]), np.float64(values[p])
+                    product[at, j] += value * a
+                    product[at, j + 1] += value * b
+                    product[at, j + 2] += value * c
+                    product[at, j + 3] += value * d
+                    product[at, j + 4] += value * e
+                    product[at, j + 5] += value * f
+                    product[at, j + 6] += value * g
+                    product[at, j + 7] += value * h
+
+
+def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
+    """Fill rows `first` to `last` of the lower triangle of a Gram matrix.
+
+    `rows` are the CSR matrix and `by_feature` the same in CSC form.
+    """
+    if _numba() is None:
+        gram[first:last, :last] = (rows[first:last] @ by_feature.T[:, :last]).toarray()
+        return
+    before = rows.indices[: rows.indptr[first]]
+    _compiled(_gram_entries)(
+        *(rows.indptr, rows.indices, rows.data),
+        *(by_feature.indptr, by_feature.indices, by_feature.data),
+        by_feature.indptr[:-1] + np.bincount(before, minlength=rows.shape[1]),
+        rows.indptr[first:last].copy(),
+        *(gram, first),
+    )
+
+
+def _gram_entries(  # type: ignore[no-untyped-def]
+    indptr, indices, data, feature_indptr, row_of, value_of, reached, position, gram, first
+):
+    """Fill rows of the lower triangle.
+
+    `reached` is how far each feature's entries lie in rows up to the current one, `position` how
+    far each row has been read: features are taken in blocks whose entries stay in the cache.
+    """
+    n_features = len(feature_indptr) - 1
+    for block in range(0, n_features, _CACHED_FEATURES):
+        for i in range(len(position)):
+            products = gram[first + i]
+            p = position[i]
+            while p < indptr[first + i + 1] and indices[p] < block + _CACHED_FEATURES:
+                feature, value = indices[p], data[p]
+                reached[feature] += 1
+                for q in range(feature_indptr[feature], reached[feature]):
+                    products[row_of[q]] += value * value_of[q]
+                p += 1
+            position[i] = p
+
+
+def covariance_parts(
+    rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return products of the columns of CSR rows with each other, each pair once.
+
+    Parameters
+    ----------
+    rows : CSR matrix of shape (n, n_features)
+        The rows.
+    dense, others : ndarray of shape (m,) and (t,)
+        Columns that are centred and multiplied as dense ones; all others, which are not centred.
+    centres : ndarray of shape (G, m)
+        What the dense columns of each group of rows are centred by.
+    spread : ndarray of shape (n,) or None
+        Square roots of the rows' weights.
+    codes : ndarray of shape (n,) or None
+        The group of each row.
+
+    Returns
+    -------
+    ndarrays of shape (m, m), (t, m) and (t, t)
+        Among the dense columns, of the others with them, and among the others; of symmetric ones
+        the upper triangle.
+    """
+    pays = rows.shape[1] <= _MOST_FEATURES and compiled_pays(rows.nnz, 2**22)
+    return (_by_numba if pays else _by_scipy)(rows, dense, others, centres, spread, codes)
+
+
+def _by_scipy(
+    rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    well, thin = rows[:, dense], rows[:, others].astype(np.float64)
+    if spread is not None:
+        thin = diags_array(spread, format="csr") @ thin
+    among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
+    step = max(1, ELEMENTS // max(1, len(dense)))
+    for start in range(0, rows.shape[0], step):
+        some = slice(start, start + step)
+        block = well[some].toarray() - (centres[0] if codes is None else centres[codes[some]])
+        if spread is not None:
+            block *= spread[some, None]
+        among += block.T @ block
+        across += thin[some].T @ block
+    return among, across, (thin.T @ thin).toarray()
+
+
+def _by_numba(
+    rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    compiled = _compiled(_add_rows, contract=True)
+    add_across = _compiled(_add_across, contract=True)
+    n_rows, n_features = rows.shape
+    rows = rows if rows.has_sorted_indices else rows.sorted_indices()
+    place = np.empty(n_features, dtype=np.int32)
+    place[dense], place[others] = np.arange(len(dense)), -1 - np.arange(len(others))
+    values = rows.data if rows.dtype in (np.float32, np.float64) else rows.data.astype(np.float64)
+    # In the values' own precision, where that is exact.
+    kept_as = values.dtype if spread is None else np.float64
+    spread = np.ones(n_rows) if spread is None else spread
+    codes = np.zeros(n_rows, dtype=np.intp) if codes is None else codes
+    among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
+    square = np.zeros((len(others),) * 2)
+    block = np.empty((min(_BLOCK, n_rows), len(dense)))
+    for first in range(0, n_rows, _BLOCK):
+        last = min(first + _BLOCK, n_rows)
+        kept = np.empty(rows.indptr[last] - rows.indptr[first], dtype=kept_as)
+        part = block[: last - first]
+        entries = compiled(
+            *(rows.indptr, rows.indices, values, spread, codes, centres, place),
+            *(first, kept, part, square),
+        )
+        column, row, starts, n_kept = entries
+        add_across(column, row, kept, part, across, starts, n_kept)
+        add_products(part, among)
+    return among, across, square
+
+
+def _add_rows(  # type: ignore[no-untyped-def]
+    indptr, indices, values, spread, codes, centres, place, first, kept, block, square
+):
+    """Centre a block's dense columns, and add up its other columns' products."""
+    n_rows, n_dense = block.shape
+    n_others = len(square)
+    column, row = np.empty(len(kept), np.uint16), np.empty(len(kept), np.uint16)
+    ends, reached = np.empty(n_rows, np.uint32), np.empty(n_rows, np.uint32)
+    starts = np.zeros(n_others + 1, np.uint32)
+    n_kept = 0
+    for i in range(n_rows):
+        r = first + i
+        reached[i] = n_kept
+        weight = spread[r]
+        for j in range(n_dense):
+            block[i, j] = -weight * centres[codes[r], j]
+        for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
+            value, at = weight * values[entry], place[np.uint64(indices[entry])]
+            if at >= 0:
+                block[i, at] += value
+            else:
+                at = -1 - at
+                column[n_kept], row[n_kept], kept[n_kept] = at, i, value
+                starts[at + 1] += np.uint32(1)
+                n_kept += 1
+        ends[i] = n_kept
+
+    # Of the other columns with each other: those of a band, whose products with all that follow
+    # stay in the processor's cache, row by row.
+    for band in range(64, n_others + 64, 64):
+        for i in range(n_rows):
+            p, end = np.uint64(reached[i]), np.uint64(ends[i])
+            while p < end and column[p] < band:
+                products, value = square[np.uint64(column[p])], np.float64(kept[p])
+                for q in range(p, end):
+                    products[np.uint64(column[q])] += value * kept[q]
+                p = p + np.uint64(1)
+            reached[i] = p
+    return column, row, starts, n_kept
+
+
+def _add_across(column, row, kept, block, across, starts, n_kept):  # type: ignore[no-untyped-def]
+    """Add products of a block's other columns with its dense ones.
+
+    Column by column, eight of its rows at a time. `starts` is where the entries of each begin.
+    """
+    n_others, n_dense = across.shape
+    order = np.empty(n_kept, np.uint32)
+    for at in range(n_others):
+        starts[at + 1] += starts[at]
+    for entry in range(np.uint64(n_kept)):
+        of_column = np.uint64(column[entry])
+        order[np.uint64(starts[of_column])] = entry
+        starts[of_column] += np.uint32(1)
+    t, one, eight = np.uint64(0), np.uint64(1), np.uint64(8)
+    for i in range(n_others):
+        products, stop = across[i], np.uint64(starts[i])
+        while t + eight <= stop:
+            a, b, c, d = order[t], order[t + 1], order[t + 2], order[t + 3]
+            e, f, g, h = order[t + 4], order[t + 5], order[t + 6], order[t + 7]
+            of_a, of_b, of_c, of_d = block[row[a]], block[row[b]], block[row[c]], block[row[d]]
+            of_e, of_f, of_g, of_h = block[row[e]], block[row[f]], block[row[g]], block[row[h]]
+            va, vb, vc, vd = kept[a], kept[b], kept[c], kept[d]
+            ve, vf, vg, vh = kept[e], kept[f], kept[g], kept[h]
+            for j in range(n_dense):
+                products[j] += (
+                    va * of_a[j] + vb * of_b[j] + vc * of_c[j] + vd * of_d[j]
+                    + ve * of_e[j] + vf * of_f[j] + vg * of_g[j] + vh * of_h[j]
+                )  # fmt: skip
+            t = t + eight
+        while t < stop:
+            value, of_row = kept[order[t]], block[row[order[t]]]
+            for j in range(n_dense):
+                products[j] += value * of_row[j]
+            t = t + one
+
+
+def entry_moments(rows: Any) -> tuple[FloatArray, FloatArray]:
+    """Return means and sums of squared differences from them of CSR rows, by compiled code."""
+    n, n_features = rows.shape
+    found: tuple[FloatArray, FloatArray] = _compiled(_moments_of_entries)(
+        rows.indices, rows.data, n or 1, n_features
+    )
+    return found
+
+
+def _moments_of_entries(indices, values, n_rows, n_features):  # type: ignore[no-untyped-def]
+    """Sum up stored entries, and their squared differences from the means, (n_features,)."""
+    mean, squares, stored = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
+    for p in range(len(indices)):
+        at = np.uint64(indices[p])
+        mean[at] += values[p]
+        stored[at] += 1.0
+    mean /= n_rows
+    for p in range(len(indices)):
+        at = np.uint64(indices[p])
+        difference = values[p] - mean[at]
+        squares[at] += difference * difference
+    squares += (n_rows - stored) * mean**2
+    return mean, squares
