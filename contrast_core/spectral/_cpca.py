@@ -100,7 +100,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         What the covariances were held as: matrices of the features ("eigh"), matrices in the span
         of the rows ("gram"), or the rows themselves ("lanczos").
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` says why, in words.
+        The plan that was followed; ``plan_.reason`` says why, in words. Like the moments, a file
+        holds it only if it was saved with ``moments=True``.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
         they are `linear_map_`, a `contrast_core.LinearMap`.
@@ -146,6 +147,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     """
 
     _strength = "alpha"
+    _of_moments = (*MomentContrast._of_moments, "plan_")
     _background_is_optional = True
     _rules = ("auto", "denoise")
 

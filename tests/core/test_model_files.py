@@ -144,7 +144,7 @@ def assert_identical(found: Any, expected: Any) -> None:
 
 
 def without_moments(model: Any) -> dict[str, Any]:
-    skipped = ("foreground_moments_", "background_moments_", "_factor", "estimator_")
+    skipped = ("foreground_moments_", "background_moments_", "_factor", "estimator_", "plan_")
     return {name: value for name, value in vars(model).items() if name not in skipped}
 
 
