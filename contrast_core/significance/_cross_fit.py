@@ -18,14 +18,11 @@ from contrast_core._validation import (
     check_n_components,
 )
 from contrast_core.contrast import background_ridge
-from contrast_core.feedback import warn
 from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import SecondMoments
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import TwoSamples, two_samples
 
-_FACTOR = 1.5  # a ratio below this multiple of tr(C_X) / tr(C_Y) is no finding
-_FEW_GROUPS = 10  # with so few groups a ratio near 1 does not show that there is nothing
 _MAX_ITERATIONS = 100
 _BLOCKS = 8  # which halve in 35 ways
 
@@ -53,20 +50,9 @@ class CrossFittedRatio:
     n_background_groups: int | None
 
     @property
-    def threshold(self) -> float:
-        """1.5 times the baseline; a ratio below it is no finding."""
-        return _FACTOR * self.baseline
-
-    @property
-    def found(self) -> bool:
-        """Whether the ratio reaches the threshold."""
-        return self.ratio >= self.threshold
-
-    @property
-    def few_groups(self) -> bool:
-        """Whether a dataset has so few groups (ten or fewer) that no null can be certified."""
-        numbers = (self.n_groups, self.n_background_groups)
-        return any(number is not None and number <= _FEW_GROUPS for number in numbers)
+    def relative(self) -> float:
+        """The ratio divided by the baseline: about 1 where both datasets are alike."""
+        return self.ratio / self.baseline
 
 
 def cross_fitted_ratio(
@@ -82,7 +68,7 @@ def cross_fitted_ratio(
     n_splits: int = 10,
     random_state: int | np.random.Generator | None = None,
 ) -> CrossFittedRatio:
-    r"""Is there anything to find? The trace ratio on rows that did not choose the directions.
+    r"""Return the trace ratio on rows that did not choose the directions: the size of an effect.
 
     The iteration of the automatic contrast (`contrast_core.contrast.trace_ratio_alpha`), with V
     the top-k eigenvectors of :math:`C_X - \alpha C_Y` on one half of the rows and
@@ -126,16 +112,12 @@ def cross_fitted_ratio(
         If the datasets do not fit together, only one has groups, or there are fewer than four
         rows or two groups to split.
 
-    Warns
-    -----
-    ContrastWarning
-        If the ratio is below 1.5 tr(C_X) / tr(C_Y).
-
     Notes
     -----
-    Seven to ten groups cannot certify a null, in either direction: too few are left in a half to
-    find a weak contrast, and single groups differ among themselves (one donor's cells against
-    another's give about 2). Then compare with the ratio of background groups against each other.
+    The ratio says how large a contrast is, not whether chance alone would give one as large: the
+    spread of `ratios` is that of the splits of one dataset. Single groups differ among themselves
+    (one donor's cells against another's give about 2), so compare with the ratio of background
+    groups against each other, and use `permutation_test` or `condition_test` to decide.
 
     References
     ----------
@@ -151,8 +133,8 @@ def cross_fitted_ratio(
     ...     mice.foreground, background=mice.background, groups=mice.groups,
     ...     background_groups=mice.background_groups, random_state=0,
     ... )
-    >>> found.found, found.few_groups
-    (True, True)
+    >>> found.relative > 1.5
+    True
     """
     n_splits = check_count(n_splits, "n_splits")
     rng = check_generator(random_state)
@@ -182,15 +164,12 @@ def cross_fitted_ratio(
                 _held_out_ratio(*both, k, samples.n_varying)
                 for both in ((first, second), (second, first))
             ]
-    result = CrossFittedRatio(
+    return CrossFittedRatio(
         float(np.median(ratios)),
         np.array(ratios),
         x.moments().total_variance / y.moments().total_variance,
         *samples.n_groups(),
     )
-    if not result.found:
-        _warn_of_nothing(result)
-    return result
 
 
 def _held_out_ratio(
@@ -239,17 +218,3 @@ def _halves(
     even = np.flatnonzero(np.array(uneven) == min(uneven))
     chosen = rng.permutation(even)[:n_splits]
     return [halves[i] for i in np.sort(chosen)]
-
-
-def _warn_of_nothing(result: CrossFittedRatio) -> None:
-    few = ""
-    if result.few_groups:
-        few = (
-            f" With {result.n_groups} and {result.n_background_groups} groups this does not show "
-            "that there is nothing: seven to ten groups cannot certify a null."
-        )
-    warn(
-        f"the cross-fitted trace ratio is {result.ratio:.3g}, below 1.5 tr(C_X)/tr(C_Y) = "
-        f"{result.threshold:.3g}: on rows that did not choose the directions, the foreground "
-        f"varies hardly more than the background.{few}",
-    )

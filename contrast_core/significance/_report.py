@@ -1,4 +1,4 @@
-"""All that is known of a contrast, in a form that a supplement can print."""
+"""Report what is known about a contrast, in a form that a supplement can print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath
 from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
-from contrast_core.feedback import Progress, muted
+from contrast_core.feedback import Progress
 from contrast_core.linalg import principal_angles
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
 from contrast_core.significance._cross_fit import CrossFittedRatio, cross_fitted_ratio
@@ -41,9 +41,9 @@ class ContrastReport:
     n_rows : tuple of int
         Rows of foreground and background.
     ratio : CrossFittedRatio
-        Is there anything to find?
+        How large the contrast is on rows that did not choose its directions.
     test : PermutationTest
-        Which components are real.
+        Which components are real, and so whether there is anything to find.
     stability : BootstrapStability
         How certain subspace and loadings are.
     strengths : ndarray of shape (S,)
@@ -165,14 +165,17 @@ class ContrastReport:
         return f"{text}; {self.stability.components.shape[1]} features"
 
     def _finding(self) -> str:
-        found = self.ratio
-        verdict = "yes" if found.found else "no"
-        if found.few_groups:
-            verdict += ", as far as so few groups can tell"
+        test, ratio = self.test, self.ratio
+        verdict = "yes" if test.n_significant(_LEVEL) else "no"
+        usual = np.quantile(test.null_statistics[:, 0], 0.95)
+        lowest, highest = np.quantile(ratio.ratios / ratio.baseline, [0.05, 0.95])
         return (
-            f"{verdict}: foreground over background variance is {found.ratio:.3g} on rows that did "
-            f"not choose the directions; {found.baseline:.3g} without contrast, a finding from "
-            f"{found.threshold:.3g} on"
+            f"{verdict}: p = {test.p_values[0]:.2g} for the first component (statistic "
+            f"{test.statistics[0]:.3g}; 95% of the relabelled data stay below {usual:.3g}, and no "
+            f"p-value can be below {test.smallest_p_value:.2g}). On rows that did not choose the "
+            "directions, the foreground's share of the variance is "
+            f"{ratio.relative:.3g} times what directions without contrast give "
+            f"({lowest:.3g} to {highest:.3g} over the splits)"
         )
 
     def _components(self) -> str:
@@ -219,8 +222,9 @@ def contrast_report(
 ) -> ContrastReport:
     """Report what a contrast shows, and how certain it is, for the supplement of a paper.
 
-    Which contrast, and how it was chosen; whether there is anything to find (`cross_fitted_ratio`);
-    how many components are real (`permutation_test`); how certain they and their loadings are
+    Which contrast, and how it was chosen; whether there is anything to find, and how many
+    components are real (`permutation_test`: one decision, at 5%); how large the contrast is on
+    other rows (`cross_fitted_ratio`); how certain components and loadings are
     (`bootstrap_stability`); over which strengths the subspace stays; and which features make it.
 
     Parameters
@@ -289,8 +293,7 @@ def contrast_report(
     }
     bars: dict[str, Any] = {"progress": progress}
     test = permutation_test(estimator, X, n_permutations=n_permutations, **given, **bars)
-    with muted("cross-fitted"):  # the report says so
-        ratio = cross_fitted_ratio(X, n_components=len(test.p_values), **given)
+    ratio = cross_fitted_ratio(X, n_components=len(test.p_values), **given)
     stability = bootstrap_stability(estimator, X, n_resamples=n_resamples, **given, **bars)
     fitted = quietly_fitted(estimator, X, background, **weights)
     strengths, angles = _other_strengths(fitted)

@@ -84,12 +84,20 @@ def test_strengths_that_are_near_end_where_one_is_not() -> None:
     assert _around(np.arange(6.0), 2.5, np.ones(6, dtype=bool)).all()
 
 
-def test_nothing_is_reported_of_noise() -> None:
-    rng = np.random.default_rng(3)
-    X, Y = rng.normal(size=(2, 60, 5))
+@pytest.mark.parametrize("deviation", [1.0, 3.0])
+def test_one_decision_from_one_statistic(deviation: float) -> None:
+    """One feature of three times the deviation among five doubles the total variance as well."""
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(2, 100, 5))
+    X[:, 0] *= deviation
     report = contrast_report(CPCA(1), X, background=Y, **FEW)
-    assert report.statements()["anything to find"].startswith("no: ")
-    assert report.statements()["components"].startswith("0 of 1")
+    finding, p = report.statements()["anything to find"], report.test.p_values[0]
+    assert finding.startswith(f"{'yes' if deviation > 1 else 'no'}: p = {p:.2g} for the first")
+    assert report.statements()["components"].startswith(f"{int(deviation > 1)} of 1 significant")
+    assert (
+        f"95% of the relabelled data stay below {np.quantile(report.test.null_statistics, 0.95):.3g}"
+        in finding
+    )
 
 
 def test_features_are_those_of_largest_loading_with_their_bands() -> None:
@@ -115,7 +123,7 @@ def test_groups_are_reported_and_weigh_in() -> None:
         CPCA(1), X, background=Y, groups=groups, background_groups=others, **FEW
     )
     assert "in 9 and 8 groups" in report.statements()["data"]
-    assert "as far as so few groups can tell" in report.statements()["anything to find"]
+    assert "no p-value can be below 0.025" in report.statements()["anything to find"]
 
 
 def test_sparse_rows_several_backgrounds_and_lists() -> None:
