@@ -9,6 +9,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrast_core._short_repr import ShortRepr
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -34,8 +35,8 @@ from contrast_core.spectral import CPCA
 from contrast_core.spectral._cpca import default_alphas
 
 
-@dataclass(frozen=True, eq=False)
-class ContrastPath:
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastPath(ShortRepr):
     """Contrastive PCA at every contrast of a grid; made by `contrast_path`.
 
     Parameters

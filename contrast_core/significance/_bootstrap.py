@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from contrast_core._moment_contrast import MomentContrast
+from contrast_core._short_repr import ShortRepr
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -32,8 +33,8 @@ from contrast_core.significance._units import TwoSamples, two_samples
 _FEATURES_AT_ONCE = 1000
 
 
-@dataclass(frozen=True, eq=False)
-class BootstrapStability:
+@dataclass(frozen=True, eq=False, repr=False)
+class BootstrapStability(ShortRepr):
     """Stability of components under resampling; made by `bootstrap_stability`.
 
     Stability is in squared cosines, from 0 to 1. Unrelated directions give about 1/D for `matched`

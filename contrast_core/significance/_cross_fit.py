@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrast_core._short_repr import ShortRepr
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -27,8 +28,8 @@ _MAX_ITERATIONS = 100
 _BLOCKS = 8  # which halve in 35 ways
 
 
-@dataclass(frozen=True, eq=False)
-class CrossFittedRatio:
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossFittedRatio(ShortRepr):
     """The cross-fitted trace ratio; made by `cross_fitted_ratio`.
 
     Parameters

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from contrast_core._short_repr import ShortRepr
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -23,8 +24,8 @@ _CLIP = 2.0  # times the median: longer rows are shortened, features of more are
 _QUANTILE = 2.55  # standard deviations above the mean: 99% of the Tracy-Widom law
 
 
-@dataclass(frozen=True, eq=False)
-class ContrastDimension:
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastDimension(ShortRepr):
     """Dimensions of a foreground that its background lacks; made by `contrast_dimension`.
 
     Parameters

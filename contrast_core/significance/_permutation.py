@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._moment_contrast import MomentContrast
+from contrast_core._short_repr import ShortRepr
 from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
 from contrast_core.feedback import Progress, warn, with_progress
 from contrast_core.linalg import fix_signs
@@ -22,8 +23,8 @@ from contrast_core.significance._units import TwoSamples, Units, two_samples
 _LEVEL = 0.05
 
 
-@dataclass(frozen=True, eq=False)
-class PermutationTest:
+@dataclass(frozen=True, eq=False, repr=False)
+class PermutationTest(ShortRepr):
     r"""Significance of each component; made by `permutation_test`.
 
     Parameters

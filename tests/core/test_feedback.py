@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,6 @@ from contrast_core import (
     PCAPlusPlus,
     SecondMoments,
     contrast_path,
-    cross_fitted_ratio,
     permutation_test,
 )
 
@@ -26,6 +26,7 @@ X, Y = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6))
 MOMENTS = SecondMoments.from_data(X)
 FITTED = CPCA(alpha=0.0).fit(X, background=Y)
 SCALED = "were both scaled alike"
+UNITS = np.array([1.0, 15.0, 1.0, 1.0, 1.0, 1.0])  # the second feature is an age in years
 NEGATIVE = "negative contrast"
 
 CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
@@ -43,7 +44,7 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "wrapped": ("good pairs give", lambda: PCAPlusPlus(1).fit_transform(X, positive=Y)),
     "truncated": ("was truncated to", lambda: PCAPlusPlus(2, truncation=2).fit(X, positive=X)),
     "weak": ("too weak", lambda: PCAPlusPlus(5, truncation=None).fit(X, positive=X + Y)),
-    "ratio": ("hardly more", lambda: cross_fitted_ratio(X, background=Y)),
+    "units": ("different units", lambda: CPCA(alpha=0.0).fit(X * UNITS, background=Y * UNITS)),
     "permutation": (
         "no p-value",
         lambda: permutation_test(CPCA(1), X, background=Y, n_permutations=9),
@@ -59,3 +60,9 @@ def test_a_warning_points_at_the_callers_line(name: str) -> None:
     [warning] = [one for one in caught if message in str(one.message)]
     assert warning.filename == __file__
     assert warning.lineno in [line for *_, line in call.__code__.co_lines()]
+
+
+def test_one_strong_feature_of_one_dataset_is_a_finding_and_not_a_unit() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CPCA(1, alpha=0.0).fit(X * UNITS, background=Y)

@@ -19,6 +19,7 @@ from contrast_core import (
     CPCAStar,
     SecondMoments,
     bootstrap_stability,
+    contrast_path,
     cross_fitted_ratio,
     permutation_test,
 )
@@ -193,3 +194,22 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     with pytest.raises(ImportError, match="progress=True needs tqdm"):
         permutation_test(CPCA(), X, background=Y, n_permutations=3, progress=True)
     assert capsys.readouterr().err == ""
+
+
+@quiet
+def test_results_print_in_a_few_lines() -> None:
+    rng = np.random.default_rng(20)
+    X, Y = rows(40, rng, spike=2.0), rows(30, rng)
+    results: list[Any] = [
+        permutation_test(CPCA(2), X, background=Y, n_permutations=29, random_state=0),
+        bootstrap_stability(CPCA(2), X, background=Y, n_resamples=9, random_state=0),
+        cross_fitted_ratio(X, background=Y, random_state=0),
+        contrast_path(X, background=Y),
+    ]
+    for result in results:
+        text = repr(result)
+        assert text.startswith(f"{type(result).__name__}(")
+        assert len(text.splitlines()) < 16
+        assert max(map(len, text.splitlines())) < 250
+    assert "null_statistics=<array of shape (29, 2)>" in repr(results[0])
+    assert f"p_values=[{results[0].p_values[0]:.4f}"[:14] in repr(results[0])

@@ -1,0 +1,32 @@
+"""Results print in a few lines: large arrays are shown by their shape."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+_FEW = 10  # entries that are printed one by one
+
+
+class ShortRepr:
+    """Base of dataclasses whose arrays are too large to print; they are made with `repr=False`."""
+
+    def __repr__(self) -> str:
+        shown: dict[str, Any] = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)  # type: ignore[arg-type]
+            if field.repr
+        }
+        lines = [f"    {name}={_shown(value)}," for name, value in shown.items()]
+        return "\n".join([f"{type(self).__name__}(", *lines, ")"])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        if value.ndim == 1 and len(value) <= _FEW:
+            return np.array2string(value, precision=4, separator=", ", max_line_width=200)
+        return f"<array of shape {value.shape}>"
+    text = repr(value)
+    return text if "\n" not in text and len(text) <= 200 else f"<{type(value).__name__}>"
