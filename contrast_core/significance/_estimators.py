@@ -17,7 +17,7 @@ from contrast_core.probabilistic import PCPCA
 from contrast_core.significance._units import TwoSamples, Units
 from contrast_core.spectral import CPCA
 
-_SMALL = 300  # features
+_SMALL = 1000  # features: up to here threads wait more than they work
 
 
 def fitted_on(
@@ -90,10 +90,11 @@ def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
 
 @contextmanager
 def resampling(samples: TwoSamples) -> Iterator[None]:
-    """Many small problems: on one BLAS thread where that is faster.
+    """Solve many small problems on one BLAS thread.
 
-    Threads that wait for each other make small eigenproblems many times slower on a busy machine.
+    Threads that wait for each other make small products and eigenproblems many times slower on a
+    busy machine, and gain little on an idle one.
     """
-    small = samples.foreground.rows.shape[1] < _SMALL
+    small = samples.foreground.rows.shape[1] <= _SMALL
     with blas_threads() as blas, blas.limit(limits=1 if small else None):
         yield

@@ -320,7 +320,16 @@ def two_samples(
     TypeError
         If labels are of different types.
     """
-    x, y, *of_rows, which = loaded_rows(X, background, Design(**weights))
+    try:
+        x, y, *of_rows, which = loaded_rows(X, background, Design(**weights))
+    except ValueError as error:
+        if "contains NaN" not in str(error):
+            raise
+        raise ValueError(
+            f"{str(error).split(';')[0]}. Resampling needs complete rows, with PCPCA and CLVM too: "
+            "leave out the rows or features with missing values, or fill them in first, for "
+            "example by the impute method of a fitted PCPCA."
+        ) from None
     if which is not None and (groups is not None or background_groups is not None):
         raise ValueError(
             f"groups and {which[-1] + 1} backgrounds were given; by groups there is one background "

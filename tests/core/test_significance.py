@@ -83,6 +83,9 @@ def test_what_cannot_be_resampled_is_refused() -> None:
         test(Y=np.ones_like(Y))
     with pytest.raises(ValueError, match="background has 5 features but X has 6"):
         test(Y=Y[:, :5])
+    missing = np.where(np.arange(20)[:, None] == 3, np.nan, X)
+    with pytest.raises(ValueError, match=r"X contains NaN .* Resampling needs complete rows"):
+        test(estimator=PCPCA(1), X=missing)
     with pytest.raises(TypeError, match="X is SecondMoments, but rows are needed"):
         test(X=SecondMoments.from_data(X))
     with pytest.raises(TypeError, match="estimator is KernelCPCA; expected a linear"):
@@ -174,6 +177,25 @@ def test_two_threads_leave_blas_and_warnings_as_they_were(name: str) -> None:
             ended.result()
         assert [library["num_threads"] for library in controller.info()] == before
         assert list(warnings.filters) == filters
+
+
+@quiet
+def test_small_problems_are_solved_on_one_blas_thread() -> None:
+    X, Y = np.random.default_rng(21).normal(size=(2, 160, 305))
+    controller, seen = ThreadpoolController(), set()
+
+    def bar(items: Any, **_: Any) -> Any:
+        for item in items:
+            seen.update(library["num_threads"] for library in blas())
+            yield item
+
+    def blas() -> list[Any]:
+        return [library for library in controller.info() if library["user_api"] == "blas"]
+
+    with controller.limit(limits=2, user_api="blas"):
+        permutation_test(CPCA(1, alpha=1.0), X, background=Y, n_permutations=2, progress=bar)
+        assert {library["num_threads"] for library in blas()} == {2}
+    assert seen == {1}
 
 
 @quiet
