@@ -30,8 +30,6 @@ from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
 _PLAIN = Design()  # neither groups nor weights
 _SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
-_NEARLY_ALL = 0.9  # of the variance: features that hold more have other units, or should
-_FEWEST_UNITS = 4  # features, below which one of them may well hold nearly all
 
 
 def contrast_moments(
@@ -128,7 +126,6 @@ def contrast_moments(
     check_range(y, "the background")
     if not one_scale:
         _warn_of_scales(x, y)
-        _warn_of_units(x, y)
     return x, y, plan
 
 
@@ -314,25 +311,6 @@ def _warn_of_scales(x: Moments, y: Moments) -> None:
             f"the total variance of X is {total_x:.3g}, that of the background {total_y:.3g}; were "
             "both scaled alike? In a scikit-learn Pipeline, transform_input=['background'] makes "
             "the earlier steps transform the background too."
-        )
-
-
-def _warn_of_units(x: Moments, y: Moments) -> None:
-    """Warn where a tenth of the features, or one, holds nearly all variance of both datasets."""
-    n_varying = int((x.varies | y.varies).sum())
-    few = max(1, n_varying // 10)
-    if n_varying < _FEWEST_UNITS or not min(x.total_variance, y.total_variance) > 0:
-        return
-    largest = np.argsort(-x.variances, kind="stable")[:few]
-    shares = [float(part.variances[largest].sum()) for part in (x, y)]
-    shares = [share / part.total_variance for share, part in zip(shares, (x, y), strict=True)]
-    if min(shares) > _NEARLY_ALL:
-        named = ", ".join(map(str, np.sort(largest)[:5])) + (", ..." if few > 5 else "")
-        warn(
-            f"{few} of {n_varying} features (column {named}) hold {shares[0]:.0%} of the variance "
-            f"of X and {shares[1]:.0%} of that of the background, so the contrast is hardly about "
-            "any other. If features have different units, scale both datasets alike: "
-            "scaler = StandardScaler().fit(background), then scaler.transform of both."
         )
 
 

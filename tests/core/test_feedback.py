@@ -18,6 +18,7 @@ from contrast_core import (
     PCAPlusPlus,
     SecondMoments,
     contrast_path,
+    contrast_report,
     permutation_test,
 )
 
@@ -27,6 +28,7 @@ MOMENTS = SecondMoments.from_data(X)
 FITTED = CPCA(alpha=0.0).fit(X, background=Y)
 SCALED = "were both scaled alike"
 UNITS = np.array([1.0, 15.0, 1.0, 1.0, 1.0, 1.0])  # the second feature is an age in years
+FEW: Any = {"n_permutations": 19, "n_resamples": 2, "random_state": 0}
 NEGATIVE = "negative contrast"
 
 CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
@@ -44,7 +46,10 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "wrapped": ("good pairs give", lambda: PCAPlusPlus(1).fit_transform(X, positive=Y)),
     "truncated": ("was truncated to", lambda: PCAPlusPlus(2, truncation=2).fit(X, positive=X)),
     "weak": ("too weak", lambda: PCAPlusPlus(5, truncation=None).fit(X, positive=X + Y)),
-    "units": ("different units", lambda: CPCA(alpha=0.0).fit(X * UNITS, background=Y * UNITS)),
+    "units": (
+        "different units",
+        lambda: contrast_report(CPCA(1), X * UNITS, background=Y * UNITS, **FEW),
+    ),
     "permutation": (
         "no p-value",
         lambda: permutation_test(CPCA(1), X, background=Y, n_permutations=9),
@@ -65,4 +70,4 @@ def test_a_warning_points_at_the_callers_line(name: str) -> None:
 def test_one_strong_feature_of_one_dataset_is_a_finding_and_not_a_unit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        CPCA(1, alpha=0.0).fit(X * UNITS, background=Y)
+        contrast_report(CPCA(1, alpha=0.5), X * UNITS, background=Y, **FEW)
