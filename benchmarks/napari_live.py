@@ -8,7 +8,7 @@ the wall time; bounds are those of the window on a quiet machine.
 - The slider: another suppression and the image that is looked at, after one reading: 5,000 frames
   of 28 x 28 (0.1 s), 512 x 512 by patches at stride 4 (0.25 s).
 - Background removal of 512 x 512, from Run to picture (4 s).
-- Reading 5,000 frames (2 s) and 54 x 512 x 512 by patches (8 s).
+- Reading and fitting 5,000 frames (2 s) and 54 x 512 x 512 by patches (8 s).
 - 54 frames of 512 x 512 as frames by projection, from Run to picture (10 s).
 - With --long: a lazy stack of 4 GB of uint8, 4 million frames, is read whole and a sixteenth of it
   (with --whole, all: 16 GB of float32) written to an OME-Zarr, in a process of its own, whose
@@ -31,23 +31,14 @@ from threadpoolctl import threadpool_limits
 
 from contrast_core.datasets import cells_behind_fringes, digits_on_photos
 from contrast_core.images import Frames, Patches
-from napari_plugin._apply import as_layer_data
 from napari_plugin._export import Calibration, export
-from napari_plugin._model import RemovalModel, Task, moved
+from napari_plugin._model import Task, moved, run
 from napari_plugin._pair import Images, Pair
-from napari_plugin._read import read
-from napari_plugin._settings import Settings
+from napari_plugin._settings import Settings, no_report
+from napari_plugin._solve import fit
 
 GB = 2**30
 missed: list[str] = []
-
-
-def finish(steps: Any) -> Any:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return stop.value
 
 
 def timed(name: str, bound: float, work: Any, repeats: int = 5) -> Any:
@@ -87,9 +78,12 @@ def film(n: int) -> Pair:
 
 def slider(name: str, bound: float, outcome: Any, k: int = 10) -> None:
     places = iter(np.linspace(0.2, 0.9, 12))
-    timed(
-        name, bound, lambda: finish(moved(outcome, float(next(places)), k, outcome.task.place)), 9
-    )
+
+    def move() -> Any:
+        settings = Settings("cpca", float(next(places)), k)
+        return moved(outcome, settings, outcome.task.place, no_report)
+
+    timed(name, bound, move, 9)
 
 
 def live() -> None:
@@ -97,10 +91,10 @@ def live() -> None:
     timed(
         "reading 5,000 + 5,000 frames of 28 x 28",
         2,
-        lambda: finish(read(pair, Frames(), settings)),
+        lambda: fit(pair, Frames(), settings, no_report),
         3,
     )
-    outcome = finish(RemovalModel().run(task(pair, Frames(), settings)))
+    outcome = run(task(pair, Frames(), settings), no_report)
     slider("slider, 5,000 frames of 28 x 28", 0.1, outcome)
 
     data = cells_behind_fringes()
@@ -108,26 +102,28 @@ def live() -> None:
     mask[8:145, 8:145] = True
     image = Pair(Images("cells", data.image), mask=mask)
     patches = Patches(16, 4)
-    outcome = finish(RemovalModel().run(task(image, patches, settings)))
+    outcome = run(task(image, patches, settings), no_report)
     slider("slider, 512 x 512 by patches at stride 4", 0.25, outcome)
     timed(
         "background removal of 512 x 512, from Run to picture",
         4,
-        lambda: finish(RemovalModel().run(task(image, Patches(16, 2), Settings()))),
+        lambda: run(task(image, Patches(16, 2), Settings()), no_report),
         3,
     )
 
     rng = np.random.default_rng(0)
     stack = rng.integers(0, 255, (54, 512, 512)).astype(np.uint8)
     many = Pair(Images("plate", stack), mask=mask)
-    timed("reading 54 x 512 x 512 by patches", 8, lambda: finish(read(many, patches, settings)), 3)
+    timed(
+        "reading 54 x 512 x 512 by patches", 8, lambda: fit(many, patches, settings, no_report), 3
+    )
     frames = np.zeros(54, dtype=bool)
     frames[:20] = True
     large = Pair(Images("plate", stack), mask=frames)
     timed(
         "54 frames of 512 x 512 by projection, from Run to picture",
         10,
-        lambda: finish(RemovalModel().run(task(large, Frames(), settings))),
+        lambda: run(task(large, Frames(), settings), no_report),
         3,
     )
 
@@ -141,11 +137,11 @@ def large() -> None:
     lazy = da.concatenate([da.from_array(block)] * (n // len(block)))
     assert lazy.nbytes == 4 * GB
     pair = Pair(Images("film", lazy), Images("empty", block[:2000]))
-    outcome = finish(RemovalModel().run(task(pair, Frames(), Settings("cpca"))))
-    assert outcome.reading.n_used == n
-    data = as_layer_data(outcome.denoised)[: n if "--whole" in sys.argv else n // 16]
+    outcome = run(task(pair, Frames(), Settings("cpca")), no_report)
+    assert outcome.solution.n_used == n
+    data = outcome.denoised[: n if "--whole" in sys.argv else n // 16]
     with tempfile.TemporaryDirectory() as folder:
-        finish(export(data, Path(folder, "film.ome.zarr"), Calibration.unknown(3)))
+        export(data, Path(folder, "film.ome.zarr"), Calibration.unknown(3))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 

@@ -1,47 +1,42 @@
-"""The upper half of the dock: which images, where their background is, and which method."""
+"""The upper part of the dock: which image, and where its background is alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from magicgui.widgets import (
-    CheckBox,
-    ComboBox,
-    Container,
-    FloatSpinBox,
-    PushButton,
-    Slider,
-    SpinBox,
-    Widget,
-)
+from magicgui.widgets import CheckBox, ComboBox, Container, PushButton, SpinBox, Widget
 from napari.layers import Image, Labels, Shapes
+from psygnal import Signal
+from qtpy.QtCore import QTimer
 
-from contrast_core.images import Frames, Patches
-from napari_plugin._layers import check_channels, images_of, is_unnamed, pixels_of, region_of
-from napari_plugin._pair import BoolArray, Images, Pair
-from napari_plugin._settings import (
-    METHODS,
-    WITH_SLIDER,
-    InputError,
-    Method,
-    Samples,
-    Settings,
-    default_patches,
-    default_samples,
-    is_frames,
+from napari_plugin._layers import (
+    KEY,
+    Channel,
+    channel_axis,
+    images_of,
+    leading_axes,
+    pixels_of,
+    region_of,
 )
+from napari_plugin._pair import BoolArray, Images, Pair, box_of, holds_signal, is_large_enough
+from napari_plugin._parts import Level, Line, row
+from napari_plugin._results import place_in
+from napari_plugin._settings import InputError
 
 if TYPE_CHECKING:
     import napari
 
-RANGE = "A range of frames"
-PATCHES, FRAMES = "Small patches of the images", "Whole frames"
-NO_CHANNELS = "No axis (time, depth, positions)"
+BOX, FRAMES, OTHER = "Box", "Frames", "Other layer"
+ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
+NO_CHANNELS = "none"
+_ROW = 4  # tick boxes beside each other
+_MOST = 512  # pixels of a side of the box that are looked at for signal
+_SETTLED = 250  # milliseconds without a change
 
 
 class Choices(Container[Widget]):
-    """Layers, background and method.
+    """The image, its channels, and where the background is.
 
     Parameters
     ----------
@@ -49,133 +44,101 @@ class Choices(Container[Widget]):
         Its layers are offered.
     """
 
+    image_changed = Signal()
+    """Another image was chosen."""
+    area_changed = Signal()
+    """The box was drawn, moved or painted."""
+
     def __init__(self, viewer: napari.Viewer) -> None:
-        self._viewer = viewer
+        self._viewer, self._side = viewer, 16
+        self._layer: Image | None = None
+        self._watched: Any = None
         self._settled = self._selecting = False
-        self.foreground = ComboBox(
+        self.image = ComboBox(
             label="Image",
             choices=self._images,
             nullable=True,
             tooltip="The image or stack whose background is to be removed",
         )
-        self.background = ComboBox(
-            label="Background",
-            choices=self._backgrounds,
-            nullable=True,
-            tooltip="Where the background is alone: another layer, a drawn rectangle, painted "
-            "labels, or some frames of the stack",
+        self.axis = ComboBox(
+            label="Channels",
+            choices=self._axes,
+            tooltip="The axis that holds channels: each channel has a background of its own",
+        )
+        self.channels = Container[Widget](labels=False)
+        self.ticks: list[CheckBox] = []
+        self.kind = ComboBox(
+            label="Background is",
+            choices=(BOX, FRAMES, OTHER),
+            tooltip="Where the background is seen without signal",
         )
         self.draw = PushButton(
-            text="Draw background",
-            tooltip="Make a layer to draw a rectangle on, over an area that shows no signal",
+            text="Draw a box", tooltip="Then drag a box over an area that shows no signal"
         )
-        self.first = SpinBox(label="First frame", value=0, min=0, max=0)
-        self.last = SpinBox(label="Last frame", value=0, min=0, max=0)
-        self.channels = ComboBox(
-            label="Channels are",
-            choices=self._axes,
-            tooltip="The layer's axes have no names: say whether one of them holds channels",
+        self.area = ComboBox(
+            label="Drawn in",
+            choices=lambda _: self._of((Shapes, Labels)),
+            nullable=True,
+            tooltip="A layer of shapes or labels that mark the background",
         )
-        self.compare = ComboBox(
-            label="Compare",
-            choices=(PATCHES, FRAMES),
-            tooltip="Patches for large or single images; whole frames for films of small ones, "
-            "whose signal returns to the same place",
+        self.span = ComboBox(label="It holds for", choices=(ALL_FRAMES, THIS_FRAME))
+        self.first = SpinBox(label="From frame", value=0, min=0, max=0)
+        self.last = SpinBox(label="To frame", value=0, min=0, max=0)
+        self.from_here = PushButton(text="From here", tooltip="Take the frame that is shown")
+        self.to_here = PushButton(text="To here", tooltip="Take the frame that is shown")
+        self.other = ComboBox(
+            label="Layer",
+            choices=lambda _: [x for x in self._of((Image,)) if x != self.image.value],
+            nullable=True,
+            tooltip="Images that show the background only",
         )
-        self.advanced = CheckBox(text="Advanced", value=False)  # first: the methods ask for it
-        self.method = ComboBox(label="Method", choices=self._methods)
-        self.suppression = Slider(
-            label="Suppression 50",
-            value=50,
-            min=0,
-            max=99,
-            readout=False,  # whose number napari's style leaves no room for
-            tooltip="How strongly the background is suppressed; 50 is chosen automatically",
-        )
-        self.n_components = SpinBox(
-            label="Patterns kept",
-            value=10,
-            min=1,
-            max=10_000,
-            tooltip="How many patterns of the signal are kept",
-        )
-        self.side = SpinBox(label="Patch side", value=16, min=4, max=48)
-        self.step = SpinBox(
-            label="Patch step",
-            value=0,
-            min=0,
-            max=48,
-            tooltip="From a patch to the next; 0 is automatic",
-        )
-        self.constant = CheckBox(
-            text="Background equally strong everywhere",
-            tooltip="A little better where that is true; flattens faint signal where it is not",
-        )
-        self.anywhere = CheckBox(
-            text="Signal may be anywhere in the frame",
-            tooltip="For spots and vesicles, which do not return to the same place",
-        )
-        self.by_hand = CheckBox(text="Strength as in the papers", value=False)
-        self.raw = FloatSpinBox(
-            label="Strength (α, γ or β)", value=1.0, min=0.0, max=1e12, step=None
-        )
+        self.swap = PushButton(text="Swap image and background")
+        self._here = row(self.from_here, self.to_here)
+        self.light = Line()
         super().__init__(
             widgets=[
-                *(self.foreground, self.background, self.draw, self.first, self.last),
-                *(self.channels, self.compare, self.method, self.suppression),
-                *(self.n_components, self.advanced, self.side, self.step, self.constant),
-                *(self.anywhere, self.by_hand, self.raw),
+                *(self.image, self.axis, self.channels, self.kind, self.draw, self.area),
+                *(self.span, self.first, self.last, self._here, self.other, self.swap, self.light),
             ]
         )
-        self.margins = (0, 0, 0, 0)
-        self.raw.native.setDecimals(6)
-        self.foreground.changed.connect(self._on_foreground)
-        for box in (self.foreground, self.background):
+        self.margins = self.channels.margins = (0, 0, 0, 0)
+        self._timer = QTimer(self.native, singleShot=True, interval=_SETTLED)
+        self._timer.timeout.connect(self._on_area_settled)
+        self.image.changed.connect(self._on_image)
+        self.axis.changed.connect(self._make_ticks)
+        self.area.changed.connect(self._watch_area)
+        for box in (self.image, self.other, self.area, self.kind):
             box.changed.connect(self.settle)
-        for widget in (self.background, self.compare, self.method, self.advanced, self.by_hand):
+        followed: tuple[Any, ...] = (self.kind, self.area, self.span)
+        for widget in (*followed, self.first, self.last, self.other):
             widget.changed.connect(self._show_what_applies)
-        self.advanced.changed.connect(self.method.reset_choices)
-        self.suppression.changed.connect(self._show_number)
-        self.draw.changed.connect(self.draw_background)
+        self.draw.changed.connect(self.draw_box)
+        self.swap.changed.connect(self._on_swap)
+        self.from_here.changed.connect(lambda: self._take(self.first))
+        self.to_here.changed.connect(lambda: self._take(self.last))
         self._preselect()
-        self._on_foreground()
+        self._on_image()
 
     # What is offered
 
-    def _images(self, _widget: object = None) -> list[Image]:
-        return [layer for layer in self._viewer.layers if isinstance(layer, Image)]
-
-    def _backgrounds(self, _widget: object = None) -> list[Any]:
-        kinds = (Image, Shapes, Labels)
-        layers = [
-            layer
-            for layer in self._viewer.layers
-            if isinstance(layer, kinds) and layer != self._layer()
+    def _of(self, kinds: tuple[type, ...]) -> list[Any]:
+        return [
+            each for each in self._viewer.layers if isinstance(each, kinds) and not _is_result(each)
         ]
-        return [*layers, RANGE]
 
-    def _axes(self, _widget: object = None) -> list[str]:
-        layer = self._layer()
-        if layer is None or not is_unnamed(layer):
-            return [NO_CHANNELS]
-        shape = pixels_of(layer).shape
-        return [NO_CHANNELS, *(f"Axis {i}, of length {n}" for i, n in enumerate(shape))]
+    def _images(self, _widget: object = None) -> list[Any]:
+        return [each for each in self._viewer.layers if isinstance(each, Image)]
 
-    def _methods(self, _widget: object = None) -> list[tuple[str, Method]]:
-        shown = [m for m in METHODS if m != "cpca_star" or self.advanced.value]
-        return [(METHODS[method], method) for method in shown]
-
-    def _layer(self) -> Image | None:
-        try:
-            return self.foreground.value
-        except AttributeError:  # while it is made
-            return None
+    def _axes(self, _widget: object = None) -> list[tuple[str, int]]:
+        layer = self._layer
+        names = [] if layer is None else leading_axes(layer)
+        return [(NO_CHANNELS, -1), *((name, i) for i, name in enumerate(names))]
 
     def reset_choices(self, *_: Any) -> None:
         """Offer the layers that there are now; napari calls this whenever they change."""
-        boxes = (self.foreground, self.background)
+        boxes = (self.image, self.area, self.other)
         chosen = [box.value for box in boxes]
-        self._selecting = True  # which is nobody's choice
+        self._selecting = True  # by nobody
         super().reset_choices()
         for box, layer in zip(boxes, chosen, strict=True):
             if layer in box.choices:  # under a new name, perhaps, by which magicgui loses it
@@ -184,72 +147,134 @@ class Choices(Container[Widget]):
         self._preselect()
 
     def settle(self, *_: object) -> None:
-        """The user has chosen: nothing is preselected any more, while the layers are there."""
+        """Note that the user has chosen: nothing is preselected while the layers are there."""
         self._settled = self._settled or not self._selecting
 
     def _preselect(self) -> None:
-        """The newest image, and a stack of equal frames or a drawn area as its background."""
-        images = self._images()
-        if (self._settled and self.foreground.value is not None) or not images:
+        """Choose the first image, and as its background a drawn area or equal frames.
+
+        The image that was there first stays: a layer that is opened next to it is its background,
+        unless the samples say otherwise.
+        """
+        images = self._of((Image,))
+        if (self._settled and self.image.value is not None) or not images:
             return
         self._settled, self._selecting = False, True
-        self.foreground.value = layer = images[-1]
+        behind = [each for each in images if _is_background(each)]
+        layer = next((each for each in images if each not in behind), images[0])
         alike = [
-            other
-            for other in images[:-1]
-            if layer.ndim > 2 and other.data.shape[-2:] == layer.data.shape[-2:]
+            each
+            for each in images
+            if each != layer and layer.ndim > 2 and each.data.shape[-2:] == layer.data.shape[-2:]
         ]
-        drawn = [
-            other
-            for other in self._backgrounds()
-            if isinstance(other, Shapes | Labels) and other.name.startswith("background")
-        ]
+        drawn = [x for x in self._of((Shapes, Labels)) if x.name.startswith("background")]
+        self.image.value = layer
         if drawn:
-            self.background.value = drawn[-1]
+            self.area.value, self.kind.value = drawn[-1], BOX
         elif len(images) == 2 and alike:
-            self.background.value = alike[0]
+            self.other.value, self.kind.value = alike[0], OTHER
         self._selecting = False
 
-    # What applies
+    # What follows from a choice
 
-    def _on_foreground(self) -> None:
-        layer = self._layer()
-        chosen = self.background.value
-        self.background.reset_choices()
-        if chosen in self.background.choices:
-            self.background.value = chosen
-        self.channels.reset_choices()
+    def _on_image(self) -> None:
+        layer = self.image.value
+        if layer == self._layer:
+            return
+        self._layer, before = layer, self._selecting
+        self._selecting = True
+        chosen = self.other.value
+        self.other.reset_choices()
+        if chosen in self.other.choices:
+            self.other.value = chosen
+        self.axis.reset_choices()
+        self._selecting = before
         if layer is not None and not layer.rgb and layer.ndim > 1:
-            shape = pixels_of(layer).shape
-            self.compare.value = FRAMES if is_frames(default_samples(shape)) else PATCHES
-            n = int(np.prod(shape[:-2]))
+            found = channel_axis(layer)
+            self.axis.value = -1 if found is None else found
+            n = int(np.prod(pixels_of(layer).shape[:-2]))
             for box in (self.first, self.last):
                 box.max = max(0, n - 1)
-            self.last.value = min(n - 1, max(3, n // 10)) if n > 1 else 0
+            self.first.value, self.last.value = 0, min(n - 1, max(3, n // 10)) if n > 1 else 0
+        self._make_ticks()
         self._show_what_applies()
+        self.image_changed.emit()
 
-    def _show_number(self, value: int) -> None:
-        self.suppression.label = f"Suppression {value}"
+    def _make_ticks(self) -> None:
+        self.channels.clear()
+        self.ticks = []
+        axis, layer = self.axis.value, self._layer
+        if layer is not None and axis is not None and axis >= 0:
+            n = pixels_of(layer).shape[axis]
+            self.ticks = [CheckBox(text=str(i), value=True) for i in range(n)]
+            for start in range(0, n, _ROW):
+                self.channels.append(row(*self.ticks[start : start + _ROW]))
+        self.channels.visible = bool(self.ticks)
 
     def _show_what_applies(self) -> None:
-        method, advanced = self.method.value, self.advanced.value
-        frames = self.compare.value == FRAMES
-        for box in (self.first, self.last):
-            box.visible = self.background.value == RANGE
-        self.draw.visible = not frames
-        self.channels.visible = len(self.channels.choices) > 1
-        self.suppression.visible = method in WITH_SLIDER
-        self.suppression.enabled = not (advanced and self.by_hand.value)
-        self.n_components.visible = method != "automatic"
-        self.side.visible = self.step.visible = advanced and not frames
-        self.constant.visible = advanced and method == "automatic" and not frames
-        self.anywhere.visible = advanced and method == "automatic" and frames
-        self.by_hand.visible = advanced and method in WITH_SLIDER
-        self.raw.visible = self.by_hand.visible and self.by_hand.value
+        kind, layer = self.kind.value, self._layer
+        stack = layer is not None and layer.ndim > 2
+        self.axis.visible = len(self.axis.choices) > 1
+        self.channels.visible = bool(self.ticks)
+        self.draw.visible = self.area.visible = kind == BOX
+        self.span.visible = kind == BOX and stack
+        for widget in (self.first, self.last, self._here):
+            widget.visible = kind == FRAMES
+        self.other.visible = self.swap.visible = kind == OTHER
+        self.light.say(*self._light())
 
-    def draw_background(self) -> None:
-        """Make a layer for a rectangle over the image, with the tool in hand."""
-        layer = self._layer()
+    def _light(self) -> tuple[str, Level]:
+        """Return what to say of the background before a run."""
+        layer, area = self._layer, self.area.value
+        if layer is None or self.kind.value != BOX or area is None:
+            return "", ""
+        try:
+            mask = region_of(layer, area)
+        except InputError:
+            return "Drag a box over an area that shows no signal.", ""
+        rows, columns = box_of(mask)
+        text = f"{len(rows)} x {len(columns)} pixels"
+        if not is_large_enough((len(rows), len(columns)), self._side):
+            return f"{text}: too small. About 100 x 100 are enough.", "instead"
+        corner = (slice(each.start, min(each.stop, each.start + _MOST)) for each in (rows, columns))
+        box = np.asarray(pixels_of(layer)[(*place_in(self._viewer, layer), *corner)])
+        if holds_signal(box):
+            return f"{text}: one part differs from the rest. Does it hold signal?", "doubtful"
+        if mask.sum() < 16 * self._side**2:
+            return f"{text}: small. A larger box gives a better result.", "doubtful"
+        return f"{text}: enough.", "good"
+
+    def _watch_area(self) -> None:
+        if self._watched is not None:
+            self._watched.disconnect(self._timer_start)
+        area = self.area.value
+        self._watched = None
+        if area is not None:
+            self._watched = area.events.paint if isinstance(area, Labels) else area.events.data
+            self._watched.connect(self._timer_start)
+
+    def _timer_start(self, *_: object) -> None:
+        self._timer.start()
+
+    def _on_area_settled(self) -> None:
+        self._show_what_applies()
+        self.area_changed.emit()
+
+    def _on_swap(self) -> None:
+        image, other = self.image.value, self.other.value
+        if other is not None:
+            self.image.value = other
+            self.other.value = image
+
+    def _take(self, box: SpinBox) -> None:
+        if self._layer is not None and self._layer.ndim > 2:
+            shape = pixels_of(self._layer).shape[:-2]
+            place = place_in(self._viewer, self._layer)
+            box.value = int(np.ravel_multi_index(place, shape))
+
+    def draw_box(self) -> None:
+        """Make a layer for a box over the image, with the tool in hand."""
+        layer = self._layer
         spatial: dict[str, Any] = {}
         if layer is not None:
             spatial = {"scale": layer.scale[-2:], "translate": layer.translate[-2:]}
@@ -262,77 +287,89 @@ class Choices(Container[Widget]):
             edge_width=2,
             **spatial,
         )
-        self._viewer.dims.ndisplay = 2  # where rectangles can be drawn
+        self._viewer.dims.ndisplay = 2  # where boxes can be drawn
         drawn.mode = "add_rectangle"
         self._viewer.layers.selection.active = drawn
-        self.background.value = drawn
+        self.kind.value, self.area.value = BOX, drawn
 
     # What was chosen
 
-    def samples(self) -> Samples:
-        """What is compared."""
-        if self.compare.value == FRAMES:
-            return Frames()
-        side = self.side.value
-        step = self.step.value if self.advanced.value else 0
-        return Patches(side, min(step, side)) if step else default_patches(self.method.value, side)
+    def check_area(self, side: int) -> None:
+        """Say whether the box is large enough for patches of this side."""
+        if side != self._side:
+            self._side = side
+            self._show_what_applies()
 
-    def settings(self) -> Settings:
-        """How the background is removed."""
-        advanced = self.advanced.value
-        raw = self.raw.value if advanced and self.by_hand.value else None
-        return Settings(
-            self.method.value,
-            self.suppression.value / 100,
-            self.n_components.value,
-            raw_strength=raw if self.method.value in WITH_SLIDER else None,
-            constant_strength=advanced and self.constant.value,
-            signal_anywhere=advanced and self.anywhere.value,
-        )
+    @property
+    def marks_area(self) -> bool:
+        """Whether the background is an area of the images, rather than frames."""
+        return bool(self.kind.value == BOX)
 
-    def images(self) -> Images:
-        """The chosen images.
+    def ticked(self) -> list[Channel | None]:
+        """Return the channels to run; a single None where there are none.
 
         Raises
         ------
         InputError
-            If there are none, or they hold colours or channels.
+            If no channel is ticked.
         """
-        layer = self.foreground.value
-        images = images_of(layer, "under Image: the one whose background is to be removed")
-        choice = self.channels.value
-        axis = None if choice in (None, NO_CHANNELS) else self.channels.choices.index(choice) - 1
-        check_channels(layer, axis)
-        return images
+        if not self.ticks:
+            return [None]
+        found: list[Channel | None] = [
+            Channel(self.axis.value, i) for i, tick in enumerate(self.ticks) if tick.value
+        ]
+        if not found:
+            raise InputError("No channel is ticked. Tick at least one under Channels.")
+        return found
 
-    def pair(self) -> Pair:
-        """The chosen images and their background, without reading pixels.
+    def images(self, channel: Channel | None = None) -> Images:
+        """Return the chosen images, or one channel of them.
+
+        Raises
+        ------
+        InputError
+            If there are none, or they have RGB colours.
+        """
+        what = "under Image: the one whose background is to be removed"
+        return images_of(self.image.value, what, channel)
+
+    def pair(self, channel: Channel | None = None) -> Pair:
+        """Return the chosen images and their background, without reading pixels.
 
         Raises
         ------
         InputError
             If a choice is missing, or cannot work.
         """
-        images, layer, chosen = self.images(), self.foreground.value, self.background.value
-        if chosen is None:
-            return Pair(images)
-        if chosen == RANGE:
+        images, layer = self.images(channel), self.image.value
+        if self.kind.value == FRAMES:
             return Pair(images, mask=self._frame_range(images))
-        if isinstance(chosen, Shapes | Labels):
-            if self.compare.value == FRAMES:
-                raise InputError(
-                    "A drawn area marks pixels, but whole frames are compared: choose a range of "
-                    "frames without signal or another layer as the background, or compare small "
-                    "patches."
-                )
-            return Pair(images, mask=region_of(layer, chosen))
-        check_channels(chosen, None)
-        return Pair(images, images_of(chosen, "under Background"))
+        if self.kind.value == OTHER:
+            other = self.other.value
+            if other is None:
+                return Pair(images)
+            fits = channel is not None and other.ndim == layer.ndim
+            same = fits and pixels_of(other).shape[channel.axis] > channel.number  # type: ignore[union-attr]
+            return Pair(images, images_of(other, "under Layer", channel if same else None))
+        area = self.area.value
+        if area is None:
+            return Pair(images)
+        mask = region_of(layer, area)
+        if channel is not None and mask.ndim > 2:
+            mask = mask.take([channel.number], axis=channel.axis)
+        if self.span.value == THIS_FRAME and layer.ndim > 2 and mask.ndim == 2:
+            place = list(place_in(self._viewer, layer))
+            if channel is not None:
+                place[channel.axis] = 0
+            whole = np.zeros(images.shape, dtype=bool)
+            whole[tuple(place)] = mask
+            mask = whole
+        return Pair(images, mask=mask)
 
     def _frame_range(self, images: Images) -> BoolArray:
         first, last = self.first.value, self.last.value
         if images.n_images < 2:
-            raise InputError("A single image has no range of frames. Draw a rectangle instead.")
+            raise InputError("A single image has no range of frames. Draw a box instead.")
         if first > last:
             raise InputError(
                 f"The range of background frames goes from {first} to {last}. Put the earlier "
@@ -341,3 +378,11 @@ class Choices(Container[Widget]):
         mask = np.zeros(images.n_images, dtype=bool)
         mask[first : last + 1] = True
         return mask.reshape(images.shape[:-2])
+
+
+def _is_result(layer: Any) -> bool:
+    return "method" in layer.metadata.get(KEY, {}) or layer.name.endswith(" preview")
+
+
+def _is_background(layer: Any) -> bool:
+    return bool(layer.metadata.get(KEY, {}).get("role") == "background")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_plugin._settings import InputError, Progress, Steps
+from napari_plugin._settings import InputError, Report, no_report
 
 FORMATS = (".ome.tif", ".ome.tiff", ".tif", ".tiff", ".ome.zarr", ".zarr")
+UNITS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm", "second": "s", "minute": "min"}
 _PIXELS = 2**20  # that are written together
 _LEADING = {0: "", 1: "T", 2: "TZ", 3: "TCZ"}
 _KINDS = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
@@ -24,15 +25,15 @@ _KINDS = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a pixel measures: one scale, unit and label for every axis.
+    """The size of a pixel: one scale, unit and label for every axis.
 
     Parameters
     ----------
     scale : tuple of float
     units : tuple of str
-        Full names, "micrometer", or "pixel" where nothing is known.
+        Full names such as "micrometer", or "pixel" where nothing is known.
     labels : tuple of str
-        Names of the axes, of which t, c, z are understood.
+        Names of the axes, of which t, c and z are understood.
     """
 
     scale: tuple[float, ...]
@@ -41,11 +42,11 @@ class Calibration:
 
     @classmethod
     def unknown(cls, ndim: int) -> Calibration:
-        """Of images of which nothing is known."""
+        """Return the calibration of images of which nothing is known."""
         return cls((1.0,) * ndim, ("pixel",) * ndim, ("",) * ndim)
 
     def axes(self) -> str:
-        """A letter for each axis, in the order that the formats want."""
+        """Return a letter for each axis, in the order that the formats require."""
         n = len(self.scale) - 2
         if n not in _LEADING:
             raise InputError(
@@ -57,11 +58,7 @@ class Calibration:
         return (named if known and set(named) <= set("TCZ") else _LEADING[n]) + "YX"
 
 
-Place: TypeAlias = tuple[int | slice, ...]
-Put: TypeAlias = Callable[[Place, NDArray[Any]], None]
-
-
-def export(data: Any, path: Path, calibration: Calibration, doing: str = "Writing") -> Steps[Path]:
+def export(data: Any, path: Path, calibration: Calibration, report: Report = no_report) -> Path:
     """Write an array, in memory or lazy; the file appears when it is complete.
 
     Raises
@@ -69,52 +66,15 @@ def export(data: Any, path: Path, calibration: Calibration, doing: str = "Writin
     InputError
         If the name has no known ending, or the array too many axes.
     """
-
-    def block(place: Place) -> Steps[NDArray[Any]]:
-        yield from ()
-        return np.asarray(data[place])
-
-    return (yield from write(block, data.shape, data.dtype, path, calibration, doing))
-
-
-def write(
-    block: Callable[[Place], Steps[NDArray[Any]]],
-    shape: tuple[int, ...],
-    dtype: Any,
-    path: Path,
-    calibration: Calibration,
-    doing: str = "Writing",
-) -> Steps[Path]:
-    """Write what is computed block by block, of which no more than one is held.
-
-    Parameters
-    ----------
-    block : callable
-        From a place of the array to the steps that compute it.
-    shape, dtype
-        Of the whole array.
-    path, calibration, doing
-        As for `export`.
-    """
-    name = path.name.lower()
-    if not name.endswith(FORMATS):
+    if not path.name.lower().endswith(FORMATS):
         raise InputError(
             f"{path.name!r} has an ending that is not known. Use .ome.tif for TIFF or .ome.zarr."
         )
     axes = calibration.axes()
-    shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
-    blocks = list(_blocks(shape))
     unfinished = path.with_name(f".{path.name}.unfinished-{os.getpid()}")
-    open_file = _open_zarr if name.endswith("zarr") else _open_tiff
+    write = _write_zarr if path.name.lower().endswith("zarr") else _write_tiff
     try:
-        put, close = open_file(unfinished, shape, dtype, axes, calibration)
-        try:
-            yield Progress(0, len(blocks), doing)
-            for done, place in enumerate(blocks, start=1):
-                put(place, (yield from block(place)))
-                yield Progress(done, len(blocks), doing)
-        finally:
-            close()
+        write(unfinished, data, axes, calibration, report)
         if path.is_dir():
             shutil.rmtree(path)
         unfinished.replace(path)
@@ -126,51 +86,51 @@ def write(
     return path
 
 
+def _blocks(data: Any, report: Report) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
+    """Compute some images at a time, with their place."""
+    *leading, step = data.shape[:-2] or (1,)
+    step = _together(data.shape)
+    starts = range(0, data.shape[-3], step) if data.ndim > 2 else range(1)
+    places = list(product(*map(range, leading), starts))
+    for done, (*outer, start) in enumerate(places):
+        report(done, len(places), "Writing")
+        place = (*outer, slice(start, start + step)) if data.ndim > 2 else (slice(None),)
+        yield place, np.asarray(data[place])
+
+
 def _together(shape: tuple[int, ...]) -> int:
-    """How many images along the innermost of the leading axes are written together."""
+    """Return how many images along the innermost leading axis are written together."""
     return max(1, min(_PIXELS // math.prod(shape[-2:]), shape[-3])) if len(shape) > 2 else 1
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[Place]:
-    if len(shape) == 2:
-        yield (slice(None),)
-        return
-    step = _together(shape)
-    for outer in product(*map(range, shape[:-3])):
-        for start in range(0, shape[-3], step):
-            yield (*outer, slice(start, min(start + step, shape[-3])))
-
-
-def _open_tiff(
-    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str, calibration: Calibration
-) -> tuple[Put, Callable[[], None]]:
+def _write_tiff(path: Path, data: Any, axes: str, calibration: Calibration, report: Report) -> None:
     import tifffile
 
     metadata: dict[str, Any] = {"axes": axes}
     for axis, scale, unit in zip(axes, calibration.scale, calibration.units, strict=True):
+        symbol = UNITS.get(unit, unit)
         if axis in "ZYX" and unit != "pixel":
-            metadata[f"PhysicalSize{axis}"] = scale
-            metadata[f"PhysicalSize{axis}Unit"] = _symbol(unit)
+            metadata |= {f"PhysicalSize{axis}": scale, f"PhysicalSize{axis}Unit": symbol}
         elif axis == "T" and unit != "pixel":
-            metadata |= {"TimeIncrement": scale, "TimeIncrementUnit": _symbol(unit)}
-    big = math.prod(shape) * dtype.itemsize > 2**32 - 2**25
-    made = tifffile.memmap(path, shape=shape, dtype=dtype, ome=True, bigtiff=big, metadata=metadata)
-    dtype, first = made.dtype, made.offset
-    del made  # what is written to a map stays in memory as long as there is room
-    file = path.open("r+b")
+            metadata |= {"TimeIncrement": scale, "TimeIncrementUnit": symbol}
+    size = math.prod(data.shape) * np.dtype(data.dtype).itemsize
+    tifffile.imwrite(
+        path,
+        (
+            plane
+            for _, block in _blocks(data, report)
+            for plane in block.reshape(-1, *data.shape[-2:])
+        ),
+        shape=data.shape,
+        dtype=data.dtype,
+        ome=True,
+        bigtiff=size > 2**32 - 2**25,
+        photometric="minisblack",
+        metadata=metadata,
+    )
 
-    def put(place: Place, plane: NDArray[Any]) -> None:
-        start = [each.start or 0 if isinstance(each, slice) else each for each in place]
-        start += [0] * (len(shape) - len(start))
-        file.seek(first + int(np.ravel_multi_index(start, shape)) * dtype.itemsize)
-        file.write(np.ascontiguousarray(plane, dtype=dtype).data)
 
-    return put, file.close
-
-
-def _open_zarr(
-    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str, calibration: Calibration
-) -> tuple[Put, Callable[[], None]]:
+def _write_zarr(path: Path, data: Any, axes: str, calibration: Calibration, report: Report) -> None:
     try:
         import zarr
     except ImportError as error:
@@ -178,35 +138,22 @@ def _open_zarr(
             "OME-Zarr needs the package zarr, which this installation of napari lacks. Write a "
             "TIFF instead, or install napari with its optional packages."
         ) from error
+    shape = data.shape
     described: list[Any] = []
     for axis, unit in zip(axes, calibration.units, strict=True):
         entry = {"name": axis.lower(), "type": _KINDS[axis]}
         described.append(entry if unit == "pixel" or axis == "C" else entry | {"unit": unit})
-    scale = {"type": "scale", "scale": list(map(float, calibration.scale))}
-    group = zarr.open_group(str(path), mode="w", zarr_format=2)
+    scale: Any = {"type": "scale", "scale": list(map(float, calibration.scale))}
     together = (_together(shape),) if len(shape) > 2 else ()
+    group = zarr.open_group(str(path), mode="w", zarr_format=2)
     array = group.create_array(
         "0",
         shape=shape,
-        dtype=dtype,
+        dtype=data.dtype,
         chunks=(*(1,) * (len(shape) - 3), *together, min(1024, shape[-2]), min(1024, shape[-1])),
         chunk_key_encoding={"name": "v2", "separator": "/"},
     )
-    multiscales: Any = [
-        {
-            "version": "0.4",
-            "axes": described,
-            "datasets": [{"path": "0", "coordinateTransformations": [scale]}],
-        }
-    ]
-    group.attrs["multiscales"] = multiscales
-
-    def put(place: Place, plane: NDArray[Any]) -> None:
-        array[place] = plane
-
-    return put, lambda: None
-
-
-def _symbol(unit: str) -> str:
-    known = {"micrometer": "µm", "micron": "µm", "nanometer": "nm", "millimeter": "mm"}
-    return known.get(unit, {"second": "s", "minute": "min", "millisecond": "ms"}.get(unit, unit))
+    dataset: Any = {"path": "0", "coordinateTransformations": [scale]}
+    group.attrs["multiscales"] = [{"version": "0.4", "axes": described, "datasets": [dataset]}]
+    for place, block in _blocks(data, report):
+        array[place] = block

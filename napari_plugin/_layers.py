@@ -1,4 +1,4 @@
-"""Layers to images and regions, and results to layers: what napari knows beyond the pixels."""
+"""Layers to images and regions, and results to layers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_plugin._apply import Denoised, as_layer_data, display_range, removed
+from contrast_core.images import Frames
+from napari_plugin._apply import as_dask, display_range, removed
 from napari_plugin._export import Calibration
 from napari_plugin._model import Outcome
 from napari_plugin._pair import BoolArray, Images
-from napari_plugin._settings import InputError, is_frames, parameters
+from napari_plugin._settings import InputError, parameters
 
 if TYPE_CHECKING:
     from napari.layers import Image, Labels, Shapes
 
 LayerData = tuple[Any, dict[str, Any]]
 
+KEY = "contrast-suite"
+"""Key of the plugin's entries in the metadata of layers."""
+
 _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-_METADATA_KEY = "contrast-suite"
+_LOOK = ("colormap", "blending", "gamma", "opacity", "interpolation2d")
 _CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
+_FEW = 4  # of a short axis without a name: it probably holds channels
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One channel of a layer."""
+
+    axis: int
+    number: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,28 +48,41 @@ class Place:
     spatial: dict[str, Any]
     map_spatial: dict[str, Any]
     """The same for maps of components, which get a leading axis of their own."""
-    colormap: Any
+    look: dict[str, Any]
 
 
-def place_of(layer: Image) -> Place:
-    """Where a layer lies."""
-    spatial = {key: getattr(layer, key) for key in _SPATIAL}
-    maps = _map_spatial(layer) if layer.ndim > 2 else spatial
-    return Place(spatial, maps, layer.colormap)
+def place_of(layer: Image, channel: Channel | None = None) -> Place:
+    """Return where a layer, or one channel of it, lies, and how it looks."""
+    start = np.zeros(layer.ndim)
+    if channel is not None:
+        start[channel.axis] = channel.number
+    spatial = _moved_to(layer, start)
+    maps = _map_spatial(layer, channel) if layer.ndim > 2 else spatial
+    return Place(spatial, maps, {key: getattr(layer, key) for key in _LOOK})
+
+
+def _moved_to(layer: Image, start: Any) -> dict[str, Any]:
+    """Return the place of a part of a layer that starts at these pixels."""
+    from napari.utils.transforms import Affine
+
+    moved = Affine(
+        scale=layer.scale, rotate=layer.rotate, shear=layer.shear, translate=layer.translate
+    )(start)
+    return {key: getattr(layer, key) for key in _SPATIAL} | {"translate": tuple(moved)}
 
 
 def pixels_of(layer: Image | Labels) -> Any:
-    """What a layer holds, the finest of several resolutions."""
+    """Return the data of a layer, the finest of several resolutions."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
-def images_of(layer: Image | None, what: str) -> Images:
-    """The images of a layer, without reading pixels.
+def images_of(layer: Image | None, what: str, channel: Channel | None = None) -> Images:
+    """Return the images of a layer, or of one of its channels, without reading pixels.
 
     Raises
     ------
     InputError
-        If there is no layer, or it has colours or channels.
+        If there is no layer, or it has RGB colours.
     """
     if layer is None:
         raise InputError(f"Choose a layer {what}.")
@@ -68,37 +94,37 @@ def images_of(layer: Image | None, what: str) -> Images:
     data = pixels_of(layer)
     if data.ndim < 2:
         raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
-    return Images(layer.name, data)
+    if channel is None:
+        return Images(layer.name, data)
+    if not isinstance(data, np.ndarray):  # slicing others may read them
+        data = as_dask(data, getattr(data, "chunks", (*(1,) * (data.ndim - 2), *data.shape[-2:])))
+    where = [slice(None)] * data.ndim
+    where[channel.axis] = slice(channel.number, channel.number + 1)
+    return Images(f"{layer.name} channel {channel.number}", data[tuple(where)])
 
 
-def is_unnamed(layer: Image) -> bool:
-    """Whether the leading axes of a layer have no names of their own."""
-    if layer.ndim < 3 or layer.rgb:
-        return False
-    return all(label.lstrip("-").isdigit() for label in map(str, layer.axis_labels))
+def leading_axes(layer: Image) -> list[str]:
+    """Return the names of the axes of a layer that can hold channels."""
+    if layer.rgb or layer.ndim < 3:
+        return []
+    shape, labels = pixels_of(layer).shape, map(str, layer.axis_labels)
+    names = [
+        f"axis {i}" if label.lstrip("-").isdigit() else label for i, label in enumerate(labels)
+    ]
+    return [f"{name} (of length {n})" for name, n in zip(names[:-2], shape, strict=False)]
 
 
-def check_channels(layer: Image, axis: int | None) -> None:
-    """Refuse channels, of which each has a background of its own.
-
-    Raises
-    ------
-    InputError
-        With the way to split them.
-    """
-    names = [str(label).lower() for label in layer.axis_labels]
-    if axis is None:
-        found = [i for i, name in enumerate(names) if name in _CHANNELS]
-        axis = found[0] if found else None
-    if axis is not None:
-        raise InputError(
-            f"{layer.name!r} holds channels, and each has a background of its own. Split it "
-            f"(right-click the layer: Split Stack, along axis {axis}), and run each channel."
-        )
+def channel_axis(layer: Image) -> int | None:
+    """Return the axis that is named as channels, or is short and has no name."""
+    labels, shape = [str(label).lower() for label in layer.axis_labels], pixels_of(layer).shape
+    leading = range(len(leading_axes(layer)))
+    named = [i for i in leading if labels[i] in _CHANNELS]
+    short = [i for i in leading if labels[i].lstrip("-").isdigit() and 2 <= shape[i] <= _FEW]
+    return next(iter([*named, *short]), None)
 
 
 def calibration_of(layer: Image) -> Calibration:
-    """What a pixel of a layer measures."""
+    """Return the size of a pixel of a layer."""
     return Calibration(
         tuple(float(abs(scale)) for scale in layer.scale),
         tuple(str(unit) for unit in layer.units),
@@ -107,12 +133,12 @@ def calibration_of(layer: Image) -> Calibration:
 
 
 def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
-    """Where a drawn or painted layer marks the pixels of an image.
+    """Return where a drawn or painted layer marks the pixels of an image.
 
     Returns
     -------
     ndarray of bool
-        Of height and width; or of the stack's shape, for labels of that shape.
+        Of shape (height, width), or of the stack's shape for labels of that shape.
 
     Raises
     ------
@@ -125,8 +151,8 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
         mask = _drawn(layer, region, shape[-2:])
     if not mask.any():
         raise InputError(
-            f"Nothing is marked in {region.name!r} within {layer.name!r}. Draw a rectangle over an "
-            "area that shows background and no signal."
+            f"Nothing is marked in {region.name!r} within {layer.name!r}. Draw a box over an area "
+            "that shows background and no signal."
         )
     return mask
 
@@ -168,7 +194,7 @@ def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
 
 
 def _plane(layer: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The last two axes' map to the world: matrix (2, 2) and shift (2,)."""
+    """Return the map of the last two axes to the world: matrix (2, 2) and shift (2,)."""
     n = layer.ndim
     origin = np.zeros((1, n))
     corners = np.repeat(origin, 3, axis=0)
@@ -188,108 +214,97 @@ def _from_world(layer: Any, points: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _other_coordinates(layer: Any, other: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Where the pixels of one layer lie in another, (2, height, width)."""
+    """Return where the pixels of one layer lie in another, (2, height, width)."""
     grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, 2)
     return _from_world(other, _to_world(layer, grid)).T.reshape(2, *shape)
 
 
 def result_layers(outcome: Outcome, place: Place) -> dict[str, LayerData]:
-    """The new layers by kind, in the order to add them: the denoised images last and so on top.
+    """Return the new layers by kind; the denoised images are last and so added on top.
 
     Maps of components are one layer, (k, 1, H, W) for images (T, H, W). As a stack (k, H, W) they
     would share the frames' slider, component 3 showing at frame 3; as k layers they would bury the
     others in the list. So components get a slider of their own, and each map shows at every frame.
     """
-    task, images = outcome.task, outcome.task.pair.foreground
-    made = parameters(outcome.solution.settings, outcome.solution.samples)
-    made |= {"foreground": images.name, "background": _background_name(outcome)}
-    if outcome.solution.automatic is not None:
-        made["strength"] = float(outcome.solution.estimator.strength_)
+    images = outcome.task.pair.foreground
     layers: dict[str, LayerData] = {}
-
-    def put(kind: str, data: Any, limits: tuple[float, float], **options: Any) -> None:
+    for kind, (data, limits) in layer_data(outcome).items():
         keywords: dict[str, Any] = {"name": f"{images.name} {kind}", "contrast_limits": limits}
-        keywords |= {"metadata": {_METADATA_KEY: made}, "multiscale": False, "rgb": False}
-        layers[kind] = data, keywords | place.spatial | options
-
-    if (maps := outcome.maps) is not None:
-        options: dict[str, Any] = {"colormap": "magma", "visible": False}
-        limits = 0.0, 1.0
-        if is_frames(task.samples):
-            k, *frame = maps.shape
-            maps = maps.reshape(k, *[1] * (len(images.shape) - 2), *frame)
-            options |= place.map_spatial
-        else:
-            limits = (
-                0.0,
-                float(np.percentile(maps.flat[:: max(1, maps.size // 2**16)], 99.5)) or 1.0,
-            )
-        put("weights", maps, limits, **options)
-    data = shown_data(outcome.denoised)
-    put("removed", removed(images, data), removed_range(images, outcome), visible=False)
-    put("denoised", data, outcome.shown, colormap=place.colormap)
+        keywords |= {"metadata": {KEY: described(outcome)}, "multiscale": False, "rgb": False}
+        if kind == "denoised":
+            keywords |= place.look
+        elif kind == "weights":
+            keywords["colormap"] = "PiYG" if limits[0] < 0 else "magma"
+        of_components = kind == "weights" and isinstance(outcome.task.samples, Frames)
+        keywords |= place.map_spatial if of_components else place.spatial
+        layers[kind] = data, keywords | {"visible": kind == "denoised"}
     return layers
 
 
-def look_at(layers: dict[str, LayerData], place: tuple[int, ...]) -> None:
-    """Read what will be on screen as the window will read it, but in the thread that calls.
-
-    The planes are kept; and the very first reading loads dask's schedulers, which takes a second.
-    """
-    for data, keywords in layers.values():
-        if keywords.get("visible", True):
-            np.asarray(data[place])
-
-
-def shown_data(denoised: Any) -> Any:
-    """What a layer holds: an array, or a lazy one."""
-    return as_layer_data(denoised) if isinstance(denoised, Denoised) else denoised
-
-
-def removed_range(images: Images, outcome: Outcome) -> tuple[float, float]:
-    """A range of intensities for what was removed, from the image that is looked at."""
-    place = outcome.task.place
-    plane = np.asarray(images.data[place], dtype=np.float32)
-    return display_range(plane - outcome.denoised[place])
+def layer_data(outcome: Outcome) -> dict[str, tuple[Any, tuple[float, float]]]:
+    """Return the data of the result layers by kind, each with a range of intensities."""
+    images, task = outcome.task.pair.foreground, outcome.task
+    found: dict[str, tuple[Any, tuple[float, float]]] = {}
+    if (maps := outcome.maps) is not None:
+        top = 1.0
+        if isinstance(task.samples, Frames):
+            maps = maps.reshape(len(maps), *[1] * (len(images.shape) - 2), *maps.shape[1:])
+        else:
+            top = float(np.percentile(maps.flat[:: max(1, maps.size // 2**16)], 99.5)) or 1.0
+        found["weights"] = maps, (-top if maps.min() < 0 else 0.0, top)
+    plane = np.asarray(images.data[task.place], dtype=np.float32)
+    taken = plane - np.asarray(outcome.denoised[task.place])
+    found["removed"] = removed(images, outcome.denoised), display_range(taken)
+    found["denoised"] = outcome.denoised, outcome.shown
+    return found
 
 
-def _background_name(outcome: Outcome) -> str:
-    pair = outcome.task.pair
-    if outcome.task.saved is not None:
-        return "saved model"
+def described(outcome: Outcome) -> dict[str, Any]:
+    """Return what the metadata of result layers say of how they were made."""
+    pair, solution = outcome.task.pair, outcome.solution
+    behind = "frames" if pair.masks_frames else "area"
     if pair.background is not None:
-        return pair.background.name
-    return "frames" if pair.masks_frames else "area"
+        behind = pair.background.name
+    made = parameters(solution.settings, solution.samples) | {
+        "foreground": pair.foreground.name,
+        "background": "saved model" if outcome.task.saved is not None else behind,
+    }
+    if solution.automatic is not None:
+        made["strength"] = float(solution.estimator.strength_)
+    return made
 
 
 def preview_layer(layer: Image, crop: tuple[slice, ...], found: Any) -> LayerData:
-    """A part of an image (height, width), as a layer over the place that it is a part of."""
-    from napari.utils.transforms import Affine
-
+    """Return a part of an image (height, width) as a layer over its place."""
     start = [each.start for each in crop]
-    moved = Affine(
-        scale=layer.scale, rotate=layer.rotate, shear=layer.shear, translate=layer.translate
-    )(start)
-    spatial = {key: getattr(layer, key) for key in _SPATIAL} | {"translate": tuple(moved)}
     data = found.reshape(*[1] * (layer.ndim - 2), *found.shape[-2:])
-    return data, {"name": f"{layer.name} preview", "multiscale": False, "rgb": False, **spatial}
+    keywords = {"name": f"{layer.name} preview", "multiscale": False, "rgb": False}
+    keywords |= {key: getattr(layer, key) for key in _LOOK} | _moved_to(layer, start)
+    return data, keywords
 
 
-def _map_spatial(layer: Image) -> dict[str, Any]:
+def _map_spatial(layer: Image, channel: Channel | None) -> dict[str, Any]:
     """Place (k, 1, ..., H, W) over the frames of a layer (..., H, W).
 
     In the plane as the layer is (napari composes rotation, shear and scale in this order, so their
-    last 2 x 2 blocks do it); along the frames' axes one voxel spans the whole layer.
+    last 2 x 2 blocks do it); along the frames' axes one voxel spans the whole layer, along the
+    channels' axis one channel.
     """
     ndim = layer.ndim + 1
     first, last = np.asarray(layer.extent.world)[:, :-2]
+    scale = last - first + np.abs(layer.scale[:-2])
+    translate = (first + last) / 2
+    if channel is not None:
+        step = layer.scale[channel.axis]
+        scale[channel.axis] = step
+        translate[channel.axis] = layer.translate[channel.axis] + step * channel.number
     rotate, shear, affine = np.eye(ndim), np.zeros(ndim * (ndim - 1) // 2), np.eye(ndim + 1)
     rotate[-2:, -2:] = np.asarray(layer.rotate)[-2:, -2:]
     shear[-1] = layer.shear[-1]  # of the upper triangle, row by row
     affine[-3:-1, -3:] = np.asarray(layer.affine.affine_matrix)[-3:-1, -3:]
     return {
-        "scale": (1.0, *(last - first + np.abs(layer.scale[:-2])), *layer.scale[-2:]),
-        "translate": (0.0, *((first + last) / 2), *layer.translate[-2:]),
+        "scale": (1.0, *scale, *layer.scale[-2:]),
+        "translate": (0.0, *translate, *layer.translate[-2:]),
         "rotate": rotate,
         "shear": shear,
         "affine": affine,

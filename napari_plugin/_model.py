@@ -1,7 +1,8 @@
-"""What the window does, without the window: read, solve and apply, in steps that can be dropped."""
+"""The work of the window, without the window: fit, apply, preview, move the slider, check."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,27 +12,32 @@ from numpy.typing import NDArray
 
 from contrast_core.images import FrameBackgroundRemover, Frames, weight_maps
 from napari_plugin._apply import (
-    Denoised,
     FloatImage,
+    as_lazy,
     denoise,
     display_range,
+    is_lazy,
+    prepare,
     signal_strength,
 )
-from napari_plugin._cache import ReadingCache
-from napari_plugin._estimate import is_lazy
-from napari_plugin._pair import Images, Pair, check
-from napari_plugin._read import LARGEST_MATRIX, read
-from napari_plugin._reading import ELEMENTS, Reading
-from napari_plugin._settings import Progress, Samples, Settings, Steps, is_frames
-from napari_plugin._solve import Solution, solve
+from napari_plugin._pair import Images, Pair, Watched, check, n_pixels, n_windows
+from napari_plugin._settings import Report, Samples, Settings
+from napari_plugin._solve import LONGEST_HERE, Solution, fit, judge, variance_kept
 
 _MOST_POINTS = 5000
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 
+# Seconds of one core for a value of a patch or frame, measured; deliberately rough.
+_READ = 1.0e-8
+_REMOVE = 3.5e-8
+_PROJECT = 1.5e-8
+_SOLVE_FRAMES = 1.2e-9  # times the cube of the pixels, with the process that does it
+_PROCESS = 2.0
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be done: images, samples and settings as they were when the run began.
+    """Images, samples and settings as they were when the run began.
 
     Parameters
     ----------
@@ -39,9 +45,9 @@ class Task:
     samples : Patches or Frames
     settings : Settings
     place : tuple of int
-        The image that is looked at, by its index of the leading axes.
+        Index, along the leading axes, of the image that is looked at.
     available : int
-        Bytes of memory that are free.
+        Free memory in bytes.
     saved : Solution, optional
         A model from a file, which is applied as it is.
     """
@@ -53,140 +59,21 @@ class Task:
     available: int
     saved: Solution | None = None
 
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a run found.
-
-    Parameters
-    ----------
-    task : Task
-    solution : Solution
-    denoised : ndarray of float32, or Denoised
-        In memory, or computed where it is looked at.
-    maps : ndarray of shape (k, height, width) or of the images' shape, optional
-        Weights of the patterns of whole frames; how strong the signal is around each pixel.
-    shown : (float, float)
-        A good range of intensities for the result.
-    reading : Reading, optional
-        None for a saved model.
-    """
-
-    task: Task
-    solution: Solution
-    denoised: FloatImage | Denoised
-    maps: NDArray[np.float32] | None
-    shown: tuple[float, float]
-    reading: Reading | None
+    def check(self) -> None:
+        """Raise InputError if the choices cannot work; no pixel is read."""
+        if self.saved is None:
+            check(self.pair, self.samples, self.settings)
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences for the user that are known without further checks."""
-        found = self.solution.remarks
-        if self.reading is not None and self.reading.n_used < self.reading.n_images:
-            unit = "frames" if is_frames(self.task.samples) else "images"
-            used = f"{self.reading.n_used} of the {self.reading.n_images} {unit}, evenly spread"
-            found = (*found, f"The patterns were learnt from {used}.")
-        return found
+    def is_lazy(self) -> bool:
+        """Whether the result is computed where it is looked at."""
+        return is_lazy(self.pair.foreground, self.settings.method, self.available)
 
-
-class RemovalModel:
-    """Background removal with what was read kept between runs."""
-
-    def __init__(self) -> None:
-        self._cache = ReadingCache()
-
-    def is_read(self, task: Task) -> bool:
-        """Whether a run would read nothing."""
-        if task.saved is not None:
-            return True
-        return self._cache.get(task.pair, task.samples, task.settings) is not None
-
-    def run(self, task: Task) -> Steps[Outcome]:
-        """Read what was not read, solve and apply; a generator that may be dropped.
-
-        Raises
-        ------
-        InputError
-            In words for the user.
-        """
-        reading, solution = yield from self._solved(task)
-        images = task.pair.foreground
-        denoised: FloatImage | Denoised
-        if is_lazy(task.pair, solution.settings, task.available):
-            denoised = Denoised(solution, images)
-            plane = yield from denoised.prepared(task.place)
-            if is_frames(task.samples):  # a film's frames differ in brightness
-                plane = denoised[(*(0,) * (len(images.shape) - 3), slice(0, 32))]
-        else:
-            denoised = yield from denoise(solution, images)
-            plane = _some(denoised)
-        maps = yield from self._maps(solution, images, denoised)
-        return Outcome(task, solution, denoised, maps, display_range(plane), reading)
-
-    def preview(self, task: Task, part: Images) -> Steps[tuple[Solution, FloatImage]]:
-        """The result on a part of the images only; the reading is kept for the run."""
-        _, solution = yield from self._solved(task)
-        found = yield from denoise(solution, part, "Previewing")
-        return solution, found
-
-    def _solved(self, task: Task) -> Steps[tuple[Reading | None, Solution]]:
-        if task.saved is not None:
-            return None, task.saved
-        check(task.pair, task.samples, task.settings)
-        known = (task.pair, task.samples, task.settings)
-        reading = self._cache.get(*known)
-        if reading is None:
-            reading = yield from read(*known)
-            self._cache.put(*known, reading)
-        reading = replace(reading, samples=task.samples)
-        return reading, (yield from solve(reading, task.settings))
-
-    def _maps(
-        self, solution: Solution, images: Images, denoised: Any
-    ) -> Steps[NDArray[np.float32] | None]:
-        if isinstance(solution.samples, Frames):
-            estimator: Any = solution.estimator
-            if isinstance(estimator, FrameBackgroundRemover) and not estimator.n_components_:
-                return None
-            return weight_maps(estimator, images.image_shape).astype(np.float32)
-        if isinstance(denoised, Denoised) and images.n_images > 1:
-            return None  # a map for every image, of a result that is computed on view
-        return (yield from signal_strength(solution, images))
-
-
-def moved(
-    outcome: Outcome, suppression: float, n_components: int, place: tuple[int, ...]
-) -> Steps[Denoised]:
-    """The result at another suppression, with the image that is looked at computed already."""
-    yield Progress(0, 1, "Updating")
-    solution = outcome.solution.at(suppression, n_components)
-    denoised = Denoised(solution, outcome.task.pair.foreground)
-    yield from denoised.prepared(place)
-    return denoised
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """What is kept of signal and background as the suppression rises, from 0 to 1."""
-
-    suppression: tuple[float, ...]
-    signal: tuple[float, ...]
-    background: tuple[float, ...]
-
-
-def contrast_curve(solution: Solution) -> Steps[Curve]:
-    """How much variance the patterns keep of foreground and background, over the suppression."""
-    signal: list[float] = []
-    background: list[float] = []
-    for done, suppression in enumerate(_CURVE):
-        yield Progress(done, len(_CURVE), "Drawing the curve")
-        found: Any = solution.at(suppression, solution.settings.n_components).estimator
-        for values, side in ((signal, "foreground"), (background, "background")):
-            moments = getattr(found, f"{side}_moments_")
-            kept = float(getattr(found, f"{side}_variance_").sum())
-            values.append(kept / max(float(moments.total_variance), 1e-300))
-    return Curve(_CURVE, tuple(signal), tuple(background))
+    def solution(self, report: Report, part: Images | None = None) -> Solution:
+        """Return the saved model, or fit one."""
+        if self.saved is not None:
+            return self.saved
+        return fit(self.pair, self.samples, self.settings, report, part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,46 +84,158 @@ class Embedding:
     places: tuple[tuple[int, ...], ...]
 
 
-def embed_frames(outcome: Outcome) -> Steps[Embedding]:
-    """Frames as points: the scores of the first two patterns, of at most 5,000 frames."""
-    images = outcome.task.pair.foreground
-    estimator: Any = outcome.solution.estimator
-    rows = Frames().rows(images.data, name=images.name, elements=ELEMENTS)
-    step = -(-images.n_images // _MOST_POINTS)
-    scores: list[NDArray[np.float64]] = []
-    kept: list[int] = []
-    for start, stop in pairwise(rows.edges()):
-        yield Progress(start, images.n_images, "Drawing the frames")
-        block = rows.read(start, stop, check=False)[-start % step :: step]
-        if len(block):
-            scores.append(_two_scores(estimator, np.nan_to_num(block)))
-            kept.extend(range(start + -start % step, stop, step))
-    leading = images.shape[:-2]
-    places = tuple(tuple(map(int, np.unravel_index(i, leading))) for i in kept)
-    return Embedding(np.concatenate(scores), places)
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of a run, or of another position of the slider.
+
+    Parameters
+    ----------
+    task : Task
+    solution : Solution
+    denoised : ndarray of float32, or dask array
+        In memory, or computed where it is looked at.
+    maps : ndarray of shape (k, height, width) or of the images' shape, optional
+        Weights of the components of whole frames; how strong the signal is around each pixel.
+    shown : (float, float)
+        A good range of intensities for the result.
+    """
+
+    task: Task
+    solution: Solution
+    denoised: Any
+    maps: NDArray[np.float32] | None
+    shown: tuple[float, float]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences for the user that are known without further checks."""
+        used, n = self.solution.n_used, self.task.pair.foreground.n_images
+        said = self.solution.remarks
+        if used is not None and used < n and self.task.pair.mask is None:
+            unit = "frames" if isinstance(self.task.samples, Frames) else "images"
+            text = f"The patterns were learnt from {used} of the {n} {unit}, evenly spread."
+            said = (*said, text)
+        return said
 
 
-def can_embed(outcome: Outcome) -> bool:
-    """Whether frames have scores: whole frames, with two patterns that were found."""
-    n = getattr(outcome.solution.estimator, "n_components_", None)
-    if n is None:
-        n = outcome.solution.settings.n_components
-    return is_frames(outcome.solution.samples) and n >= 2
+def run(task: Task, report: Report) -> Outcome:
+    """Fit a model and apply it.
+
+    Raises
+    ------
+    InputError
+        In words for the user.
+    """
+    return _applied(task, task.solution(report), report)
 
 
-def has_curve(outcome: Outcome) -> bool:
-    """Whether a curve of contrasts is drawn in a moment: small live projections."""
-    large = outcome.solution.estimator.n_features_in_ > LARGEST_MATRIX // 4
-    return outcome.solution.is_live and not large
+def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: Report) -> Outcome:
+    """Return the outcome at the suppression and number of components of other settings."""
+    k = min(settings.n_components, outcome.solution.n_features - 1)
+    solution = outcome.solution.at(settings.suppression, k)
+    found = _applied(replace(outcome.task, place=place), solution, report)
+    return replace(found, shown=outcome.shown)
 
 
-def _two_scores(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
+def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatImage]:
+    """Return the result on a part of the images; patches of the foreground are learnt from it."""
+    solution = task.solution(report, part)
+    return solution, denoise(solution, part, report, "Previewing")
+
+
+def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
+    images, denoised = task.pair.foreground, None
+    if task.is_lazy:
+        denoised, blocks = as_lazy(solution, images)
+        plane = prepare(denoised, blocks, solution, images, task.place, report)
+        if isinstance(task.samples, Frames):  # a film's frames differ in brightness
+            plane = np.asarray(denoised[(*(0,) * (len(images.shape) - 3), slice(0, 32))])
+    else:
+        denoised = plane = denoise(solution, images, report)
+        plane = plane.reshape(-1, *images.image_shape)[:: max(1, plane.size // 2**20)]
+    maps = None
+    if isinstance(solution.samples, Frames):
+        if getattr(solution.estimator, "n_components_", 1):
+            maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
+    elif not task.is_lazy or images.n_images == 1:  # else a map for each image that is looked at
+        maps = signal_strength(solution, images, report)
+    return Outcome(task, solution, denoised, maps, display_range(plane))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Variance kept of signal and background as the suppression rises from 0 to 1."""
+
+    suppression: tuple[float, ...]
+    signal: tuple[float, ...]
+    background: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What is known about a result some time after it is shown."""
+
+    curve: Curve | None
+    embedding: Embedding | None
+    verdicts: tuple[str, ...]
+
+
+def examine(outcome: Outcome, report: Report) -> Checked:
+    """Return curve, scores of the frames, and verdicts."""
+    solution, curve, points = outcome.solution, None, None
+    if has_scores(outcome):
+        points = _embed(outcome, report)
+    if solution.is_live and solution.n_features <= 2 * LONGEST_HERE:
+        curve = _curve(solution, report)
+    said = () if outcome.task.saved else judge(outcome.task.pair, solution, report)
+    return Checked(curve, points, said)
+
+
+def has_scores(outcome: Outcome) -> bool:
+    """Return whether frames have scores: whole frames, and at least two components."""
+    estimator = outcome.solution.estimator
+    n = getattr(estimator, "n_components_", outcome.solution.settings.n_components)
+    return isinstance(outcome.solution.samples, Frames) and n >= 2
+
+
+def _curve(solution: Solution, report: Report) -> Curve:
+    kept: list[tuple[float, float]] = []
+    for done, suppression in enumerate(_CURVE):
+        report(done, len(_CURVE), "Drawing the curve")
+        kept.append(variance_kept(solution.at(suppression, solution.settings.n_components)))
+    signal, background = zip(*kept, strict=True)
+    return Curve(_CURVE, signal, background)
+
+
+def _embed(outcome: Outcome, report: Report) -> Embedding:
+    """Return the scores of the first two components of at most 5,000 frames."""
+    images, estimator = outcome.task.pair.foreground, outcome.solution.estimator
+    filters = estimator.components_[:2].T
     if isinstance(estimator, FrameBackgroundRemover):
-        return np.asarray((rows - estimator.mean_) @ estimator.filters_[:, :2])
-    return np.asarray((rows - estimator.mean_) @ estimator.components_[:2].T)
+        filters = estimator.filters_[:, :2]
+    kept = np.arange(0, images.n_images, -(-images.n_images // _MOST_POINTS))
+    rows = Frames().rows(Watched(images, report, "Drawing the frames", kept))
+    scores = [(rows.read(*ends) - estimator.mean_) @ filters for ends in pairwise(rows.edges())]
+    places = np.stack(np.unravel_index(kept, images.shape[:-2]), axis=1).tolist()
+    return Embedding(np.concatenate(scores), tuple(map(tuple, places)))
 
 
-def _some(stack: FloatImage) -> FloatImage:
-    """Whole images evenly spread, about a million pixels."""
-    images = stack.reshape(-1, *stack.shape[-2:])
-    return images[:: max(1, stack.size // 2**20)]
+def estimate(task: Task) -> str:
+    """Return in words how long a run will take and how much memory."""
+    pair, samples, method = task.pair, task.samples, task.settings.method
+    images, pixels = pair.foreground, n_pixels(pair, samples)
+    if isinstance(samples, Frames):
+        per_image, n_read = pixels, (images.n_images + pair.behind.n_images) * pixels
+    else:
+        per_image = pixels * n_windows(images.image_shape, samples.sides[-1], samples.stride)
+        n_read = 2 * min(images.n_images * per_image, 2**17 * pixels)
+    rate = _REMOVE if method == "automatic" else _PROJECT
+    seconds = (1 if task.is_lazy else images.n_images) * per_image * rate + n_read * _READ
+    memory = 150 * 2**20 + (0 if task.is_lazy else 4 * math.prod(images.shape))
+    whole = isinstance(samples, Frames) and method == "automatic"
+    if whole:
+        seconds += _SOLVE_FRAMES * pixels**3 + _PROCESS
+    memory += min(n_read * 8 if whole else 20 * 8 * pixels**2, 2**31)
+    text = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+    how = "; the result is computed as you look at it" if task.is_lazy else ""
+    return f"About {text} and {memory / 2**30:.1f} GB of memory{how}."

@@ -9,13 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from napari_plugin._export import Calibration
+from napari_plugin._export import UNITS, Calibration
 from napari_plugin._settings import InputError
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, Calibration]]:
-    """Images of a TIFF file or an OME-Zarr folder, and their calibration.
+    """Open the images of a TIFF file or an OME-Zarr folder, with their calibration.
 
     Raises
     ------
@@ -35,7 +35,8 @@ def opened(path: Path) -> Iterator[tuple[Any, Calibration]]:
             raise InputError(f"{path.name} has RGB colours: convert it to intensities first.")
         labels = tuple(axis.lower() for axis in series.axes)
         _check_channels(path, labels, series.shape)
-        scale, units = _tiff_scale(file, series.axes)
+        sizes = _tiff_sizes(file)
+        scale, units = zip(*(sizes.get(axis, (1.0, "pixel")) for axis in series.axes), strict=True)
         try:
             import zarr
         except ImportError:  # which tifffile needs to read parts of a file
@@ -57,46 +58,42 @@ def _check_channels(path: Path, labels: tuple[str, ...], shape: tuple[int, ...])
         )
 
 
-def _tiff_scale(file: Any, axes: str) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    from xml.etree import ElementTree
-
+def _tiff_sizes(file: Any) -> dict[str, tuple[float, str]]:
+    """Return the size of a pixel along each axis, and its unit."""
     sizes: dict[str, tuple[float, str]] = {}
     if file.is_ome:
-        names = {"µm": "micrometer", "nm": "nanometer", "mm": "millimeter"}
-        for element in ElementTree.fromstring(file.ome_metadata).iter():
-            if element.tag.endswith("}Pixels"):
-                for axis in "ZYX":
-                    if size := element.get(f"PhysicalSize{axis}"):
-                        unit = element.get(f"PhysicalSize{axis}Unit", "µm")
-                        sizes[axis] = float(size), names.get(unit, unit)
-                break
-    elif file.is_imagej:
-        unit = file.imagej_metadata.get("unit", "")
+        import tifffile
+
+        names = {symbol: name for name, symbol in UNITS.items()}
+        pixels = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]
+        pixels = (pixels[0] if isinstance(pixels, list) else pixels)["Pixels"]
+        for axis in "ZYX":
+            if size := pixels.get(f"PhysicalSize{axis}"):
+                unit = pixels.get(f"PhysicalSize{axis}Unit", "µm")
+                sizes[axis] = float(size), names.get(unit, unit)
+    elif file.is_imagej and (unit := file.imagej_metadata.get("unit", "")):
         unit = "micrometer" if unit in ("um", "micron", "\\u00B5m") else unit
         tags = file.pages[0].tags
         for axis, tag in (("X", "XResolution"), ("Y", "YResolution")):
-            if unit and tag in tags and tags[tag].value[0]:
+            if tag in tags and tags[tag].value[0]:
                 pixels, length = tags[tag].value
                 sizes[axis] = length / pixels, unit
-        if unit and "spacing" in file.imagej_metadata:
+        if "spacing" in file.imagej_metadata:
             sizes["Z"] = float(file.imagej_metadata["spacing"]), unit
-    found = [sizes.get(axis, (1.0, "pixel")) for axis in axes]
-    return tuple(size for size, _ in found), tuple(unit for _, unit in found)
+    return sizes
 
 
 def _read_zarr(path: Path) -> tuple[Any, Calibration]:
     da: Any = import_module("dask.array")  # without types
 
     data = da.from_zarr(str(path / "0") if (path / "0").is_dir() else str(path))
-    calibration = Calibration.unknown(data.ndim)
     attributes = path / ".zattrs"
-    if attributes.exists():
-        [image, *_] = json.loads(attributes.read_text(encoding="utf-8"))["multiscales"]
-        scale = image["datasets"][0]["coordinateTransformations"][0]["scale"]
-        axes = image["axes"]
-        calibration = Calibration(
-            tuple(map(float, scale)),
-            tuple(axis.get("unit", "pixel") for axis in axes),
-            tuple(axis["name"] for axis in axes),
-        )
-    return data, calibration
+    if not attributes.exists():
+        return data, Calibration.unknown(data.ndim)
+    [image, *_] = json.loads(attributes.read_text(encoding="utf-8"))["multiscales"]
+    axes = image["axes"]
+    return data, Calibration(
+        tuple(map(float, image["datasets"][0]["coordinateTransformations"][0]["scale"])),
+        tuple(axis.get("unit", "pixel") for axis in axes),
+        tuple(axis["name"] for axis in axes),
+    )

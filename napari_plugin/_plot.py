@@ -16,13 +16,13 @@ _COLORS = ("#4c9be8", "#e8924c")
 
 
 class Plot(QWidget):
-    """Lines over a common axis, or points.
+    """Lines over a common axis, or points that can be chosen.
 
     Parameters
     ----------
     title : str
     on_click : callable of int, optional
-        Told the number of the point that was clicked, or reached by the arrow keys.
+        Called with the number of the point that was clicked, or reached by the arrow keys.
     """
 
     def __init__(self, title: str, on_click: Callable[[int], None] | None = None) -> None:
@@ -38,7 +38,7 @@ class Plot(QWidget):
         self.setAccessibleName(title)
 
     def sizeHint(self) -> QSize:
-        """Size that suits it."""
+        """Return the preferred size."""
         return QSize(260, 160)
 
     def set_lines(
@@ -60,7 +60,7 @@ class Plot(QWidget):
         self.update()
 
     def choose(self, number: int) -> None:
-        """Choose a point, and say so."""
+        """Choose a point, and call `on_click`."""
         if self._points is None or not len(self._points):
             return
         self._chosen = number % len(self._points)
@@ -123,7 +123,7 @@ class Plot(QWidget):
             painter.drawEllipse(QPointF(*places[self._chosen].tolist()), 5, 5)
 
     def _on_screen(self, points: NDArray[Any], frame: NDArray[Any]) -> NDArray[np.float64]:
-        """Places in the window, from the corners of a frame."""
+        """Return places in the window; the points are scaled to the corners of a frame."""
         low, high = frame.min(axis=0), frame.max(axis=0)
         share = (points - low) / np.where(high > low, high - low, 1.0)
         size = np.array([self.width(), self.height()]) - 2 * _MARGIN - 8

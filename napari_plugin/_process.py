@@ -1,112 +1,69 @@
 """Long computations in a process of their own, which can be ended at any moment.
 
-Neither a decomposition nor a thread can be interrupted. Data go there and back in files of the
-core, which hold numbers only.
+SciPy's decompositions cannot be interrupted, and they hold Python's lock, so that even in a thread
+one of 1,000 features stops the window for a tenth of a second.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from contrast_core import load, save
-from napari_plugin._settings import InputError, Progress, Steps
+from napari_plugin._settings import Report
 
 _POLL = 0.02  # seconds
 
 
-class Process:
-    """A process for one computation; leaving the context ends it.
+def compute(report: Report, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``function(*arguments)``, both of which can be pickled.
 
-    It loads what it needs as soon as it is made.
+    The process ends at once if `report` raises. Exceptions of the function are raised here.
     """
+    report(0, 0, "Solving")
+    threads = str(max(1, (os.cpu_count() or 1) // 2))  # the window draws on the others
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    with tempfile.TemporaryDirectory(prefix="contrast-") as folder:
+        Path(folder, "question").write_bytes(pickle.dumps((function, arguments)))
+        with Path(folder, "log").open("w") as log:
+            process = subprocess.Popen(
+                # -P: nothing is imported from the folder that the window was started in.
+                [sys.executable, "-P", "-m", "napari_plugin._process", folder],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=dict.fromkeys(names, threads) | dict(os.environ),
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+            try:
+                while process.poll() is None:
+                    report(0, 0, "Solving")
+                    time.sleep(_POLL)
+            finally:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            said = Path(folder, "log").read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the solving process failed:\n{said}")
+        answer = pickle.loads(Path(folder, "answer").read_bytes())
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="contrast-")
-        self._log = open(Path(self._folder.name, "log"), "w+", encoding="utf-8")  # noqa: SIM115
-        threads = str(max(1, (os.cpu_count() or 1) // 2))  # the window draws on the others
-        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        self._process = subprocess.Popen(
-            # -P: nothing is imported from the folder that the window happened to be started in.
-            [sys.executable, "-P", "-m", "napari_plugin._child", self._folder.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._log,
-            env=dict.fromkeys(names, threads) | dict(os.environ),
-            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-        )
 
-    def __enter__(self) -> Self:
-        return self
+def _main(folder: str) -> None:
+    function, arguments = pickle.loads(Path(folder, "question").read_bytes())
+    try:
+        answer = function(*arguments)
+    except Exception as error:
+        answer = error
+    Path(folder, "answer").write_bytes(pickle.dumps(answer))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._log.close()
-        self._folder.cleanup()
 
-    def call(
-        self,
-        task: str,
-        *,
-        models: Mapping[str, Any] | None = None,
-        arrays: Mapping[str, NDArray[Any]] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Steps[dict[str, Any]]:
-        """Have a task of ``_child`` done; the steps go on until it is.
-
-        Raises
-        ------
-        InputError
-            If the task says that the data cannot be worked on.
-        RuntimeError
-            If the process fails.
-        """
-        folder = Path(self._folder.name)
-        for name, model in (models or {}).items():
-            save(model, folder / f"{name}.model")
-            yield Progress(0, 1, "Solving")
-        for name, array in (arrays or {}).items():
-            np.save(folder / f"{name}.npy", array)
-            yield Progress(0, 1, "Solving")
-        (folder / "task.json").write_text(
-            json.dumps({"task": task, "options": dict(options or {})}), encoding="utf-8"
-        )
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(b"go\n")
-            self._process.stdin.flush()
-        except OSError:  # it ended before
-            pass
-        while self._process.poll() is None:
-            yield Progress(0, 1, "Solving")
-            time.sleep(_POLL)
-        answer = folder / "answer.json"
-        if self._process.returncode or not answer.exists():
-            self._log.seek(0)
-            raise RuntimeError(f"the solving process failed:\n{self._log.read()[-2000:]}")
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-        if "refused" in found:
-            raise InputError(found["refused"])
-        if (folder / "answer.model").exists():
-            found["model"] = load(folder / "answer.model")
-        return found
+if __name__ == "__main__":
+    _main(sys.argv[1])

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from contrast_core import CPCA, PCPCA, CPCAStar, load, save
 from contrast_core.images import FrameBackgroundRemover, Frames, StructuredBackgroundRemover
-from napari_plugin._apply import denoise
-from napari_plugin._export import FORMATS, Place, write
+from napari_plugin._apply import as_lazy
+from napari_plugin._export import FORMATS, export
 from napari_plugin._open import opened
 from napari_plugin._pair import Images
 from napari_plugin._settings import (
     AUTOMATIC,
     InputError,
     Method,
-    Progress,
+    Report,
     Samples,
     Settings,
-    Steps,
     default_patches,
+    no_report,
 )
 from napari_plugin._solve import Solution
-
-T = TypeVar("T")
 
 ENDING = ".contrast"
 _METHODS: dict[type, Method] = {
@@ -39,21 +35,23 @@ _METHODS: dict[type, Method] = {
 }
 
 
-def save_model(solution: Solution, path: Path) -> bool:
-    """Write a model, with its moments if they are numbers; returns whether they were.
+def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
+    """Write a model; return its path, with the ending of models, and whether its slider is kept.
 
-    With them the slider goes on working when the model is loaded.
+    The slider goes on working where the moments can be written.
     """
+    if not path.name.endswith(ENDING):
+        path = path.with_name(path.name + ENDING)
     try:
         save(solution.estimator, path, moments=True)
     except TypeError:  # moments of large frames hold the frames
         save(solution.estimator, path)
-        return False
-    return hasattr(solution.estimator, "foreground_moments_")
+        return path, False
+    return path, hasattr(solution.estimator, "foreground_moments_")
 
 
 def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
-    """A model for images of a shape.
+    """Read a model for images of a shape.
 
     Raises
     ------
@@ -73,8 +71,7 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
             f"{path.name} holds a model that does not remove backgrounds from images. Choose one "
             "that was saved here."
         )
-    settings = Settings(method)
-    automatic = None
+    settings, automatic = Settings(method), None
     if method != "automatic":
         automatic = estimator.strength_
         if method == "cpca" and not automatic:
@@ -82,21 +79,14 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
         settings = replace(settings, n_components=len(estimator.components_), suppression=AUTOMATIC)
     elif getattr(estimator, "background_strength", "") == "constant":
         settings = replace(settings, constant_strength=True)
-    samples = _samples_of(estimator, method, shape)
-    return Solution(estimator, samples, settings, automatic)
+    return Solution(estimator, _samples_of(estimator, method, shape), settings, automatic)
 
 
 def _samples_of(estimator: Any, method: str, shape: tuple[int, ...]) -> Samples:
-    """What the rows of a model from a file are, in images of a shape.
-
-    Raises
-    ------
-    InputError
-        If the images do not fit the model.
-    """
+    """Return what the rows of a model from a file are in images of a shape."""
     n = int(estimator.n_features_in_)
     side = round(n**0.5)
-    if method == "automatic" and isinstance(estimator, FrameBackgroundRemover):
+    if isinstance(estimator, FrameBackgroundRemover):
         frame = tuple(map(int, estimator.frame_shape))
         if shape[-2:] == frame:
             return Frames()
@@ -114,16 +104,19 @@ def _samples_of(estimator: Any, method: str, shape: tuple[int, ...]) -> Samples:
     )
 
 
-def apply_to_folder(model: Path, source: Path, target: Path, ending: str) -> Steps[tuple[str, ...]]:
-    """Apply a saved model to every TIFF and OME-Zarr of a folder; returns what went wrong.
+def apply_to_folder(
+    model: Path, source: Path, target: Path, report: Report = no_report, ending: str = ".ome.tif"
+) -> tuple[str, ...]:
+    """Apply a saved model to every TIFF and OME-Zarr of a folder; return what went wrong.
 
     Parameters
     ----------
     model, source, target : Path
-        The model's file, the folder of images, and the folder for the results, which get the names
-        of the images and the ending.
-    ending : str
-        ".ome.tif" or ".ome.zarr".
+        The model's file, the folder of images, and the folder for the results.
+    report : callable, optional
+    ending : str, default=".ome.tif"
+        Results have the names of the images with this ending. Images whose names differ only in
+        their ending, such as h.tif and h.tiff, keep it: h.tif.ome.tif and h.tiff.ome.tif.
 
     Raises
     ------
@@ -136,14 +129,21 @@ def apply_to_folder(model: Path, source: Path, target: Path, ending: str) -> Ste
     if source.resolve() == target.resolve():
         raise InputError("Choose another folder for the results, so that no image is replaced.")
     target.mkdir(parents=True, exist_ok=True)
+    stems = {path: _stem(path.name) for path in files}
+    times = Counter(stem.lower() for stem in stems.values())
     failures = []
-    for i, path in enumerate(files):
-        doing = f"{path.name} ({i + 1} of {len(files)})"
-        yield Progress(i, len(files), doing)
+    for done, path in enumerate(files):
+        doing = f"{path.name} ({done + 1} of {len(files)})"
+        name = stems[path] if times[stems[path].lower()] == 1 else path.name
+
+        def told(*_: Any, done: int = done, doing: str = doing) -> None:
+            report(done, len(files), doing)
+
         try:
-            stem = path.name[: -len(next(e for e in FORMATS if path.name.lower().endswith(e)))]
-            out = target / f"{stem}{ending}"
-            yield from _within(_apply_to_file(model, path, out), i, len(files), doing)
+            with opened(path) as (data, calibration):
+                images = Images(path.name, data)
+                lazy, _ = as_lazy(load_model(model, images.shape), images, told)
+                export(lazy, target / f"{name}{ending}", calibration, told)
         except InputError as error:
             failures.append(f"{path.name}: {error}")
         except OSError as error:
@@ -155,25 +155,5 @@ def apply_to_folder(model: Path, source: Path, target: Path, ending: str) -> Ste
     return tuple(failures)
 
 
-def _apply_to_file(model: Path, path: Path, out: Path) -> Steps[Path]:
-    with opened(path) as (data, calibration):
-        solution = load_model(model, data.shape)
-
-        def block(place: Place) -> Steps[NDArray[np.float32]]:
-            return denoise(solution, Images(path.name, np.asarray(data[place])))
-
-        return (yield from write(block, data.shape, np.float32, out, calibration))
-
-
-def _within(steps: Steps[T], done: int, total: int, doing: str) -> Steps[T]:
-    """Steps of one file, reported as a part of all."""
-    try:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            yield Progress(done, total, doing)
-    finally:
-        steps.close()
+def _stem(name: str) -> str:
+    return name[: -len(next(each for each in FORMATS if name.lower().endswith(each)))]

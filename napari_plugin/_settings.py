@@ -1,66 +1,64 @@
-"""What a user chooses, in the user's words, and what the core calls it."""
+"""The user's choices, and the types that the modules of the model share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from contrast_core.images import Frames, Patches
 
 Method: TypeAlias = Literal["automatic", "cpca", "pcpca", "pca", "cpca_star"]
 Samples: TypeAlias = Patches | Frames
-Result = TypeVar("Result")
-Steps: TypeAlias = Generator["Progress", None, Result]
+Report: TypeAlias = Callable[[int, int, str], None]
+"""Called with the work done, the total and what is being done; raises `Cancelled` to stop."""
 
 METHODS: dict[Method, str] = {
-    "automatic": "Background removal (automatic)",
+    "automatic": "Automatic",
     "cpca": "Contrastive PCA",
     "pcpca": "Probabilistic contrastive PCA",
-    "pca": "PCA (for comparison)",
-    "cpca_star": "Generalised contrastive PCA (cPCA*)",
+    "pca": "PCA, for comparison",
+    "cpca_star": "Generalised PCA (cPCA*)",
 }
-PROJECTIONS = ("cpca", "pcpca", "pca", "cpca_star")
 WITH_SLIDER = ("cpca", "pcpca", "cpca_star")
 AUTOMATIC = 0.5
-"""Suppression at which a projection is as strong as it is chosen automatically."""
+"""Suppression at which a projection has the strength that is chosen automatically."""
 STRONGEST = 0.99
 LARGEST_AUTOMATIC_FRAME = 2048
-"""Most pixels of whole frames that background removal takes."""
+"""Most pixels of whole frames that the automatic method takes."""
 
 
 class InputError(ValueError):
-    """A choice that cannot work, in words for whoever looks at the images."""
+    """A choice that cannot work; the message is written for the user of the window."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How much of the work is done, and what is being done."""
+class Cancelled(Exception):
+    """The user pressed Cancel, or closed the dock."""
 
-    done: int
-    total: int
-    doing: str
+
+def no_report(done: int, total: int, doing: str) -> None:
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the background is removed, once what it looks like has been read.
+    """How the background is removed.
 
     Parameters
     ----------
-    method : {"automatic", "cpca", "pcpca", "pca", "cpca_star"}
-        Background removal, or a projection.
+    method : {"automatic", "cpca", "pcpca", "pca", "cpca_star"}, default="automatic"
+        Background removal without parameters, or a projection.
     suppression : float, default=0.5
-        Of a projection, from 0 (none: PCA) to 1; at one half it is chosen automatically.
+        Strength of a projection's contrast from 0 (none) to 1; 0.5 is the automatic strength.
     n_components : int, default=10
-        Patterns that a projection keeps.
+        Components that a projection keeps.
     raw_strength : float, optional
-        Of a projection, instead of the suppression: the strength as the papers write it.
+        Replaces the suppression: alpha, gamma or beta as the papers define them.
     constant_strength : bool, default=False
-        Of background removal by patches: the background is as strong everywhere.
+        For the automatic method on patches: the background is equally strong everywhere.
     signal_anywhere : bool, default=False
-        Of background removal by frames: the signal may be anywhere in the frame.
+        For the automatic method on frames: the signal may be anywhere in the frame.
     """
 
     method: Method = "automatic"
@@ -72,10 +70,10 @@ class Settings:
 
 
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
-    """A contrast strength: none at 0, the automatic one at 0.5, towards the largest at 1.
+    """Return the contrast strength that belongs to a position of the slider.
 
     The odds of the suppression, s / (1 - s), multiply the automatic strength, or its odds where
-    strengths end.
+    the strength has a largest value.
 
     Examples
     --------
@@ -92,26 +90,24 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
     return largest * automatic * odds / (automatic * odds + rest)
 
 
-def is_frames(samples: Samples) -> bool:
-    """Whether whole frames are compared."""
-    return isinstance(samples, Frames)
+def default_samples(shape: tuple[int, ...], method: Method, *, region: bool) -> Samples:
+    """Return whole frames for a stack of small images, and patches otherwise.
 
-
-def default_samples(shape: tuple[int, ...], method: Method = "automatic") -> Samples:
-    """Small frames of a film count whole; large images, and single ones, by patches."""
-    n_images, pixels = math.prod(shape[:-2]), math.prod(shape[-2:])
-    if len(shape) > 2 and n_images >= 8 and pixels <= LARGEST_AUTOMATIC_FRAME:
+    `region` says whether the background is an area of the images, which only patches can use.
+    """
+    small = len(shape) > 2 and math.prod(shape[-2:]) <= LARGEST_AUTOMATIC_FRAME
+    if small and math.prod(shape[:-2]) >= 8 and not region:
         return Frames()
     return default_patches(method)
 
 
 def default_patches(method: Method, side: int = 16) -> Patches:
-    """Every second place where that is worth its time; a projection is live at every fourth."""
+    """Return patches at every second pixel, or at every fourth for a projection with a slider."""
     return Patches(side, max(1, side // 8 if method == "automatic" else side // 4))
 
 
 def parameters(settings: Settings, samples: Samples) -> dict[str, Any]:
-    """What result layers say of how they were made."""
+    """Return the parameters that the metadata of result layers list."""
     kept: dict[str, Any] = {"method": settings.method, "samples": repr(samples)}
     if settings.method == "automatic":
         return kept

@@ -1,4 +1,4 @@
-"""The dock widget: it binds choices, model, threads and result layers, and holds no science."""
+"""The dock: it binds choices, model, threads and result layers, and holds no science."""
 
 from __future__ import annotations
 
@@ -7,42 +7,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from magicgui.widgets import Container, Label, ProgressBar, PushButton, Widget
+from magicgui.widgets import CheckBox, ComboBox, Container, ProgressBar, PushButton, SpinBox, Widget
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import (
-    QComboBox,
-    QDockWidget,
-    QFrame,
-    QScrollArea,
-    QSizePolicy,
-)
+from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea
 
 from contrast_core.images import Patches
-from napari_plugin._after import AfterRun
 from napari_plugin._choices import Choices
-from napari_plugin._estimate import estimate, is_lazy
-from napari_plugin._files import FileActions, row
-from napari_plugin._layers import LayerData, Place, look_at, place_of, preview_layer, result_layers
-from napari_plugin._model import Outcome, RemovalModel, Task
-from napari_plugin._pair import Images, Pair, check
-from napari_plugin._results import Results, place_in, visible_part
+from napari_plugin._layers import Channel, LayerData, place_of, preview_layer, result_layers
+from napari_plugin._method import MethodChoices
+from napari_plugin._model import Checked, Outcome, Task, estimate, examine, moved, preview, run
+from napari_plugin._pair import Images, Pair
+from napari_plugin._parts import Line, make_accessible, row
+from napari_plugin._plot import Plot
+from napari_plugin._results import KINDS, Results, Shown, place_in, visible_part
+from napari_plugin._reuse import Reuse
 from napari_plugin._runner import Runner, Work
-from napari_plugin._saved import load_model
-from napari_plugin._settings import InputError, Progress, Steps
-from napari_plugin._slider import LiveSlider
+from napari_plugin._settings import AUTOMATIC, WITH_SLIDER, InputError, Report
 
 if TYPE_CHECKING:
     import napari
 
-_WIDTH, _BAR = 350, 20
-_NOTE = (
-    "Uneven illumination multiplies: correct it first (flat field). Results are for viewing and "
-    "segmentation, not for measuring intensities."
-)
+_WIDTH, _BAR = 330, 20
 
 
-class BackgroundRemoval(Container[Widget]):
+class ContrastiveDenoising(Container[Widget]):
     """Remove from images what is also seen where there is no signal.
 
     Parameters
@@ -53,75 +42,72 @@ class BackgroundRemoval(Container[Widget]):
 
     def __init__(self, napari_viewer: napari.Viewer) -> None:
         self._viewer = napari_viewer
-        self._model = RemovalModel()
-        self.results = Results(napari_viewer)
         self._preview: Any = None
         self._watched: Any = None
-        self._said: list[str] = []
+        self._places: tuple[tuple[int, ...], ...] = ()
+        self._moves = False
+        self.results = Results(napari_viewer, self._on_gone)
         self.choices = Choices(napari_viewer)
-        self.cost = Label(value="")
+        self.cost = Line()
         self.preview = PushButton(text="Preview", tooltip="Try it on the part that is on screen")
         self.run = PushButton(text="Run")
         self.cancel = PushButton(text="Cancel", enabled=False)
         self.progress = ProgressBar(value=0, min=0, max=1, visible=False)
-        self.status = Label(value="")
-        self.original = PushButton(text="Show original", enabled=False)
-        self.original.native.setCheckable(True)
-        self.files = FileActions(self)
-        self.after = AfterRun(self)
+        self.status = Line()
+        self.verdict = Line()
+        self.view = ComboBox(choices=KINDS, value="Denoised", label="Show")
+        self.component = SpinBox(label="Component", value=0, min=0, max=0)
+        self.replaces = CheckBox(text="Replace the last result", value=False)
+        self.frames = Plot("Frames by their first two components: click one", self._go_to)
+        self.method = MethodChoices()
+        self.reuse = Reuse(self.results)
+        self._result = Container[Widget](widgets=[self.view, self.component, self.replaces])
+        self._result.margins = (0, 0, 0, 0)
         self._all = Container[Widget](
             widgets=[
-                self.choices,
-                self.cost,
-                row(self.preview, self.run, self.cancel),
-                self.progress,
-                self.status,
-                self.original,
-                self.files,
-                Label(value=_NOTE),
+                *(self.choices, self.cost, row(self.preview, self.run, self.cancel)),
+                *(self.progress, self.status, self.verdict, self._result, self.method, self.reuse),
             ],
             labels=False,
         )
         super().__init__(labels=False)
         self._scroll = QScrollArea()
-        self._dress()
-        self._runner = Runner(self._on_progress)
-        self.slider = LiveSlider(self)
+        self._lay_out()
+        self._runner, self._mover, self._examiner = Runner(), Runner(), Runner()
+        self._connect()
+        self._show_what_applies()
+
+    def _connect(self) -> None:
         for button, slot in (
-            (self.run, self._start),
-            (self.preview, self._start_preview),
-            (self.cancel, self._cancel),
+            (self.run, self._on_run),
+            (self.preview, self._on_preview),
+            (self.cancel, self._on_cancel),
         ):
             button.changed.connect(slot)
-        self.original.native.toggled.connect(self.results.show_original)
-        self.choices.suppression.changed.connect(self.slider.move)
-        self.choices.n_components.changed.connect(self.slider.move)
-        self.choices.changed.connect(self._show_cost)
-        self._show_buttons()
+        self._runner.progressed.connect(self._on_progress)
+        self._mover.idle.connect(self._on_mover_idle)
+        self.view.changed.connect(self._on_view)
+        self.component.changed.connect(self.results.show_component)
+        self.choices.image_changed.connect(self._on_image)
+        self.choices.area_changed.connect(self._on_area)
+        self.method.moved.connect(self._on_slider)
+        for container in (self.choices, self.method):
+            container.changed.connect(self._show_cost)
+        self.reuse.begun.connect(self._begin)
+        self.reuse.said.connect(self._finish)
+        self.reuse.failed.connect(self._fail)
+        self.reuse.loaded.connect(self._on_loaded)
         self.native.destroyed.connect(self._abandon)
 
-    def _dress(self) -> None:
-        """What magicgui leaves to Qt: words that wrap and can be copied, a dock of any width."""
-        for widget in self.choices:
-            if isinstance(widget.native, QComboBox):
-                widget.native.setSizeAdjustPolicy(
-                    QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-                )
-                widget.native.setMinimumContentsLength(8)  # larger fonts leave room for no more
-        for label in (self.status, self.cost, self._all[-1]):
-            label.native.setWordWrap(True)
-            label.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
-            label.native.setTextInteractionFlags(
-                Qt.TextInteractionFlag.TextSelectableByMouse
-                | Qt.TextInteractionFlag.TextSelectableByKeyboard
-            )
+    def _lay_out(self) -> None:
+        """Do what magicgui leaves to Qt: a dock of any height that scrolls."""
+        make_accessible(self._all)
+        self.frames.setVisible(False)
+        self._result.native.layout().addWidget(self.frames)
         inside = self._all.native
-        for plot in (self.after.curve, self.after.frames):
-            plot.setVisible(False)
-            inside.layout().addWidget(plot)
         inside.layout().addStretch()
-        # Of a scrollable container napari docks what is inside of its scroll area.
         inside.setMinimumWidth(_WIDTH)
+        # napari docks the inside of a scrollable container, so the scroll area is our own.
         self._scroll.setWidget(inside)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -130,8 +116,185 @@ class BackgroundRemoval(Container[Widget]):
         self.native.layout().addWidget(self._scroll)
         self.margins = (0, 0, 0, 0)
 
+    def reset_choices(self, *_: Any) -> None:
+        """Offer the layers that there are now; napari calls this whenever they change."""
+        self.choices.reset_choices()
+        self._show_what_applies()
+
+    # Words
+
+    def _say(self, text: str) -> None:
+        self.status.say(text)
+        QTimer.singleShot(0, self._show_words)
+
+    def _show_words(self) -> None:
+        """Scroll to what was said, once it has its place."""
+        self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
+
+    def _show_cost(self, *_: object) -> None:
+        try:
+            images = self.choices.images()
+            samples = self.method.samples(images.shape, self.choices.marks_area)
+            if isinstance(samples, Patches):
+                self.choices.check_area(samples.sides[-1])
+            available = psutil.virtual_memory().available
+            task = Task(Pair(images), samples, self.method.settings(), (), available)
+            self.cost.say(estimate(task))
+        except InputError:
+            self.cost.say("")
+
+    def _fail(self, error: Exception) -> None:
+        """Say what failed; where it was not foreseen, give napari the details."""
+        text = (
+            "This failed for a reason that was not foreseen; nothing was changed. The details are "
+            "among napari's notifications (lower right corner)."
+        )
+        if isinstance(error, InputError):
+            text = str(error)
+        elif isinstance(error, MemoryError):
+            text = "There is not enough memory. Crop the images, or take a part of the stack."
+        elif isinstance(error, OSError):
+            name = f" ({Path(error.filename).name})" if error.filename else ""
+            text = (
+                f"A file could not be read or written{name}: {error.strerror or error}. Check that "
+                "it is still there and that there is room, and try again."
+            )
+        else:
+            notification_manager.receive_error(type(error), error, error.__traceback__)
+        self._finish(text)
+
+    def _finish(self, text: str) -> None:
+        """Say what was done, and be ready for the next work."""
+        self._set_busy(False)
+        self._say(text)
+
+    # Run, preview, cancel
+
+    def _tasks(self) -> list[tuple[Task, Channel | None]]:
+        """Return what is to be done, a task for each channel; choices that cannot work raise."""
+        layer, available = self.choices.image.value, psutil.virtual_memory().available
+        found = []
+        for channel in self.choices.ticked():
+            images = self.choices.images(channel)
+            saved = self.reuse.saved(images.shape)
+            place = list(place_in(self._viewer, layer))
+            if channel is not None:
+                place[channel.axis] = 0
+            if saved is None:
+                pair, settings = self.choices.pair(channel), self.method.settings()
+                samples = self.method.samples(images.shape, self.choices.marks_area)
+            else:
+                pair, samples, settings = Pair(images), saved.samples, saved.settings
+            task = Task(pair, samples, settings, tuple(place), available, saved)
+            task.check()
+            found.append((task, channel))
+        lazy = found[0][0].is_lazy and len(found[0][0].pair.foreground.shape) > 2
+        if lazy and self._viewer.dims.ndisplay == 3:
+            raise InputError(
+                "This result is computed where you look at it, and a view in 3D looks at all of it "
+                "at once. Go back to 2D (the cube at the lower left), and press Run again."
+            )
+        return found
+
+    def _on_run(self) -> None:
+        """Check the choices and start a run; choices that are refused change nothing."""
+        try:
+            layer = self.choices.image.value
+            tasks = [(task, place_of(layer, channel)) for task, channel in self._tasks()]
+        except Exception as error:
+            self._fail(error)
+            return
+
+        def work(report: Report) -> list[tuple[Outcome, dict[str, LayerData]]]:
+            found = []
+            for task, place in tasks:
+                outcome = run(task, report)
+                layers = result_layers(outcome, place)
+                report(0, 1, "Showing")
+                found.append((outcome, layers))
+            return found
+
+        done = partial(self._on_outcomes, layer)
+        self._begin(Work(work, done, self._fail, "Removing the background"))
+
+    def _on_preview(self) -> None:
+        try:
+            layer = self.choices.image.value
+            task, channel = self._tasks()[0]
+            side = task.samples.sides[-1] if isinstance(task.samples, Patches) else None
+            part = visible_part(layer, task.place, side)
+            images = Images(task.pair.foreground.name, task.pair.foreground.data[part])
+            if channel is not None:
+                part = (
+                    *part[: channel.axis],
+                    slice(channel.number, None),
+                    *part[channel.axis + 1 :],
+                )
+        except Exception as error:
+            self._fail(error)
+            return
+        done = partial(self._on_previewed, layer, part)
+        self._begin(Work(partial(preview, task, images), done, self._fail, "Previewing"))
+
+    def _begin(self, work: Work) -> None:
+        self.choices.settle()
+        self._watch_dock()
+        self._abandon()
+        self._set_busy(True)
+        self._clear()
+        self._say("Starting")
+        self._runner.start(work)
+
+    def _on_progress(self, done: int, total: int, doing: str) -> None:
+        bar = self.progress.native
+        bar.setUpdatesEnabled(False)  # else all of the window is painted at once, canvas and all
+        if self.progress.max != total:
+            self.progress.max = total
+        self.progress.value = min(done, total)
+        bar.setUpdatesEnabled(True)
+        self.status.say(doing)  # without scrolling to it
+
+    def _on_outcomes(self, source: Any, found: list[tuple[Outcome, dict[str, LayerData]]]) -> None:
+        added = [(Shown(outcome, source), layers) for outcome, layers in found]
+        self.results.add(added, self.replaces.value, self._on_added, self._fail)
+
+    def _on_added(self) -> None:
+        live = " Move the suppression to change it." if self.results.is_live else ""
+        names = ", ".join(repr(each.layers["denoised"].name) for each in self.results.shown)
+        self.component.max = max(0, self.results.n_components() - 1)
+        with self.view.changed.blocked():
+            self.view.value = "Denoised"
+        self._finish(f"Done: {names} was added.{live}")
+        self._examine()
+
+    def _on_previewed(self, layer: Any, part: tuple[slice, ...], found: Any) -> None:
+        solution, pixels = found
+        data, keywords = preview_layer(layer, part, pixels)
+        self._remove_preview()
+        self._preview = self._viewer.add_image(data, **keywords)
+        self._finish("This is a preview of the part on screen. Press Run for all of it.")
+        if solution.remarks:
+            self.verdict.say("\n\n".join(solution.remarks), "doubtful")
+
+    def _remove_preview(self) -> None:
+        if self._preview is not None and self._preview in self._viewer.layers:
+            self._viewer.layers.remove(self._preview)
+        self._preview = None
+
+    def _on_cancel(self) -> None:
+        """Free the dock at once; the thread stops at its next block."""
+        self._abandon()
+        self._finish("Cancelled; nothing was added.")
+
+    def _abandon(self, *_: object) -> None:
+        """Stop all work."""
+        self._moves = False
+        for runner in (self._runner, self._mover, self._examiner):
+            runner.cancel()
+        self.results.forget()
+
     def _watch_dock(self) -> None:
-        """Closing the dock only takes the widget out of it."""
+        """Stop all work when the dock is closed, which only takes the widget out of it."""
         dock = self.native.parent()
         while dock is not None and not isinstance(dock, QDockWidget):
             dock = dock.parent()
@@ -139,211 +302,136 @@ class BackgroundRemoval(Container[Widget]):
             dock.destroyed.connect(self._abandon)
             self._watched = dock
 
-    # What napari calls
-
-    def reset_choices(self, *_: Any) -> None:
-        """Offer the layers that there are now."""
-        self.choices.reset_choices()
-        self._show_buttons()
-
-    # Words
-
-    def say_more(self, *texts: str) -> None:
-        """Say something below what stands in the dock."""
-        self._said.extend(texts)
-        self.status.value = "\n\n".join(self._said)
-        QTimer.singleShot(0, self._show_words)
-
-    def _show_words(self) -> None:
-        """Scroll to what was said, once it has its place."""
-        self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
-
-    def say_anew(self, *texts: str) -> None:
-        """Say something in the dock, and nothing of before."""
-        self._said = []
-        self.say_more(*texts)
-
-    def _show_cost(self, *_: object) -> None:
-        try:
-            images = self.choices.images()
-            task = self._task_of(images)
-        except InputError:
-            self.cost.value = ""
-            return
-        found = estimate(task.pair, task.samples, task.settings, task.available)
-        self.cost.value = found.text()
-
-    def fail(self, error: Exception) -> None:
-        """Say in the dock what failed; what was not foreseen also with its details."""
-        self._set_busy(False)
-        if isinstance(error, InputError):
-            self.say_anew(str(error))
-        elif isinstance(error, MemoryError):
-            self.say_anew(
-                "There is not enough memory. Crop the images, or take a part of the stack."
-            )
-        elif isinstance(error, OSError):
-            name = f" ({Path(error.filename).name})" if error.filename else ""
-            self.say_anew(
-                f"A file could not be read or written{name}: {error.strerror or error}. Check that "
-                "it is still there and that there is room, and try again."
-            )
-        else:
-            self.say_anew(
-                "This failed for a reason that was not foreseen; nothing was changed. The details "
-                "are among napari's notifications (lower right corner)."
-            )
-            notification_manager.receive_error(type(error), error, error.__traceback__)
-
-    # Run, preview, cancel
-
-    def _task_of(self, images: Images, *, whole: bool = False) -> Task:
-        layer = self.choices.foreground.value
-        saved = None
-        if self.files.path is not None:
-            saved = load_model(self.files.path, images.shape)
-        samples = self.choices.samples() if saved is None else saved.samples
-        settings = self.choices.settings() if saved is None else saved.settings
-        pair = self.choices.pair() if whole and saved is None else Pair(images)
-        place = place_in(self._viewer, layer)
-        return Task(pair, samples, settings, place, psutil.virtual_memory().available, saved)
-
-    def _task(self) -> Task:
-        images = self.choices.images()
-        task = self._task_of(images, whole=True)
-        if task.saved is None:
-            check(task.pair, task.samples, task.settings)
-        lazy = is_lazy(task.pair, task.settings, task.available)
-        if lazy and len(images.shape) > 2 and self._viewer.dims.ndisplay == 3:
-            raise InputError(
-                "This result is computed where you look at it, and a view in 3D looks at all of it "
-                "at once. Go back to 2D (the cube at the lower left), and press Run again."
-            )
-        return task
-
-    def _start(self) -> None:
-        """Check the choices and start a run; choices that are refused change nothing."""
-        try:
-            task = self._task()
-            layer = self.choices.foreground.value
-            place = place_of(layer)
-        except Exception as error:
-            self.fail(error)
-            return
-        self.begin(
-            Work(
-                partial(self._steps, task, place),
-                partial(self._on_outcome, layer),
-                self.fail,
-                "Removing the background",
-            )
-        )
-
-    def _start_preview(self) -> None:
-        try:
-            task = self._task()
-            layer = self.choices.foreground.value
-            side = task.samples.sides[-1] if isinstance(task.samples, Patches) else None
-            part = visible_part(layer, task.place, side)
-            images = Images(task.pair.foreground.name, task.pair.foreground.data[part])
-        except Exception as error:
-            self.fail(error)
-            return
-        self.begin(
-            Work(
-                partial(self._model.preview, task, images),
-                partial(self._on_preview, layer, part),
-                self.fail,
-                "Previewing",
-            )
-        )
-
-    def begin(self, work: Work) -> None:
-        """Begin a work, and say so."""
-        self.choices.settle()
-        self._watch_dock()
-        self.slider.cancel()
-        self.after.cancel()
-        self.results.forget()
-        self.original.native.setChecked(False)
-        self._set_busy(True)
-        self.say_anew("Starting")
-        self._runner.start(work)
-
-    def _on_progress(self, report: Progress) -> None:
-        total = max(1, report.total)
-        bar = self.progress.native
-        bar.setUpdatesEnabled(False)  # else all of the window is painted at once, canvas and all
-        if self.progress.max != total:
-            self.progress.max = total
-        self.progress.value = min(report.done, total)
-        bar.setUpdatesEnabled(True)
-        self.status.value = report.doing  # without scrolling to it
-
-    def _steps(self, task: Task, place: Place) -> Steps[tuple[Outcome, dict[str, LayerData]]]:
-        """A run, and its layers: what can be done in the thread is not left to the window."""
-        outcome = yield from self._model.run(task)
-        yield Progress(0, 1, "Showing")
-        layers = result_layers(outcome, place)
-        look_at(layers, task.place)
-        return outcome, layers
-
-    def _on_outcome(self, source: Any, found: tuple[Outcome, dict[str, LayerData]]) -> None:
-        outcome, layers = found
-        self.results.add(outcome, layers, source, partial(self._on_added, outcome), self.fail)
-
-    def _on_added(self, outcome: Outcome) -> None:
-        self._set_busy(False)
-        live = " Move the suppression to change it." if outcome.solution.is_live else ""
-        layer = self.results.denoised  # under a name of its own, if there was one of that name
-        name = "" if layer is None else f" {layer.name!r}"
-        self.say_anew(
-            f"Done:{name} was added; hidden below it are what was removed and where "
-            f"the signal is.{live}"
-        )
-        self.say_more(*outcome.remarks)
-        self.after.start(outcome)
-
-    def _on_preview(self, layer: Any, part: tuple[slice, ...], found: Any) -> None:
-        data, keywords = preview_layer(layer, part, found[1])
-        old = self._preview
-        if old is not None and old in self._viewer.layers:
-            self._viewer.layers.remove(old)
-        self._preview = self._viewer.add_image(data, **keywords)
-        self._set_busy(False)
-        self.say_anew("This is a preview of the part on screen. Press Run for all of it.")
-        self.say_more(*found[0].remarks)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a run, or what else was begun, goes on."""
-        return self._runner.is_busy
-
-    def finish(self, *texts: str) -> None:
-        """Say what was done, and be ready for the next."""
-        self._set_busy(False)
-        self.say_anew(*texts)
-
-    def _cancel(self) -> None:
-        """Free the widget at once; the thread stops at the end of its current block."""
-        self._abandon()
-        self._set_busy(False)
-        self.say_anew("Cancelled; nothing was added.")
-
-    def _abandon(self, *_: object) -> None:
-        """Stop all work, and hear no more of it."""
-        for work in (self._runner, self.slider, self.after):
-            work.cancel()
-        self.results.forget()
-
     def _set_busy(self, busy: bool) -> None:
         self.run.enabled = self.preview.enabled = not busy
         self.cancel.enabled = busy
         self.progress.value = 0
         self.progress.visible = busy
-        self._show_buttons()
+        self._show_what_applies()
 
-    def _show_buttons(self) -> None:
-        there, busy = self.results.denoised is not None, self.cancel.enabled
-        self.original.enabled = there and not busy
-        self.files.show_what_applies(there, busy)
+    def _show_what_applies(self) -> None:
+        there = self.results.denoised is not None
+        busy = self.cancel.enabled
+        self._result.visible = there
+        self.view.enabled = self.replaces.enabled = not busy
+        self.component.visible = self.view.value == "Weights" and self.component.max > 0
+        self.reuse.show_what_applies(there, busy)
+
+    # What follows from a choice
+
+    def _on_image(self) -> None:
+        """Take away what was said and drawn of another image."""
+        self._remove_preview()
+        if not self.cancel.enabled:
+            self.status.say("")
+            self._clear()
+
+    def _on_area(self) -> None:
+        """Let the preview follow the box."""
+        if self._preview in self._viewer.layers and not self.cancel.enabled:
+            self._on_preview()
+
+    def _on_view(self, kind: str) -> None:
+        self.results.show(kind)
+        self._show_what_applies()
+
+    def _on_gone(self) -> None:
+        self._abandon()
+        self._clear()
+        self._show_what_applies()
+
+    def _on_loaded(self, path: Path | None) -> None:
+        self.method.method.enabled = self.choices.kind.enabled = path is None
+        if path is None:
+            return
+        try:
+            saved = self.reuse.saved(self.choices.images().shape)
+        except InputError as error:
+            self.reuse.unload()
+            self._fail(error)
+            return
+        if saved is not None and saved.settings.method != "automatic":
+            self.method.method.value = saved.settings.method
+            self.method.suppression.value = round(100 * AUTOMATIC)
+            self.method.n_components.value = saved.settings.n_components
+        self._say(f"{path.name} is loaded: press Run to apply it, without a background.")
+
+    # After a run
+
+    def _clear(self) -> None:
+        self.verdict.say("")
+        self.method.show_curve(None)
+        self.frames.setVisible(False)
+
+    def _examine(self) -> None:
+        outcomes = [each.outcome for each in self.results.shown]
+        if not outcomes:
+            return
+
+        def work(report: Report) -> list[Checked]:
+            return [examine(outcome, report) for outcome in outcomes]
+
+        done = partial(self._on_examined, outcomes)
+        self._examiner.start(Work(work, done, self._on_not_examined, "Checking the result"))
+
+    def _on_examined(self, outcomes: list[Outcome], found: list[Checked]) -> None:
+        first = found[0]
+        self.method.show_curve(first.curve)
+        self.frames.setVisible(first.embedding is not None)
+        if first.embedding is not None:
+            self._places = first.embedding.places
+            self.frames.set_points(first.embedding.scores)
+        said = []
+        for outcome, checked in zip(outcomes, found, strict=True):
+            name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""
+            said += [name + text for text in (*outcome.remarks, *checked.verdicts)]
+        if not said:
+            self.verdict.say("Good: the checks found nothing against this result.", "good")
+            return
+        instead = any("Use the automatic method" in text for text in said)
+        words = "Use another method" if instead else "Doubtful"
+        text = f"{words}: " + "\n\n".join(said)
+        self.verdict.say(text, "instead" if instead else "doubtful")
+
+    def _on_not_examined(self, error: Exception) -> None:
+        self.verdict.say(
+            "The result could not be checked, for a reason that was not foreseen. The details are "
+            "among napari's notifications (lower right corner).",
+            "doubtful",
+        )
+        notification_manager.receive_error(type(error), error, error.__traceback__)
+
+    def _go_to(self, number: int) -> None:
+        self.results.go_to(self._places[number])
+
+    # The live slider
+
+    def _on_slider(self) -> None:
+        """Move the result, if the slider belongs to it."""
+        method, shown = self.method.method.value, self.results.shown
+        if not self.results.is_live or self.cancel.enabled or method not in WITH_SLIDER:
+            return
+        other = method != shown[0].outcome.solution.settings.method and self.reuse.path is None
+        if other or self.choices.image.value not in (None, shown[0].source):
+            return  # chosen for the next run
+        self._moves = True
+        if not self._mover.is_busy:
+            self._start_move()
+
+    def _start_move(self) -> None:
+        self._moves, settings = False, self.method.settings()
+        jobs = [(each.outcome, settings, self.results.place(each)) for each in self.results.shown]
+
+        def work(report: Report) -> list[Outcome]:
+            return [moved(*job, report) for job in jobs]
+
+        self._examiner.cancel()
+        self._mover.start(Work(work, self.results.move, self._fail, "Updating"))
+
+    def _on_mover_idle(self) -> None:
+        if self._moves and self.results.is_live:  # the latest position of the slider wins
+            self._start_move()
+        else:
+            self._moves = False
+            self.component.max = max(0, self.results.n_components() - 1)
+            self._examine()

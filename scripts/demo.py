@@ -237,7 +237,7 @@ def napari() -> None:
     viewer = Viewer()
     viewer.window.resize(1500, 900)
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
-    _, widget = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")
+    _, widget = viewer.window.add_plugin_dock_widget("contrast-suite", "Contrastive denoising")
     widget.choices.draw.native.click()
     corners = np.array([[8, 8], [8, 145], [145, 145], [145, 8]])
     viewer.layers["background"].add_rectangles(corners)
@@ -246,11 +246,12 @@ def napari() -> None:
     while widget.cancel.enabled and time.monotonic() < deadline:
         application.processEvents()
         time.sleep(0.01)
-    print(f"   {widget.status.value}")
+    print(f"   {widget.status.text}")
     grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid  # napari before 0.9
     for name in ("background", "cells behind fringes weights", "cells behind fringes removed"):
         viewer.layers.remove(name)
     noisy = viewer.layers["cells behind fringes"]
+    noisy.visible = True
     viewer.add_image(_pca_of_patches(np.asarray(noisy.data)), name="PCA of patches")
     viewer.layers.move(len(viewer.layers) - 1, 1)  # beside the noisy image
     grid.shape, grid.enabled = (1, 3), True

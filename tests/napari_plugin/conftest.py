@@ -7,9 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from napari.layers import Image
 from napari.utils.notifications import notification_manager
 
-from napari_plugin._settings import Progress
+from napari_plugin._choices import BOX, OTHER
+
+TITLE = "Contrastive denoising"
 
 
 class Dock:
@@ -17,8 +20,8 @@ class Dock:
 
     def __init__(self, viewer, qtbot):
         self.viewer, self.qtbot = viewer, qtbot
-        self.widget = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")[1]
-        self.choices = self.widget.choices
+        self.widget = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
+        self.choices, self.method = self.widget.choices, self.widget.method
 
     @property
     def names(self):
@@ -26,25 +29,38 @@ class Dock:
 
     @property
     def words(self):
-        return self.widget.status.value
+        return self.widget.status.text
+
+    @property
+    def verdict(self):
+        return self.widget.verdict.text
+
+    @property
+    def runners(self):
+        return [getattr(self.widget, f"_{name}") for name in ("runner", "mover", "examiner")]
 
     @property
     def is_idle(self):
         widget = self.widget
-        return widget.run.enabled and not widget.cancel.enabled and not widget._runner.is_busy
+        return widget.run.enabled and not widget.cancel.enabled and not self.runners[0].is_busy
 
     @property
     def is_quiet(self):
-        widget = self.widget
-        return all(each.is_quiet for each in (widget._runner, widget.slider, widget.after))
+        return all(each.is_quiet and not each.is_busy for each in self.runners)
 
-    def choose(self, foreground, background, **others):
-        self.choices.foreground.value = self.viewer.layers[foreground]
+    def choose(self, image, background=None, **others):
+        """Choose an image, and a layer, "Frames" or nothing as its background."""
+        self.choices.image.value = self.viewer.layers[image]
         if background in self.names:
-            background = self.viewer.layers[background]
-        self.choices.background.value = background
+            layer = self.viewer.layers[background]
+            is_image = isinstance(layer, Image)
+            self.choices.kind.value = OTHER if is_image else BOX
+            (self.choices.other if is_image else self.choices.area).value = layer
+        elif background is not None:
+            self.choices.kind.value = background
         for name, value in others.items():
-            getattr(self.choices, name).value = value
+            owner = self.method if hasattr(self.method, name) else self.choices
+            getattr(owner, name).value = value
 
     def run(self, button="run"):
         getattr(self.widget, button).native.click()
@@ -56,6 +72,16 @@ class Dock:
 
     def wait_for_all(self):
         self.qtbot.waitUntil(lambda: self.is_idle and self.is_quiet, timeout=120_000)
+
+    def data(self, name):
+        return np.asarray(self.viewer.layers[name].data)
+
+    def draw(self, *corners):
+        """Draw a box between two corners, in pixels."""
+        self.choices.draw.native.click()
+        (top, left), (bottom, right) = corners
+        box = np.array([[top, left], [top, right], [bottom, right], [bottom, left]])
+        self.choices.area.value.add_rectangles(box)
 
 
 @pytest.fixture
@@ -82,24 +108,27 @@ def film():
 
 @pytest.fixture
 def ready(viewer, dock, film):
-    """The dock with two films chosen, for a projection of few patterns."""
-    viewer.add_image(film[1], name="empty")
+    """The dock with two films chosen, for a projection with two components."""
     viewer.add_image(film[0], name="cells")
-    dock.choose("cells", "empty", method="cpca", n_components=2, compare="Whole frames")
+    viewer.add_image(film[1], name="empty")
+    dock.choose("cells", "empty", method="cpca", n_components=2)
     return dock
+
+
+def stripes(*leading):
+    """Stripes everywhere, and a bright square at the lower right."""
+    rng = np.random.default_rng(0)
+    image = np.sin(np.arange(64) * 0.9)[:, None] + 0.1 * rng.normal(size=(*leading, 64, 64))
+    image[..., 40:50, 40:50] += 4
+    return image
 
 
 @pytest.fixture
 def picture(viewer, dock):
-    """The dock with an image of stripes and a square, and a rectangle over stripes alone."""
-    rng = np.random.default_rng(0)
-    image = np.sin(np.arange(64) * 0.9)[:, None] + 0.1 * rng.normal(size=(64, 64))
-    image[40:50, 40:50] += 4
-    viewer.add_image(image, name="cells", scale=(0.5, 0.25), translate=(3, 7))
-    dock.choices.draw.native.click()
-    corners = np.array([[0, 0], [0, 30], [60, 30], [60, 0]])
-    viewer.layers["background"].add_rectangles(corners)
-    dock.choose("cells", "background", advanced=True, side=8)
+    """The dock with an image of stripes and a square, and a box over stripes alone."""
+    viewer.add_image(stripes(), name="cells", scale=(0.5, 0.25), translate=(3, 7))
+    dock.draw((0, 0), (60, 30))
+    dock.choose("cells", "background", side=8)
     return dock
 
 
@@ -113,25 +142,21 @@ def notified():
 
 
 class Endless:
-    """Steps that go on until they are dropped, and say when; `doing` as a work's first argument."""
+    """Work that goes on until it is cancelled; `doing` is what it reports."""
 
     def __init__(self, doing="Reading"):
         self.started, self.stopped = threading.Event(), threading.Event()
         self.doing = doing
 
-    def __call__(self, *args, **options):
+    def __call__(self, *args):
+        report = next(each for each in args if callable(each) and each is not self)
         try:
             while True:
                 self.started.set()
                 time.sleep(0.01)
-                yield Progress(1, 4, self.doing)
+                report(1, 4, self.doing)
         finally:
             self.stopped.set()
-
-
-@pytest.fixture
-def endless():
-    return Endless()
 
 
 @pytest.fixture

@@ -1,31 +1,27 @@
-"""The model's steps without a window, and small data for them."""
+"""The model without a window, and small data for it."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from napari_plugin._apply import denoise
-from napari_plugin._pair import Images, Pair, check
-from napari_plugin._read import read
-from napari_plugin._solve import solve
+from napari_plugin._model import Task
+from napari_plugin._pair import Images, Pair
+from napari_plugin._settings import Settings, no_report
+from napari_plugin._solve import fit
+
+MEMORY = 2**33
 
 
-def finish(steps):
-    """The result of steps, and what they reported."""
-    reports = []
-    while True:
-        try:
-            reports.append(next(steps))
-        except StopIteration as stop:
-            return stop.value, reports
+def task_of(pair, samples, settings=None, place=()):
+    """A task with memory enough."""
+    return Task(pair, samples, settings or Settings(), place, MEMORY)
 
 
-def run(pair, samples, settings):
-    """Reading, solution and denoised images."""
-    check(pair, samples, settings)
-    reading, _ = finish(read(pair, samples, settings))
-    solution, _ = finish(solve(reading, settings))
-    return reading, solution, finish(denoise(solution, pair.foreground))[0]
+def run(pair, samples, settings=None):
+    """Solution and denoised images, in memory."""
+    solution = fit(pair, samples, settings or Settings(), no_report)
+    return solution, denoise(solution, pair.foreground)
 
 
 def pair_of(film):

@@ -11,24 +11,15 @@ import zarr
 from contrast_core import SecondMoments, save
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import Frames, Patches
-from napari_plugin._apply import Denoised, as_layer_data, denoise
+from napari_plugin._apply import as_lazy, denoise
 from napari_plugin._export import Calibration, export
 from napari_plugin._open import opened
 from napari_plugin._pair import Images, Pair
-from napari_plugin._read import read
 from napari_plugin._saved import apply_to_folder, load_model, save_model
-from napari_plugin._settings import InputError, Settings
-from napari_plugin._solve import solve
+from napari_plugin._settings import Cancelled, InputError, Settings, no_report
+from napari_plugin._solve import fit
 
 MICRONS = Calibration((2.0, 0.5, 0.25), ("second", "micrometer", "micrometer"), ("t", "y", "x"))
-
-
-def finish(steps):
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return stop.value
 
 
 def read_images(path):
@@ -37,7 +28,7 @@ def read_images(path):
 
 
 def solved(pair, samples, settings):
-    return finish(solve(finish(read(pair, samples, settings)), settings))
+    return fit(pair, samples, settings, no_report)
 
 
 @pytest.fixture(scope="module")
@@ -68,30 +59,30 @@ def by_frames(film):
 
 
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.tif", "film.ome.zarr"])
-def test_what_is_written_is_read_again_with_its_scale(tmp_path, film, by_frames, name):
-    data = as_layer_data(Denoised(by_frames["cpca"], Images("cells", film[0])))
-    path = finish(export(data, tmp_path / name, MICRONS))
+def test_an_export_is_read_again_with_its_scale(tmp_path, film, by_frames, name):
+    data = as_lazy(by_frames["cpca"], Images("cells", film[0]))[0]
+    path = export(data, tmp_path / name, MICRONS)
     again, calibration = read_images(path)
     np.testing.assert_array_equal(np.asarray(again), data.compute())
     assert calibration.labels == ("t", "y", "x")
     assert calibration.scale[1:] == (0.5, 0.25)
     assert calibration.units[1:] == ("micrometer", "micrometer")
     assert [each.name for each in tmp_path.iterdir()] == [name]
-    finish(export(data + 1, path, MICRONS))  # and replaced as a whole
+    export(data + 1, path, MICRONS)  # and replaced as a whole
     np.testing.assert_array_equal(np.asarray(read_images(path)[0]), (data + 1).compute())
 
 
-def test_others_read_it_too(tmp_path):
+def test_other_programs_read_an_export(tmp_path):
     stack = np.random.default_rng(0).normal(size=(3, 2, 30, 40)).astype(np.float32)
     calibration = Calibration(
         (1.0, 3.0, 0.5, 0.5), ("pixel", *["micrometer"] * 3), ("", "", "y", "x")
     )
-    finish(export(stack, tmp_path / "s.ome.tif", calibration))
+    export(stack, tmp_path / "s.ome.tif", calibration)
     with tifffile.TiffFile(tmp_path / "s.ome.tif") as file:
         assert file.series[0].axes == "TZYX"
         assert 'PhysicalSizeZ="3.0"' in file.ome_metadata
         np.testing.assert_array_equal(file.asarray(), stack)
-    finish(export(stack, tmp_path / "s.ome.zarr", calibration))
+    export(stack, tmp_path / "s.ome.zarr", calibration)
     group = zarr.open_group(str(tmp_path / "s.ome.zarr"), mode="r")
     [image] = group.attrs["multiscales"]
     assert [axis["name"] for axis in image["axes"]] == ["t", "z", "y", "x"]
@@ -123,27 +114,37 @@ def test_every_tiff_is_read_where_it_is_sliced(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["many.ome.tif", "many.ome.zarr"])
-def test_a_folder_is_worked_off_by_blocks(tmp_path, fringes, by_patches, monkeypatch, name):
-    monkeypatch.setattr("napari_plugin._export._PIXELS", 2 * 128 * 128)
+def test_a_folder_is_processed_block_by_block(tmp_path, fringes, by_patches, monkeypatch, name):
     asked = []
 
     def watched(solution, images, *others):
         asked.append(images.shape)
         return denoise(solution, images, *others)
 
-    monkeypatch.setattr("napari_plugin._saved.denoise", watched)
     stack = np.stack([fringes.image] * 5).astype(np.float32)
     (tmp_path / "in").mkdir()
-    finish(export(stack, tmp_path / "in" / name, MICRONS))
-    save_model(by_patches, tmp_path / "m.contrast")
-    failures = finish(
-        apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out", ".ome.tif")
-    )
-    assert failures == ()
-    assert asked == [(2, 128, 128), (2, 128, 128), (1, 128, 128)]
+    export(stack, tmp_path / "in" / name, MICRONS)
+    path, _ = save_model(by_patches, tmp_path / "m")
+    assert path.name == "m.contrast"  # the ending that is looked for
+    monkeypatch.setattr("napari_plugin._apply.denoise", watched)
+    assert apply_to_folder(path, tmp_path / "in", tmp_path / "out") == ()
+    assert asked == [(1, 128, 128)] * 5
     found, calibration = read_images(tmp_path / "out" / "many.ome.tif")
-    np.testing.assert_allclose(found, finish(denoise(by_patches, Images("", stack))), atol=1e-5)
+    np.testing.assert_allclose(found, denoise(by_patches, Images("", stack)), atol=1e-5)
     assert calibration.units[1:] == MICRONS.units[1:]
+
+
+def test_images_that_differ_in_their_ending_keep_their_results(tmp_path, fringes, by_patches):
+    (tmp_path / "in").mkdir()
+    for name, sign in (("h.tif", 1), ("h.tiff", -1), ("k.tif", 1)):
+        tifffile.imwrite(tmp_path / "in" / name, sign * fringes.image)
+    save_model(by_patches, tmp_path / "m.contrast")
+    assert apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out") == ()
+    names = ["h.tif.ome.tif", "h.tiff.ome.tif", "k.ome.tif"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    for name, sign in zip(names, (1, -1, 1), strict=True):
+        expected = denoise(by_patches, Images("", sign * fringes.image))
+        np.testing.assert_allclose(read_images(tmp_path / "out" / name)[0], expected, atol=1e-5)
 
 
 def test_channels_in_a_folder_are_refused(tmp_path, by_patches):
@@ -153,43 +154,42 @@ def test_channels_in_a_folder_are_refused(tmp_path, by_patches):
     channels = Calibration((1.0, *names.scale), ("pixel", *names.units), ("c", "y", "x"))
     axes = {"axes": "CYX"}
     tifffile.imwrite(tmp_path / "in" / "a.ome.tif", stack, metadata=axes, photometric="minisblack")
-    finish(export(stack, tmp_path / "in" / "b.ome.zarr", channels))
+    export(stack, tmp_path / "in" / "b.ome.zarr", channels)
     save_model(by_patches, tmp_path / "m.contrast")
-    failures = finish(
-        apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out", ".ome.tif")
-    )
+    failures = apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out")
     assert len(failures) == 2
     assert all("holds 3 channels, and each has a background" in text for text in failures)
 
 
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.ome.zarr"])
-def test_what_is_dropped_leaves_no_file(tmp_path, film, name, monkeypatch):
+def test_a_cancelled_export_leaves_no_file(tmp_path, film, name, monkeypatch):
     monkeypatch.setattr("napari_plugin._export._PIXELS", 90)
-    steps = export(film[0], tmp_path / name, MICRONS)
-    for _ in range(4):
-        next(steps)
-    steps.close()
+
+    def stop(done, total, doing):
+        if done == 4:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        export(film[0], tmp_path / name, MICRONS, stop)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_written_is_refused(tmp_path):
+def test_an_export_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"Use \.ome\.tif"):
-        finish(export(np.zeros((3, 3)), tmp_path / "a.jpg", Calibration.unknown(2)))
+        export(np.zeros((3, 3)), tmp_path / "a.jpg", Calibration.unknown(2))
     with pytest.raises(InputError, match="6 axes cannot be written"):
-        finish(export(np.zeros((1,) * 6), tmp_path / "a.tif", Calibration.unknown(6)))
+        export(np.zeros((1,) * 6), tmp_path / "a.tif", Calibration.unknown(6))
 
 
 def test_a_saved_model_gives_the_same_and_its_slider_lives_on(tmp_path, film, by_frames):
     for method, solution in by_frames.items():
         path = tmp_path / f"{method}.contrast"
-        assert save_model(solution, path) == (method != "automatic")
+        assert save_model(solution, path) == (path, method != "automatic")
         again = load_model(path, (7, 6, 5))
         assert again.settings.method == method
         assert again.samples == Frames()
         images = Images("cells", film[0])
-        np.testing.assert_array_equal(
-            finish(denoise(again, images)), finish(denoise(solution, images))
-        )
+        np.testing.assert_array_equal(denoise(again, images), denoise(solution, images))
         assert again.is_live == solution.is_live == (method != "automatic")
         if again.is_live:
             np.testing.assert_allclose(
@@ -203,8 +203,8 @@ def test_a_model_of_patches_is_for_images_of_any_size(tmp_path, fringes, by_patc
     path = tmp_path / "fringes.contrast"
     save_model(by_patches, path)
     image = fringes.image[:90, :70]
-    found = finish(denoise(load_model(path, image.shape), Images("cells", image)))
-    whole = finish(denoise(by_patches, Images("cells", fringes.image)))
+    found = denoise(load_model(path, image.shape), Images("cells", image))
+    whole = denoise(by_patches, Images("cells", fringes.image))
     np.testing.assert_allclose(found[:70, :50], whole[:70, :50], atol=1e-4)
     with pytest.raises(InputError, match="frames or patches of 256 pixels"):
         load_model(path, (10, 12, 12))
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, film, by_frames):
         load_model(tmp_path / "frames.contrast", (9, 8, 8))
 
 
-def test_a_folder_is_worked_off_and_failures_are_listed(tmp_path, fringes, by_patches):
+def test_failures_in_a_folder_are_listed(tmp_path, fringes, by_patches):
     model, source, target = (tmp_path / name for name in ("m.contrast", "in", "out"))
     save_model(by_patches, model)
     source.mkdir()
@@ -234,21 +234,21 @@ def test_a_folder_is_worked_off_and_failures_are_listed(tmp_path, fringes, by_pa
         metadata={"unit": "um", "axes": "YX"},
     )
     scale = Calibration((0.5, 0.5), ("micrometer",) * 2, ("y", "x"))
-    finish(export(fringes.image[:64], source / "b.ome.zarr", scale))
+    export(fringes.image[:64], source / "b.ome.zarr", scale)
     tifffile.imwrite(source / "rgb.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
     (source / "broken.tif").write_text("no")
     (source / "notes.txt").write_text("no")
-    failures = finish(apply_to_folder(model, source, target, ".ome.tif"))
+    failures = apply_to_folder(model, source, target)
     assert [text.partition(":")[0] for text in failures] == ["broken.tif", "rgb.tif"]
     assert sorted(path.name for path in target.iterdir()) == ["a.ome.tif", "b.ome.tif"]
     found, calibration = read_images(target / "a.ome.tif")
-    expected = finish(denoise(by_patches, Images("cells", fringes.image)))
+    expected = denoise(by_patches, Images("cells", fringes.image))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert calibration.scale == (0.25, 0.25)
     assert calibration.units == ("micrometer",) * 2
     assert read_images(target / "b.ome.tif")[1].scale == (0.5, 0.5)
     with pytest.raises(InputError, match="Choose another folder for the results"):
-        finish(apply_to_folder(model, source, source, ".ome.tif"))
+        apply_to_folder(model, source, source)
     with pytest.raises(InputError, match="holds no TIFF or OME-Zarr"):
         (tmp_path / "void").mkdir()
-        finish(apply_to_folder(model, tmp_path / "void", target, ".ome.tif"))
+        apply_to_folder(model, tmp_path / "void", target)

@@ -1,121 +1,343 @@
-"""What cannot work is refused, and costs are told, before a pixel is read."""
+"""What a user may do wrong, interrupt or take away: told in the dock, and nothing left behind."""
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
+from napari.layers import Image
+from napari.utils import progress
+from qtpy.QtCore import QTimer
 
-from contrast_core.images import Frames, Patches
-from napari_plugin import _settings
-from napari_plugin._estimate import estimate
-from napari_plugin._pair import Images, Pair, check
-from napari_plugin._settings import InputError, Settings, default_samples
-from tests.napari_plugin.plain import marked
-
-
-class Unread:
-    """Images whose pixels must not be touched."""
-
-    def __init__(self, *shape, dtype="uint16"):
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
-
-    def __getitem__(self, index):
-        raise AssertionError("pixels were read")
+from napari_plugin import _widget
+from napari_plugin._method import PATCHES, WHOLE
+from napari_plugin._runner import Runner, Work
 
 
-def cells(*shape, **options):
-    return Images("cells", Unread(*shape, **options))
+def layer(*shape, **options):
+    return lambda: Image(np.zeros(shape, dtype="f4"), name="cells", **options)
 
 
-def empty(*shape):
-    return Images("empty", Unread(*shape))
+WRONG = [
+    (layer(40, 6, 4), WHOLE, "Choose layers with frames of the same size"),
+    (layer(6, 5), WHOLE, "'cells' is a single image"),
+    (layer(40, 6, 5, 3, rgb=True), PATCHES, "has RGB colours. Split it into channels"),
+    (layer(40, 6, 5), PATCHES, "smaller than a patch of 16 x 16"),
+    (layer(3, 6, 5, axis_labels=("t", "y", "x")), WHOLE, "3 frames with signal"),
+]
 
 
-CPCA_10 = Settings("cpca", n_components=10)
+def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(viewer, dock, film, notified):
+    viewer.add_image(film[1], name="empty")
+    for make, compare, message in WRONG:
+        viewer.add_layer(make())
+        dock.choose("cells", "empty", compare=compare)
+        dock.widget.run.native.click()
+        assert dock.is_idle
+        assert dock.names == ["empty", "cells"]
+        assert message in dock.words
+        viewer.layers.remove("cells")
+    assert notified() == []  # a toast shows 38 characters
 
 
-@pytest.mark.parametrize(
-    ("pair", "samples", "settings", "message"),
-    [
-        (Pair(cells(9, 8, 8)), Frames(), Settings(), "Say where the background is alone"),
-        (Pair(cells(8, 8), empty(9, 8, 8)), Frames(), Settings(), "'cells' is a single image"),
-        (Pair(cells(9, 8, 8), empty(9, 8, 7)), Frames(), Settings(), "8 x 8 pixels, those of"),
-        (Pair(cells(9, 8, 8), empty(3, 8, 8)), Frames(), Settings(), "3 of background; at least 4"),
-        (
-            Pair(cells(9, 60, 60), empty(9, 60, 60)),
-            Frames(),
-            Settings(),
-            "too large to be compared",
-        ),
-        (Pair(cells(6, 8, 8), empty(9, 8, 8)), Frames(), CPCA_10, "10 patterns .* allows 1 to 5"),
-        (Pair(cells(8, 8, dtype="c8"), empty(8, 8)), Patches(8), Settings(), "plain intensities"),
-        (Pair(cells(8, 8), empty(9, 8)), Patches(), Settings(), "smaller than a patch of 16 x 16"),
-        (Pair(cells(0, 8, 8), empty(9, 8)), Patches(), Settings(), "holds no image"),
-        (
-            Pair(cells(99, 99), mask=np.zeros((99, 99), bool)),
-            Patches(),
-            Settings(),
-            "marked nowhere",
-        ),
-        (Pair(cells(99, 99), mask=np.ones((99, 99), bool)), Patches(), Settings(), "everywhere"),
-        (
-            Pair(cells(99, 99), mask=marked(99, 20)[:, None] & marked(99, 20)),
-            Patches(),
-            Settings(),
-            "20 x 20 pixels, too small for patches",
-        ),
-        (
-            Pair(cells(30, 9, 9), mask=marked(9, 5)[:, None] & marked(9, 5)),
-            Frames(),
-            Settings(),
-            "A drawn area marks pixels",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused_before_a_pixel_is_read(pair, samples, settings, message):
-    with pytest.raises(InputError, match=message):
-        check(pair, samples, settings)
+def test_a_missing_choice_gives_advice(viewer, dock, film):
+    dock.widget.run.native.click()
+    assert "Choose a layer under Image" in dock.words
+    viewer.add_image(film[0], name="cells")
+    dock.widget.run.native.click()
+    assert "not known where the background is alone" in dock.words
+    dock.choices.draw.native.click()
+    for compare, words in ((PATCHES, "Nothing is marked in 'background'"), (WHOLE, "Nothing")):
+        dock.method.compare.value = compare
+        dock.widget.run.native.click()
+        assert words in dock.words
+    dock.draw((0, 0), (3, 3))
+    dock.widget.run.native.click()
+    assert "A box marks pixels" in dock.words
+    dock.choices.axis.value = 0
+    for tick in dock.choices.ticks:
+        tick.value = False
+    dock.widget.run.native.click()
+    assert "No channel is ticked" in dock.words
 
 
-def test_no_refusal_names_code():
-    """In none of the module's messages: a function, a parameter of the core or Python."""
-    import ast
-    from pathlib import Path
-
-    words = ("numpy", "python", "alpha", "None", "ndarray", "()", "_", "Pipeline", "precision")
-    found = []
-    for path in Path(_settings.__file__).parent.glob("_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "InputError":
-                parts = [
-                    part.value
-                    for part in ast.walk(node)
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
-                ]
-                found.append(" ".join(parts))
-    assert len(found) > 15
-    for text in found:
-        assert not [word for word in words if word in text], text
+def test_a_view_in_3d_does_not_freeze_the_window(viewer, ready):
+    viewer.dims.ndisplay = 3
+    ready.widget.run.native.click()
+    assert ready.is_idle
+    assert "Go back to 2D" in ready.words
+    ready.choices.draw.native.click()
+    assert viewer.dims.ndisplay == 2
+    assert viewer.layers["background"].mode == "add_rectangle"
 
 
-def test_samples_are_preselected_by_shape():
-    assert default_samples((500, 28, 28)) == Frames()
-    assert default_samples((20, 5, 28, 28)) == Frames()
-    for shape in [(512, 512), (54, 512, 512), (3, 28, 28), (28, 28)]:
-        assert default_samples(shape) == Patches(16, 2)
-    assert default_samples((54, 512, 512), "cpca") == Patches(16, 4)
+def test_missing_pixels_found_on_the_way_give_advice(viewer, ready, notified):
+    viewer.layers["empty"].data[4, 2, 2] = np.nan
+    ready.run()
+    assert ready.names == ["cells", "empty"]
+    assert "'empty' has empty (NaN) or infinite pixels, first in frame 4. Fill" in ready.words
+    assert notified() == []
 
 
-def test_estimates_grow_with_the_images_and_say_what_is_lazy():
-    def of(pair, samples, settings, available=2**33):
-        return estimate(pair, samples, settings, available)
+def test_swapped_layers_are_told(viewer, ready):
+    ready.choose("empty", "cells")
+    ready.run()
+    ready.wait_for_all()
+    assert "probably swapped" in ready.verdict
 
-    one = of(Pair(cells(512, 512), empty(512, 512)), Patches(), Settings())
-    many = of(Pair(cells(54, 512, 512), empty(512, 512)), Patches(), Settings())
-    assert many.seconds > 30 * one.seconds
-    assert 0.3 < one.seconds < 4
-    assert many.memory > 54 * 512 * 512 * 4
-    assert not many.lazy
-    assert of(Pair(cells(9**6, 64, 64), empty(9, 64, 64)), Patches(), Settings()).lazy
-    assert "as you look at it" in of(Pair(cells(9, 9, 9), empty(9, 9, 9)), Frames(), CPCA_10).text()
+
+def test_null_data_are_told(viewer, dock):
+    rng = np.random.default_rng(0)
+    for name in ("empty", "cells"):
+        viewer.add_image(rng.normal(size=(60, 6, 5)), name=name)
+    dock.choose("cells", "empty", method="cpca", n_components=2)
+    dock.run()
+    dock.wait_for_all()
+    assert "Nothing was found" in dock.verdict
+    dock.run()
+    assert "Nothing was found" not in dock.verdict  # cleared at each run
+
+
+def test_an_unforeseen_failure_is_told_and_leaves_the_dock_usable(ready, notified, monkeypatch):
+    for n_told, error in enumerate((RuntimeError, StopIteration, ValueError, MemoryError), start=1):
+
+        def run(task, report, error=error):
+            report(1, 2, "Reading")
+            raise error("out of luck")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_widget, "run", run)
+            ready.run()
+        assert ready.names == ["cells", "empty"]
+        if error is MemoryError:
+            assert "not enough memory" in ready.words
+        else:
+            assert "not foreseen" in ready.words
+            assert [severity for severity, _ in notified()] == ["error"] * n_told
+    ready.run()
+    assert "cells denoised" in ready.names
+
+
+def test_a_check_that_fails_takes_nothing_of_the_result_back(ready, notified, monkeypatch):
+    def examine(outcome, report):
+        raise RuntimeError("no verdict")
+
+    monkeypatch.setattr(_widget, "examine", examine)
+    ready.run()
+    ready.wait_for_all()
+    ready.qtbot.waitUntil(lambda: "could not be checked" in ready.verdict, timeout=10_000)
+    assert ready.words.startswith("Done: 'cells denoised' was added")
+    assert [text for _, text in notified()] == ["no verdict"]
+
+
+def test_a_failure_to_add_the_result_is_told_too(ready, notified, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(_widget, "result_layers", fail)
+    ready.run()
+    assert "not foreseen" in ready.words
+    assert [text for _, text in notified()] == ["no room"]
+    assert ready.names == ["cells", "empty"]
+
+
+def test_a_result_is_added_whole_or_not_at_all(viewer, ready, notified, monkeypatch):
+    original = viewer.add_image
+
+    def add_image(data, **options):
+        if options["name"] == "cells denoised":
+            raise RuntimeError("no room")
+        return original(data, **options)
+
+    def cancel(data, **options):
+        QTimer.singleShot(0, ready.widget.cancel.native.click)
+        return original(data, **options)
+
+    before = viewer.dims.point, viewer.dims.last_used
+
+    for broken, words in ((add_image, "nothing was changed"), (cancel, "nothing was added")):
+        with monkeypatch.context() as patch:
+            patch.setattr(ready.widget.results, "_viewer", _With(viewer, broken))
+            ready.run()
+            ready.qtbot.wait(50)
+        assert words in ready.words
+        assert ready.names == ["cells", "empty"]
+        assert (viewer.dims.point, viewer.dims.last_used) == before
+    assert [text for _, text in notified()] == ["no room"]
+
+
+class _With:
+    """A viewer that adds images in another way."""
+
+    def __init__(self, viewer, add_image):
+        self._viewer, self.add_image = viewer, add_image
+
+    def __getattr__(self, name):
+        return getattr(self._viewer, name)
+
+
+def test_what_fails_before_a_run_is_told_in_the_dock(viewer, picture, notified):
+    pyramid = [np.ones((64, 64), dtype=int), np.ones((32, 32), dtype=int)]
+    viewer.add_labels(pyramid, name="painted", multiscale=True, visible=False)
+    picture.choose("cells", "painted")
+    for button in ("run", "preview"):
+        picture.run(button)
+        assert "marked everywhere" in picture.words
+    picture.choices.pair = None  # what was not foreseen
+    for n_told, button in enumerate(("run", "preview"), start=1):
+        picture.run(button)
+        assert "not foreseen" in picture.words
+        assert [severity for severity, _ in notified()] == ["error"] * n_told
+
+
+def test_a_file_that_cannot_be_written_is_told_in_the_dock(picture, notified, monkeypatch):
+    picture.run()
+    reuse = picture.widget.reuse
+    for button, name in (("export", "out.ome.tif"), ("export", "out.png"), ("save", "m.contrast")):
+        monkeypatch.setattr(type(reuse), "ask_for_file", lambda *_: Path("nowhere", name))  # noqa: B023
+        getattr(reuse, button).native.click()
+        picture.wait()
+        assert name in picture.words
+    assert notified() == []
+
+
+def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
+    viewer, picture, monkeypatch, notified, make_endless
+):
+    for step in ("_model.fit", "_model.signal_strength", "_model.denoise", "_solve.Watched"):
+        endless = make_endless()
+        with monkeypatch.context() as patch:
+            patch.setattr(f"napari_plugin.{step}", endless)
+            picture.widget.run.native.click()
+            picture.qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+            picture.qtbot.waitUntil(lambda: picture.words == "Reading", timeout=60_000)
+            assert not picture.widget.progress.native.isHidden()
+            picture.widget.cancel.native.click()
+            assert picture.is_idle
+            assert picture.words == "Cancelled; nothing was added."
+            picture.qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
+            picture.qtbot.waitUntil(lambda: picture.is_quiet, timeout=10_000)
+        assert picture.names == ["cells", "background"]
+    picture.run()  # and the dock is ready for the next run
+    assert "cells denoised" in picture.names
+    assert notified() == []
+
+
+def test_the_next_run_waits_for_a_dying_one(ready, monkeypatch, make_endless):
+    running, original = [], _widget.run
+    endless, slow = make_endless(), threading.Event()
+
+    def dying(task, report):
+        try:
+            endless(report)
+        finally:
+            slow.wait(10)
+
+    def run(task, report):
+        running.append("begins" if endless.stopped.is_set() else "beside a dying one")
+        return original(task, report)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_widget, "run", dying)
+        ready.widget.run.native.click()
+        ready.qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+    monkeypatch.setattr(_widget, "run", run)
+    ready.widget.cancel.native.click()
+    ready.widget.run.native.click()
+    ready.qtbot.wait(100)
+    assert running == []
+    assert ready.widget.cancel.enabled
+    slow.set()
+    ready.wait()
+    assert running == ["begins"]
+    assert "cells denoised" in ready.names
+
+
+def test_a_result_that_comes_after_cancel_is_dropped(viewer, ready, monkeypatch):
+    ended, original, seen = threading.Event(), _widget.run, set()
+
+    def run(task, report):
+        seen.add(threading.get_ident())
+        result = original(task, report)
+        ended.set()
+        return result
+
+    monkeypatch.setattr(_widget, "run", run)
+    ready.widget.run.native.click()
+    assert ended.wait(60)  # no events are processed here: its signals wait in the queue
+    time.sleep(0.1)
+    ready.widget.cancel.native.click()
+    ready.qtbot.wait(100)
+    assert ready.names == ["cells", "empty"]
+    assert ready.words == "Cancelled; nothing was added."
+    assert threading.get_ident() not in seen  # all computing is in a thread
+
+
+def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatch, notified):
+    original = _widget.run
+    begun, go_on = threading.Event(), threading.Event()
+
+    def run(task, report):
+        begun.set()
+        go_on.wait(60)
+        return original(task, report)
+
+    monkeypatch.setattr(_widget, "run", run)
+    ready.widget.run.native.click()
+    ready.qtbot.waitUntil(begun.is_set, timeout=60_000)
+    viewer.layers["cells"].name = "renamed"
+    viewer.layers.remove("empty")
+    viewer.layers.remove("renamed")
+    go_on.set()
+    ready.wait_for_all()
+    assert ready.names == ["cells weights", "cells removed", "cells denoised"]
+    ready.widget.view.value = "Original"
+    assert notified() == []
+
+
+@pytest.mark.parametrize("what", ["dock", "window"])
+def test_closing_during_a_run_stops_it_quietly(
+    viewer, ready, qtbot, monkeypatch, notified, make_endless, what
+):
+    endless = make_endless()
+    monkeypatch.setattr(_widget, "run", endless)
+    ready.widget.run.native.click()
+    qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+    if what == "dock":
+        viewer.window.remove_dock_widget(ready.widget.native)
+    else:
+        viewer.close()
+    qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
+    qtbot.wait(50)
+    assert notified() == []
+    if what == "dock":
+        assert ready.names == ["cells", "empty"]
+        viewer.add_image(np.zeros((4, 4)))  # nothing is left that would hear of it
+
+
+def test_progress_is_shown_at_a_pace_that_can_be_seen(viewer, qtbot, monkeypatch):
+    """Two bars are painted for each report, and the window would do little else."""
+
+    def run(report):
+        for i in range(2000):
+            report(i, 2000, "Reading")
+            if i % 700 == 0:
+                time.sleep(0.11)
+        report(0, 1, "Solving")
+
+    titles, seen, start = [], [], time.monotonic()
+    original = progress.set_description
+    monkeypatch.setattr(
+        progress, "set_description", lambda bar, text: titles.append(text) or original(bar, text)
+    )
+    runner = Runner()
+    runner.progressed.connect(lambda done, total, doing: seen.append(doing))
+    runner.start(Work(run, lambda _: seen.append("done"), seen.append, "Working"))
+    qtbot.waitUntil(lambda: "done" in seen and runner.is_quiet, timeout=60_000)
+    assert seen == ["Reading"] * (len(seen) - 2) + ["Solving", "done"]
+    assert len(seen) <= 3 + 10 * (time.monotonic() - start)
+    assert titles[-2:] == ["Reading", "Solving"]
+    assert titles.count("Reading") == 1

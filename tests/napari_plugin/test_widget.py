@@ -3,46 +3,48 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from napari.utils import progress
 from qtpy.QtCore import QEvent, QObject, QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
-from qtpy.QtWidgets import QApplication, QLabel
+from qtpy.QtWidgets import QApplication, QDockWidget
 
-from contrast_core.images import Patches, suppress_background
-from napari_plugin._apply import Denoised
-from napari_plugin._choices import FRAMES, PATCHES, RANGE
+from contrast_core import CPCA
+from contrast_core.feedback import muted
+from contrast_core.images import Patches, suppress_background, weight_maps
+from napari_plugin import _apply
+from napari_plugin._choices import BOX, FRAMES, OTHER, THIS_FRAME
+from napari_plugin._method import PATCHES, WHOLE
 from napari_plugin._results import place_in
-from napari_plugin._runner import Runner, Work
-from napari_plugin._settings import Progress
+from tests.napari_plugin.conftest import TITLE, stripes
 
 
-def test_from_the_sample_and_a_rectangle_to_cells_without_fringes(viewer, dock, notified):
+def result(name, number=0):
+    kinds = ("weights", "removed", "denoised")
+    return [f"{name} {kind}" + (f" [{number}]" if number else "") for kind in kinds]
+
+
+def test_from_the_sample_and_a_box_to_cells_without_fringes(viewer, dock, notified):
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
     before = source.data.copy()
-    assert dock.choices.foreground.value == source
-    assert dock.choices.compare.value == PATCHES
-    dock.choices.draw.native.click()
-    drawn = viewer.layers["background"]
-    assert drawn.mode == "add_rectangle"
-    drawn.add_rectangles(np.array([[5, 5], [5, 145], [145, 145], [145, 5]]))
+    assert dock.choices.image.value == source
+    dock.draw((5, 5), (145, 145))
+    assert viewer.layers["background"].mode == "add_rectangle"
+    dock.qtbot.waitUntil(lambda: dock.choices.light.level == "good", timeout=5000)
+    assert dock.choices.light.text == "141 x 141 pixels: enough."
 
     dock.run()
 
-    assert dock.names == [
-        *("cells behind fringes", "background"),
-        *(f"cells behind fringes {kind}" for kind in ("weights", "removed", "denoised")),
-    ]
-    found = viewer.layers["cells behind fringes denoised"]
+    name = "cells behind fringes"
+    assert dock.names == [name, "background", *result(name)]
+    found = viewer.layers[f"{name} denoised"]
     mask = np.zeros(before.shape, dtype=bool)
     mask[5:145, 5:145] = True
-    expected = suppress_background(before, mask, sampling=Patches())
+    expected = suppress_background(before, mask)
     assert np.corrcoef(found.data.ravel(), expected.denoised.ravel())[0, 1] > 0.9999
     clean = source.metadata["clean"]
     fit = np.polynomial.Polynomial.fit(found.data.ravel(), clean.ravel(), 1)
@@ -50,68 +52,90 @@ def test_from_the_sample_and_a_rectangle_to_cells_without_fringes(viewer, dock, 
     error = ((fit(found.data) - clean) ** 2).mean() / ((own(before) - clean) ** 2).mean()
     assert error <= 0.08
     np.testing.assert_array_equal(source.data, before)
-    assert [layer.visible for layer in viewer.layers] == [True, True, False, False, True]
     assert dock.words.startswith("Done")
     assert found.metadata["contrast-suite"]["method"] == "automatic"
     dock.wait_for_all()
+    assert dock.widget.verdict.level == "good"
     assert notified() == []
 
 
-def test_the_sample_of_digits_is_ready_to_run(viewer, dock):
-    viewer.open_sample("contrast-suite", "digits-on-photographs")
-    assert dock.choices.foreground.value == viewer.layers["digits on photographs"]
-    assert dock.choices.background.value == viewer.layers["photographs"]
-    assert dock.choices.compare.value == FRAMES
-    assert "0.2 GB" in dock.widget.cost.value
-
-
-def test_all_of_a_sample_is_shown_beside_the_dock(make_napari_viewer, qtbot):
-    viewer = make_napari_viewer(show=True)
-    viewer.window.resize(1500, 950)
-    qtbot.wait(500)
+def test_a_box_over_cells_and_a_small_box_are_found_out(viewer, dock):
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
-    qtbot.wait(500)
-    camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera  # before 0.9
-    canvas = viewer.window._qt_viewer.canvas.native
-    assert 512 * camera.zoom <= min(canvas.width(), canvas.height())
+    for corners, level in (
+        (((200, 200), (320, 320)), "doubtful"),
+        (((5, 5), (25, 25)), "instead"),
+        (((5, 5), (60, 60)), "doubtful"),
+    ):
+        dock.draw(*corners)
+        dock.qtbot.waitUntil(lambda level=level: dock.choices.light.level == level, timeout=5000)
+        viewer.layers.remove(dock.choices.area.value)
 
 
-def test_films_by_background_removal_are_in_memory_and_judged(viewer, ready, notified):
-    ready.choices.method.value = "automatic"
+def test_the_sample_of_digits_is_ready_to_run_and_there_is_one_dock(viewer, dock):
+    viewer.open_sample("contrast-suite", "digits-on-photographs")
+    assert dock.choices.image.value == viewer.layers["digits on photographs"]
+    assert dock.choices.other.value == viewer.layers["photographs"]
+    assert dock.choices.kind.value == OTHER
+    assert "0.2 GB" in dock.widget.cost.text
+    menu = viewer.window._qt_window.menuBar().actions()
+    plugins = next(each for each in menu if "Plugins" in each.text()).menu()
+    entry = next(each for each in plugins.actions() if each.text().startswith(TITLE))
+    entry.trigger()  # hides the one that is there
+    docks = viewer.window._qt_window.findChildren(QDockWidget)
+    assert [each.isHidden() for each in docks if TITLE in each.windowTitle()] == [True]
+    entry.trigger()
+
+
+def test_the_first_image_stays_the_image_and_can_be_swapped(viewer, dock, film):
+    viewer.add_image(film[0], name="digits")
+    viewer.add_image(film[1], name="grass")
+    choices = dock.choices
+    assert (choices.image.value.name, choices.other.value.name) == ("digits", "grass")
+    choices.swap.native.click()
+    assert (choices.image.value.name, choices.other.value.name) == ("grass", "digits")
+    assert choices.kind.value == OTHER
+
+
+def test_films_by_the_automatic_method_are_in_memory_and_judged(viewer, ready, notified):
+    ready.method.method.value = "automatic"
     ready.run()
-    denoised, weights = viewer.layers["cells denoised"], viewer.layers["cells weights"]
-    assert isinstance(denoised.data, np.ndarray)
-    assert weights.data.shape[1:] == (1, 6, 5)
+    assert isinstance(viewer.layers["cells denoised"].data, np.ndarray)
+    assert viewer.layers["cells weights"].data.shape[1:] == (1, 6, 5)
     ready.wait_for_all()
-    assert "no structure" in ready.words  # white noise is no background to be learnt
+    assert "no structure" in ready.verdict  # white noise is no background to be learnt
+    assert ready.widget.verdict.level == "doubtful"
     assert notified() == []
 
 
-def test_a_projection_is_lazy_and_moves_with_the_slider(viewer, ready, film, qtbot):
+def test_weights_scatter_and_image_follow_the_slider(viewer, ready, film, qtbot):
     ready.run()
-    denoised = viewer.layers["cells denoised"]
     ready.wait_for_all()
-    first = np.asarray(denoised.data)
-    assert isinstance(denoised.data, da.Array)
     assert "Move the suppression" in ready.words
+    words, rows = ready.words, [stack.reshape(-1, 30) for stack in film]
+    denoised = viewer.layers["cells denoised"]
     before = denoised.metadata["contrast-suite"]["strength"]
-    ready.choices.suppression.value = 80
-    ready.choices.suppression.value = 90
-    qtbot.waitUntil(
-        lambda: denoised.metadata["contrast-suite"]["suppression"] == 0.9, timeout=60_000
-    )
-    assert denoised.metadata["contrast-suite"]["strength"] == pytest.approx(9 * before)
-    assert ready.names.count("cells denoised") == 1
-    assert np.abs(np.asarray(denoised.data) - first).max() > 0
-    removed = viewer.layers["cells removed"]
-    np.testing.assert_allclose(
-        np.asarray(removed.data) + np.asarray(denoised.data), film[0], atol=1e-5
-    )
-    ready.choices.n_components.value = 1
-    qtbot.waitUntil(lambda: denoised.metadata["contrast-suite"]["components"] == 1, timeout=60_000)
-    ready.wait_for_all()
+    assert isinstance(denoised.data, da.Array)
+    for position, k in ((80, 2), (90, 2), (90, 3)):
+        ready.method.suppression.value, ready.method.n_components.value = position, k
+        ready.wait_for_all()
+        alpha = before * position / (100 - position)
+        with muted():
+            expected = CPCA(k, alpha=alpha).fit(rows[0], background=rows[1])
+        made = denoised.metadata["contrast-suite"]
+        assert made["strength"] == pytest.approx(alpha)
+        assert made["suppression"] == position / 100
+        found = ready.data("cells denoised")
+        truth = expected.denoise(rows[0], offset="difference").reshape(film[0].shape)
+        np.testing.assert_allclose(found, truth, atol=1e-4)
+        maps = weight_maps(expected, (6, 5))
+        np.testing.assert_allclose(ready.data("cells weights")[:, 0], maps, atol=1e-4)
+        scores = (rows[0] - expected.mean_) @ expected.components_[:2].T
+        np.testing.assert_allclose(abs(ready.widget.frames._points), abs(scores), atol=1e-3)
+        np.testing.assert_allclose(ready.data("cells removed") + found, film[0], atol=1e-5)
+        assert ready.words == words
+    assert ready.names == ["cells", "empty", *result("cells")]
     viewer.layers.remove(denoised)  # and then the slider moves nothing, quietly
-    ready.choices.suppression.value = 20
+    ready.method.suppression.value = 20
     assert ready.is_quiet
 
 
@@ -121,29 +145,50 @@ def test_the_slider_leaves_a_result_alone_when_another_image_is_chosen(viewer, r
     ready.run()
     ready.wait_for_all()
     before = viewer.layers["cells denoised"].data
-    ready.choices.foreground.value = viewer.layers["others"]
-    ready.choices.suppression.value = 80
+    ready.choices.image.value = viewer.layers["others"]
+    ready.method.suppression.value = 80
     ready.wait_for_all()
     assert viewer.layers["cells denoised"].data is before
-    assert ready.words.startswith("Done")
 
 
-def test_a_second_run_overwrites_nothing_and_reads_nothing(viewer, ready, monkeypatch):
+def test_nothing_of_another_image_stays_in_the_dock(viewer, ready, film):
+    viewer.add_image(film[0] + 1, name="others")
+    ready.choose("cells", "empty")
+    ready.run("preview")
+    ready.run()
+    ready.wait_for_all()
+    widget = ready.widget
+    assert widget.verdict.text
+    ready.choices.image.value = viewer.layers["others"]
+    assert "cells preview" not in ready.names
+    assert (ready.words, ready.verdict) == ("", "")
+    assert widget.frames.isHidden()
+    assert widget.method.curve.isHidden()
+
+
+def test_a_result_is_forgotten_with_its_layers(viewer, ready):
+    ready.run()
+    ready.wait_for_all()
+    viewer.layers.remove("cells denoised")
+    results = ready.widget.results
+    assert (results.shown, results.outcome) == ([], None)
+    assert ready.verdict == ""
+    assert viewer.layers["cells"].visible
+
+
+def test_a_second_run_replaces_the_last_result_only_if_asked(viewer, ready):
     ready.run()
     first = viewer.layers["cells denoised"]
-    ready.wait_for_all()
-    monkeypatch.setattr("napari_plugin._model.read", None)  # would fail
-    ready.choices.method.value = "pcpca"
     ready.run()
-    assert ready.names[2:] == [
-        *("cells weights", "cells removed", "cells denoised"),
-        *("cells weights [1]", "cells removed [1]", "cells denoised [1]"),
-    ]
+    assert ready.names[2:] == [*result("cells"), *result("cells", 1)]
     assert viewer.layers["cells denoised"] is first
     assert "'cells denoised [1]' was added" in ready.words
+    ready.widget.replaces.value = True
+    ready.run()
+    assert ready.names[2:] == [*result("cells"), *result("cells", 2)]
 
 
-def test_results_lie_where_their_source_lies(viewer, dock, film, notified):
+def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified):
     turned = np.eye(4)
     turned[2:, 2:] = [[0.8, -0.6], [0.6, 0.8]]
     affine = np.eye(5)
@@ -158,21 +203,26 @@ def test_results_lie_where_their_source_lies(viewer, dock, film, notified):
         affine=affine,
         units=("s", "um", "um", "um"),
         axis_labels=("t", "z", "y", "x"),
+        blending="additive",
+        gamma=0.5,
+        colormap="green",
     )
     viewer.add_image(film[1], name="empty", units=("um", "um", "um"))
     viewer.dims.set_point(0, 9.0)
     viewer.dims.last_used = 1
-    dock.choose("cells", "empty", method="cpca", n_components=3, compare=FRAMES)
+    dock.choose("cells", "empty", method="cpca", n_components=3, compare=WHOLE)
     looked_at = place_in(viewer, source)
     dock.run()
 
     denoised, weights = viewer.layers["cells denoised"], viewer.layers["cells weights"]
     assert denoised.data.shape == (10, 4, 6, 5)
+    assert (denoised.blending, denoised.gamma) == ("additive", 0.5)
+    assert denoised.colormap.name == "green"
     assert denoised.units == source.units
     assert denoised.axis_labels == source.axis_labels
     np.testing.assert_allclose(denoised.scale, source.scale)
     np.testing.assert_allclose(denoised.translate, source.translate)
-    assert viewer.dims.last_used == 2  # the slider that was active, behind that of the patterns
+    assert viewer.dims.last_used == 2  # the slider that was active, behind that of the components
     assert place_in(viewer, source) == looked_at
 
     assert weights.data.shape == (3, 1, 1, 6, 5)
@@ -189,61 +239,131 @@ def test_results_lie_where_their_source_lies(viewer, dock, film, notified):
     assert notified() == []  # such as of units that do not agree
 
 
-def test_a_rectangle_marks_the_same_pixels_under_any_scale(viewer, picture):
+def test_a_box_marks_the_same_pixels_under_any_scale(viewer, picture):
     mask = picture.choices.pair().mask
     assert mask[:60, :30].all()
     assert mask.sum() <= 61 * 31
-    labels = viewer.add_labels(mask.astype(int), scale=(0.5, 0.25), translate=(3, 7), name="paint")
+    viewer.add_labels(mask.astype(int), scale=(0.5, 0.25), translate=(3, 7), name="paint")
     picture.choose("cells", "paint")
     np.testing.assert_array_equal(picture.choices.pair().mask, mask)
-    coarse = viewer.add_labels(
-        np.ones((30, 15), dtype=int), scale=(1.0, 0.5), translate=(3.25, 7.125), name="coarse"
-    )
+    coarse = {"scale": (1.0, 0.5), "translate": (3.25, 7.125)}
+    viewer.add_labels(np.ones((30, 15), dtype=int), name="coarse", **coarse)
     picture.choose("cells", "coarse")
     assert picture.choices.pair().mask[:60, :30].all()
     assert picture.choices.pair().mask.sum() == 60 * 30
-    assert labels.visible
-    assert coarse.visible
 
 
-def test_preview_is_of_the_part_on_screen_and_in_its_place(viewer, picture):
+def test_a_box_holds_for_all_frames_or_for_this_one(viewer, dock):
+    stack = stripes(10)
+    stack[[0, 3], :30, :30] += 5
+    viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
+    viewer.dims.set_point(0, 4)
+    dock.draw((0, 0), (30, 30))
+    dock.choose("cells", "background", side=8)
+    assert dock.choices.pair().mask.shape == (64, 64)
+    dock.choices.span.value = THIS_FRAME
+    mask = dock.choices.pair().mask
+    assert np.flatnonzero(mask.any(axis=(1, 2))).tolist() == [4]
+    dock.run()
+    expected = suppress_background(stack, mask, sampling=Patches(8, 1)).denoised
+    corner = (slice(None), slice(38, 52), slice(38, 52))
+    found = dock.data("cells denoised")[corner]
+    assert np.corrcoef(found.ravel(), expected[corner].ravel())[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_channels_are_run_one_by_one_with_backgrounds_of_their_own(viewer, dock, axis):
+    images = np.stack([stripes(), 3 * stripes().T[::-1], stripes()[:, ::-1]])[:, None]
+    stack = np.repeat(images, 2, axis=1) if axis == 0 else images.swapaxes(0, 1)
+    labels = ("c", "t", "y", "x") if axis == 0 else ("t", "-3", "y", "x")
+    viewer.add_image(stack, name="cells", axis_labels=labels, multiscale=False)
+    viewer.add_labels(np.pad(np.ones((30, 30), int), ((0, 34), (0, 34))), name="marked")
+    dock.choose("cells", "marked", side=8)
+    assert dock.choices.axis.value == axis
+    assert len(dock.choices.axis.choices) == 3  # neither height nor width
+    dock.choices.ticks[1].value = False
+    dock.run()
+    assert dock.names[2:] == [*result("cells channel 0"), *result("cells channel 2")]
+    mask = np.zeros((64, 64), dtype=bool)
+    mask[:30, :30] = True
+    for number in (0, 2):
+        one = stack.take([number], axis=axis)
+        expected = suppress_background(one, mask, sampling=Patches(8, 1)).denoised
+        layer = viewer.layers[f"cells channel {number} denoised"]
+        assert np.corrcoef(layer.data.ravel(), expected.ravel())[0, 1] > 0.999
+        start = [0.0] * 4
+        start[axis] = number
+        np.testing.assert_allclose(layer.translate, start)
+
+
+def test_preview_is_of_the_part_on_screen_in_its_place_and_follows_the_box(viewer, picture):
     source = viewer.layers["cells"]
     source.corner_pixels = np.array([[40, 42], [47, 49]])  # as napari sets it where it draws
     picture.run("preview")
     preview = viewer.layers["cells preview"]
     assert preview.data.shape < (64, 64)
-    corner = viewer.layers["cells"].world_to_data(preview.data_to_world((0, 0)))
+    corner = source.world_to_data(preview.data_to_world((0, 0)))
     top, left = np.rint(corner).astype(int)
     assert top <= 40
     inside = preview.data[44 - top, 44 - left]
     picture.run()
-    whole = viewer.layers["cells denoised"].data
-    assert inside == pytest.approx(whole[44, 44], rel=0.2)
+    assert inside == pytest.approx(picture.data("cells denoised")[44, 44], rel=0.2)
     picture.run("preview")
     assert [name for name in picture.names if "preview" in name] == ["cells preview"]
+    last = viewer.layers["cells preview"]
+    drawn = viewer.layers["background"]
+    drawn.data = [drawn.data[0] * 0.7]
+    picture.qtbot.waitUntil(
+        lambda: picture.is_idle and viewer.layers["cells preview"] is not last, timeout=60_000
+    )
 
 
-def test_preview_of_a_pyramid_is_where_the_screen_is(viewer, picture):
-    fine = viewer.layers["cells"].data
-    pyramid = viewer.add_image([fine, fine[::2, ::2]], name="pyramid", scale=(0.5, 0.25))
+def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
+    read, fine = [], np.tile(stripes(), (40, 40))
+
+    class Counted:
+        shape, dtype, ndim, size = fine.shape, fine.dtype, 2, fine.size
+
+        def __getitem__(self, where):
+            found = fine[where]
+            read.append(np.size(found))
+            return found
+
+        def __array__(self, dtype=None, copy=None):
+            read.append(fine.size)
+            return fine
+
+    pyramid = viewer.add_image([Counted(), fine[::4, ::4]], name="pyramid", scale=(0.5, 0.25))
+    viewer.add_labels(np.ones((30, 30), dtype=int), scale=(0.5, 0.25), name="marked")
     pyramid.data_level = 1
-    pyramid.corner_pixels = np.array([[20, 21], [23, 24]])  # of the level that is drawn
-    picture.choose("pyramid", "background")
-    picture.run("preview")
+    pyramid.corner_pixels = np.array([[200, 210], [230, 240]])  # of the level that is drawn
+    dock.choose("pyramid", "marked", side=8)
+    read.clear()
+    dock.run("preview")
+    assert 0 < sum(read) < fine.size / 20
     preview = viewer.layers["pyramid preview"]
     corners = [preview.data_to_world(each) for each in ((0, 0), np.array(preview.data.shape) - 1)]
     first, last = (np.rint(pyramid.world_to_data(corner)).astype(int) for corner in corners)
-    assert (first <= (40, 42)).all()
-    assert (last >= (47, 49)).all()
+    assert (first <= (800, 840)).all()
+    assert (last >= (920, 960)).all()
+    pyramid.corner_pixels = np.array([[0, 0], [639, 639]])
+    dock.run("preview")  # of all of it: the middle of the screen
+    assert viewer.layers["pyramid preview"].data.size <= 1000**2
 
 
 def test_a_range_of_frames_is_background(viewer, dock, film):
     viewer.add_image(np.concatenate(film), name="all")
-    dock.choose("all", RANGE, method="cpca", n_components=2, compare=FRAMES)
-    dock.choices.first.value, dock.choices.last.value = 40, 69
+    dock.choose("all", FRAMES, method="cpca", n_components=2)
+    for frame, button in ((40, "from_here"), (69, "to_here")):
+        viewer.dims.set_point(0, frame)
+        getattr(dock.choices, button).native.click()
     dock.run()
     assert "all denoised" in dock.names
     np.testing.assert_array_equal(np.flatnonzero(dock.choices.pair().mask), range(40, 70))
+    viewer.layers["all"].name = "renamed"  # which changes no choice
+    viewer.layers["all denoised"].name = "other"
+    assert (dock.choices.first.value, dock.choices.last.value) == (40, 69)
+    assert dock.choices.image.value.name == "renamed"
     dock.choices.first.value, dock.choices.last.value = 50, 40
     dock.run()
     assert "goes from 50 to 40" in dock.words
@@ -253,128 +373,152 @@ def test_stored_and_pyramid_layers_are_denoised_too(viewer, dock, film, tmp_path
     stored = zarr.create_array(str(tmp_path / "z"), data=film[0], chunks=(10, 6, 5))
     viewer.add_image(stored, name="stored", multiscale=False)
     viewer.add_image([np.repeat(film[1], 2, axis=2)[..., ::2], film[1][:, :3, :2]], name="pyramid")
-    dock.choose("stored", "pyramid", method="cpca", n_components=2, compare=FRAMES)
+    dock.choose("stored", "pyramid", method="cpca", n_components=2)
     dock.run()
-    found = viewer.layers["stored denoised"].data.compute()
     viewer.add_image(film[0], name="cells")
     viewer.add_image(film[1], name="empty")
-    dock.choose("cells", "empty", compare=FRAMES)
+    dock.choose("cells", "empty")
     dock.run()
-    np.testing.assert_allclose(found, viewer.layers["cells denoised"].data.compute(), atol=1e-5)
+    np.testing.assert_allclose(dock.data("stored denoised"), dock.data("cells denoised"), atol=1e-5)
 
 
-def test_before_and_after(viewer, picture):
+def test_one_control_shows_original_denoised_removed_and_weights(viewer, ready):
     def shown():
         return [layer.name for layer in viewer.layers if layer.visible]
 
-    original = picture.widget.original.native
-    for name in ("cells denoised", "cells denoised [1]"):
-        picture.run()
-        assert not original.isChecked()
-        before = shown()
-        assert before[-1] == name
-        original.click()
-        assert shown() == ["cells", "background"]  # and no result of an earlier run
-        original.click()
-        assert shown() == before
-        original.click()
-    viewer.layers.remove("cells")
-    original.click()
-    assert viewer.layers["cells denoised [1]"].visible
+    view = ready.widget.view
+    for number in ("", " [1]"):
+        ready.run()
+        assert view.value == "Denoised"
+        assert shown() == ["empty", f"cells denoised{number}"]
+        for kind in ("Removed", "Weights"):
+            view.value = kind
+            assert shown() == ["empty", f"cells {kind.lower()}{number}"]
+        ready.widget.component.value = 1
+        assert viewer.dims.point[0] == 1
+        view.value = "Original"
+        assert shown() == ["cells"]  # and no image that lies over it
+        view.value = "Denoised"
 
 
 def test_a_click_on_a_frame_goes_there(viewer, ready):
     ready.run()
     ready.wait_for_all()
-    widget = ready.widget
-    assert not widget.after.curve.isHidden()
-    assert len(widget.after.frames._points) == 40
-    plot = widget.after.frames
+    plot = ready.widget.frames
+    assert not ready.method.curve.isHidden()
     plot.resize(260, 160)
     where = plot._on_screen(plot._points, plot._points)[17]
-    event = QMouseEvent(
-        QMouseEvent.Type.MouseButtonPress,
-        QPointF(*where),
-        QPointF(*where),
-        *(Qt.MouseButton.LeftButton, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier),
-    )
-    plot.mousePressEvent(event)
+    left, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    press = QMouseEvent.Type.MouseButtonPress
+    plot.mousePressEvent(QMouseEvent(press, QPointF(*where), QPointF(*where), left, left, none))
     frame = place_in(viewer, viewer.layers["cells denoised"])[0]
     assert np.hypot(*(plot._on_screen(plot._points, plot._points)[frame] - where)) < 1
     for key, step in ((Qt.Key.Key_Right, 1), (Qt.Key.Key_Left, 0)):
-        plot.keyPressEvent(QKeyEvent(QKeyEvent.Type.KeyPress, key, Qt.KeyboardModifier.NoModifier))
+        plot.keyPressEvent(QKeyEvent(QKeyEvent.Type.KeyPress, key, none))
         assert place_in(viewer, viewer.layers["cells denoised"])[0] == (frame + step) % 40
     plot.grab()  # paints without complaint
-    widget.after.curve.grab()
+    ready.method.curve.grab()
 
 
-def test_files_go_out_and_a_model_comes_back(viewer, picture, tmp_path, monkeypatch):
-    files = picture.widget.files
-    picture.choices.method.value = "cpca"
+def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_path, monkeypatch):
+    reuse = picture.widget.reuse
+    picture.method.method.value = "cpca"
     picture.run()
-    expected = viewer.layers["cells denoised"].data.compute()
-    monkeypatch.setattr(type(files), "ask_for_file", lambda *_: tmp_path / "out.ome.tif")
-    files.export.native.click()
+    expected = picture.data("cells denoised")
+
+    def answer(which, *paths):
+        answers = iter(paths)
+        monkeypatch.setattr(type(reuse), which, lambda *_: next(answers))
+
+    answer("ask_for_file", tmp_path / "out.ome.tif", tmp_path / "m")
+    reuse.export.native.click()
     picture.wait()
     assert "Written to" in picture.words
     assert (tmp_path / "out.ome.tif").exists()
-    files.script.native.click()
+    reuse.script.native.click()
     assert "CPCA(10" in QApplication.clipboard().text()
-    monkeypatch.setattr(type(files), "ask_for_file", lambda *_: tmp_path / "m.contrast")
-    files.save.native.click()
+    reuse.save.native.click()
     assert "Saved as m.contrast" in picture.words
-    files.folder.native.click()
+    reuse.folder.native.click()
     assert "Choose a saved model first" in picture.words
-    monkeypatch.setattr(type(files), "ask_for_existing", lambda *_: tmp_path / "m.contrast")
-    files.load.native.click()
-    picture.choices.background.value = None
+    answer("ask_for_existing", tmp_path / "m.contrast")
+    reuse.load.native.click()
+    viewer.layers.remove("background")
     picture.run()
     again = viewer.layers["cells denoised [1]"]
     np.testing.assert_allclose(again.data.compute(), expected, atol=1e-5)
     picture.wait_for_all()
-    picture.choices.suppression.value = 75  # and its slider lives on
-    picture.qtbot.waitUntil(
-        lambda: again.metadata["contrast-suite"].get("suppression") == 0.75, timeout=60_000
-    )
-    folders = iter([tmp_path, tmp_path / "results"])
-    monkeypatch.setattr(type(files), "ask_for_folder", lambda *_: next(folders))
-    files.folder.native.click()
+    picture.method.suppression.value = 75  # and its slider lives on
+    picture.wait_for_all()
+    assert again.metadata["contrast-suite"]["suppression"] == 0.75
+    answer("ask_for_folder", tmp_path, tmp_path / "results")
+    reuse.folder.native.click()
     picture.wait()
     assert (tmp_path / "results" / "out.ome.tif").exists(), picture.words
-    files.load.native.click()
-    assert files.path is None
-    assert picture.choices.background.enabled
+    reuse.load.native.click()
+    assert reuse.path is None
+    assert picture.choices.kind.enabled
 
 
-def test_everything_is_reached_by_the_keyboard_and_titles_fit(viewer, dock):
+def test_a_copied_script_works_for_pyramids_and_painted_areas(viewer, dock):
+    fine = stripes()
+    viewer.add_image([fine, fine[::2, ::2]], name="pyramid")
+    dock.choices.draw.native.click()
+    round_ = np.array([[2, 2], [2, 36], [36, 36], [36, 2]])
+    viewer.layers["background"].add_ellipses(round_)
+    dock.choose("pyramid", "background", side=8)
+    for method in ("automatic", "cpca"):
+        dock.method.method.value = method
+        dock.widget.replaces.value = True
+        dock.run()
+        dock.widget.reuse.script.native.click()
+        names = {}
+        exec(QApplication.clipboard().text(), names)
+        found = np.asarray(dock.widget.results.denoised.data)
+        np.testing.assert_allclose(names["denoised"], found, atol=1e-3)
+
+
+def test_every_widget_has_a_name_and_is_reached_by_the_keyboard(viewer, dock):
+    for widget in _all_of(dock.widget._all):
+        assert widget.native.accessibleName() or not widget.label, widget
     for button in ("run", "preview"):
         focus = getattr(dock.widget, button).native.focusPolicy()
         assert focus & Qt.FocusPolicy.TabFocus
-    width = dock.widget.native.minimumSizeHint().width()  # enough for its title, and no more
-    assert 300 <= width <= 400
-    assert dock.widget.after.frames.focusPolicy() & Qt.FocusPolicy.TabFocus
+    assert 300 <= dock.widget.native.minimumSizeHint().width() <= 400
+    assert dock.widget.frames.focusPolicy() & Qt.FocusPolicy.TabFocus
 
 
-def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot, film):
+def _all_of(container):
+    for each in container:
+        yield from _all_of(each) if hasattr(each, "margins") else [each]
+
+
+def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot):
+    """At a scale of two, 1920 x 1080 has half as many pixels of Qt's."""
     viewer = make_napari_viewer(show=True)
-    dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")[1]
-    dock.choices.method.value, dock.choices.advanced.value = "cpca", True
-    for plot in (dock.after.curve, dock.after.frames):
+    dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
+    dock.method.method.value = "cpca"
+    for section in (dock.method, dock.reuse):
+        section.button.native.click()
+    for plot in (dock.method.curve, dock.frames):
         plot.setVisible(True)
-    viewer.window.resize(1366, 700)
+    least = dock.native.minimumSizeHint().height()
+    assert least < 400  # whatever is above it
+    viewer.window.resize(1280, 720)
     qtbot.wait(300)
-    assert viewer.window._qt_window.height() <= 700
     scroll, inside = dock._scroll, dock._all.native
-    dock.choices.suppression.value = 73
-    labels = [each for each in inside.findChildren(QLabel) if each.text() == "Suppression 73"]
-    assert [each.isVisible() for each in labels] == [True]
+    slider = dock.method.suppression.native
+    before = slider.geometry(), inside.height()
+    dock.method.suppression.value = 7
+    qtbot.wait(50)
+    assert (slider.geometry(), inside.height()) == before  # nothing is laid out anew
     assert inside.height() > scroll.viewport().height()
     assert inside.width() <= scroll.viewport().width()
     bar = scroll.verticalScrollBar()
     assert bar.maximum() == inside.height() - scroll.viewport().height()
     bar.setValue(bar.maximum())
     there = bar.value()
-    dock._on_progress(Progress(1, 2, "Reading"))
+    dock._on_progress(1, 2, "Reading")
     qtbot.wait(50)
     assert abs(bar.value() - there) <= 1  # whoever reads on while it works is left there
     bar.setValue(0)
@@ -389,9 +533,12 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     stack = np.random.default_rng(0).normal(size=(5, 64, 64)).astype(np.float32)
     viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
     viewer.dims.set_point(0, 3)
-    dock.choose("cells", RANGE, method="cpca", n_components=2, compare=PATCHES, last=1)
+    dock.choose("cells", FRAMES, method="cpca", n_components=2, compare=PATCHES, last=1)
     read, computed = [], []
-    for kind, name, seen in ((da.Array, "__array__", read), (Denoised, "_computed", computed)):
+    for kind, name, seen in (
+        (da.Array, "__array__", read),
+        (_apply._Blocks, "_computed", computed),
+    ):
         original = getattr(kind, name)
 
         def noted(self, *args, original=original, seen=seen, **options):
@@ -407,35 +554,10 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     assert threading.get_ident() not in computed
 
 
-def test_progress_is_shown_at_a_pace_that_can_be_seen(viewer, qtbot, monkeypatch):
-    """Two bars are painted for each report, and the window would do little else."""
-
-    def steps():
-        for i in range(2000):
-            yield Progress(i, 2000, "Reading")
-            if i % 700 == 0:
-                time.sleep(0.11)
-        yield Progress(0, 1, "Solving")
-
-    titles = []
-    original = progress.set_description
-    monkeypatch.setattr(
-        progress, "set_description", lambda bar, text: titles.append(text) or original(bar, text)
-    )
-    seen, start = [], time.monotonic()
-    runner = Runner(seen.append)
-    runner.start(Work(steps, lambda _: seen.append("done"), seen.append, "Working"))
-    qtbot.waitUntil(lambda: "done" in seen and runner.is_quiet, timeout=60_000)
-    assert [each.doing for each in seen[:-1]] == ["Reading"] * (len(seen) - 2) + ["Solving"]
-    assert len(seen) <= 3 + 10 * (time.monotonic() - start)
-    assert titles[-2:] == ["Reading", "Solving"]
-    assert titles.count("Reading") == 1
-
-
 def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
     """A canvas painted amid other events, its layers just removed, brought napari down."""
     viewer = make_napari_viewer(show=True)
-    dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Remove background")[1]
+    dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.progress.visible = True
     qtbot.wait(200)
     painted = []
@@ -448,7 +570,7 @@ def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
     seen = Filter()
     dock.progress.native.installEventFilter(seen)
     for done in range(1, 5):
-        dock._on_progress(Progress(done, 4, "Reading"))
+        dock._on_progress(done, 4, "Reading")
     assert not any(painted)
     qtbot.waitUntil(lambda: any(painted), timeout=10_000)
     dock.progress.native.removeEventFilter(seen)
@@ -456,8 +578,8 @@ def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
 
 def test_the_choices_follow_the_layers(viewer, ready):
     viewer.layers["empty"].name = "blank"
-    names = [str(choice) for choice in ready.choices.background.choices]
-    assert set(names) == {"None", "blank", RANGE}
-    assert ready.choices.background.value is viewer.layers["blank"]
+    assert [str(choice) for choice in ready.choices.other.choices] == ["None", "blank"]
+    assert ready.choices.other.value is viewer.layers["blank"]
     viewer.layers.remove("blank")
-    assert ready.choices.background.value is None
+    assert ready.choices.other.value is None
+    assert ready.choices.kind.choices == (BOX, FRAMES, OTHER)

@@ -1,0 +1,156 @@
+"""The section of the dock that chooses the method and its parameters."""
+
+from __future__ import annotations
+
+from magicgui.widgets import (
+    CheckBox,
+    ComboBox,
+    Container,
+    FloatSpinBox,
+    Label,
+    Slider,
+    SpinBox,
+    Widget,
+)
+from psygnal import Signal
+
+from contrast_core.images import Frames, Patches
+from napari_plugin._model import Curve
+from napari_plugin._parts import Section
+from napari_plugin._plot import Plot
+from napari_plugin._settings import (
+    METHODS,
+    WITH_SLIDER,
+    Method,
+    Samples,
+    Settings,
+    default_patches,
+    default_samples,
+)
+
+BY_SIZE, PATCHES, WHOLE = "Automatic choice", "Small patches", "Whole frames"
+
+
+class MethodChoices(Section):
+    """Method, strength, components and what is compared."""
+
+    moved = Signal()
+    """The slider or the number of components has changed."""
+
+    def __init__(self) -> None:
+        self.method = ComboBox(label="Method", choices=[(METHODS[each], each) for each in METHODS])
+        self.suppression = Slider(
+            label="Suppression",
+            value=50,
+            min=0,
+            max=99,
+            readout=False,  # napari's style leaves no room for its number
+            tooltip="How strongly the background is suppressed; 50 is chosen automatically",
+        )
+        self._number = Label(value="50")
+        self._slider = Container[Widget](
+            widgets=[self.suppression, self._number],
+            layout="horizontal",
+            labels=False,
+            label="Suppression",
+        )
+        self.n_components = SpinBox(
+            label="Components",
+            value=10,
+            min=1,
+            max=10_000,
+            tooltip="How many components of the signal are kept",
+        )
+        self.compare = ComboBox(
+            label="Compare",
+            choices=(BY_SIZE, PATCHES, WHOLE),
+            tooltip="Patches for large or single images; whole frames for films of small ones, "
+            "whose signal returns to the same place",
+        )
+        self.side = SpinBox(label="Patch side", value=16, min=4, max=48)
+        self.step = SpinBox(
+            label="Patch step",
+            value=0,
+            min=0,
+            max=48,
+            tooltip="From a patch to the next; 0 is automatic",
+        )
+        self.constant = CheckBox(
+            text="Background equally strong everywhere",
+            tooltip="A little better where that is true; flattens faint signal where it is not",
+        )
+        self.anywhere = CheckBox(
+            text="Signal may be anywhere in the frame",
+            tooltip="For spots and vesicles, which do not return to the same place",
+        )
+        self.by_hand = CheckBox(text="Strength as in the papers", value=False)
+        self.raw = FloatSpinBox(
+            label="Strength (α, γ or β)", value=1.0, min=0.0, max=1e12, step=None
+        )
+        super().__init__(
+            "Method",
+            [
+                *(self.method, self._slider, self.n_components, self.compare, self.side),
+                *(self.step, self.constant, self.anywhere, self.by_hand, self.raw),
+            ],
+        )
+        self._slider.margins = (0, 0, 0, 0)
+        self._number.native.setFixedWidth(
+            self._number.native.fontMetrics().horizontalAdvance("999")
+        )
+        self.raw.native.setDecimals(6)
+        self.curve = Plot("Variance kept, over the suppression")
+        self.inside.native.layout().addWidget(self.curve)
+        self.curve.setVisible(False)
+        self.suppression.changed.connect(self._on_slider)
+        self.n_components.changed.connect(lambda: self.moved.emit())
+        for widget in (self.method, self.compare, self.by_hand):
+            widget.changed.connect(self.show_what_applies)
+        self.show_what_applies()
+
+    def _on_slider(self, value: int) -> None:
+        self._number.value = str(value)
+        self.curve.set_mark(value / 100)
+        self.moved.emit()
+
+    def show_what_applies(self) -> None:
+        """Show the parameters of the chosen method."""
+        method, whole = self.method.value, self.compare.value == WHOLE
+        self._slider.visible = self.by_hand.visible = method in WITH_SLIDER
+        self._slider.enabled = not self.by_hand.value
+        self.n_components.visible = method != "automatic"
+        self.side.visible = self.step.visible = not whole
+        self.constant.visible = method == "automatic" and not whole
+        self.anywhere.visible = method == "automatic" and self.compare.value != PATCHES
+        self.raw.visible = method in WITH_SLIDER and self.by_hand.value
+
+    def show_curve(self, curve: Curve | None) -> None:
+        """Draw what is kept of signal and background, or nothing."""
+        self.curve.setVisible(curve is not None)
+        if curve is not None:
+            lines = {"signal": curve.signal, "background": curve.background}
+            self.curve.set_lines(curve.suppression, lines, self.suppression.value / 100)
+
+    def samples(self, shape: tuple[int, ...], region: bool) -> Samples:
+        """Return what is compared in images of a shape, whose background may be an area."""
+        method: Method = self.method.value
+        if self.compare.value == WHOLE:
+            return Frames()
+        found = default_samples(shape, method, region=region)
+        if self.compare.value == BY_SIZE and isinstance(found, Frames):
+            return found
+        side, step = self.side.value, self.step.value
+        return Patches(side, min(step, side)) if step else default_patches(method, side)
+
+    def settings(self) -> Settings:
+        """Return how the background is removed."""
+        method: Method = self.method.value
+        by_hand = self.by_hand.value and method in WITH_SLIDER
+        return Settings(
+            method,
+            self.suppression.value / 100,
+            self.n_components.value,
+            raw_strength=self.raw.value if by_hand else None,
+            constant_strength=self.constant.value,
+            signal_anywhere=self.anywhere.value,
+        )

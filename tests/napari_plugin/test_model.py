@@ -1,0 +1,430 @@
+"""The model without a window: what it refuses, fits, computes on view, and copies as a script."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import dask.array as da
+import napari
+import numpy as np
+import pytest
+import zarr
+
+import napari_plugin
+from contrast_core import CPCA, PCPCA, CPCAStar
+from contrast_core.datasets import cells_behind_fringes
+from contrast_core.feedback import muted
+from contrast_core.images import (
+    FrameBackgroundRemover,
+    Frames,
+    Patches,
+    suppress_background,
+    weight_maps,
+)
+from napari_plugin import _apply, _solve
+from napari_plugin._apply import as_lazy, removed
+from napari_plugin._copy import as_python
+from napari_plugin._model import estimate, examine, moved
+from napari_plugin._model import run as run_task
+from napari_plugin._pair import Images, Pair, Watched, check
+from napari_plugin._process import compute
+from napari_plugin._settings import (
+    Cancelled,
+    InputError,
+    Settings,
+    default_samples,
+    no_report,
+    strength,
+)
+from tests.napari_plugin.plain import make_film, marked, pair_of, run, task_of
+
+CPCA_10 = Settings("cpca", n_components=10)
+CPCA_2 = Settings("cpca", n_components=2)
+
+
+@pytest.fixture(scope="module")
+def fringes():
+    return cells_behind_fringes((160, 160))
+
+
+@pytest.fixture(scope="module")
+def film():
+    return make_film()
+
+
+def box(side, *corner):
+    mask = np.zeros((side, side), dtype=bool)
+    mask[: corner[0], : corner[1]] = True
+    return mask
+
+
+# Choices that cannot work
+
+
+class Unread:
+    """Images whose pixels must not be touched."""
+
+    def __init__(self, *shape, dtype="uint16"):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+
+    def __getitem__(self, index):
+        raise AssertionError("pixels were read")
+
+
+def cells(*shape, **options):
+    return Images("cells", Unread(*shape, **options))
+
+
+def empty(*shape):
+    return Images("empty", Unread(*shape))
+
+
+WRONG = [
+    (Pair(cells(9, 8, 8)), Frames(), Settings(), "not known where the background is alone"),
+    (Pair(cells(8, 8), empty(9, 8, 8)), Frames(), Settings(), "'cells' is a single image"),
+    (Pair(cells(9, 8, 8), empty(9, 8, 7)), Frames(), Settings(), "8 x 8 pixels, those of"),
+    (Pair(cells(9, 8, 8), empty(3, 8, 8)), Frames(), Settings(), "3 of background; at least 4"),
+    (Pair(cells(9, 60, 60), empty(9, 60, 60)), Frames(), Settings(), "too large to be compared"),
+    (Pair(cells(6, 8, 8), empty(9, 8, 8)), Frames(), CPCA_10, "10 components .* allows 1 to 5"),
+    (Pair(cells(8, 8, dtype="c8"), empty(8, 8)), Patches(8), Settings(), "plain intensities"),
+    (Pair(cells(8, 8), empty(9, 8)), Patches(), Settings(), "smaller than a patch of 16 x 16"),
+    (Pair(cells(0, 8, 8), empty(9, 8)), Patches(), Settings(), "holds no image"),
+    (Pair(cells(99, 99), mask=box(99, 0, 0)), Patches(), Settings(), "marked nowhere"),
+    (Pair(cells(99, 99), mask=box(99, 99, 99)), Patches(), Settings(), "everywhere"),
+    (Pair(cells(99, 99), mask=box(99, 20, 20)), Patches(), Settings(), "20 x 20 .* too small"),
+    (Pair(cells(30, 9, 9), mask=box(9, 5, 5)), Frames(), Settings(), "A box marks pixels"),
+]
+
+
+@pytest.mark.parametrize(("pair", "samples", "settings", "message"), WRONG)
+def test_choices_that_cannot_work_are_refused_before_a_pixel_is_read(
+    pair, samples, settings, message
+):
+    with pytest.raises(InputError, match=message):
+        check(pair, samples, settings)
+
+
+def test_no_refusal_names_code():
+    """No message names a function, a parameter of the core or Python."""
+    words = ("numpy", "python", "alpha", "None", "ndarray", "()", "_", "Pipeline", "precision")
+    found = []
+    for path in Path(napari_plugin.__file__).parent.glob("_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "InputError":
+                constants = [each for each in ast.walk(node) if isinstance(each, ast.Constant)]
+                found.append(" ".join(c.value for c in constants if isinstance(c.value, str)))
+    assert len(found) > 15
+    for text in found:
+        assert not [word for word in words if word in text], text
+
+
+@pytest.mark.parametrize("method", ["automatic", "cpca"])
+@pytest.mark.parametrize(("which", "bad"), [(0, np.nan), (1, np.inf)])
+def test_missing_pixels_are_named_with_layer_and_frame(film, fringes, method, which, bad):
+    stacks = [stack.copy() for stack in film]
+    stacks[which][7, 3, 3] = bad
+    name = ("cells", "empty")[which]
+    with pytest.raises(InputError, match=rf"'{name}' has empty \(NaN\) .* first in frame 7\. Fill"):
+        run(pair_of(stacks), Frames(), Settings(method, n_components=2))
+    image = fringes.image.copy()
+    image[150, 3] = bad
+    with pytest.raises(InputError, match=r"'cells' has empty \(NaN\) or infinite pixels\. Fill"):
+        run(Pair(Images("cells", image), mask=fringes.empty), Patches(), Settings(method))
+
+
+@pytest.mark.parametrize("method", ["automatic", "cpca"])
+def test_a_constant_background_is_refused(film, fringes, method):
+    constant = Pair(Images("cells", film[0]), Images("empty", np.full((60, 6, 5), 3.0)))
+    with pytest.raises(InputError, match=r"background \('empty'\) is the same everywhere"):
+        run(constant, Frames(), Settings(method, n_components=2))
+    image = np.where(fringes.empty, 1.0, fringes.image)
+    with pytest.raises(InputError, match=r"The background is the same everywhere"):
+        run(Pair(Images("cells", image), mask=fringes.empty), Patches(), Settings(method))
+
+
+# Reading
+
+
+def test_samples_are_chosen_by_shape():
+    for shape in [(500, 28, 28), (20, 5, 28, 28)]:
+        assert default_samples(shape, "cpca", region=False) == Frames()
+        assert default_samples(shape, "automatic", region=True) == Patches(16, 2)
+    for shape in [(512, 512), (54, 512, 512), (3, 28, 28), (28, 28)]:
+        assert default_samples(shape, "cpca", region=False) == Patches(16, 4)
+
+
+def test_a_watched_stack_is_the_stack_reports_and_can_be_stopped():
+    rng, stack = np.random.default_rng(0), np.arange(5 * 4 * 6 * 7.0).reshape(5, 4, 6, 7)
+    chosen = np.array([1, 2, 3, 9, 17])
+    flat = stack.reshape(-1, 6, 7)[chosen][:, 2:6, 1:5]
+    told = []
+    for data in (stack, da.from_array(stack, chunks=(2, 2, 6, 7)), zarr.array(stack)):
+        watched = Watched(
+            Images("cells", data), lambda *a: told.append(a), "", chosen, (range(2, 6), range(1, 5))
+        )
+        assert watched.shape == flat.shape
+        for index in [0, (slice(0, 3), slice(1, 3)), (..., 2), (4, slice(None), slice(0, 2)), ...]:
+            np.testing.assert_array_equal(watched[index], flat[index])
+    assert [each[1] for each in told] == [flat.size] * len(told)
+
+    def stop(*_):
+        raise Cancelled
+
+    pair = Pair(Images("cells", rng.normal(size=(40, 6, 5))), Images("empty", stack[0, :, :, :5]))
+    for settings in (Settings(), CPCA_2):
+        with pytest.raises(Cancelled):
+            _solve.fit(pair, Frames(), settings, stop)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", ">u2", "int16", "float16", "float32"])
+def test_every_kind_of_pixel_gives_float32_and_stays_as_it_is(film, dtype, tmp_path):
+    stacks = [np.clip(stack, 0, 255).round().astype(dtype) for stack in film]
+    before = stacks[0].copy()
+    exact = run(pair_of([stack.astype(float) for stack in stacks]), Frames(), CPCA_2)[1]
+    lazy = [da.from_array(stack, chunks=(10, 6, 5)) for stack in stacks]
+    for given in (stacks, lazy, [zarr.array(stack, chunks=(10, 6, 5)) for stack in stacks]):
+        found = run(pair_of(given), Frames(), CPCA_2)[1]
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-2)
+    np.testing.assert_array_equal(stacks[0], before)
+
+
+def test_of_many_large_images_some_are_read(monkeypatch):
+    seen = []
+
+    class Counted:
+        shape, dtype = (1000, 64, 64), np.dtype("uint8")
+
+        def __getitem__(self, where):
+            number = where[0] if isinstance(where[0], int) else where[0].start
+            seen.append(number)
+            plane = np.random.default_rng(number).integers(0, 9, (64, 64), dtype=np.uint8)
+            return (
+                plane[None][(slice(None), *where[1:])] if number != where[0] else plane[where[1:]]
+            )
+
+    monkeypatch.setattr(_solve, "_WINDOWS", 2**12)
+    behind = Images("empty", np.random.default_rng(0).random((64, 64)))
+    solution = _solve.fit(
+        Pair(Images("film", Counted()), behind), Patches(8, 4), Settings(), no_report
+    )
+    assert solution.n_used == len(set(seen)) == 64
+    assert (min(seen), max(seen)) == (0, 999)
+
+
+# Fitting
+
+
+def test_the_automatic_method_is_that_of_the_core(fringes, film):
+    pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
+    expected = suppress_background(fringes.image, fringes.empty)
+    outcome = run_task(task_of(pair, Patches()), no_report)
+    np.testing.assert_allclose(outcome.denoised, expected.denoised, atol=1e-5)
+    np.testing.assert_allclose(
+        removed(pair.foreground, outcome.denoised), expected.removed, atol=1e-5
+    )
+    assert examine(outcome, no_report).verdicts == tuple(v.sentence for v in expected.verdicts)
+    signal, nothing = outcome.maps[fringes.clean > 0.5], outcome.maps[fringes.empty]
+    assert signal.mean() > 5 * nothing.mean()
+    X, Y = (stack.reshape(-1, 30) for stack in film)
+    remover = FrameBackgroundRemover((6, 5)).fit(X, background=Y)
+    _, found = run(pair_of(film), Frames())
+    np.testing.assert_allclose(found.reshape(80, 30), remover.transform(X), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "parameter", "rule"),
+    [
+        ("cpca", CPCA, "alpha", "denoise"),
+        ("pcpca", PCPCA, "gamma", "auto"),
+        ("cpca_star", CPCAStar, "beta", "auto"),
+        ("pca", CPCA, "alpha", 0.0),
+    ],
+)
+def test_projections_are_those_of_the_core_at_every_position(film, method, kind, parameter, rule):
+    """Image, weights and scores, at the start and wherever the slider is moved."""
+    X, Y = (stack.reshape(-1, 30) for stack in film)
+    task = task_of(pair_of(film), Frames(), Settings(method, n_components=3), (0,))
+    outcome = run_task(task, no_report)
+    automatic = outcome.solution.automatic
+    largest = {"pcpca": automatic / 0.9, "cpca_star": 1.0}.get(method, np.inf)
+    assert outcome.solution.is_live == (method != "pca")
+    for position in (0.5, *((0.0, 0.3, 0.9, 1.0) if outcome.solution.is_live else ())):
+        value = rule if position == 0.5 else strength(automatic, position, largest=largest)
+        with muted():
+            expected = kind(3, **{parameter: value}).fit(X, background=Y)
+        if position != 0.5:
+            outcome = moved(outcome, Settings(method, position, 3), (5,), no_report)
+        assert outcome.solution.estimator.strength_ == pytest.approx(expected.strength_)
+        denoised = expected.denoise(X, offset="difference").reshape(80, 6, 5)
+        np.testing.assert_allclose(outcome.denoised, denoised, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(outcome.maps, weight_maps(expected, (6, 5)), atol=1e-4)
+        scores = examine(outcome, no_report).embedding.scores
+        truth = (X - expected.mean_) @ expected.components_[:2].T
+        np.testing.assert_allclose(np.abs(scores), np.abs(truth), atol=1e-4)
+
+
+def test_long_computations_are_the_same_in_their_process(film, monkeypatch):
+    here = [run(pair_of(film), Frames(), each)[1] for each in (Settings(), CPCA_2)]
+    monkeypatch.setattr(_solve, "LONGEST_HERE", 0)
+    there = [run(pair_of(film), Frames(), each)[1] for each in (Settings(), CPCA_2)]
+    np.testing.assert_allclose(there, here, rtol=1e-6, atol=1e-6)
+    with pytest.raises(InputError, match="out of range"):
+        run(pair_of(film), Frames(), Settings("pcpca", n_components=2, raw_strength=1e9))
+
+
+def test_a_process_ends_when_it_is_cancelled():
+    reports = []
+
+    def report(*_):
+        reports.append(time.perf_counter())
+        if len(reports) == 5:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        compute(report, time.sleep, 60)
+    assert time.perf_counter() - reports[-1] < 0.3
+
+
+def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
+    rng = np.random.default_rng(0)
+    stack = rng.integers(0, 200, size=(30, 80, 70)).astype(np.uint8)
+    stack[:12, 10:20, 10:20] //= 4
+    pair = Pair(Images("film", stack), mask=marked(30, 12, 30))
+    solution, found = run(pair, Frames(), Settings("cpca", n_components=4))
+    rows = stack.reshape(30, -1).astype(float)
+    expected = CPCA(4, alpha="denoise").fit(rows[:12], background=rows[12:])
+    np.testing.assert_allclose(
+        found.reshape(30, -1), expected.denoise(rows, offset="difference"), atol=1e-2
+    )
+    assert len(solution.at(0.8, 2).estimator.components_) == 2
+
+
+def test_images_of_a_stack_share_one_background(fringes):
+    stack = np.stack([fringes.image, fringes.image[::-1].copy()])[:, None]
+    mask = np.zeros(stack.shape, dtype=bool)
+    mask[0, 0], mask[1, 0] = fringes.empty, fringes.empty[::-1]
+    _, found = run(Pair(Images("stack", stack), mask=mask), Patches(16, 4))
+    expected = suppress_background(stack, mask, sampling=Patches(16, 4)).denoised
+    np.testing.assert_allclose(found, expected, atol=2e-2)
+    of_frames = Pair(Images("stack", stack[:, 0]), mask=marked(2, 1, 2))
+    other = Pair(Images("stack", stack[:, 0]), Images("second", stack[1]))
+    found, same = (run(each, Patches(16, 4), Settings("cpca"))[1] for each in (of_frames, other))
+    np.testing.assert_allclose(found, same, rtol=1e-4, atol=1e-4)
+
+
+def test_a_projection_that_keeps_the_background_is_told(fringes):
+    """With its default, probabilistic contrastive PCA leaves nine tenths of the error."""
+    pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
+    said = {
+        m: run(pair, Patches(16, 4), Settings(m, n_components=3))[0].remarks
+        for m in ("pcpca", "cpca")
+    }
+    assert "keeps 31% of the background's variance. Use the automatic method" in said["pcpca"][0]
+    assert said["cpca"] == ()
+
+
+def test_estimates_grow_with_the_images_and_say_what_is_lazy():
+    one = estimate(task_of(Pair(cells(512, 512), empty(512, 512)), Patches()))
+    many = estimate(task_of(Pair(cells(54, 512, 512), empty(512, 512)), Patches()))
+    assert (one, many) == ("About 1 s and 0.2 GB of memory.", "About 31 s and 0.2 GB of memory.")
+    films = Pair(cells(99, 9, 9), empty(99, 9, 9))
+    assert "as you look at it" in estimate(task_of(films, Frames(), CPCA_10))
+    assert task_of(Pair(cells(9**6, 64, 64), empty(9, 64, 64)), Patches()).is_lazy
+
+
+# Results that are computed on view
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Sizes of the blocks that were computed on view."""
+    sizes, original = [], _apply._Blocks._computed
+    monkeypatch.setattr(
+        _apply._Blocks, "_computed", lambda self, x: sizes.append(x.size) or original(self, x)
+    )
+    return sizes
+
+
+def test_looking_at_one_image_computes_little_beside_it(film, fringes, computed):
+    """As napari reads dask arrays, whole chunks at a time: in its window's thread, too."""
+    run_task(task_of(pair_of(film), Frames(), CPCA_2, (3,)), no_report)
+    assert sum(computed) <= film[0].size
+    stack = Pair(Images("cells", np.stack([fringes.image] * 3)), mask=fringes.empty)
+    by_patches = run(stack, Patches(16, 4), CPCA_2)[0]
+    by_frames = run(pair_of(film), Frames(), CPCA_2)[0]
+    long = Images("cells", np.broadcast_to(film[0][:1], (20_000, 6, 5)))
+    with dask.config.set({"optimization.fuse.active": False}):
+        for solution, shown, most in [
+            (by_patches, stack.foreground, fringes.image.size),
+            (by_frames, long, 2**17),
+        ]:
+            computed.clear()
+            as_lazy(solution, shown)[0][1].compute()
+            assert 0 < sum(computed) <= most
+
+
+def test_a_lazy_result_is_the_whole_and_missing_pixels_stay_missing(film, fringes):
+    stack = film[0].reshape(10, 8, 6, 5)
+    pair = Pair(Images("cells", stack), Images("empty", film[1]))
+    solution, whole = run(pair, Frames(), CPCA_2)
+    for data in (stack, da.from_array(stack, chunks=3), zarr.array(stack)):
+        lazy, _ = as_lazy(solution, Images("cells", data))
+        assert (lazy.shape, lazy.dtype) == (whole.shape, np.float32)
+        for index in [(0, 0), (-1, slice(1, 7, 2), slice(2, 4)), ..., (slice(2, 4), slice(3), 1)]:
+            np.testing.assert_allclose(lazy[index].compute(), whole[index], atol=1e-5)
+    holed = stack.copy()
+    holed[3, 0, 2, 2] = np.nan
+    found = np.asarray(as_lazy(solution, Images("cells", holed))[0])
+    assert np.isnan(found[3, 0, 2, 2])
+    assert np.isfinite(found).sum() == found.size - 1
+    np.testing.assert_allclose(found[4], whole[4], atol=1e-5)
+
+
+# Scripts
+
+
+def ellipse():
+    y, x = np.mgrid[:160, :160]
+    return (y - 60) ** 2 + (x - 70) ** 2 < 3000
+
+
+@pytest.mark.parametrize("method", ["automatic", "cpca", "pcpca", "cpca_star", "pca"])
+@pytest.mark.parametrize("what", ["frames", "box", "ellipse", "stack", "stack, frames", "pyramid"])
+def test_the_copied_script_gives_the_same(film, fringes, method, what, monkeypatch):
+    settings, samples = Settings(method, n_components=3), Patches(16, 4)
+    image, mask = fringes.image, fringes.empty
+    if what == "frames":
+        samples, image, mask = Frames(), np.concatenate(film), marked(140, 80, 140)
+    elif what == "ellipse":
+        mask = ellipse()
+    elif what.startswith("stack"):
+        image = np.stack([image, image[::-1], image[:, ::-1]]).reshape(3, 1, *image.shape)
+        mask = marked(3, 1, 3)[:, None] if what == "stack, frames" else mask
+    pair = Pair(Images("cells", image), mask=mask)
+    solution, found = run(pair, samples, settings)
+    pyramid = what == "pyramid"
+    layer = SimpleNamespace(data=[image, image[::2, ::2]] if pyramid else image)
+    viewer = SimpleNamespace(layers={"cells": layer})
+    monkeypatch.setattr(napari, "current_viewer", lambda: viewer)
+    source = "viewer.layers['cells'].data" + ("[0]" if pyramid else "")
+    names = {}
+    exec(as_python(pair, solution, (source, "")), names)
+    np.testing.assert_allclose(names["denoised"], found, rtol=1e-3, atol=2e-2)
+
+
+def test_the_model_needs_neither_qt_nor_napari():
+    code = (
+        "import sys\n"
+        "from napari_plugin import _copy, _model, _saved\n"
+        "print({'PyQt5', 'PyQt6', 'PySide2', 'PySide6', 'qtpy', 'superqt', 'magicgui', 'napari', "
+        "'vispy'} & {name.partition('.')[0] for name in sys.modules})"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "set()\n", result.stderr
