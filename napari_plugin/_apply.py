@@ -20,6 +20,7 @@ from napari_plugin._solve import Solution, denoiser
 FloatImage = NDArray[np.float32]
 
 _CHUNK = 2**17  # pixels of whole frames that are computed together
+_LARGE = 2**15  # pixels of a frame, of which one takes a tenth of a second
 _KEPT = 4  # chunks
 
 
@@ -50,7 +51,11 @@ def signal_strength(solution: Solution, images: Images, report: Report) -> Float
 
 
 def _mapped(function: Any, samples: Any, images: Images, report: Report, doing: str) -> FloatImage:
-    out = samples.map(function, Watched(images, report, doing))
+    stack = Watched(images, report, doing)
+    if isinstance(samples, Frames) and math.prod(images.image_shape) > _LARGE:  # a frame at a time
+        frames = [function(stack[i].reshape(1, -1)) for i in range(stack.shape[0])]
+        return np.asarray(frames, dtype=np.float32).reshape(images.shape)
+    out = samples.map(function, stack)
     return np.asarray(out, dtype=np.float32).reshape(images.shape)
 
 

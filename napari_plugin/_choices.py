@@ -145,6 +145,7 @@ class Choices(Container[Widget]):
                 box.value = layer
         self._selecting = False
         self._preselect()
+        self._on_image()
 
     def settle(self, *_: object) -> None:
         """Note that the user has chosen: nothing is preselected while the layers are there."""
@@ -169,6 +170,9 @@ class Choices(Container[Widget]):
         ]
         drawn = [x for x in self._of((Shapes, Labels)) if x.name.startswith("background")]
         self.image.value = layer
+        self._selecting = False
+        self._on_image()
+        self._selecting = True
         if drawn:
             self.area.value, self.kind.value = drawn[-1], BOX
         elif len(images) == 2 and alike:
@@ -179,7 +183,7 @@ class Choices(Container[Widget]):
 
     def _on_image(self) -> None:
         layer = self.image.value
-        if layer == self._layer:
+        if self._selecting or layer == self._layer:
             return
         self._layer, before = layer, self._selecting
         self._selecting = True
@@ -300,10 +304,14 @@ class Choices(Container[Widget]):
             self._side = side
             self._show_what_applies()
 
-    @property
-    def marks_area(self) -> bool:
-        """Whether the background is an area of the images, rather than frames."""
-        return bool(self.kind.value == BOX)
+    def shape_behind(self) -> tuple[int, ...] | None:
+        """Return the shape of the background's images, or None if it is an area of the image."""
+        if self.kind.value == OTHER and self.other.value is not None:
+            return tuple(map(int, pixels_of(self.other.value).shape))
+        if self.kind.value == FRAMES and self._layer is not None and self._layer.ndim > 2:
+            n = self.last.value - self.first.value + 1
+            return (max(n, 0), *map(int, pixels_of(self._layer).shape[-2:]))
+        return None
 
     def ticked(self) -> list[Channel | None]:
         """Return the channels to run; a single None where there are none.

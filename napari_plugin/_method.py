@@ -83,6 +83,10 @@ class MethodChoices(Section):
             text="Signal may be anywhere in the frame",
             tooltip="For spots and vesicles, which do not return to the same place",
         )
+        self.absorbed = CheckBox(
+            text="Light is absorbed",
+            tooltip="For absorption images and bright field: the result is the optical density",
+        )
         self.by_hand = CheckBox(text="Strength as in the papers", value=False)
         self.raw = FloatSpinBox(
             label="Strength (α, γ or β)", value=1.0, min=0.0, max=1e12, step=None
@@ -91,7 +95,7 @@ class MethodChoices(Section):
             "Method",
             [
                 *(self.method, self._slider, self.n_components, self.compare, self.side),
-                *(self.step, self.constant, self.anywhere, self.by_hand, self.raw),
+                *(self.step, self.constant, self.anywhere, self.absorbed, self.by_hand, self.raw),
             ],
         )
         self._slider.margins = (0, 0, 0, 0)
@@ -121,7 +125,8 @@ class MethodChoices(Section):
         self.n_components.visible = method != "automatic"
         self.side.visible = self.step.visible = not whole
         self.constant.visible = method == "automatic" and not whole
-        self.anywhere.visible = method == "automatic" and self.compare.value != PATCHES
+        for widget in (self.anywhere, self.absorbed):
+            widget.visible = method == "automatic" and self.compare.value != PATCHES
         self.raw.visible = method in WITH_SLIDER and self.by_hand.value
 
     def show_curve(self, curve: Curve | None) -> None:
@@ -131,12 +136,12 @@ class MethodChoices(Section):
             lines = {"signal": curve.signal, "background": curve.background}
             self.curve.set_lines(curve.suppression, lines, self.suppression.value / 100)
 
-    def samples(self, shape: tuple[int, ...], region: bool) -> Samples:
-        """Return what is compared in images of a shape, whose background may be an area."""
+    def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
+        """Return what is compared in images of a shape; `behind` as for `default_samples`."""
         method: Method = self.method.value
         if self.compare.value == WHOLE:
             return Frames()
-        found = default_samples(shape, method, region=region)
+        found = default_samples(shape, method, behind)
         if self.compare.value == BY_SIZE and isinstance(found, Frames):
             return found
         side, step = self.side.value, self.step.value
@@ -153,4 +158,5 @@ class MethodChoices(Section):
             raw_strength=self.raw.value if by_hand else None,
             constant_strength=self.constant.value,
             signal_anywhere=self.anywhere.value,
+            absorbed=self.absorbed.value,
         )

@@ -33,6 +33,7 @@ _REMOVE = 3.5e-8
 _PROJECT = 1.5e-8
 _SOLVE_FRAMES = 1.2e-9  # times the cube of the pixels, with the process that does it
 _PROCESS = 2.0
+_FIT = 1e-6  # of a large frame to its library
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +156,7 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
         plane = plane.reshape(-1, *images.image_shape)[:: max(1, plane.size // 2**20)]
     maps = None
     if isinstance(solution.samples, Frames):
-        if getattr(solution.estimator, "n_components_", 1):
+        if getattr(solution.estimator, "method_", "") != "library" and n_components(solution):
             maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
     elif not task.is_lazy or images.n_images == 1:  # else a map for each image that is looked at
         maps = signal_strength(solution, images, report)
@@ -193,9 +194,14 @@ def examine(outcome: Outcome, report: Report) -> Checked:
 
 def has_scores(outcome: Outcome) -> bool:
     """Return whether frames have scores: whole frames, and at least two components."""
-    estimator = outcome.solution.estimator
-    n = getattr(estimator, "n_components_", outcome.solution.settings.n_components)
-    return isinstance(outcome.solution.samples, Frames) and n >= 2
+    solution = outcome.solution
+    library = getattr(solution.estimator, "method_", "") == "library"
+    return isinstance(solution.samples, Frames) and not library and n_components(solution) >= 2
+
+
+def n_components(solution: Solution) -> int:
+    """Return how many components were found, or asked for."""
+    return int(getattr(solution.estimator, "n_components_", solution.settings.n_components))
 
 
 def _curve(solution: Solution, report: Report) -> Curve:
@@ -210,9 +216,10 @@ def _curve(solution: Solution, report: Report) -> Curve:
 def _embed(outcome: Outcome, report: Report) -> Embedding:
     """Return the scores of the first two components of at most 5,000 frames."""
     images, estimator = outcome.task.pair.foreground, outcome.solution.estimator
-    filters = estimator.components_[:2].T
     if isinstance(estimator, FrameBackgroundRemover):
         filters = estimator.filters_[:, :2]
+    else:
+        filters = estimator.components_[:2].T
     kept = np.arange(0, images.n_images, -(-images.n_images // _MOST_POINTS))
     rows = Frames().rows(Watched(images, report, "Drawing the frames", kept))
     scores = [(rows.read(*ends) - estimator.mean_) @ filters for ends in pairwise(rows.edges())]
@@ -234,7 +241,7 @@ def estimate(task: Task) -> str:
     memory = 150 * 2**20 + (0 if task.is_lazy else 4 * math.prod(images.shape))
     whole = isinstance(samples, Frames) and method == "automatic"
     if whole:
-        seconds += _SOLVE_FRAMES * pixels**3 + _PROCESS
+        seconds += min(_SOLVE_FRAMES * pixels**3 + _PROCESS, images.n_images * _FIT * pixels)
     memory += min(n_read * 8 if whole else 20 * 8 * pixels**2, 2**31)
     text = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
     how = "; the result is computed as you look at it" if task.is_lazy else ""

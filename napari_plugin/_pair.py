@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from contrast_core.images import Frames
 from napari_plugin._settings import (
-    LARGEST_AUTOMATIC_FRAME,
     InputError,
     Report,
     Samples,
@@ -182,7 +181,7 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
             "that shows background and no signal."
         )
     if isinstance(samples, Frames):
-        _check_frames(pair, settings)
+        _check_frames(pair)
     else:
         _check_patches(pair, samples)
     if settings.method == "automatic":
@@ -221,7 +220,7 @@ def _check_images(images: Images) -> None:
         )
 
 
-def _check_frames(pair: Pair, settings: Settings) -> None:
+def _check_frames(pair: Pair) -> None:
     foreground, behind = pair.foreground, pair.behind
     for images in (foreground, behind):
         if len(images.shape) < 3 or images.n_images < 2:
@@ -238,11 +237,6 @@ def _check_frames(pair: Pair, settings: Settings) -> None:
         raise InputError(
             "A box marks pixels, but whole frames are compared. Choose frames or another layer as "
             "the background, or compare small patches."
-        )
-    if settings.method == "automatic" and n_pixels(pair, Frames()) > LARGEST_AUTOMATIC_FRAME:
-        raise InputError(
-            f"Frames of {foreground.pixels} are too large to be compared whole by the automatic "
-            "method. Compare small patches, or choose contrastive PCA, which takes large frames."
         )
     n_background = int(pair.mask.sum()) if pair.mask is not None else behind.n_images
     n_frames = foreground.n_images - (n_background if pair.mask is not None else 0)

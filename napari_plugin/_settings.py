@@ -25,8 +25,9 @@ WITH_SLIDER = ("cpca", "pcpca", "cpca_star")
 AUTOMATIC = 0.5
 """Suppression at which a projection has the strength that is chosen automatically."""
 STRONGEST = 0.99
-LARGEST_AUTOMATIC_FRAME = 2048
-"""Most pixels of whole frames that the automatic method takes."""
+SMALL_FRAME = 2048
+"""Most pixels of frames whose covariances the automatic method estimates; larger ones are compared
+with a library of background frames."""
 
 
 class InputError(ValueError):
@@ -58,7 +59,9 @@ class Settings:
     constant_strength : bool, default=False
         For the automatic method on patches: the background is equally strong everywhere.
     signal_anywhere : bool, default=False
-        For the automatic method on frames: the signal may be anywhere in the frame.
+        For the automatic method on small frames: the signal may be anywhere in the frame.
+    absorbed : bool, default=False
+        For the automatic method on frames: light is absorbed; the result is the optical density.
     """
 
     method: Method = "automatic"
@@ -67,6 +70,7 @@ class Settings:
     raw_strength: float | None = None
     constant_strength: bool = False
     signal_anywhere: bool = False
+    absorbed: bool = False
 
 
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
@@ -90,15 +94,19 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
     return largest * automatic * odds / (automatic * odds + rest)
 
 
-def default_samples(shape: tuple[int, ...], method: Method, *, region: bool) -> Samples:
-    """Return whole frames for a stack of small images, and patches otherwise.
+def default_samples(
+    shape: tuple[int, ...], method: Method, behind: tuple[int, ...] | None
+) -> Samples:
+    """Return whole frames for stacks whose background is a stack of such frames, or patches.
 
-    `region` says whether the background is an area of the images, which only patches can use.
+    `behind` is the shape of the background's images; None for an area of the images, which only
+    patches can use. A projection compares large frames by patches.
     """
-    small = len(shape) > 2 and math.prod(shape[-2:]) <= LARGEST_AUTOMATIC_FRAME
-    if small and math.prod(shape[:-2]) >= 8 and not region:
-        return Frames()
-    return default_patches(method)
+    if len(shape) < 3 or behind is None or len(behind) < 3 or behind[-2:] != shape[-2:]:
+        return default_patches(method)
+    small = math.prod(shape[-2:]) <= SMALL_FRAME
+    enough = min(math.prod(shape[:-2]), math.prod(behind[:-2])) >= (4 if small else 8)
+    return Frames() if enough and (small or method == "automatic") else default_patches(method)
 
 
 def default_patches(method: Method, side: int = 16) -> Patches:

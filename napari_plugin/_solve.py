@@ -20,6 +20,7 @@ from contrast_core.images import (
     Patches,
     StructuredBackgroundRemover,
     block_moments,
+    library_verdicts,
     verdicts,
 )
 from napari_plugin._pair import BoolArray, Images, Pair, Watched, box_of, check
@@ -27,6 +28,7 @@ from napari_plugin._process import compute
 from napari_plugin._settings import (
     AUTOMATIC,
     METHODS,
+    SMALL_FRAME,
     WITH_SLIDER,
     InputError,
     Report,
@@ -111,7 +113,7 @@ class Solution:
     def remarks(self) -> tuple[str, ...]:
         """Sentences on what speaks against the model, known without further checks."""
         estimator, said = self.estimator, []
-        if isinstance(estimator, FrameBackgroundRemover) and not estimator.n_components_:
+        if getattr(estimator, "method_", "") == "filter" and not estimator.n_components_:
             said.append(TOO_FEW)
         values = np.asarray(getattr(estimator, "contrastive_eigenvalues_", [1.0]), np.float64)
         if n_negative := int((values < -1e-12 * np.abs(values).max(initial=1e-300)).sum()):
@@ -169,7 +171,9 @@ def fit(
     estimator: Any
     x: Any
     y: Any
-    if _holds_frames(pair, samples, settings):
+    if _is_library(pair, samples, settings):
+        x, y = rows  # of which the core reads the background, some 512 MB of it
+    elif _holds_frames(pair, samples, settings):
         x, y = map(_in_memory, rows)
         if (y == y[0]).all():
             raise _constant(pair)
@@ -185,20 +189,27 @@ def fit(
         return Solution(estimator, samples, settings, automatic, n_used)
     if isinstance(samples, Frames):
         estimator = FrameBackgroundRemover(
-            pair.foreground.image_shape, stationary_signal=settings.signal_anywhere
+            pair.foreground.image_shape,
+            stationary_signal=settings.signal_anywhere,
+            multiplicative=settings.absorbed,
         )
     else:
         strengths = "constant" if settings.constant_strength else "varying"
         estimator = StructuredBackgroundRemover(background_strength=strengths)  # type: ignore[arg-type]
-    run = partial(compute, report) if rows[0].shape[1] > LONGEST_HERE // 2 else _call
+    library = _is_library(pair, samples, settings)
+    long = rows[0].shape[1] > LONGEST_HERE // 2 and not library
+    run = partial(compute, report) if long else _call
     return Solution(run(_fitted, estimator, x, y), samples, settings, None, n_used)
 
 
 def judge(pair: Pair, solution: Solution, report: Report) -> tuple[str, ...]:
     """Return sentences on what speaks against a result; long, so asked for after it is shown."""
+    sides = _sides(pair, solution.samples, solution.settings, report, doing="Checking")
+    if getattr(solution.estimator, "method_", "") == "library":
+        rows = [solution.samples.rows(stack) for stack, _ in sides]
+        return tuple(each.sentence for each in library_verdicts(solution.estimator, *rows))
     if solution.n_features > LARGEST_MATRIX:
         return ()  # covariances of large frames are not formed
-    sides = _sides(pair, solution.samples, solution.settings, report, doing="Checking")
     blocks = [block_moments(solution.samples, *side) for side in sides]
     run = partial(compute, report) if solution.n_features > LONGEST_HERE // 2 else _call
     return tuple(verdict.sentence for verdict in run(verdicts, *blocks))
@@ -268,6 +279,11 @@ def _fitted(estimator: Any, x: Any, y: Any) -> Any:
     return estimator.fit(x, background=y)
 
 
+def _is_library(pair: Pair, samples: Samples, settings: Settings) -> bool:
+    large = settings.absorbed or math.prod(pair.foreground.image_shape) > SMALL_FRAME
+    return isinstance(samples, Frames) and settings.method == "automatic" and large
+
+
 def _holds_frames(pair: Pair, samples: Samples, settings: Settings) -> bool:
     large = math.prod(pair.foreground.image_shape) > LARGEST_MATRIX
     return isinstance(samples, Frames) and (settings.method == "automatic" or large)
@@ -315,7 +331,8 @@ def _most_images(
     pixels = math.prod(pair.foreground.image_shape)
     if isinstance(samples, Patches):
         return [max(_FEW_IMAGES, 4 * _WINDOWS // math.prod(pair.behind.image_shape))] * 2
-    if not _holds_frames(pair, samples, settings):
+    held = _holds_frames(pair, samples, settings)
+    if not held or _is_library(pair, samples, settings):
         return [len(each) for each in numbers]
     most = max(16, _MOST_VALUES // pixels)
     if pixels > LARGEST_MATRIX:

@@ -134,7 +134,7 @@ class ContrastiveDenoising(Container[Widget]):
     def _show_cost(self, *_: object) -> None:
         try:
             images = self.choices.images()
-            samples = self.method.samples(images.shape, self.choices.marks_area)
+            samples = self.method.samples(images.shape, self.choices.shape_behind())
             if isinstance(samples, Patches):
                 self.choices.check_area(samples.sides[-1])
             available = psutil.virtual_memory().available
@@ -182,7 +182,7 @@ class ContrastiveDenoising(Container[Widget]):
                 place[channel.axis] = 0
             if saved is None:
                 pair, settings = self.choices.pair(channel), self.method.settings()
-                samples = self.method.samples(images.shape, self.choices.marks_area)
+                samples = self.method.samples(images.shape, self.choices.shape_behind())
             else:
                 pair, samples, settings = Pair(images), saved.samples, saved.settings
             task = Task(pair, samples, settings, tuple(place), available, saved)

@@ -94,6 +94,7 @@ class Hands:
         self._click(native, native.rect().center())
         view = native.view()
         self.wait(view.isVisible, 5)
+        self.wait(seconds=1.0)  # Qt ignores a click that comes at once: the end of the first one
         index = native.model().index(native.findText(text), 0)
         self._click(view.viewport(), view.visualRect(index).center())
         self.wait()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contrast_core.images._sampling import Sampling
     from contrast_core.images._stacks import Stack, rows_to_stack, weight_maps
     from contrast_core.images._suppress import SuppressedBackground, suppress_background
-    from contrast_core.images._verdicts import Verdict, verdicts
+    from contrast_core.images._verdicts import Verdict, library_verdicts, verdicts
     from contrast_core.images._whole_axes import Channels, Frames
 
 _HOME = {
@@ -30,6 +30,7 @@ _HOME = {
     "SuppressedBackground": "_suppress",
     "Verdict": "_verdicts",
     "block_moments": "_blocks",
+    "library_verdicts": "_verdicts",
     "rows_to_stack": "_stacks",
     "suppress_background": "_suppress",
     "verdicts": "_verdicts",
@@ -47,6 +48,7 @@ __all__ = [
     "SuppressedBackground",
     "Verdict",
     "block_moments",
+    "library_verdicts",
     "rows_to_stack",
     "suppress_background",
     "verdicts",

@@ -30,7 +30,7 @@ from contrast_core.images import (
 from napari_plugin import _apply, _solve
 from napari_plugin._apply import as_lazy, removed
 from napari_plugin._copy import as_python
-from napari_plugin._model import estimate, examine, moved
+from napari_plugin._model import Outcome, _embed, estimate, examine, moved
 from napari_plugin._model import run as run_task
 from napari_plugin._pair import Images, Pair, Watched, check
 from napari_plugin._process import compute
@@ -90,7 +90,6 @@ WRONG = [
     (Pair(cells(8, 8), empty(9, 8, 8)), Frames(), Settings(), "'cells' is a single image"),
     (Pair(cells(9, 8, 8), empty(9, 8, 7)), Frames(), Settings(), "8 x 8 pixels, those of"),
     (Pair(cells(9, 8, 8), empty(3, 8, 8)), Frames(), Settings(), "3 of background; at least 4"),
-    (Pair(cells(9, 60, 60), empty(9, 60, 60)), Frames(), Settings(), "too large to be compared"),
     (Pair(cells(6, 8, 8), empty(9, 8, 8)), Frames(), CPCA_10, "10 components .* allows 1 to 5"),
     (Pair(cells(8, 8, dtype="c8"), empty(8, 8)), Patches(8), Settings(), "plain intensities"),
     (Pair(cells(8, 8), empty(9, 8)), Patches(), Settings(), "smaller than a patch of 16 x 16"),
@@ -153,10 +152,44 @@ def test_a_constant_background_is_refused(film, fringes, method):
 
 def test_samples_are_chosen_by_shape():
     for shape in [(500, 28, 28), (20, 5, 28, 28)]:
-        assert default_samples(shape, "cpca", region=False) == Frames()
-        assert default_samples(shape, "automatic", region=True) == Patches(16, 2)
-    for shape in [(512, 512), (54, 512, 512), (3, 28, 28), (28, 28)]:
-        assert default_samples(shape, "cpca", region=False) == Patches(16, 4)
+        for method in ("cpca", "automatic"):
+            assert default_samples(shape, method, (9, 28, 28)) == Frames()
+        assert default_samples(shape, "automatic", None) == Patches(16, 2)
+    assert default_samples((14, 512, 512), "automatic", (14, 512, 512)) == Frames()
+    for behind in [None, (512, 512), (3, 512, 512), (54, 28, 28), (54, 512, 512)]:
+        for shape in [(512, 512), (54, 512, 512)]:
+            assert default_samples(shape, "cpca", behind) == Patches(16, 4)
+
+
+@pytest.mark.parametrize("n", [4999, 5000, 5001, 10_001])
+def test_of_many_frames_evenly_spread_ones_are_drawn(n):
+    stack = np.random.default_rng(0).normal(size=(n, 3, 2))
+    rows = stack.reshape(n, 6)
+    estimator = SimpleNamespace(mean_=rows.mean(axis=0), components_=np.eye(3, 6))
+    task = task_of(Pair(Images("film", stack)), Frames())
+    solution = SimpleNamespace(estimator=estimator)
+    found = _embed(Outcome(task, solution, stack, None, (0.0, 1.0)), no_report)
+    drawn = np.arange(0, n, -(-n // 5000))
+    assert len(drawn) <= 5000
+    np.testing.assert_array_equal(np.ravel(found.places), drawn)
+    np.testing.assert_allclose(found.scores, (rows - rows.mean(axis=0))[drawn, :2])
+
+
+@pytest.mark.parametrize("absorbed", [False, True])
+def test_large_frames_are_compared_with_a_library(absorbed):
+    rng = np.random.default_rng(0)
+    patterns = rng.random((3, 60, 50))
+    frames, empty = (np.einsum("nk,khw->nhw", 1 + rng.random((n, 3)), patterns) for n in (9, 30))
+    frames[:, 20:30, 20:30] *= 0.5
+    pair = Pair(Images("cells", frames), Images("empty", empty))
+    task = task_of(pair, Frames(), Settings(absorbed=absorbed), (0,))
+    outcome = run_task(task, no_report)
+    expected = suppress_background(frames, empty, sampling="frames", multiplicative=absorbed)
+    np.testing.assert_allclose(outcome.denoised, expected.denoised, rtol=1e-3, atol=1e-4)
+    assert outcome.maps is None
+    found = examine(outcome, no_report)
+    assert found.verdicts == tuple(each.sentence for each in expected.verdicts)
+    assert found.embedding is None
 
 
 def test_a_watched_stack_is_the_stack_reports_and_can_be_stopped():
@@ -229,13 +262,21 @@ def test_the_automatic_method_is_that_of_the_core(fringes, film):
     np.testing.assert_allclose(
         removed(pair.foreground, outcome.denoised), expected.removed, atol=1e-5
     )
-    assert examine(outcome, no_report).verdicts == tuple(v.sentence for v in expected.verdicts)
+    said = [v.sentence for v in expected.verdicts if v.kind != "background too small"]
+    assert examine(outcome, no_report).verdicts == tuple(said)
     signal, nothing = outcome.maps[fringes.clean > 0.5], outcome.maps[fringes.empty]
     assert signal.mean() > 5 * nothing.mean()
     X, Y = (stack.reshape(-1, 30) for stack in film)
     remover = FrameBackgroundRemover((6, 5)).fit(X, background=Y)
     _, found = run(pair_of(film), Frames())
     np.testing.assert_allclose(found.reshape(80, 30), remover.transform(X), rtol=1e-3, atol=1e-4)
+    two = [stack + np.eye(6)[:, :5] * np.arange(len(stack))[:, None, None] % 7 for stack in film]
+    two = run_task(task_of(pair_of((two[0], film[1])), Frames(), place=(0,)), no_report)
+    remover = two.solution.estimator
+    scores = (two.task.pair.foreground.data.reshape(80, 30) - remover.mean_) @ remover.filters_
+    assert remover.n_components_ >= 2
+    points = examine(two, no_report).embedding.scores
+    np.testing.assert_allclose(points, scores[:, :2], atol=1e-4)
 
 
 @pytest.mark.parametrize(
