@@ -40,7 +40,8 @@ def as_python(pair: Pair, solution: Solution, sources: tuple[str, str]) -> str:
         "",
     ]
     if settings.method == "automatic":
-        options = ', background_strength="constant"' if settings.constant_strength else ""
+        options = ', level="remove"' if isinstance(samples, Patches) else ""
+        options += ', background_strength="constant"' if settings.constant_strength else ""
         options += ", stationary_signal=True" if settings.signal_anywhere else ""
         options += ", multiplicative=True" if settings.absorbed else ""
         return "\n".join(

@@ -21,6 +21,7 @@ from contrast_core.images import (
     StructuredBackgroundRemover,
     block_moments,
     library_verdicts,
+    stationary_moments,
     verdicts,
 )
 from napari_plugin._pair import BoolArray, Images, Pair, Watched, box_of, check
@@ -195,6 +196,7 @@ def fit(
         )
     else:
         strengths = "constant" if settings.constant_strength else "varying"
+        y = stationary_moments(y, samples.sides)
         estimator = StructuredBackgroundRemover(background_strength=strengths)  # type: ignore[arg-type]
     library = _is_library(pair, samples, settings)
     long = rows[0].shape[1] > LONGEST_HERE // 2 and not library

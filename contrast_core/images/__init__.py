@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from contrast_core.images._suppress import SuppressedBackground, suppress_background
     from contrast_core.images._verdicts import Verdict, library_verdicts, verdicts
     from contrast_core.images._whole_axes import Channels, Frames
+    from contrast_core.images._window_choice import stationary_moments
 
 _HOME = {
     "Channels": "_whole_axes",
@@ -32,6 +33,7 @@ _HOME = {
     "block_moments": "_blocks",
     "library_verdicts": "_verdicts",
     "rows_to_stack": "_stacks",
+    "stationary_moments": "_window_choice",
     "suppress_background": "_suppress",
     "verdicts": "_verdicts",
     "weight_maps": "_stacks",
@@ -50,6 +52,7 @@ __all__ = [
     "block_moments",
     "library_verdicts",
     "rows_to_stack",
+    "stationary_moments",
     "suppress_background",
     "verdicts",
     "weight_maps",

@@ -256,7 +256,7 @@ def test_of_many_large_images_some_are_read(monkeypatch):
 
 def test_the_automatic_method_is_that_of_the_core(fringes, film):
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
-    expected = suppress_background(fringes.image, fringes.empty)
+    expected = suppress_background(fringes.image, fringes.empty, sampling=Patches(), level="remove")
     outcome = run_task(task_of(pair, Patches()), no_report)
     np.testing.assert_allclose(outcome.denoised, expected.denoised, atol=1e-5)
     np.testing.assert_allclose(
@@ -355,7 +355,7 @@ def test_images_of_a_stack_share_one_background(fringes):
     mask = np.zeros(stack.shape, dtype=bool)
     mask[0, 0], mask[1, 0] = fringes.empty, fringes.empty[::-1]
     _, found = run(Pair(Images("stack", stack), mask=mask), Patches(16, 4))
-    expected = suppress_background(stack, mask, sampling=Patches(16, 4)).denoised
+    expected = suppress_background(stack, mask, sampling=Patches(16, 4), level="remove").denoised
     np.testing.assert_allclose(found, expected, atol=2e-2)
     of_frames = Pair(Images("stack", stack[:, 0]), mask=marked(2, 1, 2))
     other = Pair(Images("stack", stack[:, 0]), Images("second", stack[1]))

@@ -44,7 +44,7 @@ def test_from_the_sample_and_a_box_to_cells_without_fringes(viewer, dock, notifi
     found = viewer.layers[f"{name} denoised"]
     mask = np.zeros(before.shape, dtype=bool)
     mask[5:145, 5:145] = True
-    expected = suppress_background(before, mask)
+    expected = suppress_background(before, mask, sampling=Patches())
     assert np.corrcoef(found.data.ravel(), expected.denoised.ravel())[0, 1] > 0.9999
     clean = source.metadata["clean"]
     fit = np.polynomial.Polynomial.fit(found.data.ravel(), clean.ravel(), 1)
