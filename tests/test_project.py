@@ -243,3 +243,8 @@ def test_a_test_module_that_cannot_be_imported_is_an_error(tmp_path: Path) -> No
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout
     assert "ImportError" in done.stdout
+
+
+def test_dir_lists_what_is_public_and_nothing_else() -> None:
+    package = importlib.import_module("contrast_core")
+    assert set(dir(package)) == {*package.__all__, "__version__"}
