@@ -60,6 +60,10 @@ PUBLIC_NAMES = {
         "principal_angles",
         "save",
         "subspace_error",
+        "ConditionShift",
+        "Responders",
+        "condition_shift",
+        "responders",
     },
     "contrast_core.datasets": {
         "CellsBehindFringes",
@@ -87,6 +91,8 @@ PUBLIC_NAMES = {
         "suppress_background",
         "verdicts",
         "weight_maps",
+        "library_verdicts",
+        "stationary_moments",
     },
     "contrast_core.pairing": {
         "GroupSummary",
@@ -117,6 +123,8 @@ PUBLIC_NAMES = {
         "pcpca",
         "project",
         "significance",
+        "contrasts",
+        "response",
     },
     "scanpy_ext.pl": {
         "contrast_check",
@@ -126,6 +134,7 @@ PUBLIC_NAMES = {
         "loadings",
         "match_pairs",
         "significance",
+        "contrasts",
     },
 }
 

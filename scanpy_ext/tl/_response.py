@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contrast_core import condition_shift, responders
-from contrast_core._validation import check_number
 from contrast_core.feedback import warn
 from contrast_core.rows import load_into_memory
 
 from .. import _keys, _read, _select, _write
-from .._arguments import listed
+from .._arguments import listed, quoted
 from .._docs import documented
 from .._relabelling import check_donor
 from ._contrasts import FEWEST, N_TOP, in_words
@@ -140,7 +140,8 @@ def response(
     check_donor(donor, groupby)
     key = "response" if key_added is None else _keys.checked(key_added)
     _write.check_free(adata, key, {"obs": [key, f"{key}_called"]})
-    level = check_number(level, "level", above=0, below=1)
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
+        raise ValueError(f"level={quoted(level)}: expected a number between 0 and 1.")
     selection = _select.cells(adata, groupby, reference, groups, None, None)
     data = _read.contrast_input(adata, selection, 1, layer, obsm, mask_var, copy)
     back = selection.background

@@ -13,8 +13,8 @@ PARTS = {"tl": cx.tl, "pp": cx.pp, "pl": cx.pl, "get": cx.get}
 EVERY = [getattr(part, name) for part in PARTS.values() for name in part.__all__]
 DESIGN = ["groupby", "reference", "groups", "foreground", "background"]
 DESIGNED = ["clvm", "cpca", "cpca_path", "cpca_star", "cvae", "kernel_cpca", "pcpca"]
-# The test of significance has the design, the data and the resampling; cPCA contrasts by level too.
-MORE = {"significance": 19, "cpca": 17}
+# The test of significance has the design, the data and the resampling.
+MORE = {"significance": 19}
 ENDS = ["layer", "mask_var", "key_added", "copy"]
 
 
