@@ -83,6 +83,7 @@ def check_free(adata: AnnData, key: str, slots: Mapping[str, Any]) -> None:
     A method's default names, such as `X_cpca`, are its own: they may stay behind where `.uns` was
     lost, as `anndata.concat` loses it.
     """
+    check_anndata(adata)
     entry = adata.uns.get(key)
     taken = [f"uns[{key!r}]"] if entry is not None and not is_own(entry) else []
     for slot, names in slots.items():

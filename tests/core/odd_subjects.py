@@ -205,8 +205,8 @@ def _chunks(X: Any) -> list[Any]:
 
 
 def pair_moments(X: Any, positive: Any) -> list[Any]:
-    cross = centred(X).T @ centred(positive) / len(X)
-    return [*moments(X), *moments(positive), (cross + cross.T) / 2]
+    parts = ((X + positive) / 2, (X - positive) / 2, X)
+    return [each for part in parts for each in moments(part)]
 
 
 def _pair_moments(X: Any, positive: Any) -> list[Any]:

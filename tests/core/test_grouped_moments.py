@@ -188,7 +188,7 @@ def test_moments_travel_in_files(tmp_path: Any) -> None:
         ({"sample_weight": [np.nan] + [1.0] * (N - 1)}, "finite weights, none negative"),
         ({"sample_weight": [0.0] * N}, "not all zero"),
         ({"sample_weight": 1.0}, "one weight for each of the 900 rows"),
-        ({"sample_weight": ["x"] * N}, "expected a number for each row"),
+        ({"sample_weight": ["x"] * N}, "expected a real number for each row"),
         ({"sample_weight": np.ones((N, 1))}, "one weight for each"),
         ({"sample_weight": np.ma.masked_less(np.arange(N), 3)}, "mask"),
     ],

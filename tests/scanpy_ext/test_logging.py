@@ -57,7 +57,12 @@ def test_preparations_tell_too_and_errors_end_it(cells: AnnData) -> None:
 def test_every_function_that_writes_tells(name: str) -> None:
     function = getattr(cx.tl if name in cx.tl.__all__ else cx.pp, name)
     needed = {"match_pairs": ("a", "b"), "significance": (), "project": (1,)}.get(name, ())
-    options = {"donor": None} if name == "significance" else {}
+    design = {"groupby": "a", "reference": "b"}
+    options = {
+        "significance": {"donor": None},
+        "contrasts": design | {"by": "c"},
+        "response": design,
+    }.get(name, {})
 
     def call() -> None:
         with pytest.raises(TypeError, match="is int; expected an AnnData"):

@@ -141,8 +141,8 @@ def every_loading(adata: AnnData, **options: Any) -> Any:
 
 
 def by_level(adata: AnnData, **options: Any) -> Any:
-    given = {"by": "donor", "n_permutations": 9, "donor": None, "alpha": 1.0}
-    return contrasted(adata, **given | options)
+    given = {"groupby": "condition", "reference": "ctrl", "by": "donor"}
+    return cx.tl.contrasts(adata, **given | options)
 
 
 def chosen_genes(adata: AnnData, **options: Any) -> Any:
@@ -236,7 +236,6 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (every_loading, "tidy", NO_FLAGS, "tidy"),
     (levels_table, "key", [*NO_NAMES, None], "no result"),
     (by_level, "by", NO_NAMES, "by"),
-    (by_level, "n_permutations", [one for one in NO_COUNTS if one is not None], "n_permutations"),
     (by_level, "donor", NO_NAMES, "donor"),
     (chosen_genes, "n_top_genes", [*NO_SIZES, None], "n_top_genes"),
     (chosen_genes, "cells", NO_NAMES, "cells"),
