@@ -278,7 +278,9 @@ def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float)
     expected = by_hand(parts_of(data), labels[:6], 2, **given) * (1 if given == {} else scale**2)
     scaled = {name: scale * data[name] for name in ("X", "background")}
     test = condition_test(CPCA(2, alpha=alpha), **(data | scaled))
-    np.testing.assert_allclose(test.null_statistics[:6], expected, rtol=3e-6)
+    # Single precision has seven digits; the fixed point of the automatic alpha loses one more.
+    rtol = 1e-5 if alpha == "auto" else 3e-6
+    np.testing.assert_allclose(test.null_statistics[:6], expected, rtol=rtol)
     if scale == 1.0:
         assert not np.allclose(test.null_statistics[:6], expected, rtol=1e-12)
 
