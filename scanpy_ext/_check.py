@@ -52,9 +52,12 @@ def contrast_check(
 
     cPCA, cPCA* and PCPCA keep and sharpen every difference between foreground and background,
     including those that the design put there. A cell type or a donor that the background lacks
-    fakes a contrast that is stronger than the real one. This function counts cells, warns, and
-    compares the cross-fitted trace ratio (`contrast_core.cross_fitted_ratio`) with that of donors
-    against each other.
+    imitates an effect that is stronger than the real one. This function counts cells and warns.
+
+    One test decides whether the contrast exceeds chance: the p-value of the first component when
+    the donors are relabelled (`contrast_core.condition_test`). Where donors are too few for that,
+    the cross-fitted trace ratio (`contrast_core.cross_fitted_ratio`) is compared with that of one
+    donor's controls against another's; without donors nothing is decided.
 
     Parameters
     ----------
@@ -200,9 +203,12 @@ def contrast_check(
     p_value = None
     if data.within is None:
         ratios = _ratios(rows, *sets, still[used], donors)
-        findings.append(_findings.ratio(ratios, donor))
+        if donors is not None and donors.notna().all():
+            p_value = _p_value(rows, *sets, donors.to_numpy(dtype=str))
+        findings.append(_findings.ratio(ratios, donor, p_value))
     else:
-        ratios, p_value = _within(rows, *sets, data.within[used])
+        ratios = _ratios_within(rows, *sets, data.within[used])
+        p_value = _p_value(rows, *sets, data.within[used])
         findings.append(_findings.ratio_within(ratios, p_value))
     checks = pd.DataFrame(findings).set_index("check")
     checks.index.name = None
@@ -325,16 +331,13 @@ def _ratio(front: Any, back: Any, *groups: Any, null: bool) -> dict[str, Any]:
     }
 
 
-def _within(
+def _ratios_within(
     matrix: Rows,
     in_foreground: _select.BoolArray,
     in_background: _select.BoolArray,
     labels: NDArray[np.str_],
-) -> tuple[pd.DataFrame, float | None]:
-    """Return the ratio of cells about their donor's mean, and the p-value of relabelled donors.
-
-    The p-value is None where there are too few donors to be relabelled.
-    """
+) -> pd.DataFrame:
+    """Return the ratio of cells about their donor's mean."""
     values = np.asarray(matrix.load(dense=True), dtype=np.float64)
     sets, donors = [], []
     for mask in (in_foreground, in_background):
@@ -344,23 +347,29 @@ def _within(
         np.add.at(means, codes, rows)
         sets.append(rows - (means / sizes[:, None])[codes])
         donors.append(names)
-    ratios = pd.DataFrame.from_dict(
-        {"contrast": _ratio(*sets, *donors, null=False)}, orient="index"
-    )
+    return pd.DataFrame.from_dict({"contrast": _ratio(*sets, *donors, null=False)}, orient="index")
+
+
+def _p_value(
+    matrix: Rows,
+    in_foreground: _select.BoolArray,
+    in_background: _select.BoolArray,
+    labels: NDArray[np.str_],
+) -> float | None:
+    """Return the p-value of the first component by relabelling donors, None for too few donors."""
     treated = in_foreground & ~in_background
-    p_value = None
     with muted(), contextlib.suppress(ValueError):
         test = condition_test(
             CPCA(1),
-            values[treated],
-            background=values[in_background],
+            matrix.take(treated),
+            background=matrix.take(in_background),
             groups=labels[treated],
             background_groups=labels[in_background],
             include_background=bool((in_foreground & in_background).any()),
             random_state=0,
         )
-        p_value = float(test.p_values[0])
-    return ratios, p_value
+        return float(test.p_values[0])
+    return None
 
 
 def _each_with_another(names: list[Any]) -> Iterator[tuple[Any, Any]]:

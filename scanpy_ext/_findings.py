@@ -179,8 +179,13 @@ def confounding(
     return Finding(name, True, f"all {len(both)} have cells in both sets")
 
 
-def ratio(ratios: pd.DataFrame, donor: str | None) -> Finding:
-    """Return whether the cross-fitted ratio exceeds those of one donor against another."""
+def ratio(ratios: pd.DataFrame, donor: str | None, p_value: float | None) -> Finding:
+    """Return whether the contrast exceeds what relabelled donors give.
+
+    Where donors are too few to be relabelled, the cross-fitted ratio is compared with those of
+    one donor's controls against another's. Without such ratios nothing is decided: no fixed value
+    tells an effect from chance.
+    """
     if not len(ratios):
         return Finding("ratio", False, "too few cells for a cross-fitted ratio")
     contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]
@@ -189,12 +194,16 @@ def ratio(ratios: pd.DataFrame, donor: str | None) -> Finding:
         f"cross-fitted ratio {contrast['ratio']:.2f}, {contrast['relative']:.2f} times what "
         f"directions without contrast give{exploratory}"
     )
+    if p_value is not None:
+        told = f"{said}; p = {p_value:.2g} by relabelling donors"
+        return Finding("ratio", p_value <= _LEVEL, told)
     if not len(nulls):
         advice = "give donor=" if donor is None else "controls= of two donors are needed"
         return Finding(
             "ratio",
-            bool(contrast["relative"] >= 1.5),
-            f"{said}; one donor's controls against another's give about 2: {advice} to compare",
+            True,
+            f"{said}. This alone decides nothing, as one donor's controls against another's give "
+            f"about 2: {advice} to compare, and scanpy_ext.tl.significance to test",
         )
     worst = float(nulls["relative"].max())
     return Finding(

@@ -273,3 +273,28 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
         design.X[a | b], background=design.X[b], n_components=2, n_splits=5, random_state=0
     )
     assert result["ratios"]["ratio"].iloc[1] == pytest.approx(found.ratio, rel=1e-4)
+
+
+def test_without_donors_the_ratio_alone_decides_nothing(design):
+    """A weak effect, which is real, is not called unsound for a ratio below a fixed value."""
+    rng = np.random.default_rng(0)
+    treated = (design.obs["condition"] == "stim").to_numpy()
+    design.X = np.abs(rng.normal(size=design.shape))
+    design.X[treated, 0] += 1.0
+    result = check(design, donor=None, cell_type=None)
+    assert result["ratios"]["relative"].iloc[0] < 1.5
+    assert result["sound"] == "unknown"
+    assert "decides nothing" in result["checks"].loc["ratio", "message"]
+
+
+def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
+    """Six donors with cells on both sides: 1/64 is the least p-value."""
+    design.obs["donor"] = [f"d{i // 4 % 6}" for i in range(400)]
+    result = check(design)
+    assert result["p_value"] <= 2 / 64
+    assert result["checks"].loc["ratio", "sound"]
+    design.X[:, 0] = design.X[:, 2]  # no effect is left
+    with pytest.warns(ContrastWarning, match="ratio: .* by relabelling donors"):
+        result = check(design)
+    assert result["p_value"] > 0.05
+    assert not result["checks"].loc["ratio", "sound"]
