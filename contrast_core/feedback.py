@@ -1,4 +1,4 @@
-"""What the user is told on the way: progress bars and warnings."""
+"""Progress bars and warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the window did, as a Python script."""
+"""Python scripts that repeat what the window did."""
 
 from __future__ import annotations
 

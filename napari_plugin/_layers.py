@@ -47,7 +47,7 @@ class Place:
 
     spatial: dict[str, Any]
     map_spatial: dict[str, Any]
-    """The same for maps of components, which get a leading axis of their own."""
+    """Placement of maps of components, which get a leading axis of their own."""
     look: dict[str, Any]
 
 

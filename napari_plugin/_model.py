@@ -174,7 +174,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What is known about a result some time after it is shown."""
+    """Facts about a result that are known some time after it is shown."""
 
     curve: Curve | None
     embedding: Embedding | None

@@ -72,7 +72,7 @@ def centres(
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a linear method wrote, for the genes in use.
+    """Results that a linear method wrote, for the genes in use.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Fitted:
 
     @property
     def filters(self) -> Floats:
-        """What gives scores, (n_features, n_comps).
+        """Return the filters that give scores, (n_features, n_comps).
 
         Raises ValueError if scores are not linear.
         """

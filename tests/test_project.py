@@ -257,3 +257,17 @@ def test_a_test_module_that_cannot_be_imported_is_an_error(tmp_path: Path) -> No
 def test_dir_lists_what_is_public_and_nothing_else() -> None:
     package = importlib.import_module("contrast_core")
     assert set(dir(package)) == {*package.__all__, "__version__"}
+
+
+def test_no_docstring_begins_with_a_fragment() -> None:
+    """The first line stands alone: it says what something is, does or returns."""
+    fragments = ("Of ", "That ", "The same", "Those ", "What ", "By what", "With what", "Not ")
+    found = []
+    for package in ("contrast_core", "scanpy_ext", "napari_plugin"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                    text = ast.get_docstring(node) or ""
+                    if text.startswith(fragments):
+                        found.append(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}")
+    assert found == []

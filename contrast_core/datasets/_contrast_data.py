@@ -1,4 +1,4 @@
-"""What every dataset of this package is returned as."""
+"""The container in which every dataset of this package is returned."""
 
 from dataclasses import dataclass
 from typing import Any

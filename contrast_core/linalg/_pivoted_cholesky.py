@@ -36,7 +36,7 @@ class PivotedFactor(NamedTuple):
         return self.order[: self.rank]
 
     def coordinates(self) -> FloatArray:
-        """Of all rows, (n, rank), lower triangular at `pivots`."""
+        """Return the coordinates of all rows, (n, rank), lower triangular at `pivots`."""
         coordinates = np.zeros((len(self.order), self.rank))
         coordinates[self.order] = self.upper[: self.rank].T
         for i, row in enumerate(self.pivots):

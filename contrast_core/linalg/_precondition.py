@@ -95,7 +95,7 @@ class Pencil:
         return solve
 
     def _rises(self, ritz: Ritz, gap: float) -> FloatArray:
-        """What the Ritz values have yet to rise by, as far as the diagonal tells."""
+        """Estimate from the diagonal how far the Ritz values still have to rise."""
         x, y = (matrix.diagonal() for matrix in self.matrices)
         margins = _margins(ritz.values[: ritz.vectors.shape[1]], x - ritz.alpha * y, gap)
         return np.asarray((ritz.residual**2 / margins).sum(axis=0))
@@ -118,7 +118,7 @@ def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> 
 
 
 def beside(stage: Stage, other: Stage) -> Stage:
-    """What both extend the space by, as long as the first one helps."""
+    """Combine two preconditioners as long as the first one helps."""
 
     def make(ritz: Ritz) -> Precondition:
         solve, also = stage.make(ritz), other.make(ritz)
@@ -133,7 +133,7 @@ def unconditioned(patience: int) -> Stage:
 
 
 def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray:
-    """Of Ritz values (b,) above a diagonal (D,), but not too small to divide by, (D, b)."""
+    """Return the margins of Ritz values (b,) above a diagonal (D,), bounded away from 0, (D, b)."""
     least = max(_FLOOR * float(np.abs(values).max()), gap / 2, _TINY)
     return np.maximum(values - diagonal[:, None], least)
 

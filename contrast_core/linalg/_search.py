@@ -148,7 +148,7 @@ class SearchSpace:
         return np.asarray(self._basis[:, : self.size] @ found[:, ::-1])
 
     def variances(self, alpha: float, k: int) -> FloatArray:
-        """Of both matrices along the k leading Ritz vectors, (2, k)."""
+        """Return the variances of both matrices along the k leading Ritz vectors, (2, k)."""
         _, found = largest_eigenpairs(self.small(alpha), k)
         parts = (part[: self.size, : self.size] @ found for part in self._small)
         return np.stack([np.einsum("sk,sk->k", found, part)[::-1] for part in parts])

@@ -19,7 +19,7 @@ _CANDIDATES = 4  # features tried for each one that is selected; checked, and tr
 
 
 class SparseComponents(NamedTuple):
-    """What `sparse_components` finds.
+    """Result of `sparse_components`.
 
     components : ndarray of shape (k, D)
         Rows of unit length.

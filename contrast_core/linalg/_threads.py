@@ -45,7 +45,7 @@ def blas_threads() -> Iterator[Any]:
 
 @cache
 def _controller() -> Any:
-    """What was loaded with this package; to look for libraries takes as long as a small fit."""
+    """Return the libraries loaded with this package; a search takes as long as a small fit."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -31,7 +31,7 @@ def or_double(dtype: object) -> str:
 
 
 class Summary(NamedTuple):
-    """What rows amount to, each of whose groups has a mean; rows without groups are one group.
+    """Summary of rows whose groups have a mean each; rows without groups are one group.
 
     weights : ndarray of shape (G,)
         Total weight of each group: its number of rows, where these have no weights.
@@ -52,7 +52,7 @@ class Summary(NamedTuple):
 
     @property
     def mean(self) -> FloatArray:
-        """Of all rows."""
+        """Return the mean of all rows."""
         if len(self.means) == 1:
             return np.asarray(self.means[0])
         return np.asarray(self.weights @ self.means / self.n_samples)
@@ -184,7 +184,7 @@ class Accumulator:
                 self._seen[group] = True
 
     def result(self) -> Summary | None:
-        """What all rows so far add up to, None without any; the accumulator is spent."""
+        """Return the summary of all rows, None without any; the accumulator is spent."""
         if self._gathered:
             self._flush_sparse()
         self._flush()

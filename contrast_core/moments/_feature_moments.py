@@ -48,7 +48,7 @@ class FeatureMoments(NamedTuple):
 
     @classmethod
     def at_once(cls, rows: Any, weights: FloatArray | None = None) -> FeatureMoments:
-        """The same of few rows, dense or sparse without duplicate entries, in one block.
+        """Compute moments of few rows, dense or sparse without duplicate entries, in one block.
 
         With weights, `n_samples` is their sum; of sparse rows only.
         """

@@ -126,7 +126,7 @@ def names_of_both(ours: Any, other: Any, advice: str) -> tuple[str, ...] | None:
 
 
 def check_chunks(chunks: Iterable[T], expected: str) -> Iterable[T]:
-    """What can be iterated over."""
+    """Return the chunks; raise TypeError if they cannot be iterated over."""
     if not np.iterable(chunks):
         raise TypeError(
             f"chunks={shown(chunks)} is {type(chunks).__name__}; expected an iterable of "

@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Rows]) -> Layout:
-        """Of these datasets."""
+        """Make the layout of these datasets."""
         codes, weights, n_centres = [], [], [0]
         for part in rows:
             own = np.zeros(part.shape[0], np.intp) if part.codes is None else part.codes
@@ -70,7 +70,7 @@ class Layout(NamedTuple):
 
     @property
     def weights(self) -> FloatArray | None:
-        """Of the rows."""
+        """Return the weights of the stacked rows, None if all count alike."""
         return None if self.spread is None else self.spread**2
 
     @property
@@ -165,7 +165,7 @@ def combine_rows(rows: Sequence[Rows], means: FloatArray, weights: FloatArray) -
 
 
 def row_scores(rows: Sequence[Rows], means: FloatArray, columns: FloatArray) -> FloatArray:
-    """Of the stacked centred rows on columns (n_features, k), (number of rows, k)."""
+    """Return scores of the stacked centred rows on columns (n_features, k), (number of rows, k)."""
     layout = Layout.of(rows)
     scores = np.concatenate(
         [part.map(lambda block: block @ columns, columns.shape[1]) for part in rows]
@@ -247,7 +247,7 @@ def _sparse_products(rows: Sequence[Rows]) -> RowProducts:
 def _share_out(
     blocks: list[slice], work: Callable[[Sequence[slice]], Result], threads: bool = True
 ) -> list[Result]:
-    """What `work` makes of the blocks, or of its share of them on each of several threads.
+    """Apply `work` to the blocks, or to a share of them on each of several threads.
 
     Which thread takes which blocks does not depend on timing.
     """

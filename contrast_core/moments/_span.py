@@ -78,7 +78,7 @@ class RowSpace:
         return lifted.reshape(*coordinates.shape[:-1], self.n_features)
 
     def coordinates_of(self, directions: FloatArray) -> FloatArray:
-        """Of the parts in the span of rows in feature space, (k, n_features): (k, rank)."""
+        """Return coordinates (k, rank) of directions (k, n_features) in the span of the rows."""
         return self.factor.along_basis(row_scores(self.rows, self.means, directions.T).T)
 
     def complement(self, count: int) -> FloatArray:

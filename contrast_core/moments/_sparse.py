@@ -40,7 +40,7 @@ def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
 
 
 def as_float64(rows: Any) -> Any:
-    """The same sparse matrix with values of float64; indices are shared."""
+    """Return the sparse matrix with float64 values; indices are shared."""
     if rows.dtype == np.float64:
         return rows
     values = rows.data.astype(np.float64)

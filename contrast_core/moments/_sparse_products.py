@@ -63,7 +63,7 @@ def gram_products(
     along_mean = mean @ padded
 
     def product_of(share: int) -> tuple[FloatArray, FloatArray]:
-        """What one thread adds up: the product of rows that are not centred; sums of scores."""
+        """Return one thread's sums: the product of rows that are not centred, and of scores."""
         product, total = _zeros(*padded.shape), np.zeros(padded.shape[1])
         for rows, weight, end in zip(pieces, weights, ends, strict=True):
             part = end[share : share + 2]

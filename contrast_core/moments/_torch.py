@@ -78,7 +78,7 @@ class DeviceAccumulator:
             self._scatter.add(block)
 
     def result(self) -> Summary | None:
-        """What all rows so far add up to, on the host, None without any."""
+        """Return the summary of all rows so far on the host, None without any."""
         self._upload.flush()
         return self._scatter.result(self._name)
 
@@ -126,7 +126,7 @@ class _Scatter:
                 into += panel @ rows[:, i:]
 
     def result(self, name: str) -> Summary | None:
-        """What all rows so far add up to, on the host, None without any."""
+        """Return the summary of all rows so far on the host, None without any."""
         if not self._count:
             return None
         offset = self._total / self._count

@@ -11,7 +11,7 @@ _NEAR = 100  # powers of two: squares of what lies nearer to 1 are far from both
 
 
 def to_unit_scale(*matrices: Any) -> tuple[tuple[Any, ...], float]:
-    """The same float64 matrices and 1, or where squares overflow or vanish, all times a power of 2.
+    """Return float64 matrices and their factor, a power of 2 if squares overflow or vanish.
 
     And the power, by which distances are to be divided.
     """

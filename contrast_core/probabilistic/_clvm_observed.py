@@ -152,7 +152,7 @@ class RowLikelihood:
         return found._replace(log_likelihoods=found.log_likelihoods / self.n_rows)
 
     def horseshoe(self, dense: Fit) -> NDArray[np.bool_]:
-        """Not by closed form."""
+        """Refuse the horseshoe prior, which has no closed form for incomplete rows."""
         raise ValueError(
             "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
             "that as well, or sparsity='auto'."

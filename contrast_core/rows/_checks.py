@@ -1,4 +1,4 @@
-"""What data must be to be read as rows, and what the user reads when they are not."""
+"""Checks of data that are read as rows, with their error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
 
 
 def _no_matrix(X: Any, name: str, reason: str) -> str:
-    """What the user reads of data that are no matrix of real numbers."""
+    """Return the error message for data that are no matrix of real numbers."""
     shape = getattr(X, "shape", None)
     reason = reason.splitlines()[0][:150].rstrip(".:")  # the lines that follow hold the data
     what = f"of shape {shape}" if isinstance(shape, tuple) else shown(X)

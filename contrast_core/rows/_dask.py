@@ -35,7 +35,7 @@ class DaskRows(Rows):
 
     @cached_property
     def array(self) -> Any:
-        """What is selected, as a dask array in chunks of whole rows."""
+        """Return the selected data as a dask array in chunks of whole rows."""
         if self._rows is None and self._columns is None:
             return self._source
         sizes, picked = self._source.chunks[0], None
@@ -69,7 +69,7 @@ class DaskRows(Rows):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the rows of a chunk share with all."""
+        """Properties that the rows of a chunk share with all rows."""
         return {
             "elements": self.elements,
             "remedy": self.remedy,
@@ -85,7 +85,7 @@ class DaskRows(Rows):
         return bool(base.get_scheduler(collections=[self._source]) is threaded.get)
 
     def chunks(self) -> list[tuple[str, Any]]:
-        """What errors call each chunk of what is selected, and the chunk, delayed.
+        """Return each selected chunk, delayed, with its name for error messages.
 
         Without empty ones, where sizes are known.
         """

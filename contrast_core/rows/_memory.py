@@ -66,7 +66,7 @@ class MemoryRows(Rows):
 
 
 def load_into_memory(rows: Rows) -> Rows:
-    """The same rows in memory, finite: read now, where they are elsewhere."""
+    """Return the rows in memory and checked to be finite; rows elsewhere are read now."""
     return rows if rows.in_memory else in_memory(rows.load(), rows)
 
 

@@ -19,7 +19,7 @@ _TASK = 8  # times the elements of a block in a task, so that its work outweighs
 
 
 class Mergeable(Protocol):
-    """What rows add up to."""
+    """Sums over rows."""
 
     def merge(self, other: Self, /) -> Self: ...
 
@@ -38,7 +38,7 @@ class Sum(Protocol[ResultT]):
 def reduce_rows(
     parts: Sequence[Rows], start: Callable[[], Sum[ResultT]], *, check: bool = True
 ) -> list[ResultT | None]:
-    """What each of several disjoint selections of one dataset adds up to, in one pass over it.
+    """Sum each of several disjoint selections of one dataset in one pass over it.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def labelled_blocks(rows: Rows, *, check: bool = True) -> Iterator[tuple[Any, An
 def with_labels(
     parts: Sequence[Rows], blocks: Iterable[tuple[int, Any]]
 ) -> Iterator[tuple[int, Any, Any, Any]]:
-    """The same for blocks of several parts, each of which they make up one after the other."""
+    """Yield labelled blocks of several parts, one part after the other."""
     labels = [(part.weights, part.codes) for part in parts]
     ends = [0] * len(parts)
     for i, block in blocks:

@@ -1,4 +1,4 @@
-"""What rows of every kind have in common."""
+"""The interface that rows of every kind share."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Rows(ABC):
         return slice(None) if self._rows is None else self._rows
 
     def labelled(self, weights: FloatArray | None, groups: NDArray[Any] | None) -> Self:
-        """The same rows with a weight or a group each, one for each row selected."""
+        """Return the rows with a weight or a group for each selected row."""
         other = copy.copy(self)
         if weights is not None:
             other._weights = self._spread(weights)
@@ -114,7 +114,7 @@ class Rows(ABC):
         return other
 
     def _spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Of rows selected, over all rows of the dataset."""
+        """Spread the values of the selected rows over all rows of the dataset."""
         if self._rows is None:
             return values
         spread = np.zeros(self._n_source, values.dtype)
@@ -173,7 +173,7 @@ class Rows(ABC):
         return picked
 
     def replace(self, **changes: Any) -> Self:
-        """The same rows with other `names`, `elements`, `progress`, `remedy` or `missing`."""
+        """Return the rows with other `names`, `elements`, `progress`, `remedy` or `missing`."""
         if not changes:
             return self
         other = copy.copy(self)
@@ -323,7 +323,7 @@ class Rows(ABC):
         return np.concatenate(parts)
 
     def _label(self, start: int, stop: int) -> str:
-        """What errors call a block."""
+        """Return the name of a block for error messages."""
         return self.name
 
     def _check(self, block: Any, label: str, first_column: int = 0) -> None:
@@ -369,7 +369,7 @@ def _in_order(matrix: Any) -> Any:
 
 
 def _positions(wanted: Any, n: int, what: str, name: str) -> Index | None:
-    """Of a mask, a slice or indices; None for all."""
+    """Return the positions that a mask, a slice or indices select; None for all."""
     if isinstance(wanted, slice):
         start, stop, step = wanted.indices(n)
         return None if (start, stop, step) == (0, n, 1) else np.arange(start, stop, step)

@@ -1,4 +1,4 @@
-"""What data are: the only place that asks."""
+"""`rows_of`: the only place that asks what kind of data it was given."""
 
 from __future__ import annotations
 

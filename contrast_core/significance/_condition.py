@@ -191,7 +191,7 @@ def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
 
 
 def _units(samples: TwoSamples) -> Units:
-    """Those of foreground and background in turn; the two parts of a donor less their mean."""
+    """Stack foreground and background units; centre the two parts of each donor."""
     both = samples.foreground, samples.background
     single = both[0].rows.shape[1] >= LIMITS.iterated and all(
         _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
@@ -241,7 +241,7 @@ class _DeflatedUnits(Deflation):
         return deflated
 
     def statistics(self, is_treated: NDArray[np.bool_]) -> list[float]:
-        """Of every component under other labels."""
+        """Return the statistic of every component under other labels."""
         x, y = self._sets(is_treated)
         return [self._of(x[j:, j:], y[j:, j:], j).statistic for j in range(len(self.found))]
 

@@ -32,7 +32,7 @@ class Deflation:
     mirrors: list[FloatArray] = field(default_factory=list)
 
     def strengths(self) -> FloatArray:
-        """Of the components of the data as they are."""
+        """Return the strengths of the components of the data without relabelling."""
         return np.array(
             [
                 self.statistic.strength(found.statistic, totals, self.n_varying - j)
@@ -50,7 +50,7 @@ class Deflation:
         return rows
 
     def check(self, totals: Sequence[float], units: Units) -> None:
-        """That something is left for the next component.
+        """Raise ValueError if nothing is left for the next component.
 
         Raises
         ------

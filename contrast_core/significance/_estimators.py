@@ -60,7 +60,7 @@ def quietly_fitted(
 
 
 def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContrast:
-    """The same method with the strength of the fit as a number; PCPCA as cPCA.
+    """Return the method with the strength of the fit as a number; PCPCA becomes cPCA.
 
     PCPCA's components are those of cPCA at ``alpha = gamma'``, but its noise variance need not
     exist at that strength for every resample.

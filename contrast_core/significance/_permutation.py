@@ -74,7 +74,7 @@ class PermutationTest(ShortRepr):
         exact: bool,
         rounding: float = 1e-9,
     ) -> Self:
-        """Of the components of the data and the statistics of the relabellings."""
+        """Compute p-values from the data's components and the statistics of relabelled data."""
         observed = np.array([found.statistic for found in deflated.found])
         # The given labels come up among the relabellings too, with other rounding.
         reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)

@@ -32,7 +32,7 @@ _FEWEST_UNITS = 4  # features, below which one of them may well hold nearly all
 
 @dataclass(frozen=True, eq=False)
 class ContrastReport:
-    """What a contrast shows, and how certain it is; made by `contrast_report`.
+    """Summary of a contrast and of its certainty, made by `contrast_report`.
 
     Printed it is plain text, in a notebook a table. `statements` and the two tables are what it
     says, for a text of one's own: `pandas.DataFrame(report.features())`.

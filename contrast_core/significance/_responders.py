@@ -163,5 +163,5 @@ def responders(
 
 
 def _posterior(z: FloatArray, prior: float, shift: float) -> FloatArray:
-    """Of normal components with unit variance and the means 0 and `shift`."""
+    """Return the posterior of the second of two normal components with means 0 and `shift`."""
     return np.asarray(expit(logit(prior) + shift * z - shift**2 / 2))

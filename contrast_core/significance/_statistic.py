@@ -66,7 +66,7 @@ class Statistic:
 
     @classmethod
     def of(cls, estimator: MomentContrast, fitted: MomentContrast) -> Statistic:
-        """Of an estimator that was fitted to the data.
+        """Make the statistic of an estimator that was fitted to the data.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Statistic:
         n_varying: int,
         given: Leading | None = None,
     ) -> Leading:
-        """Of covariances (D, D), given the total variances of the data themselves.
+        """Compute the statistic of covariances (D, D), given the total variances of the data.
 
         `n_varying` counts the features, or coordinates, that vary. Many features: with `given`, of
         the data themselves, that of a relabelling is searched for from there.
@@ -173,5 +173,5 @@ def _unless_auto(estimator: MomentContrast, name: str, value: float) -> float | 
 
 
 def _ratio(total: float, of: float) -> float:
-    """By what to multiply; what is constant stays so."""
+    """Return a scale factor; it is 0 for constant features."""
     return total / of if of > 0 else 0.0

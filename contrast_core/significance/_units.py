@@ -1,4 +1,4 @@
-"""What resampling draws: rows, or groups of rows, reduced to moments once."""
+"""Units of resampling: rows, or groups of rows that are reduced to moments once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Units:
 
     @property
     def weights(self) -> FloatArray:
-        """What each counts: groups all alike, however many rows they have, (U,)."""
+        """Return the weight of each unit, (U,); groups count alike, however many rows they have."""
         return self.counts if self.covariances is None else np.ones(len(self))
 
     def centred(self) -> Self:
@@ -128,7 +128,7 @@ class Units:
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
-        """Those of several datasets, one after the other."""
+        """Stack the units of several datasets."""
         covariances = [part.covariances for part in parts if part.covariances is not None]
         return cls(
             np.concatenate([part.counts for part in parts]),
@@ -195,7 +195,7 @@ class Units:
         return np.asarray(covariance)
 
     def mirrored(self, normal: FloatArray) -> Self:
-        """The same units, reflected at the plane of this unit normal (D,)."""
+        """Return the units reflected at the plane with this unit normal (D,)."""
         means = self.means - 2 * np.outer(self.means @ normal, normal)
         if self.covariances is None:
             return replace(self, means=means)

@@ -1,4 +1,4 @@
-"""What form data take, which solver runs, and what it finds."""
+"""The form of the moments, the choice of a solver, and its results."""
 
 from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (

@@ -14,7 +14,7 @@ from contrast_core.rows import Rows, rows_of
 
 
 class DesignOptions(TypedDict, total=False):
-    """What `fit` takes beside foreground and background: see `CPCA.fit`."""
+    """Design arguments of `fit` beside foreground and background: see `CPCA.fit`."""
 
     groups: ArrayLike | None
     background_groups: Any
@@ -77,7 +77,7 @@ def listed_backgrounds(background: Any) -> tuple[list[Any], bool]:
 
 
 def background_names(n: int, several: bool) -> list[str]:
-    """What errors call each of them."""
+    """Return the name of each dataset for error messages."""
     return [f"background[{i}]" for i in range(n)] if several else ["background"]
 
 

@@ -1,4 +1,4 @@
-"""What happens where products are not enough."""
+"""Fallbacks where products with the rows are not enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def with_fallback(plan: Plan, work: Callable[[Plan], T], *, task: str = "", advice: str = "") -> T:
-    """What `work` makes of a plan; where products do not suffice, of what it falls back to.
+    """Run `work` with a plan, and with the plan's fallback where products do not suffice.
 
     Raises NotConvergedError, which names the task and ends with the advice, where there is nothing
     to fall back to.

@@ -235,7 +235,7 @@ def check_background_is_given(background: object, optional: bool = False) -> Non
 
 
 def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
-    """The same moments, from products in a form with matrices."""
+    """Convert moments by products into a form with matrices."""
     if x.form != "products" or form == "products":
         return x, y
     parts: Any = (x, y)
@@ -244,7 +244,7 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 
 def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
-    """Of rows with groups, what varies within them."""
+    """Return moments of rows; for rows with groups, of the variation within the groups."""
     found: Sequence[Any]
     match form:
         case "span":

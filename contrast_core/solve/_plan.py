@@ -73,7 +73,7 @@ LIMITS = Limits()
 
 
 class Task(NamedTuple):
-    """What is to be solved, in numbers.
+    """The numbers that describe what is to be solved.
 
     n_rows, n_features : int
         Of all datasets together.

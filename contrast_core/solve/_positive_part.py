@@ -1,4 +1,4 @@
-"""What a contrast has more of in the foreground: its positive eigenpairs, all of them."""
+"""The positive part of a contrast: all of its positive eigenpairs."""
 
 from __future__ import annotations
 

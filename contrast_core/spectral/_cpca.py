@@ -262,7 +262,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
 
     @property
     def form_(self) -> Form:
-        """What the covariances were held as: "dense", "span" or "products"."""
+        """Form of the covariances: "dense", "span" or "products"."""
         return self.plan_.form
 
     def _default_strengths(self) -> FloatArray:

@@ -29,7 +29,7 @@ _GOOD_PAIRS = 0.5  # a leading eigenvalue of good pairs is near 1; random ones g
 
 
 class PCAPlusPlus(PositivePairEmbedding):
-    r"""What two views of the same rows share, however strong the background of each.
+    r"""Components that two views of the same rows share, however strong the background of each.
 
     The directions maximise the alignment of the views under uniformity of the scores,
 

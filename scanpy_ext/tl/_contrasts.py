@@ -235,7 +235,7 @@ def in_words(error: ValueError) -> str:
 
 
 def _row(sides: tuple[BoolArray, BoolArray], donors: NDArray[Any] | None) -> dict[str, Any]:
-    """What is known of a level before it is compared."""
+    """Return the table's row of a level before it is compared."""
     numbers = [int(side.sum()) for side in sides]
     n_donors = [0, 0] if donors is None else [len(set(donors[side])) for side in sides]
     return _COLUMNS | dict(zip(_COLUMNS, [*numbers, *n_donors], strict=False))
@@ -244,7 +244,7 @@ def _row(sides: tuple[BoolArray, BoolArray], donors: NDArray[Any] | None) -> dic
 def _measured(
     result: ConditionShift, names: NDArray[Any], stability: NDArray[np.floating], *, by_donor: bool
 ) -> dict[str, Any]:
-    """What a row says of a level that was compared."""
+    """Return the table's row of a level that was compared."""
     order = np.argsort(-np.abs(result.direction), kind="stable")[:N_TOP]
     effects = np.array([result.effect, result.effect_low, result.effect_high])
     # Mean squared distance from the reference's mean, relative to that of the reference's cells.
