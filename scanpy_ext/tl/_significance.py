@@ -129,7 +129,7 @@ def significance(
     than the smaller median of the two sets, drawn at random.
 
     The question is whether the condition does anything that donors do not. With the background's
-    cells in the foreground (`include_reference=True`) that is mostly the shift between the
+    cells in the foreground that is mostly the shift between the
     conditions; without, what varies within the treated ones. Without donors, single cells change
     places in the first case, and in the second too, but there by `contrast_core.permutation_test`,
     which leaves shifts aside.
