@@ -46,7 +46,7 @@ def main() -> int:
                 [
                     alignment(
                         OnlineCPCAStar(
-                            beta=beta, decay_steps=decay, n_passes=n, random_state=seed
+                            beta=beta, tau=1.0, decay_steps=decay, n_passes=n, random_state=seed
                         ).fit(X, background=Y),
                         batch,
                     )
