@@ -22,10 +22,11 @@ CALLS = {
     "counts": ("raw counts", lambda a: cx.pp.match_pairs(counts(a), *DESIGN, n_comps=4)),
     "check": (
         "not be sound",
-        lambda a: cx.pp.contrast_check(a, groupby="condition", reference="ctrl"),
+        lambda a: cx.pp.contrast_check(lacking(a), **REFERENCE, cell_type="type"),
     ),
 }
-PAIRED = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+PAIRED = REFERENCE | {"donor": "donor"}
 
 
 @pytest.fixture
@@ -39,6 +40,12 @@ def noise():
 
 def counts(adata):
     adata.X = np.random.default_rng(0).poisson(5.0, size=adata.shape).astype("float32")
+    return adata
+
+
+def lacking(adata):
+    """A type of cells that the background lacks."""
+    adata.obs["type"] = np.where(adata.obs["condition"] == "ctrl", "T", "B")
     return adata
 
 
