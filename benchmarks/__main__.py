@@ -1,38 +1,35 @@
-"""All tables of times and memory, one after the other: `python benchmarks`, fifty minutes.
+"""Times and memory, ours and others', one file after the other: `python benchmarks [NAME ...]`.
 
-Each file says what it measures and what must be reached; those that install a peer say so too.
+Without names fifty minutes. Each file says what it measures and what must be reached, and fails
+below it; those that install another package say so too. `peers`, `contrast_path` and `sweep`, and
+the window, which needs a screen, run only if they are named.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
-# Dense in memory; hard spectra; wide; sparse and wide; from chunks and dask; scanpy's PCA, with as
-# many components too; a GPU.
-TABLES = (
-    "speed",
-    "hard_paths",
-    "wide",
-    "wide_sparse",
-    "out_of_core",
-    "cells",
-    "cells_speed",
-    "gpu",
-)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.common.runner import run
 
-def main() -> int:
-    missed = []
-    for name in TABLES:
-        print(f"\n== {name}.py", flush=True)
-        path = Path(__file__).with_name(f"{name}.py")
-        if subprocess.run([sys.executable, str(path)]).returncode:
-            missed.append(name)
-    print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "every bound reached"))
-    return bool(missed)
-
+TABLES = {
+    "dense data in memory": ("speed", "hard_paths", "sweep", "contrast_path"),
+    "more features than rows": ("wide", "wide_sparse"),
+    "rows from chunks and dask": ("out_of_core",),
+    "cells, beside scanpy's PCA": ("cells", "cells_speed"),
+    "a GPU": ("gpu",),
+    "the napari plugin": ("napari_live", "napari_window"),
+    "packages that others published": ("peers",),
+}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        run(
+            Path(__file__).resolve().parent,
+            __doc__,
+            TABLES,
+            when_named=("sweep", "contrast_path", "napari_live", "napari_window", "peers"),
+        )
+    )

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from _peers import peers
 from threadpoolctl import threadpool_limits
 
+from benchmarks.common.peers import peers
 from contrast_core import ContrastWarning, contrast_path, subspace_error
 
 N, D, REPEATS, WANTED = 5000, 500, 3, 8.0

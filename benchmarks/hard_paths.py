@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from _tasks import data_folder, kang_cells
 from speed import expression_like, medians
 from threadpoolctl import threadpool_limits
 
+from benchmarks.common.tasks import data_folder, kang_cells
 from contrast_core import subspace_error
 from contrast_core.linalg import PathSolution, contrastive_path
 from contrast_core.solve import Task, make_plan

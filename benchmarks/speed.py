@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from _peers import peers
 from contrast_path import errors
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import rbf_kernel
 from threadpoolctl import threadpool_limits
 
+from benchmarks.common.peers import peers
 from contrast_core import (
     CPCA,
     PCPCA,

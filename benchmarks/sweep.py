@@ -1,4 +1,4 @@
-"""`solver="auto"` beside the best forced solver, over a sweep of shapes: `python sweep.py`.
+"""`solver="auto"` beside the best forced solver, over a sweep of shapes: `python benchmarks sweep`.
 
 CPU seconds of one thread. Prints the worst five ratios. To be reached: no ratio above 1.5, of fits
 that take more than 20 ms. `--small` leaves out what takes more than some seconds.

@@ -1,4 +1,4 @@
-"""The commands that reproduce the papers: what they know, print and return."""
+"""The runners of `benchmarks`, `validation` and `papers`: what they know, print and return."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAPERS = ROOT / "benchmarks" / "papers"
+PAPERS = ROOT / "papers"
+FOLDERS = ("benchmarks", "validation", "papers")
 
 pytest.importorskip("matplotlib")
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(map(str, (PAPERS, PAPERS.parent, ROOT)))
-    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "1000"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "1000"}
     command = [sys.executable, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_every_experiment_that_is_named_is_there() -> None:
-    help_text = python(str(PAPERS), "--help").stdout
-    names = help_text.split("\n  NAME")[1].split("\n")[0].strip().split(", ")
-    assert len(names) > 10
-    found = {path.stem for path in (*PAPERS.glob("*.py"), *PAPERS.parent.glob("*.py"))}
-    assert set(names) <= found
-    own = {path.stem for path in PAPERS.glob("*.py") if not path.stem.startswith("_")}
-    assert own <= set(names)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_runner_knows_every_file_of_its_folder(folder: str) -> None:
+    shown = python(str(ROOT / folder), "--help")
+    assert shown.returncode == 0, shown.stderr
+    names = shown.stdout.split("\n  NAME")[1].split("\n")[0].strip().split(", ")
+    files = {path.stem for path in (ROOT / folder).glob("*.py") if not path.stem.startswith("_")}
+    folders = {path.parent.name for path in (ROOT / folder).glob("*/__main__.py")}
+    assert sorted(names) == sorted(files | folders)
 
 
 def test_an_unknown_experiment_is_refused() -> None:
     done = python(str(PAPERS), "cpca_nice")
     assert done.returncode == 2
-    assert "no experiment cpca_nice; there are cpca_digits, cpca_mice" in done.stderr
+    assert "nothing is called cpca_nice; there are cpca_digits, cpca_mice" in done.stderr
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_an_experiment_prints_both_figures_and_draws(tmp_path: Path) -> None:
 
 def test_only_a_shortfall_with_its_reason_is_no_failure() -> None:
     code = """
-from _report import Report
+from benchmarks.common.report import Report
 report = Report("none")
 report.row("as good", 1.0, 2.0, True)
 report.row("short", 2.0, 1.0, False, short="other data")
@@ -70,7 +70,7 @@ def test_the_gpu_benchmark_says_in_words_that_there_is_none(
 ) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    done = python(str(PAPERS.parent / "gpu.py"))
+    done = python(str(ROOT / "benchmarks" / "gpu.py"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("not run: torch finds no CUDA device")
 
@@ -78,7 +78,7 @@ def test_the_gpu_benchmark_says_in_words_that_there_is_none(
 def test_the_gpu_benchmark_runs_on_the_processor() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     size = ("--rows", "400", "--features", "30", "--repeats", "1")
-    done = python(str(PAPERS.parent / "gpu.py"), "--device", "cpu", *size)
+    done = python(str(ROOT / "benchmarks" / "gpu.py"), "--device", "cpu", *size)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("the bound holds\n")
 
@@ -87,7 +87,7 @@ def test_mutations_change_one_place_and_can_be_parsed() -> None:
     code = """
 import ast
 from pathlib import Path
-from mutants import ROOT, mutations
+from scripts.mutants import ROOT, mutations
 path = Path("contrast_core/linalg/_angles.py")
 source = (ROOT / path).read_bytes()
 for one in mutations(path):
@@ -102,10 +102,10 @@ for one in mutations(path):
 @pytest.mark.slow
 def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
     pytest.importorskip("pytest_cov")
-    benchmarks = tmp_path / "benchmarks"
-    benchmarks.mkdir()
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
     for name in ("mutants.py", "mutants.toml"):
-        shutil.copy(PAPERS.parent / name, benchmarks)
+        shutil.copy(ROOT / "scripts" / name, scripts)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     package = tmp_path / "sums"
     package.mkdir()
@@ -113,7 +113,7 @@ def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
     (tmp_path / "test_sums.py").write_text(
         "import sums\n\ndef test_a() -> None:\n    assert sums.add(2, 0) == 2\n"
     )
-    command = (str(benchmarks / "mutants.py"), str(package), "--tests", ".")
+    command = (str(scripts / "mutants.py"), str(package), "--tests", ".")
     done = python(*command)
     assert done.returncode == 1
     assert "0 of 1 mutations caught (0%)" in done.stdout

@@ -69,8 +69,8 @@ def test_the_benchmarks_that_pages_name_are_there() -> None:
         if "_build" in page.parts:
             continue
         text = page.read_text(encoding="utf-8")
-        for name in re.findall(r"`(?:python )?benchmarks/([\w./]+)", text):
-            assert (ROOT / "benchmarks" / name.rstrip(".")).exists(), f"{page.name}: {name}"
+        for name in re.findall(r"`(?:python )?((?:benchmarks|papers|validation)/[\w./]+)", text):
+            assert (ROOT / name.rstrip(".")).exists(), f"{page.name}: {name}"
 
 
 def test_the_reference_has_every_public_name() -> None:

@@ -1,9 +1,9 @@
-"""Beside the packages that others published, as installed today: `python benchmarks/peers`.
+"""Beside the packages that others published, as installed today: `python benchmarks peers`.
 
 They are installed for the length of the run. First whether they find what this suite finds, once
 their conventions are converted, and where they depart from the papers; then what each does with odd
 data, on the same data in one run; then times. ContrastiveVI (scvi-tools) stands beside
-`tl.cvae` in `benchmarks/cvae.py`.
+`tl.cvae` in `papers/cvae.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import warnings
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import features
 import same_results

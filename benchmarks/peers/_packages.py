@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import anndata
 import numpy as np
 import scipy.sparse as sp
-from _peers import installed
 
+from benchmarks.common.peers import installed
 from contrast_core import CPCA
 
 # Name on the index, module. contrastive-cv is a fork that kept the name of the module.

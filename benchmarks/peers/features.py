@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from _measures import accuracy, silhouette
 from _packages import Package, Transform, quietly
 
+from benchmarks.common.measures import accuracy, silhouette
 from contrast_core import PCPCA, subspace_error
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
 

@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from _measures import silhouette
 from _packages import Package, quietly
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
+from benchmarks.common.measures import silhouette
 from contrast_core import (
     CPCA,
     PCPCA,

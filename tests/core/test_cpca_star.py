@@ -201,7 +201,7 @@ def test_a_planted_subspace_is_recovered() -> None:
 @pytest.mark.filterwarnings("ignore:[12] of 2 components have negative contrast")
 @pytest.mark.parametrize("scaled", [True, False])
 def test_automatic_contrast_is_within_a_tenth_of_the_best_on_mice(scaled: bool) -> None:
-    """For cPCA and cPCA*, over their grids; benchmarks/automatic_contrast.py has the other data."""
+    """For cPCA and cPCA*, over their grids; validation/automatic_contrast.py has the other data."""
     mice = load_mouse_protein()
 
     def silhouette(estimator: Any) -> float:

@@ -135,7 +135,7 @@ def test_matched_clusters_confine_and_cap_the_pairs(views):
 class StandIn:
     """In the place of pynndescent.NNDescent, whose compilation takes a minute; it is exact.
 
-    benchmarks/papers/pca_pp_cells.py compares the real one with the exact search.
+    papers/pca_pp_cells.py compares the real one with the exact search.
     """
 
     built: ClassVar[list[dict[str, int]]] = []

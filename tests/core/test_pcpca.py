@@ -16,7 +16,7 @@ from sklearn.metrics import silhouette_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks._digits_on_pictures import digits_on_scenes
+from benchmarks.common.digits import digits_on_scenes
 from contrast_core import CPCA, PCPCA, SecondMoments, subspace_error
 from contrast_core.datasets import load_mouse_protein, make_toy
 from contrast_core.linalg import _eigen

@@ -1,0 +1,87 @@
+"""Digits 0 and 1 on outdoor pictures: the nearest to the papers' digits on grass that can be had.
+
+On fifteen BSDS500 photographs of meadows and undergrowth, which may be used but not distributed
+(CONTRAST_DATA), or on the twelve photographs that are bundled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SIDE = 28
+N_DEALS = 12
+
+
+class DigitsOnPictures(NamedTuple):
+    foreground: Any  # (n, 784), pixels 0 to 1.25
+    background: Any  # (n, 784), pixels 0 to 1
+    labels: Any  # (n,), 0 or 1
+    clean: Any  # (n, 784), the digits in the foreground, pixels 0 to 0.25
+    held_out: Any  # (1000, 784), digits that are not in the foreground, alone, pixels 0 to 1
+    same_pictures: Any  # (n, 784), more crops of the pictures that hide the digits, 0 to 1
+
+
+def digits_on_scenes(data: Path, n_samples: int = 5000, *, seed: int = 0) -> DigitsOnPictures:
+    """A quarter of a digit plus a random crop of a scene; and crops of other scenes.
+
+    The scenes are resized to a short side of 100 pixels. The seed deals them out, as the authors of
+    PCPCA deal theirs: with so few of them the result depends on which ones hide the digits.
+    """
+    mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
+    scenes = np.load(data / "textures" / "bsds500_grass_scenes.npz")["images"] / 255.0
+    short, long = scenes.shape[1:]
+    small = resampling(short, 100) @ scenes @ resampling(long, round(100 * long / short)).T
+    return _mixed(mnist, small, n_samples, seed)
+
+
+def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPictures:
+    """The same on the photographs that `contrast_core` has, with its digits."""
+    with as_file(files("contrast_core.datasets") / "data") as folder:
+        mnist = np.load(folder / "mnist_zeros_ones.npz")
+        photographs = np.load(folder / "photographs.npz")["images"] / 255.0
+    return _mixed(mnist, photographs, n_samples, seed)
+
+
+def deals(data: Path | None) -> Iterator[tuple[str, int, DigitsOnPictures]]:
+    """Twelve deals of each kind of pictures that there is."""
+    for seed in range(N_DEALS):
+        yield "photographs", seed, digits_on_photographs(seed=seed)
+    for seed in range(N_DEALS if data is not None else 0):
+        yield "scenes", seed, digits_on_scenes(data, seed=seed)
+
+
+def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPictures:
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(pictures))
+    half = len(pictures) // 2
+    digits = mnist["images"].reshape(-1, SIDE * SIDE) / 255.0
+    hiding = crops(pictures[order[:half]], n_samples, rng)
+    background = crops(pictures[order[half:]], n_samples, rng)
+    clean = 0.25 * digits[:n_samples]
+    return DigitsOnPictures(
+        clean + hiding,
+        background,
+        mnist["labels"][:n_samples].astype(int),
+        clean,
+        digits[n_samples : n_samples + 1000],
+        crops(pictures[order[:half]], n_samples, rng),
+    )
+
+
+def resampling(length: int, target: int) -> Any:
+    """Weights (target, length) of bilinear resizing, widened against aliasing."""
+    width = length / target
+    centres = (np.arange(target) + 0.5) * width - 0.5
+    weights = np.maximum(0.0, 1 - np.abs(np.arange(length) - centres[:, None]) / width)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def crops(scenes: Any, n: int, rng: np.random.Generator) -> Any:
+    windows = np.lib.stride_tricks.sliding_window_view(scenes, (SIDE, SIDE), axis=(1, 2))
+    where = rng.integers(windows.shape[:3], size=(n, 3))
+    return windows[tuple(where.T)].reshape(n, -1)

@@ -1,0 +1,79 @@
+"""The runner of `python benchmarks`, `python validation` and `python papers`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(
+    folder: Path,
+    description: str | None,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    arguments: Mapping[str, Sequence[str]] | None = None,
+    needs: Mapping[str, str] | None = None,
+    when_named: Sequence[str] = (),
+) -> int:
+    """Run the files of a folder, each in an own process, and return 0 if all their bounds hold.
+
+    `groups` names the files under headings, `arguments` says what a file is called with, and
+    `needs` which module it cannot do without. A file of `when_named` runs only if it is named.
+    """
+    names = [name for group in groups.values() for name in group]
+    parser = argparse.ArgumentParser(
+        prog=f"python {folder.name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    parser.add_argument("--output", type=Path, help="where the figures go")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.names) - set(names)):
+        parser.error(f"nothing is called {', '.join(unknown)}; there are {', '.join(names)}")
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path}
+    if options.output is not None:
+        environment["CONTRAST_OUTPUT"] = str(options.output.resolve())
+    chosen = options.names or [name for name in names if name not in when_named]
+    missed, short = [], []
+    for heading, group in groups.items():
+        for name in (name for name in group if name in chosen):
+            print(f"\n== {name}: {heading}", flush=True)
+            needed = (needs or {}).get(name)
+            if needed is not None and find_spec(needed) is None:
+                print(f"left out: it needs {needed}")
+                continue
+            file = folder / name if (folder / name).is_dir() else folder / f"{name}.py"
+            status, rows = _shown([str(file), *(arguments or {}).get(name, ())], environment)
+            short += [f"{name}: {row}" for row in rows]
+            if status:
+                missed.append(name)
+    if short:
+        print("\nshort of the paper, the reason with each row above:", *short, sep="\n  ")
+    print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "all reached"))
+    return int(bool(missed))
+
+
+def _shown(call: list[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
+    """Run a file and show what it prints; return its status, and its rows that are short."""
+    before = getrusage(RUSAGE_CHILDREN)
+    short = []
+    command = [sys.executable, "-u", *call]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            if line.rstrip().endswith("  short"):
+                short.append(" ".join(line.split()[:-1]))
+    after = getrusage(RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{seconds:.0f} CPU seconds")
+    return process.returncode, short

@@ -1,0 +1,67 @@
+"""Real data with known groups, for the benchmarks: what is bundled, and more with CONTRAST_DATA."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.common.digits import digits_on_scenes
+from contrast_core.datasets import ContrastData, digits_on_photos, load_mouse_protein
+
+ROOT = Path(__file__).parents[2]
+OUTPUT = Path(os.environ.get("CONTRAST_OUTPUT", ROOT / "benchmarks" / "output"))
+
+
+def tasks() -> dict[str, ContrastData]:
+    """All tasks that this machine has the data for."""
+    found = {"mouse": load_mouse_protein(), "digits on photographs": digits_on_photos()}
+    folder = data_folder()
+    if folder is not None:
+        scenes = digits_on_scenes(folder)
+        found["digits on scenes"] = ContrastData(*scenes[:3], frame_shape=(28, 28))
+    found["Kang cells"] = kang_cells()
+    return found
+
+
+def data_folder() -> Path | None:
+    """The folder that CONTRAST_DATA names, if any."""
+    folder = os.environ.get("CONTRAST_DATA")
+    return Path(folder) if folder else None
+
+
+def kang_cells() -> ContrastData:
+    """Blood cells with and without interferon: donor 101 against the control cells of donor 107.
+
+    log1p of counts per 10,000, and the 1,000 genes of largest variance over all cells.
+    """
+    import anndata
+
+    folder = data_folder()
+    path = (folder / "kang_pbmc") if folder is not None else ROOT / "tutorials" / "data"
+    cells = anndata.read_h5ad(path / "kang_labelled_2donors.h5ad")
+    counts = cells.X.toarray().astype(np.float64)
+    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
+    genes = np.sort(np.argsort(values.var(axis=0))[-1000:])
+    donor, condition = (cells.obs[name].astype(str).to_numpy() for name in ("donor", "condition"))
+    return ContrastData(
+        values[donor == "101"][:, genes],
+        values[(donor == "107") & (condition == "ctrl")][:, genes],
+        condition[donor == "101"],
+        feature_names=tuple(cells.var_names[genes]),
+        description="Peripheral blood cells with and without interferon beta (Kang et al. 2018).",
+    )
+
+
+def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Cells of five tumours: log1p of counts per 10,000, patient, whether treated."""
+    import anndata
+
+    adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
+    counts = adata.X.toarray().astype(np.float64)
+    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
+    treated = adata.obs["condition"].to_numpy(str) != "ctrl"
+    return values, adata.obs["patient"].to_numpy(str), treated

@@ -1,0 +1,264 @@
+"""How many small errors in the code do the tests notice?
+
+    python scripts/mutants.py contrast_core/rows contrast_core/moments --number 60 --seed 0
+
+Draws mutations at random from the given files and folders (an operator, a comparison, a constant by
+one, minimum for maximum, an axis, a sign, a statement left out), applies each to a copy of the
+project, and runs the tests that execute the mutated line. Prints the share that is caught and every
+survivor. A survivor that changes no result is listed in `mutants.toml` with the reason, and is not
+counted. The exit status is 1 if less than `--least` is caught.
+
+Which tests execute a line is measured once, with coverage contexts, and kept in `--coverage`.
+Machine code of numba is not traced: lines without tests take those of their whole file.
+Needs the extra `test`, and a system that can fork processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import coverage
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+KNOWN = Path(__file__).with_name("mutants.toml")
+QUIET = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:napari")
+OPERATORS = {
+    **{ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*")},
+    **{ast.FloorDiv: ("//", "/"), ast.Pow: ("**", "*"), ast.Mod: ("%", "//")},
+    **{ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">")},
+    **{ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not")},
+    **{ast.And: ("and", "or"), ast.Or: ("or", "and")},
+}
+SWAPS = {"min": "max", "minimum": "maximum", "argmin": "argmax", "fmin": "fmax", "any": "all"}
+SWAPS |= {there: here for here, there in SWAPS.items()}
+
+
+class Mutation(NamedTuple):
+    """Bytes of a file from `start` to `stop`, and what takes their place."""
+
+    path: Path
+    line: int
+    start: int
+    stop: int
+    new: str
+    code: str  # the line as it was
+    changed: str  # and as it is then
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.code}  ->  {self.changed}"
+
+    def applied(self, source: bytes) -> bytes:
+        return source[: self.start] + self.new.encode() + source[self.stop :]
+
+
+def mutations(path: Path, root: Path = ROOT) -> list[Mutation]:
+    """Every mutation of a file."""
+    source = (root / path).read_bytes()
+    lines = source.splitlines(keepends=True)
+    begins = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
+
+    def first(node: ast.expr | ast.stmt) -> int:
+        return begins[node.lineno - 1] + node.col_offset
+
+    def last(node: ast.expr | ast.stmt) -> int:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return begins[node.end_lineno - 1] + node.end_col_offset
+
+    def between(left: ast.expr, operator: ast.AST, right: ast.expr) -> tuple[int, int, str] | None:
+        if type(operator) not in OPERATORS:
+            return None
+        old, new = OPERATORS[type(operator)]
+        at = source.find(old.encode(), last(left), first(right))
+        return None if at < 0 else (at, at + len(old), new)
+
+    def changes(node: ast.AST) -> Iterator[tuple[int, int, str] | None]:
+        match node:
+            case ast.BinOp(left=left, op=op, right=right):
+                yield between(left, op, right)
+            case ast.BoolOp(op=op, values=[left, right, *_]):
+                yield between(left, op, right)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                yield between(left, op, right)
+            case ast.Constant(value=int(value)) if not isinstance(value, bool):
+                yield first(node), last(node), str(value + 1)
+                yield first(node), last(node), f"({value - 1})"
+            case ast.UnaryOp(op=ast.USub()):
+                yield first(node), first(node) + len("-"), "+"
+            case ast.UnaryOp(op=ast.Not()):
+                yield first(node), first(node) + len("not"), "not not"
+            case ast.Call(func=ast.Name(id=name) as function) if name in SWAPS:
+                yield first(function), last(function), SWAPS[name]
+            case ast.Call(func=ast.Attribute(attr=name) as function) if name in SWAPS:
+                yield last(function) - len(name), last(function), SWAPS[name]
+            case ast.keyword(arg="axis", value=ast.Constant(value=int(value)) as axis):
+                yield first(axis), last(axis), "0" if value else "1"
+            case ast.AugAssign() | ast.Expr(value=ast.Call()):
+                yield first(node), last(node), "pass"
+
+    found = []
+    for node in _executed(ast.parse(source)):
+        for change in changes(node):
+            if change is not None:
+                start, stop, new = change
+                line = source.count(b"\n", 0, start) + 1
+                begin, end = begins[line - 1], max(begins[line], stop)
+                changed = source[begin:start] + new.encode() + source[stop:end]
+                texts = (lines[line - 1].decode().strip(), changed.decode().strip())
+                found.append(Mutation(path, line, start, stop, new, *texts))
+    return found
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that compute: without annotations, decorators and the words of errors."""
+    yield node
+    left_out = {"annotation", "returns", "decorator_list", "type_params"}
+    for name, value in ast.iter_fields(node):
+        if name in left_out:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            worded = isinstance(child, ast.Raise | ast.JoinedStr | ast.Assert)
+            called = getattr(getattr(child, "func", None), "id", "")
+            if isinstance(child, ast.AST) and not worded and called not in ("warn", "TypeVar"):
+                yield from _executed(child)
+
+
+def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverage.CoverageData:
+    """Which tests execute which line, from the file if it is there."""
+    if not data_file.exists():
+        print("mutants: measuring which tests execute which line", file=sys.stderr)
+        options = [f"--cov={package}" for package in packages]
+        options += ["--cov-context=test", "--cov-report=", "-m", "not slow", *QUIET, *tests]
+        environment = os.environ | {"COVERAGE_FILE": str(data_file), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "pytest", *options]
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        if done.returncode:
+            raise SystemExit("mutants: the tests fail on the code as it is")
+    data = coverage.CoverageData(str(data_file))
+    data.read()
+    return data
+
+
+class Chooser:
+    """The tests that execute a line, those that execute the fewest lines first."""
+
+    def __init__(self, data: coverage.CoverageData, most: int) -> None:
+        self.most = most
+        self.contexts = {
+            str(Path(path).resolve().relative_to(ROOT)): data.contexts_by_lineno(path)
+            for path in data.measured_files()
+        }
+        self.size = Counter(
+            test
+            for by_line in self.contexts.values()
+            for tests in by_line.values()
+            for test in tests
+        )
+
+    def __call__(self, mutation: Mutation) -> list[str]:
+        by_line = self.contexts.get(str(mutation.path), {})
+        found = {test.partition("|")[0] for test in by_line.get(mutation.line, ()) if test}
+        if not found:
+            found = {test.partition("|")[0] for tests in by_line.values() for test in tests if test}
+        return sorted(found, key=lambda test: (self.size[f"{test}|run"], test))[: self.most]
+
+
+def passes(root: Path, tests: list[str], seconds: float) -> bool:
+    """Whether these tests pass in a process of their own."""
+    child = os.fork()
+    if child == 0:
+        os.chdir(root)
+        sys.path.insert(0, str(root))
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        try:
+            os._exit(int(pytest.main([*QUIET, *tests])))
+        finally:
+            os._exit(1)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.02)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return False  # an endless loop is noticed
+
+
+def equivalent(mutation: Mutation) -> str:
+    """Why a mutation changes no result; nothing if it is not known to be such."""
+    known = tomllib.loads(KNOWN.read_text(encoding="utf-8")).get("equivalent", [])
+    for one in known:
+        change = (str(mutation.path), mutation.code, mutation.changed)
+        if change == (one["file"], one["code"], one["changed"]):
+            return str(one["reason"])
+    return ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("packages", nargs="+", type=Path, help="files and folders to mutate")
+    parser.add_argument("--number", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tests", nargs="*", default=["tests"])
+    parser.add_argument("--most", type=int, default=200, help="tests for a mutation")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for the tests of a mutation")
+    parser.add_argument("--coverage", type=Path, help="where contexts are kept")
+    parser.add_argument("--least", type=float, default=0.92)
+    given = parser.parse_args(arguments)
+    files = [
+        path.resolve().relative_to(ROOT)
+        for each in given.packages
+        for path in (sorted(each.rglob("*.py")) if each.is_dir() else [each])
+    ]
+    every = [mutation for path in files for mutation in mutations(path)]
+    drawn = random.Random(given.seed).sample(every, min(given.number, len(every)))
+    with tempfile.TemporaryDirectory() as folder:
+        data = measured(given.coverage or Path(folder) / "coverage", given.packages, given.tests)
+        choose = Chooser(data, given.most)
+        copy = Path(folder) / "project"
+        ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "_build", ".mypy_cache")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        survivors, same, caught = [], [], 0
+        for number, mutation in enumerate(sorted(drawn), 1):
+            source = (copy / mutation.path).read_bytes()
+            tests = choose(mutation)
+            reason = equivalent(mutation)
+            if not reason:
+                (copy / mutation.path).write_bytes(mutation.applied(source))
+                survived = not tests or passes(copy, tests, given.seconds)
+                (copy / mutation.path).write_bytes(source)
+                caught += not survived
+                if survived:
+                    survivors.append(f"{mutation}  ({len(tests)} tests)")
+            else:
+                same.append(f"{mutation}: {reason}")
+            state = "same" if reason else "survived" if survived else "caught"
+            print(f"{number}/{len(drawn)} {state} {mutation}", file=sys.stderr, flush=True)
+    counted = len(drawn) - len(same)
+    print(f"{caught} of {counted} mutations caught ({caught / max(counted, 1):.0%})")
+    for title, lines in (("Survivors", survivors), ("Change no result", same)):
+        if lines:
+            print(f"{title}:", *lines, sep="\n  ")
+    return int(caught < given.least * counted)
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True  # a mutated file may be as old and as long as the one before
+    sys.exit(main())
