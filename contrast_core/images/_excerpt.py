@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._chunks import chunk_side
 from contrast_core.images._sampling import BoolArray
 from contrast_core.images._stacks import Stack
@@ -16,7 +17,9 @@ _PIXELS = 2**24
 _SIDE = 512
 
 
-def excerpt(stack: Stack, mask: BoolArray | None) -> tuple[Any, BoolArray | None]:
+def excerpt(
+    stack: Stack, mask: BoolArray | None, progress: Progress = False
+) -> tuple[Any, BoolArray | None]:
     """Return a stack of at most 2**24 pixels, and its mask, in place of a larger one.
 
     Tiles of 512 x 512 pixels, evenly spread, or those that hold most of what a mask marks. They
@@ -26,6 +29,8 @@ def excerpt(stack: Stack, mask: BoolArray | None) -> tuple[Any, BoolArray | None
     ----------
     stack : array of shape (..., height, width)
     mask : ndarray of bool of shape (height, width) or of the stack's, optional
+    progress : bool or callable, default=False
+        As for `Sampling.map`.
 
     Returns
     -------
@@ -49,7 +54,8 @@ def excerpt(stack: Stack, mask: BoolArray | None) -> tuple[Any, BoolArray | None
         chosen = chosen[marked[chosen] > 0]
     if not len(chosen):  # nothing is marked, as is found out where windows are cut
         return stack, mask
-    tiles = np.stack([np.asarray(_tile(stack, places[i], sides)) for i in chosen])
+    shown = with_progress(chosen, len(chosen), "read", progress)
+    tiles = np.stack([np.asarray(_tile(stack, places[i], sides)) for i in shown])
     if mask is None:
         return tiles, None
     return tiles, np.stack([_tile(mask, places[i], sides) for i in chosen])

@@ -337,12 +337,10 @@ class _WindowRows(StackRows):
             total /= cover.reshape(-1, *(1,) * (len(box) - axis - 1))
         return total
 
-    def _whole_place(self, first: int, last: int) -> str:
-        (leading, top), (_, bottom) = (
-            self._box(next(self._bands(row, row + 1))) for row in (first, last)
-        )
+    def _whole_place(self, row: int) -> str:
+        leading, box = self._box(next(self._bands(row, row + 1)))
         image = f" of image {', '.join(map(str, leading))}" if leading else ""
-        return f"somewhere in rows {top[-2].start} to {bottom[-2].stop - 1}{image}"
+        return f"first in rows {box[-2].start} to {box[-2].stop - 1}{image}"
 
 
 def _is_count(value: object) -> bool:

@@ -60,8 +60,9 @@ class StackRows(Rows):
         """Return the selected rows `start` to `stop`, checked to be finite."""
         block = self._read(start, stop)
         if check and block.dtype.kind == "f" and not np.isfinite(block).all():
+            first = start + int((~np.isfinite(block).all(axis=1)).argmax())
             raise ValueError(
-                f"{self.name} has NaN or infinite pixels, {self._place_of(start, stop)}; fill them "
+                f"{self.name} has NaN or infinite pixels, {self._place_of(first)}; fill them "
                 "(such as by numpy.nan_to_num), or leave them out by a mask or a crop."
             )
         if check and block.dtype.kind != "f":
@@ -89,18 +90,17 @@ class StackRows(Rows):
             block = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return block if self._columns is None else block[:, self._columns]
 
-    def _place_of(self, start: int, stop: int) -> str:
-        """Say where in the stack selected rows lie."""
-        first, last = (start, stop - 1) if self._rows is None else self._rows[[start, stop - 1]]
-        return self._whole_place(int(first), int(last))
+    def _place_of(self, row: int) -> str:
+        """Say where in the stack a selected row lies."""
+        return self._whole_place(row if self._rows is None else int(self._rows[row]))
 
     @abstractmethod
     def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows `start` to `stop` of the whole stack, with all columns."""
 
     @abstractmethod
-    def _whole_place(self, first: int, last: int) -> str:
-        """Say where in the stack these rows lie."""
+    def _whole_place(self, row: int) -> str:
+        """Say where a row of the whole stack lies."""
 
     @abstractmethod
     def put_back(

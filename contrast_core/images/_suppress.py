@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from contrast_core.images._blocks import block_moments, wide_stride
 from contrast_core.images._excerpt import excerpt
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
-from contrast_core.images._sampling import BoolArray, check_out, mask_or_image
+from contrast_core.images._sampling import BoolArray, check_out, mask_or_image, truth_values
 from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import (
     Verdict,
@@ -48,7 +49,7 @@ class SuppressedBackground:
     Parameters
     ----------
     image : array
-        The image or stack that was given; it is not copied.
+        The image or stack that the background was removed from; it is not copied.
     denoised : array of the image's shape
         The image without the pattern, in units of the image; float32, or float64 where the image's
         type is wider than that. For multiplicative light the optical density.
@@ -92,6 +93,7 @@ def suppress_background(
     image: Image,
     background: Image,
     *,
+    background_mask: ArrayLike | None = None,
     sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
     level: Level = "auto",
     background_strength: Literal["varying", "constant"] = "varying",
@@ -99,6 +101,7 @@ def suppress_background(
     stationary_signal: bool = False,
     multiplicative: bool = False,
     dark: Image | None = None,
+    apply_to: Image | None = None,
     out: Any = None,
     progress: Progress = False,
 ) -> SuppressedBackground:
@@ -118,6 +121,9 @@ def suppress_background(
         where the pattern repeats within that); or another image or stack, of any height and width,
         that holds nothing else. For frames, a mask of the shape of the leading axes, True on frames
         without signal, or another stack of such frames.
+    background_mask : array-like of bool, optional
+        Where in another background image it is alone, of that image's shape or of (height, width);
+        for frames, of the shape of its leading axes. Everywhere by default.
     sampling : Patches, Frames, "patches" or "frames", default="patches"
         What is looked at. "patches" are windows at every second place (every fourth for squares in
         images of more than 2**24 pixels): squares of 16 x 16 pixels,
@@ -145,7 +151,10 @@ def suppress_background(
     dark : array of shape (height, width) or (..., height, width), optional
         For multiplicative light: frames that the camera gave without light; their mean is
         subtracted.
-    out : array of the image's shape, optional
+    apply_to : array, optional
+        Image or stack from which the background is removed in place of `image`, which then is only
+        learnt from: one frame of a film, the part of an image that is on screen.
+    out : array of the shape of the image that the background is removed from, optional
         Where to write the result, such as a `numpy.memmap` or a zarr array for one that is larger
         than memory.
     progress : bool or callable, default=False
@@ -192,6 +201,12 @@ def suppress_background(
     ()
     """
     if channel_axis is not None:
+        for name, given in (("background_mask", background_mask), ("apply_to", apply_to)):
+            if given is not None:
+                raise ValueError(
+                    f"{name} cannot be combined with channel_axis={channel_axis}; call "
+                    "suppress_background for each channel."
+                )
         return _each_channel(
             image,
             background,
@@ -211,28 +226,35 @@ def suppress_background(
     check_flag(stationary_signal, "stationary_signal")
     check_flag(multiplicative, "multiplicative")
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
+    target = stack if apply_to is None else array_of(apply_to, "apply_to")
     if out is not None:
-        check_out(out, stack)
-    mask = mask_or_image(reference, _mask_shapes(samples, stack))
-    source = reference if mask is None else stack
+        check_out(out, target)
+    mask: BoolArray | None
+    if background_mask is not None:
+        mask, source = truth_values(background_mask, "the background"), reference
+    else:
+        mask = mask_or_image(reference, _mask_shapes(samples, stack))
+        source = reference if mask is None else stack
     if isinstance(samples, Frames):
         remover = FrameBackgroundRemover(
             _frame_shape(stack, source),
             stationary_signal=stationary_signal,
             multiplicative=multiplicative,
         )
-        return _from_frames(remover, stack, source, mask, dark, out, progress)
+        signal = None if mask is None or source is reference else ~mask
+        sides = (stack, signal, "the image"), (source, mask, "the background")
+        return _from_frames(remover, sides, dark, target, out, progress)
     if multiplicative:
         raise ValueError(
             "multiplicative=True is for sampling='frames'; of a single image take the logarithm "
             "first, or divide it by a flat field."
         )
     if not isinstance(sampling, Patches):
-        size = window_size(source, mask)
+        size = window_size(source, mask, progress)
         wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
         samples = Patches(size, 4 if wide else samples.stride)
     remover = StructuredBackgroundRemover(background_strength=background_strength)
-    return _from_patches(samples, remover, level, stack, source, mask, out, progress)
+    return _from_patches(samples, remover, level, stack, source, mask, target, out, progress)
 
 
 def _from_patches(
@@ -242,14 +264,15 @@ def _from_patches(
     stack: Any,
     source: Any,
     mask: BoolArray | None,
+    target: Any,
     out: Any,
     progress: Progress,
 ) -> SuppressedBackground:
-    n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, stack)
+    n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, source)
     part = stack
     if len(samples.sides) == 2:  # of a large stack a part is enough to learn from
-        part, _ = excerpt(stack, None)
-        source, mask = excerpt(source, mask)
+        part, _ = excerpt(stack, None, progress)
+        source, mask = excerpt(source, mask, progress)
     moments = _moments(samples, source, mask, "the background", progress)
     remover.fit(
         _moments(samples, part, None, "the image", progress),
@@ -259,7 +282,7 @@ def _from_patches(
     dark_ground = level == "auto" and _on_dark_ground(samples, part, source, mask)
     kept = 0.0 if level == "remove" or dark_ground else removed
     denoised = samples.map(
-        lambda rows: remover.transform(rows) + kept, stack, out=out, progress=progress
+        lambda rows: remover.transform(rows) + kept, target, out=out, progress=progress
     )
     found = verdicts(
         block_moments(samples, part, name="the image", progress=progress),
@@ -269,7 +292,7 @@ def _from_patches(
     if dark_ground:
         amplitude = math.sqrt(moments.total_variance / moments.n_features)
         found = (*found, *level_removed(removed, amplitude))
-    return SuppressedBackground(stack, denoised, remover, found, samples, kept)
+    return SuppressedBackground(target, denoised, remover, found, samples, kept)
 
 
 def _mean_removed(remover: StructuredBackgroundRemover, sampling: Patches, stack: Any) -> float:
@@ -333,30 +356,28 @@ def _each_channel(
 
 def _from_frames(
     remover: FrameBackgroundRemover,
-    stack: Any,
-    source: Any,
-    mask: BoolArray | None,
+    sides: Sequence[tuple[Any, BoolArray | None, str]],
     dark: Image | None,
+    target: Any,
     out: Any,
     progress: Progress,
 ) -> SuppressedBackground:
-    signal = None if mask is None else ~mask
-    frames = Frames().rows(stack, signal, name="the image")
-    others = Frames().rows(source, mask, name="the background")
+    frames, others = (Frames().rows(stack, mask, name=name) for stack, mask, name in sides)
     others = others.replace(progress=progress)
     dark_frame = None if dark is None else _mean_frame(dark)
     remover.fit(frames, background=others, dark=dark_frame)
-    denoised = Frames().map(remover.transform, stack, out=out, progress=progress)
+    denoised = Frames().map(remover.transform, target, out=out, progress=progress)
     if remover.method_ == "library":
         found = library_verdicts(remover, frames, others)
     else:
-        found = verdicts(
-            block_moments(Frames(), stack, signal, name="the image", progress=progress),
-            block_moments(Frames(), source, mask, name="the background", progress=progress),
-        )
+        blocks = [
+            block_moments(Frames(), stack, mask, name=name, progress=progress)
+            for stack, mask, name in sides
+        ]
+        found = verdicts(*blocks)
         if not remover.n_components_ and "layers probably swapped" not in {v.kind for v in found}:
             found = (*found, too_few_frames())
-    return SuppressedBackground(stack, denoised, remover, found, Frames())
+    return SuppressedBackground(target, denoised, remover, found, Frames())
 
 
 def _samples(sampling: object) -> Patches | Frames:

@@ -212,9 +212,8 @@ class _WholeAxesRows(StackRows):
         kept = [axis for axis, entry in enumerate(where) if isinstance(entry, slice)]
         return [kept.index(axis) for axis in self._axes]
 
-    def _whole_place(self, first: int, last: int) -> str:
-        names = [", ".join(map(str, np.unravel_index(row, self.grid))) for row in (first, last)]
-        return f"somewhere from [{names[0]}] to [{names[1]}]"
+    def _whole_place(self, row: int) -> str:
+        return f"first at [{', '.join(map(str, np.unravel_index(row, self.grid)))}]"
 
 
 def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[FrameIndex]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
+from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray
 from contrast_core.images._scale_mixture import RIDGE
@@ -53,7 +54,9 @@ def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> Second
     return SecondMoments(moments.n_samples, mean, covariance)
 
 
-def window_size(stack: Stack, mask: BoolArray | None) -> tuple[int, int]:
+def window_size(
+    stack: Stack, mask: BoolArray | None, progress: Progress = False
+) -> tuple[int, int]:
     """Return the height and width of windows that suit a background.
 
     Parameters
@@ -62,9 +65,11 @@ def window_size(stack: Stack, mask: BoolArray | None) -> tuple[int, int]:
         Image or stack that shows the background.
     mask : ndarray of bool, optional
         Where it is alone, in all images or in each.
+    progress : bool or callable, default=False
+        As for `Sampling.map`.
     """
     image, inside = _one_image(stack, mask)
-    gains = {size: _gain(image, inside, size) for size in _STRIPS}
+    gains = {size: _gain(image, inside, size, progress) for size in _STRIPS}
     best = max(gains, key=lambda size: gains[size])
     return best if gains[best] > _GAIN else _SQUARE
 
@@ -93,7 +98,9 @@ class _Half(NamedTuple):
     covariance: FloatArray
 
 
-def _gain(image: FloatArray, inside: BoolArray, strip: tuple[int, int]) -> float:
+def _gain(
+    image: FloatArray, inside: BoolArray, strip: tuple[int, int], progress: Progress
+) -> float:
     """Return by how much strips make a held-out pixel likelier than squares, in nats.
 
     The lesser gain of the two halves counts: a single one may be chance. Areas hardly longer than
@@ -112,7 +119,7 @@ def _gain(image: FloatArray, inside: BoolArray, strip: tuple[int, int]) -> float
         inside & ~(first if across else first[:, None]),
     ]
     scores = []
-    for size in (strip, _SQUARE):
+    for size in with_progress((strip, _SQUARE), 2, "choose windows", progress):
         try:
             one, other = (_half(image, side, size) for side in sides)
         except ValueError:  # no window fits

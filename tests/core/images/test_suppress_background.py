@@ -55,6 +55,31 @@ def test_patterns_go_and_cells_stay_without_tuning(pattern: str) -> None:
     assert abs(np.corrcoef(result.removed.ravel(), clean.ravel())[0, 1]) < 0.35
 
 
+def test_what_is_learnt_from_one_image_is_applied_to_another() -> None:
+    image, mask, _ = striped_cells()
+    whole = suppress_background(image, mask, sampling=QUICK)
+    part = image[30:70, 20:131]
+    found = suppress_background(image, mask, sampling=QUICK, apply_to=part)
+    assert found.image is part
+    expected = QUICK.map(lambda rows: whole.estimator.transform(rows) + whole.level, part)  # type: ignore[union-attr,operator]
+    np.testing.assert_allclose(found.denoised, expected)
+    assert (found.level, found.verdicts) == (whole.level, whole.verdicts)
+    # A background image and its mask are what a mask of the image stands for.
+    crop, inside = image[:80, :96], mask[:80, :96]
+    cropped = suppress_background(image, crop, background_mask=inside, sampling=QUICK)
+    np.testing.assert_allclose(cropped.denoised, whole.denoised, atol=1e-8)
+    frames, empty = np.random.default_rng(0).normal(size=(2, 30, 5, 6))
+    empty[20:] += 100
+    marked = np.arange(30) < 20
+    by_mask = suppress_background(
+        frames, empty, background_mask=marked, sampling="frames", apply_to=frames[3:4]
+    )
+    by_frames = suppress_background(frames, empty[:20], sampling="frames")
+    np.testing.assert_allclose(by_mask.denoised, by_frames.denoised[3:4], atol=1e-9)
+    with pytest.raises(ValueError, match="apply_to cannot be combined with channel_axis=0"):
+        suppress_background(frames, empty, channel_axis=0, apply_to=frames)
+
+
 def test_it_is_the_remover_on_patches() -> None:
     image, mask, _ = striped_cells()
     result = suppress_background(image, mask, sampling=QUICK, background_strength="constant")
@@ -205,8 +230,8 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         (image[:10], image, ValueError, r"the image has images of 10 x 70 pixels, in which no"),
         (image, image[:9], ValueError, r"the background has images of 9 x 70 pixels, in which"),
         (image, np.full((40, 40), 0.1), ValueError, r"the background is constant \(none of its"),
-        (with_nan, mask, ValueError, r"the image has NaN or infinite pixels, somewhere in rows"),
-        (image, with_nan, ValueError, r"the background has NaN or infinite pixels, somewhere in"),
+        (with_nan, mask, ValueError, r"the image has NaN or infinite pixels, first in rows"),
+        (image, with_nan, ValueError, r"the background has NaN or infinite pixels, first in"),
         (np.dstack([image] * 3), mask, ValueError, "Colours or channels in the last axis"),
         (image, np.ma.array(image, mask=mask), TypeError, "the background is a masked array"),
         (image * 1j, mask, TypeError, "complex128"),
