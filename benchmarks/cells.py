@@ -37,7 +37,8 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 import scanpy_ext as cx
-from contrast_core import ContrastWarning, subspace_error
+from contrast_core import ContrastWarning
+from contrast_core.linalg import subspace_error
 
 N_GENES, N_COMPS, REPEATS = 2_000, 50, 3
 WANTED = {"one alpha": 2.0, "automatic alpha": 4.0}

@@ -24,7 +24,8 @@ import scipy.linalg
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common.peers import peers
-from contrast_core import ContrastWarning, contrast_path, subspace_error
+from contrast_core import ContrastWarning, contrast_path
+from contrast_core.linalg import subspace_error
 
 N, D, REPEATS, WANTED = 5000, 500, 3, 8.0
 EPS = np.finfo(np.float64).eps

@@ -37,7 +37,8 @@ except ImportError:
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as it is, also where it is not installed
 
-from contrast_core import SecondMoments, contrast_path, subspace_error
+from contrast_core import SecondMoments, contrast_path
+from contrast_core.linalg import subspace_error
 from contrast_core.moments._torch import DeviceAccumulator
 from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS
 

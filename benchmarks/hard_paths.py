@@ -26,8 +26,7 @@ from speed import expression_like, medians
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common.tasks import data_folder, kang_cells
-from contrast_core import subspace_error
-from contrast_core.linalg import PathSolution, contrastive_path
+from contrast_core.linalg import PathSolution, contrastive_path, subspace_error
 from contrast_core.solve import Task, make_plan
 
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 40)])

@@ -25,7 +25,8 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_limits
 
-from contrast_core import CPCA, ContrastWarning, contrast_path, subspace_error
+from contrast_core import CPCA, ContrastWarning, contrast_path
+from contrast_core.linalg import subspace_error
 
 N, D, K = 1000, 20_000, 2
 EPS = np.finfo(np.float64).eps

@@ -23,7 +23,8 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 from wide import forget_peak, in_a_process, peak_memory, verdict
 
-from contrast_core import CPCA, ContrastWarning, subspace_error
+from contrast_core import CPCA, ContrastWarning
+from contrast_core.linalg import subspace_error
 
 N, D, DENSITY = 3000, 25_000, 0.07
 

@@ -96,7 +96,7 @@ class LinearEmbedding(Embedding):
 
     @property
     def linear_map_(self) -> LinearMap:
-        """Linear map of `transform` and `inverse_transform`, a `contrast_core.LinearMap`."""
+        """A `contrast_core.spectral.LinearMap`: `transform` and `inverse_transform` as one map."""
         return LinearMap(
             mean=self.mean_,
             projection=self.projection_,

@@ -65,7 +65,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         X: MatrixLike,
         y: ArrayLike,
         *,
-        groups: ArrayLike | None = None,
+        within: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit the estimator on the rows of the other labels against those of the background.
@@ -76,8 +76,8 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             All rows.
         y : array-like of shape (n,)
             A label per row.
-        groups, sample_weight : array-like of shape (n,), optional
-            A group or a weight per row, where the estimator takes them (see `CPCA.fit`).
+        within, sample_weight : array-like of shape (n,), optional
+            A label or a weight for each row, where the estimator takes them (see `CPCA.fit`).
 
         Returns
         -------
@@ -113,9 +113,9 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         sides = (~is_background, is_background)
         foreground, background = (_taken(X, rows, side) for side in sides)
         options: dict[str, Any] = {}
-        if groups is not None:
-            of_rows = check_labels(groups, n_rows, "groups")
-            options |= {"groups": of_rows[sides[0]], "background_groups": of_rows[sides[1]]}
+        if within is not None:
+            of_rows = check_labels(within, n_rows, "within")
+            options |= {"within": of_rows[sides[0]], "background_within": of_rows[sides[1]]}
         if sample_weight is not None:
             weights = check_weights(sample_weight, n_rows, "sample_weight")
             options |= {"sample_weight": weights[sides[0]], "background_weight": weights[sides[1]]}

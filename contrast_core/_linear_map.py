@@ -41,7 +41,7 @@ class LinearMap:
     Examples
     --------
     >>> import numpy as np
-    >>> from contrast_core import LinearMap
+    >>> from contrast_core.spectral import LinearMap
     >>> axis = np.array([[0.6, 0.8]])
     >>> line = LinearMap(mean=np.array([1.0, 1.0]), projection=axis.T, reconstruction=axis)
     >>> scores = line.transform([[1.6, 1.8]])

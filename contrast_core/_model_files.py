@@ -44,7 +44,7 @@ _HOMES = {
     "PCAPlus": "contrast_core",
     "PCAPlusPlus": "contrast_core",
     "PCPCA": "contrast_core",
-    "PairMoments": "contrast_core",
+    "PairMoments": "contrast_core.moments",
     "Plan": "contrast_core.solve",
     "SecondMoments": "contrast_core",
     "SparseCPCA": "contrast_core",

@@ -48,13 +48,13 @@ class MomentContrast(LinearContrast):
     _background_is_optional: ClassVar[bool] = False
     _rules: ClassVar[tuple[str, ...]] = ("auto",)
 
-    groups_: NDArray[Any]
-    group_means_: FloatArray
+    within_labels_: NDArray[Any]
+    within_means_: FloatArray
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = dict.fromkeys(
         ("background", *DesignOptions.__annotations__), True
     )
-    __metadata_request__transform: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__transform: ClassVar[dict[str, bool]] = {"within": True}
 
     def fit(
         self,
@@ -62,8 +62,8 @@ class MomentContrast(LinearContrast):
         y: object = None,
         *,
         background: MatrixLike | Moments | Sequence[MatrixLike | Moments] | None = None,
-        groups: ArrayLike | None = None,
-        background_groups: ArrayLike | Sequence[ArrayLike | None] | None = None,
+        within: ArrayLike | None = None,
+        background_within: ArrayLike | Sequence[ArrayLike | None] | None = None,
         sample_weight: ArrayLike | None = None,
         background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
         background_mix: ArrayLike | None = None,
@@ -83,10 +83,11 @@ class MomentContrast(LinearContrast):
             :math:`C_Y = \sum_j w_j C_j`, each about its own mean. Without a background `CPCA` and
             `CPCAStar` are PCA of the foreground, and `PCPCA` is probabilistic PCA: the strength is
             0, and attributes that describe the background are not set. The others need one.
-        groups, background_groups : array-like of shape (n,) and (m,), optional
+        within, background_within : array-like of shape (n,) and (m,), optional
             A label for each row, such as its donor or batch. The covariances are then those
-            within groups, each row about its group's mean: what varies beyond the differences
-            between donors. Of several backgrounds a list, with None for one without groups.
+            within each label, every row about its label's mean: what varies beyond the
+            differences between donors. For several backgrounds a list, with None for one without
+            labels.
         sample_weight, background_weight : array-like of shape (n,) and (m,), optional
             A weight for each row, not negative; whole numbers count rows so many times. Of
             several backgrounds a list.
@@ -97,21 +98,21 @@ class MomentContrast(LinearContrast):
         Returns
         -------
         Self
-            With groups, also `groups_` (G,) and `group_means_` (G, n_features), those of the
-            foreground, for `transform`.
+            With `within`, also `within_labels_` (G,) and `within_means_` (G, n_features): the
+            labels of the foreground and their means, which `transform` uses.
 
         Raises
         ------
         ValueError
-            If the features differ, a dataset has fewer than two rows or is not finite, a group's
-            label is missing, a weight is negative, a parameter is out of range, or there is no
+            If the features differ, a dataset has fewer than two rows or is not finite, a label is
+            missing, a weight is negative, a parameter is out of range, or there is no
             background where one is needed. With missing values, if a feature is never observed in
-            one of the datasets, fewer than two rows have a value, or rows have groups.
+            one of the datasets, fewer than two rows have a value, or rows have labels.
         TypeError
-            If only one of the two is `SecondMoments`, moments come with groups or weights, the
+            If only one of the two is `SecondMoments`, moments come with labels or weights, the
             background is given without its name, or a parameter has the wrong type.
         """
-        design = Design(groups, background_groups, sample_weight, background_weight, background_mix)
+        design = Design(within, background_within, sample_weight, background_weight, background_mix)
         if background is not None:
             return self._fit_design(X, background, design)
         check_not_positional(X, y)
@@ -120,7 +121,7 @@ class MomentContrast(LinearContrast):
     def _fit_alone(self, X: MatrixLike | Moments, design: Design) -> Self:
         """Fit without a background: at strength 0, which does not depend on one."""
         check_background_is_given(None, self._background_is_optional)
-        for name in ("background_groups", "background_weight", "background_mix"):
+        for name in ("background_within", "background_weight", "background_mix"):
             if getattr(design, name) is not None:
                 raise ValueError(f"{name} was given without a background; give both or neither.")
         name = cast(Any, self)._strength
@@ -145,14 +146,14 @@ class MomentContrast(LinearContrast):
         moments = self._moments(X, background, design)
         fitted = self._fit_moments(*moments)
         centres = moments[0].centres or (None, None)
-        for name, value in zip(("groups_", "group_means_"), centres, strict=True):
+        for name, value in zip(("within_labels_", "within_means_"), centres, strict=True):
             if value is not None:
                 setattr(fitted, name, value)
             elif hasattr(fitted, name):  # of a fit before
                 delattr(fitted, name)
         return fitted
 
-    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+    def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         """Scores of rows on the components.
 
         Every row is centred by the foreground mean, so that foreground and background can share a
@@ -163,10 +164,10 @@ class MomentContrast(LinearContrast):
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
             Rows from anywhere; sparse input stays sparse, stored data are read in blocks of rows.
-        groups : array-like of shape (n,), optional
-            A label for each row: its scores are centred by those of its group instead. Of a group
-            that the foreground of the fit had, by that group's mean there; of another one, by the
-            mean of these rows.
+        within : array-like of shape (n,), optional
+            A label for each row, whose scores are then centred within their label: by the label's
+            mean in the foreground of the fit, or by the mean of these rows where the foreground
+            had no such label.
 
         Returns
         -------
@@ -182,24 +183,24 @@ class MomentContrast(LinearContrast):
             missing.
         """
         scores = super().transform(X)
-        return scores if groups is None else self._by_group(scores, groups, self.projection_)
+        return scores if within is None else self._centred_within(scores, within, self.projection_)
 
-    def _by_group(
+    def _centred_within(
         self,
         scores: FloatArray,
-        groups: ArrayLike,
+        within: ArrayLike,
         projection: FloatArray,
         *,
         foreground: bool = True,
     ) -> FloatArray:
-        """Scores centred by those of the means of the foreground's groups, or by their own."""
-        labels = check_labels(groups, len(scores), "groups")
-        known = np.asarray(getattr(self, "groups_", ())).tolist() if foreground else []
+        """Return scores less the score of each label's mean in the foreground, or in these rows."""
+        labels = check_labels(within, len(scores), "within")
+        known = np.asarray(getattr(self, "within_labels_", ())).tolist() if foreground else []
         shift = np.zeros(scores.shape)
-        for group in np.unique(labels).tolist():
-            rows = labels == group
-            if group in known:
-                mean = self.group_means_[known.index(group)]
+        for label in np.unique(labels).tolist():
+            rows = labels == label
+            if label in known:
+                mean = self.within_means_[known.index(label)]
                 shift[rows] = (mean - self.mean_) @ projection
             else:
                 shift[rows] = np.asarray(scores[rows].mean(axis=0))

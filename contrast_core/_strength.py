@@ -107,7 +107,7 @@ class StrengthPath(ContrastStrength):
 
     def _like_this(self, other: Self) -> Self:
         """Copy the attributes that do not depend on the strength to another estimator."""
-        for name in ("groups_", "group_means_"):
+        for name in ("within_labels_", "within_means_"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
         return other

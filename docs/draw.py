@@ -33,7 +33,6 @@ from contrast_core import (
     SparseCPCA,
     contrast_path,
     permutation_test,
-    subspace_error,
 )
 from contrast_core.datasets import (
     cells_behind_fringes,
@@ -43,6 +42,7 @@ from contrast_core.datasets import (
     make_sparse_groups,
 )
 from contrast_core.images import FrameBackgroundRemover, suppress_background
+from contrast_core.linalg import subspace_error
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -447,7 +447,7 @@ def enough() -> None:
         for k in sizes:
             model = CPCA(k, alpha=strength)
             hits = []
-            for train, test in GroupKFold(9).split(data.foreground, groups=data.groups):
+            for train, test in GroupKFold(9).split(data.foreground, groups=data.units):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ContrastWarning)
                     model.fit(data.foreground[train], background=data.background)

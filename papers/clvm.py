@@ -40,8 +40,9 @@ from scipy.optimize import minimize
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
-from contrast_core import CLVM, CPCA, ContrastWarning, subspace_error
+from contrast_core import CLVM, CPCA, ContrastWarning
 from contrast_core.datasets import load_mouse_protein, make_motion_sensors
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.rows import rows_of
 

@@ -28,7 +28,7 @@ def main() -> int:
     found = []
     for axis, alpha in zip(axes[0], strengths, strict=True):
         scores = path.at(alpha).transform(mice.foreground)
-        found.append((silhouette(scores, mice.labels), accuracy(scores, mice.labels, mice.groups)))
+        found.append((silhouette(scores, mice.labels), accuracy(scores, mice.labels, mice.units)))
         scatter(axis, scores, mice.labels, f"alpha {alpha:.3g}" if alpha else "PCA")
     report.save(figure, "cpca_mice")
     values = np.array(found)

@@ -16,8 +16,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common.report import Report, panels
-from contrast_core import CPCAStar, OnlineCPCAStar, principal_angles
+from contrast_core import CPCAStar, OnlineCPCAStar
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import principal_angles
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
 PASSES = (1, 2, 3, 5, 8, 12, 20, 30, 40, 50, 60)

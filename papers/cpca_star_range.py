@@ -51,7 +51,7 @@ def main() -> int:
     for row, (name, data) in zip(axes, chosen.items(), strict=True):
         cpca = CPCA().fit(data.foreground, background=data.background)
         star = CPCAStar().fit(cpca.foreground_moments_, background=cpca.background_moments_)
-        groups = data.groups if name == "mouse" else None
+        groups = data.units if name == "mouse" else None
         for axis, odds, position, unit in (
             (row[0], UNIT / (1 - UNIT), UNIT, "of [0, 1]"),
             (row[1], ODDS, np.log10(ODDS), "decades"),

@@ -151,8 +151,8 @@ def overlap_of_approximate_pairs(adata: AnnData) -> float:
         neighbor_pairs(
             basis[stimulated],
             basis[~stimulated],
-            groups=donors[stimulated],
-            positive_groups=donors[~stimulated],
+            within=donors[stimulated],
+            positive_within=donors[~stimulated],
             search=search,
             random_state=0,
         )

@@ -14,7 +14,8 @@ from benchmarks.common.digits import deals
 from benchmarks.common.measures import accuracy
 from benchmarks.common.report import Report, panels, scatter, spread
 from benchmarks.common.tasks import data_folder
-from contrast_core import CPCA, PairMoments, PCAPlus, PCAPlusPlus
+from contrast_core import CPCA, PCAPlus, PCAPlusPlus
+from contrast_core.moments import PairMoments
 
 DATA = (
     "MNIST zeros and ones at a quarter of their strength in both views (the paper weakens the "

@@ -317,8 +317,8 @@ def _ratio(front: Any, back: Any, *groups: Any, null: bool) -> dict[str, Any]:
             front,
             background=back,
             n_components=2,
-            groups=groups[0],
-            background_groups=groups[1],
+            units=groups[0],
+            background_units=groups[1],
             n_splits=_N_SPLITS,
             random_state=0,
         )
@@ -363,8 +363,8 @@ def _p_value(
             CPCA(1),
             matrix.take(treated),
             background=matrix.take(in_background),
-            groups=labels[treated],
-            background_groups=labels[in_background],
+            units=labels[treated],
+            background_units=labels[in_background],
             include_background=bool((in_foreground & in_background).any()),
             random_state=0,
         )

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contrast_core import LinearMap
+from contrast_core.spectral import LinearMap
 
 from . import _keys, _select
 from ._result import stored_result

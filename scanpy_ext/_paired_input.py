@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core import PCAPlus, PCAPlusPlus
-from contrast_core.pairing import ScaledFeatures, scaled_features
+from contrast_core.pairing import scaled_features
 from contrast_core.rows import load_into_memory
 
 from . import _keys, _matrix, _pairs, _select, _values, _write
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairedInput:
-    """All cells as scaled, and which of them are pairs."""
+    """All cells with scaled genes, the caps and factors of the scaling, and which are pairs."""
 
-    scaled: ScaledFeatures
+    matrix: Any
+    cap: NDArray[np.floating]
+    scale: NDArray[np.floating]
     pairs: _pairs.Pairs
     features: _select.BoolArray
     params: dict[str, Any]
@@ -34,12 +36,12 @@ class PairedInput:
     @property
     def rows(self) -> Any:
         """The stimulated cells of the pairs, (n_pairs, n_features)."""
-        return self.scaled.matrix[self.pairs.stimulated]
+        return self.matrix[self.pairs.stimulated]
 
     @property
     def positive(self) -> Any:
         """Their partners."""
-        return self.scaled.matrix[self.pairs.control]
+        return self.matrix[self.pairs.control]
 
     def write(
         self,
@@ -53,18 +55,19 @@ class PairedInput:
         copy: bool,
     ) -> AnnData | None:
         """Embed all cells and write. Loadings and filters are rows (k, n_features), as scaled."""
-        scale = self.scaled.scale
         table = fit_table(
             adata.var_names,
             self.features,
-            (filters * scale).T,
-            mean=np.divide(model.mean_, scale, out=np.zeros_like(scale), where=scale > 0),
-            cap=self.scaled.cap,
+            (filters * self.scale).T,
+            mean=np.divide(
+                model.mean_, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0
+            ),
+            cap=self.cap,
         )
         entry |= {"n_pairs": len(self.pairs.control), "n_effective": self.pairs.n_effective}
         entry["params"] = self.params | entry["params"]
         slots = {
-            "obsm": {keys.obsm: np.asarray(model.transform(self.scaled.matrix), self.dtype)},
+            "obsm": {keys.obsm: np.asarray(model.transform(self.matrix), self.dtype)},
             "varm": {keys.varm: of_all_genes(loadings.T, self.features), keys.fit: table},
         }
         found = [] if self.pairs.result is None else [self.pairs.result]
@@ -106,10 +109,10 @@ def paired_input(
             adata, matrix, groupby, reference, donor, n_comps=n_basis, params=params, key=key
         )
     if scale:
-        scaled = scaled_features(matrix)
+        values, cap, each = scaled_features(matrix)
     else:
         n_features = matrix.shape[1]
-        scaled = ScaledFeatures(matrix.load(), np.full(n_features, np.inf), np.ones(n_features))
+        values, cap, each = matrix.load(), np.full(n_features, np.inf), np.ones(n_features)
     params |= {"pairs": key, "scale": scale}
     dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
-    return PairedInput(scaled, pairs, cast("_select.BoolArray", features), params, dtype)
+    return PairedInput(values, cap, each, pairs, cast("_select.BoolArray", features), params, dtype)

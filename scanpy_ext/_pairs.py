@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core import effective_n_pairs
+from contrast_core.contrast import effective_n_pairs
 from contrast_core.feedback import warn
 from contrast_core.pairing import (
     PositivePairs,
@@ -25,8 +25,6 @@ from ._mixing import leiden
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from contrast_core.pairing import GroupSummary
 
 
 _FEWEST_CLUSTERED = 4  # cells; fewer are one cluster
@@ -118,8 +116,8 @@ def find(
     pairs = neighbor_pairs(
         basis[~control],
         basis[control],
-        groups=design.donor[~control],
-        positive_groups=design.donor[control],
+        within=design.donor[~control],
+        positive_within=design.donor[control],
         n_neighbors=n_neighbors,
         mutual=mutual,
         clusters=None if labels is None else labels[~control],
@@ -227,8 +225,8 @@ def _leiden(
 
 def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
     covered = pairs.coverage
-    donors = pd.DataFrame([_donor(group) for group in pairs.groups])
-    donors.index = pd.Index([group.group for group in pairs.groups], dtype=object)
+    donors = pd.DataFrame([_donor(each) for each in pairs.within])
+    donors.index = pd.Index([each.label for each in pairs.within], dtype=object)
     return {
         "n_pairs": pairs.n_pairs,
         "n_effective": effective_n_pairs(pairs.rows, pairs.positive_rows),
@@ -240,14 +238,14 @@ def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
     }
 
 
-def _donor(group: GroupSummary) -> dict[str, float]:
+def _donor(summary: Any) -> dict[str, float]:
     return {
-        "n_stimulated": group.n_rows,
-        "n_control": group.n_positive_rows,
-        "n_pairs": group.n_pairs,
-        "coverage_stimulated": group.n_rows_paired / max(group.n_rows, 1),
-        "coverage_control": group.n_positive_rows_paired / max(group.n_positive_rows, 1),
-        "median_distance": group.median_distance,
+        "n_stimulated": summary.n_rows,
+        "n_control": summary.n_positive_rows,
+        "n_pairs": summary.n_pairs,
+        "coverage_stimulated": summary.n_rows_paired / max(summary.n_rows, 1),
+        "coverage_control": summary.n_positive_rows_paired / max(summary.n_positive_rows, 1),
+        "median_distance": summary.median_distance,
     }
 
 

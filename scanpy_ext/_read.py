@@ -82,14 +82,14 @@ class ContrastInput:
         return self.matrix.take(self.selection.background) if self.other is None else self.other
 
     @property
-    def groups(self) -> dict[str, Labels]:
+    def strata(self) -> dict[str, Labels]:
         """The donors of the cells, as the core's `fit` takes them."""
         if self.within is None:
             return {}
         background = self.within[self.selection.background]
         return {
-            "groups": self.within[self.selection.foreground],
-            "background_groups": background if self.within_other is None else self.within_other,
+            "within": self.within[self.selection.foreground],
+            "background_within": background if self.within_other is None else self.within_other,
         }
 
     @property
@@ -125,8 +125,8 @@ class ContrastInput:
 
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Return scores of all cells, (n_obs, n_comps), in the precision of their values."""
-        groups = {} if self.within is None else {"groups": self.within}
-        return self.as_precise(model.transform(self.matrix, **groups))
+        given = {} if self.within is None else {"within": self.within}
+        return self.as_precise(model.transform(self.matrix, **given))
 
     def as_precise(self, scores: Any) -> NDArray[np.floating]:
         """Return scores in single precision, if the values are."""
@@ -164,8 +164,8 @@ class ContrastInput:
         vectors = {"mean": model.mean_, "background_mean": model.background_mean_} | vectors
         entry = dict(entry) | self.sizes
         if self.within is not None:  # scores of the groups' means, by which those of new cells are
-            entry["within_groups"] = model.groups_  # centred
-            entry["within_scores"] = (model.group_means_ - model.mean_) @ model.projection_
+            entry["within_groups"] = model.within_labels_  # centred
+            entry["within_scores"] = (model.within_means_ - model.mean_) @ model.projection_
         slots: dict[str, dict[str, Any]] = {"obsm": {keys.obsm: self.embed(model)}}
         if self.features is None:  # no genes: all is about the dimensions of the embedding
             names = _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])

@@ -40,14 +40,14 @@ class Resampled(NamedTuple):
             return permutation_test(model, self.foreground, **given)
         treated = ~shared[self.data.selection.foreground]
         if self.donors:
-            given["groups"] = self.donors["groups"][treated]
-            given["background_groups"] = self.donors["background_groups"]
+            given["units"] = self.donors["units"][treated]
+            given["background_units"] = self.donors["background_units"]
         try:
             return condition_test(
                 model, self.foreground[treated], include_background=bool(shared.any()), **given
             )
-        except ValueError as error:  # groups are levels of a column here
-            words = re.sub(r"\bgroups\b", "donors", str(error)).replace("in X ", "in foreground ")
+        except ValueError as error:  # units are donors here
+            words = re.sub(r"\bunits\b", "donors", str(error)).replace("in X ", "in foreground ")
             raise ValueError(words) from None
 
 
@@ -70,8 +70,8 @@ def resampled(
             "is asked about, or none."
         )
     if donor is not None:
-        donors["groups"] = _read.known_labels(adata, donor, "donor", front)
-        donors["background_groups"] = (
+        donors["units"] = _read.known_labels(adata, donor, "donor", front)
+        donors["background_units"] = (
             _read.known_labels(other, donor, "donor")
             if is_anndata(other)
             else _read.known_labels(adata, donor, "donor", back)

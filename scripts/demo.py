@@ -36,7 +36,7 @@ def mice() -> None:
     axes = _panels(1, 2, "mice")
     for column, (name, alpha) in enumerate((("PCA", 0.0), ("cPCA", "auto"))):
         hits = []
-        for train, test in GroupKFold(9).split(data.foreground, groups=data.groups):
+        for train, test in GroupKFold(9).split(data.foreground, groups=data.units):
             model = CPCA(2, alpha=alpha).fit(data.foreground[train], background=data.background)
             rule = LinearDiscriminantAnalysis()
             rule.fit(model.transform(data.foreground[train]), data.labels[train])

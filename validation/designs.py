@@ -43,12 +43,12 @@ def accuracies(
     for left_out in np.unique(patient):
         rest = patient != left_out
         controls = rest & ~treated
-        groups = {"groups": patient[rest], "background_groups": patient[controls]}
+        labels = {"within": patient[rest], "background_within": patient[controls]}
         model = CPCA(k, alpha=alpha).fit(
-            values[rest], background=values[controls], **(groups if within else {})
+            values[rest], background=values[controls], **(labels if within else {})
         )
         train, test = (
-            model.transform(values[rows], groups=patient[rows] if within else None)
+            model.transform(values[rows], within=patient[rows] if within else None)
             for rows in (rest, ~rest)
         )
         discriminant = LinearDiscriminantAnalysis().fit(train, treated[rest])

@@ -72,13 +72,13 @@ def rejections(design: Design, sd: float, shift: float, alpha: Any, n_sets: int)
             owner = np.repeat(np.arange(n), each)
             noise = rng.normal(size=(len(owner), N_FEATURES))
             sets.append((means[side][owner] + noise, names[side][owner]))
-        (X, groups), (Y, others) = sets
+        (X, owners), (Y, others) = sets
         test = condition_test(
             CPCA(1, alpha=alpha),
             X,
             background=Y,
-            groups=groups,
-            background_groups=others,
+            units=owners,
+            background_units=others,
             random_state=rng,
         )
         found += bool(test.p_values[0] <= 0.05)
@@ -113,8 +113,8 @@ def seconds(cells: Any, owners: NDArray[np.intp], alpha: Any) -> tuple[float, fl
         CPCA(2, alpha=alpha),
         cells[treated],
         background=cells[~treated],
-        groups=owners[treated],
-        background_groups=owners[~treated],
+        units=owners[treated],
+        background_units=owners[~treated],
         n_permutations=30,
         random_state=0,
         progress=bar,

@@ -45,7 +45,7 @@ FloatArray = NDArray[np.float64]
 
 def mouse_components() -> None:
     mice = load_mouse_protein()
-    by_mouse = {"groups": mice.groups, "background_groups": mice.background_groups}
+    by_mouse = {"units": mice.units, "background_units": mice.background_units}
     for estimator in (CPCA(6), CPCAStar(6), PCPCA(6)):
         for name, groups in (("rows", {}), ("mice", by_mouse)):
             start = perf_counter()
@@ -120,7 +120,7 @@ def group_rejections(n_sets: int) -> dict[str, float]:
             own = rows[0 if paired else side][:count] + 0.5 * rng.normal(size=(count, 10))
             sets.append(own[owner] + 0.5 * rng.normal(size=(len(owner), 10)))
             names.append(owner + (0 if paired else 100 * side))
-        groups = {"groups": names[0], "background_groups": names[1]} if grouped else {}
+        groups = {"units": names[0], "background_units": names[1]} if grouped else {}
         return permutation_test(
             CPCA(1), sets[0], background=sets[1], n_permutations=99, random_state=rng, **groups
         ).p_values[0]
@@ -161,7 +161,7 @@ def mouse_ratio_nulls() -> dict[str, list[float]]:
     """Control mice against control mice of the same class: by mouse and by row."""
     mice = load_mouse_protein()
     control = mice.labels == "Control"
-    rows, groups = mice.foreground[control], mice.groups[control]
+    rows, groups = mice.foreground[control], mice.units[control]
     found: dict[str, list[float]] = {"by mouse (5 and 4)": [], "by row (67 and 68)": []}
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -169,8 +169,8 @@ def mouse_ratio_nulls() -> dict[str, list[float]]:
         ratio = cross_fitted_ratio(
             rows[is_x],
             background=rows[~is_x],
-            groups=groups[is_x],
-            background_groups=groups[~is_x],
+            units=groups[is_x],
+            background_units=groups[~is_x],
             random_state=seed,
         )
         found["by mouse (5 and 4)"].append(ratio.ratio)
@@ -240,8 +240,8 @@ def main() -> int:
     grouped = cross_fitted_ratio(
         mice.foreground,
         background=mice.background,
-        groups=mice.groups,
-        background_groups=mice.background_groups,
+        units=mice.units,
+        background_units=mice.background_units,
         n_splits=20,
         random_state=0,
     )

@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from _packages import Package, Transform, quietly
 
 from benchmarks.common.measures import accuracy, silhouette
-from contrast_core import PCPCA, subspace_error
+from contrast_core import PCPCA
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
+from contrast_core.linalg import subspace_error
 
 Fit = Callable[[Any, Any, int], Transform]
 

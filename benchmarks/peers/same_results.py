@@ -17,14 +17,9 @@ from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
 from benchmarks.common.measures import silhouette
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    CPCAStar,
-    contrast_path,
-    subspace_error,
-)
+from contrast_core import CPCA, PCPCA, CPCAStar, contrast_path
 from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_four_groups
+from contrast_core.linalg import subspace_error
 
 SINE, DIFFERENCE = 1e-7, 1e-8
 

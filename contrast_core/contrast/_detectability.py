@@ -53,7 +53,7 @@ def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = Tr
 
     Examples
     --------
-    >>> from contrast_core import detectable_spike
+    >>> from contrast_core.contrast import detectable_spike
     >>> detectable_spike(2000, 500)
     1.4142135623730951
     """
@@ -107,7 +107,7 @@ def expected_subspace_error(
 
     Examples
     --------
-    >>> from contrast_core import expected_subspace_error
+    >>> from contrast_core.contrast import expected_subspace_error
     >>> round(expected_subspace_error([50, 25, 10], 450, 500, exchangeable=False), 3)
     0.301
     """

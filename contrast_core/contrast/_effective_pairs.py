@@ -46,7 +46,7 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     --------
     Five pairs: three rows of X, the first of them in three pairs.
 
-    >>> from contrast_core import effective_n_pairs
+    >>> from contrast_core.contrast import effective_n_pairs
     >>> effective_n_pairs([0, 0, 0, 1, 2], [7, 8, 9, 7, 8])
     2.5
     """

@@ -22,10 +22,10 @@ class ContrastData:
         here needs it.
     feature_names : tuple of str or None
         Names of the D features, where they have any.
-    groups : ndarray of shape (n,) or None
+    units : ndarray of shape (n,) or None
         What foreground rows have in common beyond their label (the animal, the photograph), where
         rows are not independent. Keep the rows of a group together in cross-validation.
-    background_groups : ndarray of shape (m,) or None
+    background_units : ndarray of shape (m,) or None
         The same for the background rows.
     frame_shape : tuple of int or None
         Height and width in pixels if every row is an image, flattened row by row.
@@ -39,8 +39,8 @@ class ContrastData:
     background: NDArray[np.float64]
     labels: NDArray[Any]
     feature_names: tuple[str, ...] | None = None
-    groups: NDArray[Any] | None = None
-    background_groups: NDArray[Any] | None = None
+    units: NDArray[Any] | None = None
+    background_units: NDArray[Any] | None = None
     frame_shape: tuple[int, int] | None = None
     clean: NDArray[np.float64] | None = None
     description: str = ""

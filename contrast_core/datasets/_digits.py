@@ -38,7 +38,7 @@ def digits_on_photos(
         `foreground`, `background` and `clean` (n_samples, 784), pixels from 0 to 1.25, each row a
         frame of `frame_shape` (28, 28); `clean` is the digit as it stands in the frame (0 to 0.25),
         so that `foreground - clean` is the crop. `labels` (n_samples,) is the digit, 0 or 1;
-        `groups` and `background_groups` name the photograph that a frame was cropped from.
+        `units` and `background_units` name the photograph that a frame was cropped from.
 
     Raises
     ------
@@ -76,16 +76,16 @@ def digits_on_photos(
     # One row of draws per frame, so that the first frames do not depend on how many follow.
     half, positions = len(images) // 2, images.shape[1] - _SIDE + 1
     draws = rng.integers([half, positions, positions] * 2, size=(n, 6))
-    crops, groups = _crops(images[0::2], draws[:, :3]), names[0::2][draws[:, 0]]
-    background, background_groups = _crops(images[1::2], draws[:, 3:]), names[1::2][draws[:, 3]]
+    crops, units = _crops(images[0::2], draws[:, :3]), names[0::2][draws[:, 0]]
+    background, background_units = _crops(images[1::2], draws[:, 3:]), names[1::2][draws[:, 3]]
 
     clean = _DIGIT_STRENGTH / 255 * digits["images"][:n].reshape(n, -1)
     return ContrastData(
         clean + crops,
         background,
         digits["labels"][:n].astype(np.int64),
-        groups=groups,
-        background_groups=background_groups,
+        units=units,
+        background_units=background_units,
         frame_shape=(_SIDE, _SIDE),
         clean=clean,
         description="MNIST zeros and ones (LeCun, Cortes and Burges; CC BY-SA 3.0) at a quarter of "

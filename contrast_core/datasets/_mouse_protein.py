@@ -30,8 +30,8 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     -------
     ContrastData
         `foreground` (270, 77), `background` (135, 77), `labels` (270,) with the genotypes
-        "Control" (135) and "Ts65Dn" (135), `feature_names` (77 proteins), `groups` and
-        `background_groups` with the mouse of each row.
+        "Control" (135) and "Ts65Dn" (135), `feature_names` (77 proteins), `units` and
+        `background_units` with the mouse of each row.
 
     Notes
     -----
@@ -48,7 +48,7 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     --------
     >>> from contrast_core.datasets import load_mouse_protein
     >>> data = load_mouse_protein()
-    >>> data.foreground.shape, data.background.shape, len(set(data.groups))
+    >>> data.foreground.shape, data.background.shape, len(set(data.units))
     ((270, 77), (135, 77), 18)
     """
     raw = check_flag(raw, "raw")
@@ -72,8 +72,8 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
         levels(background),
         np.array([row["Genotype"] for row in foreground]),
         feature_names=proteins,
-        groups=mice(foreground),
-        background_groups=mice(background),
+        units=mice(foreground),
+        background_units=mice(background),
         description="Protein levels in mouse cortex, Down syndrome model against control (Higuera, "
         "Gardiner and Cios, PLOS ONE 10(6): e0129126, 2015). CC BY 4.0.",
     )

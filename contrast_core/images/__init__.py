@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from contrast_core.images._blocks import block_moments
     from contrast_core.images._frame_remover import FrameBackgroundRemover
     from contrast_core.images._patches import Patches
-    from contrast_core.images._sampling import Sampling
-    from contrast_core.images._stacks import Stack, rows_to_stack, weight_maps
+    from contrast_core.images._stacks import rows_to_stack, weight_maps
     from contrast_core.images._suppress import SuppressedBackground, suppress_background
     from contrast_core.images._verdicts import Verdict, library_verdicts, verdicts
     from contrast_core.images._whole_axes import Channels, Frames
@@ -25,8 +24,6 @@ _HOME = {
     "FrameBackgroundRemover": "_frame_remover",
     "Frames": "_whole_axes",
     "Patches": "_patches",
-    "Sampling": "_sampling",
-    "Stack": "_stacks",
     "StructuredBackgroundRemover": "_background_remover",
     "SuppressedBackground": "_suppress",
     "Verdict": "_verdicts",
@@ -44,8 +41,6 @@ __all__ = [
     "FrameBackgroundRemover",
     "Frames",
     "Patches",
-    "Sampling",
-    "Stack",
     "StructuredBackgroundRemover",
     "SuppressedBackground",
     "Verdict",

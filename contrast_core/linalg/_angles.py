@@ -30,7 +30,7 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from contrast_core import principal_angles
+    >>> from contrast_core.linalg import principal_angles
     >>> principal_angles([[1.0, 0.0, 0.0]], [[1.0, 1.0, 0.0]]).round(4)
     array([0.7854])
     """
@@ -76,7 +76,7 @@ def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
 
     Examples
     --------
-    >>> from contrast_core import subspace_error
+    >>> from contrast_core.linalg import subspace_error
     >>> subspace_error([[1.0, 0.0]], [[0.0, 2.0]])
     1.0
     """

@@ -65,7 +65,9 @@ class PairMoments:
     Examples
     --------
     >>> import numpy as np
-    >>> from contrast_core import CPCA, PairMoments, PCAPlus, subspace_error
+    >>> from contrast_core import CPCA, PCAPlus
+    >>> from contrast_core.linalg import subspace_error
+    >>> from contrast_core.moments import PairMoments
     >>> rng = np.random.default_rng(0)
     >>> signal = rng.normal(size=(50, 3))
     >>> X, positive = (signal + 0.1 * rng.normal(size=(50, 3)) for _ in range(2))

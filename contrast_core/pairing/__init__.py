@@ -5,16 +5,14 @@ pairs them; `PositivePairs` then indexes the rows that `contrast_core.PCAPlusPlu
 `ilisi`, `kbet` and `label_transfer` measure how well an embedding mixes the conditions.
 """
 
-from contrast_core.pairing._basis import ScaledFeatures, pairing_basis, scaled_features
+from contrast_core.pairing._basis import pairing_basis, scaled_features
 from contrast_core.pairing._clusters import match_clusters
 from contrast_core.pairing._mixing import ilisi, kbet, label_transfer
 from contrast_core.pairing._neighbors import neighbor_pairs
-from contrast_core.pairing._pairs import GroupSummary, PositivePairs
+from contrast_core.pairing._pairs import PositivePairs
 
 __all__ = [
-    "GroupSummary",
     "PositivePairs",
-    "ScaledFeatures",
     "ilisi",
     "kbet",
     "label_transfer",

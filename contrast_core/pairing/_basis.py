@@ -21,7 +21,7 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
-_ROUNDING = 1e-12  # of the rows, that is left of rows which equal the mean of their group
+_ROUNDING = 1e-12  # of the rows, that is left of rows which equal the mean of their label
 
 
 class ScaledFeatures(NamedTuple):
@@ -93,8 +93,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
         return ScaledFeatures(matrix, cap / factor, scale * factor)
 
 
-def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -> FloatArray:
-    r"""Scores of one PCA of all rows, after the mean of each group was subtracted.
+def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -> FloatArray:
+    r"""Scores of one PCA of all rows, after the mean of each label's rows was subtracted.
 
     With the donors' and conditions' means gone, and one basis for all rows, a row lies near
     those of its own kind under the other condition. Bases that are fitted to each condition
@@ -105,7 +105,7 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     X : array-like, DataFrame or sparse matrix of shape (n, n_features)
         Rows of both conditions; features of unit variance are advised (`scaled_features`).
         Sparse input stays sparse: the means are subtracted implicitly.
-    groups : array-like of shape (n,)
+    within : array-like of shape (n,)
         Which rows are centred together: a label for each combination of donor and condition.
     n_components : int, default=20
         Number of principal components; at most one less than the rows and the features.
@@ -118,8 +118,8 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     Raises
     ------
     ValueError
-        If `groups` has not one label per row, `n_components` is less than 1, no row differs from
-        the mean of its group, or a value is NaN or infinite.
+        If `within` has not one label per row, `n_components` is less than 1, no row differs from
+        the mean of its label, or a value is NaN or infinite.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     data = load_into_memory(rows_of(X, min_rows=2))
     if data.shape[1] < 2:
         raise ValueError(f"X has shape {data.shape}; expected at least two rows and two features.")
-    labels = check_labels(groups, data.shape[0], "groups")
+    labels = check_labels(within, data.shape[0], "within")
     [rows], scale = to_unit_scale(data.load().astype(np.float64, copy=False))
     index, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
     member = sp.csr_matrix(
@@ -163,8 +163,8 @@ def pairing_basis(X: MatrixLike, groups: ArrayLike, *, n_components: int = 20) -
     largest = np.abs(rows @ start[: rows.shape[1]]).max()
     if np.abs(times(start[: rows.shape[1]])).max() <= _ROUNDING * largest:
         raise ValueError(
-            f"no row differs from the mean of its group: X has {rows.shape[0]} rows in "
-            f"{len(counts)} groups. Groups need several rows; give a label for each combination of "
+            f"no row differs from the mean of its label: X has {rows.shape[0]} rows with "
+            f"{len(counts)} labels. Labels need several rows; give one for each combination of "
             "donor and condition, not one for each row."
         )
     k = min(n_components, min(rows.shape) - 1)

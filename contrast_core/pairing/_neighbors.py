@@ -1,4 +1,4 @@
-"""Pairs of rows that are near each other, within groups."""
+"""Pairs of rows that are near each other, within equal labels."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.pairing._clusters import match_clusters
-from contrast_core.pairing._pairs import GroupSummary, PositivePairs
+from contrast_core.pairing._pairs import LabelSummary, PositivePairs
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import rows_of
 
 Search: TypeAlias = Literal["auto", "exact", "approximate"]
 
-_EXACT_DISTANCES = 1e9  # about 20 s of brute force in 20 dimensions, one group at a time
+_EXACT_DISTANCES = 1e9  # about 20 s of brute force in 20 dimensions, one label at a time
 
 
 def neighbor_pairs(
     X: MatrixLike,
     positive: MatrixLike,
     *,
-    groups: ArrayLike | None = None,
-    positive_groups: ArrayLike | None = None,
+    within: ArrayLike | None = None,
+    positive_within: ArrayLike | None = None,
     n_neighbors: int = 10,
     mutual: bool = True,
     clusters: ArrayLike | None = None,
@@ -44,29 +44,29 @@ def neighbor_pairs(
     search: Search = "auto",
     random_state: int | None = 0,
 ) -> PositivePairs:
-    """Pair rows of two sets that are among each other's nearest neighbours, within groups.
+    """Pair rows of two sets that are among each other's nearest neighbours, within equal labels.
 
     Parameters
     ----------
     X, positive : array-like of shape (n, n_features) and (m, n_features)
         The two sets in one space, a few dimensions (see `pairing_basis`).
-    groups, positive_groups : array-like of shape (n,) and (m,), optional
-        Label of each row, such as the donor: pairs are formed within equal labels only. Groups
+    within, positive_within : array-like of shape (n,) and (m,), optional
+        Label of each row, such as the donor: pairs are formed within equal labels only. Labels
         with rows in one set only get no pairs, and are listed in the result.
     n_neighbors : int, default=10
         How many neighbours of each row in the other set count.
     mutual : bool, default=True
         Whether both rows of a pair must be among the neighbours of the other. With False one of
-        the two suffices: every row of a group is paired, also where the other set lacks its kind.
+        the two suffices: every row of a label is paired, also where the other set lacks its kind.
     clusters, positive_clusters : array-like of shape (n,) and (m,), optional
         Label of each row: pairs are formed within matched clusters only. They are matched within
-        each group, see `match_clusters`.
+        each label, see `match_clusters`.
     max_pairs : int, optional
-        Keep so many pairs of each two matched clusters (of each group, without clusters), those
+        Keep so many pairs of each two matched clusters (of each label, without clusters), those
         at the smallest distance.
     search : {"auto", "exact", "approximate"}, default="auto"
         How neighbours are found: "exact" through scikit-learn, "approximate" through the package
-        pynndescent, "auto" exact except in groups with more than a billion distances.
+        pynndescent, "auto" exact except within labels with more than a billion distances.
     random_state : int, optional
         Seed of the approximate search; the exact one is deterministic.
 
@@ -107,11 +107,11 @@ def neighbor_pairs(
     loaded = (rows.load(dense=dense).astype(np.float64, copy=False) for rows in (first, second))
     (rows, positive_rows), scale = to_unit_scale(*loaded)
     labels, positive_labels = _two_labels(
-        "groups", groups, positive_groups, rows.shape[0], positive_rows.shape[0]
+        "within", within, positive_within, rows.shape[0], positive_rows.shape[0]
     )
     if not set(labels.tolist()) & set(positive_labels.tolist()):
         raise ValueError(
-            f"groups and positive_groups have no label in common ({shown(labels[0])} and "
+            f"within and positive_within have no label in common ({shown(labels[0])} and "
             f"{shown(positive_labels[0])} are the first), so that there is nothing to pair. Label "
             "rows of both sets by what they share, such as the donor."
         )
@@ -133,17 +133,17 @@ def neighbor_pairs(
                 nearest = np.lexsort((other, one, distance))[:max_pairs]
                 one, other, distance = one[nearest], other[nearest], distance[nearest]
             blocks.append((i[one], j[other], distance / scale))
-        in_group = _joined(blocks)
-        found.append(in_group)
+        in_label = _joined(blocks)
+        found.append(in_label)
         summaries.append(
-            GroupSummary(
+            LabelSummary(
                 label,
                 len(members[0]),
                 len(members[1]),
-                len(in_group[0]),
-                len(np.unique(in_group[0])),
-                len(np.unique(in_group[1])),
-                float(np.median(in_group[2])) if len(in_group[2]) else float("nan"),
+                len(in_label[0]),
+                len(np.unique(in_label[0])),
+                len(np.unique(in_label[1])),
+                float(np.median(in_label[2])) if len(in_label[2]) else float("nan"),
             )
         )
     i, j, distance = _joined(found)
@@ -162,7 +162,7 @@ def _two_labels(
     found = check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
     kinds = tuple(each.dtype.kind for each in found)
     # Equal labels of clusters mean nothing.
-    if name == "groups" and set(kinds) & set("US") and set(kinds) & set("biuf"):
+    if name == "within" and set(kinds) & set("US") and set(kinds) & set("biuf"):
         raise TypeError(
             f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
             "one can equal one of the other. Give both as strings, or both as numbers."
@@ -176,7 +176,7 @@ def _blocks(
     members: tuple[NDArray[np.intp], NDArray[np.intp]],
     clusters: tuple[NDArray[Any], NDArray[Any]] | None,
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """The rows of a group that may be paired with each other: all, or matched clusters."""
+    """The rows of a label that may be paired with each other: all, or matched clusters."""
     i, j = members
     if not len(i) or not len(j):
         return

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 
 
-class GroupSummary(NamedTuple):
-    """One group (a donor): its rows in both views, how many of them are in pairs, how many pairs.
+class LabelSummary(NamedTuple):
+    """One label (a donor): its rows in both views, how many of them are in pairs, how many pairs.
 
-    `median_distance` is NaN in a group without pairs.
+    `median_distance` is NaN for a label without pairs.
     """
 
-    group: Any
+    label: Any
     n_rows: int
     n_positive_rows: int
     n_pairs: int
@@ -38,18 +38,19 @@ class PositivePairs:
         Which row of the positive view.
     distances : ndarray of shape (n_pairs,)
         Euclidean distance of the two, in the space in which they were paired.
-    groups : tuple of GroupSummary
-        One entry for each group that has rows in either view, in sorted order.
+    within : tuple
+        A named tuple for each label that has rows in either view, in sorted order: its `label`,
+        its numbers of rows in both views, of pairs and of paired rows, and the median distance.
 
     See Also
     --------
-    contrast_core.effective_n_pairs : How many independent pairs they are worth.
+    contrast_core.contrast.effective_n_pairs : How many independent pairs they are worth.
     """
 
     rows: NDArray[np.intp]
     positive_rows: NDArray[np.intp]
     distances: FloatArray
-    groups: tuple[GroupSummary, ...]
+    within: tuple[LabelSummary, ...]
 
     @property
     def n_pairs(self) -> int:
@@ -59,9 +60,9 @@ class PositivePairs:
     @property
     def coverage(self) -> tuple[float, float]:
         """Fraction of the rows of X, and of the positive view, that are in at least one pair."""
-        paired = sum(g.n_rows_paired for g in self.groups)
-        positive_paired = sum(g.n_positive_rows_paired for g in self.groups)
+        paired = sum(each.n_rows_paired for each in self.within)
+        positive_paired = sum(each.n_positive_rows_paired for each in self.within)
         return (
-            paired / max(sum(g.n_rows for g in self.groups), 1),
-            positive_paired / max(sum(g.n_positive_rows for g in self.groups), 1),
+            paired / max(sum(each.n_rows for each in self.within), 1),
+            positive_paired / max(sum(each.n_positive_rows for each in self.within), 1),
         )

@@ -133,7 +133,7 @@ def contrast_path(
     random_state : int or None, default=0
         Seed of the clustering.
     **design
-        ``groups``, ``background_groups``, ``sample_weight``, ``background_weight`` and
+        ``within``, ``background_within``, ``sample_weight``, ``background_weight`` and
         ``background_mix``, as in `CPCA.fit`.
 
     Returns

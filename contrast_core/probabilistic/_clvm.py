@@ -176,8 +176,8 @@ class CLVM(TwoDensities):
         features than rows, hold the rows.
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
         From centred rows to scores, the posterior means of t, and back, as `inverse_transform`
-        says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`. None of them, nor
-        what needs them, with ``robust="entries"``, which weighs each value of a row, or of counts.
+        says; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`. There
+        are none with ``robust="entries"``, which weighs each value of a row, nor with counts.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -189,7 +189,7 @@ class CLVM(TwoDensities):
         On `fit`: if the latent variables explain all that varies, so that the likelihood has no
         maximum, `sparsity` leaves no feature, or a parameter is out of range. With missing values
         or `robust`: if a feature is never observed in one of the datasets, fewer than two rows have
-        a value, or ``sparsity="horseshoe"`` is given without "vi". With these or "vi": if groups,
+        a value, or ``sparsity="horseshoe"`` is given without "vi". With these or "vi": if `within`,
         weights or several backgrounds are given, which need moments. With counts: if they are none.
     ImportError
         With "vi", if torch is not installed.

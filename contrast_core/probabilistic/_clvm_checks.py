@@ -39,10 +39,10 @@ def check_tails(robust: object, likelihood: object, inference: object) -> Tails:
 
 def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
     """Refuse what a fit from rows does not combine with: what needs moments."""
-    centre = "subtract each group's mean or median first, in foreground and background"
+    centre = "subtract the mean or median of each label's rows first, in foreground and background"
     refused = {
-        "groups": (design.groups is not None, centre),
-        "background_groups": (design.background_groups is not None, centre),
+        "within": (design.within is not None, centre),
+        "background_within": (design.background_within is not None, centre),
         "sample_weight": (design.sample_weight is not None, "leave it out, or repeat rows"),
         "background_weight": (design.background_weight is not None, "leave it out, or repeat rows"),
         "background_mix": (design.background_mix is not None, "leave it out"),

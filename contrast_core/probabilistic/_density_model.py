@@ -80,7 +80,7 @@ class DensityModel(MomentContrast):
         return np.concatenate(drawn, axis=1)
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        for name in ("groups_", "group_means_", *self._of_some, *self._of_moments):
+        for name in ("within_labels_", "within_means_", *self._of_some, *self._of_moments):
             if name not in attributes:  # of a fit before
                 self.__dict__.pop(name, None)
         return super()._set_fitted(feature_names, **attributes)

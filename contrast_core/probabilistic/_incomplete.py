@@ -76,7 +76,7 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
     Raises
     ------
     ValueError
-        If rows have groups, fewer than two have a value, or a feature is never observed.
+        If rows have labels (`within`), fewer than two have a value, or a feature is never observed.
     """
     shares = check_mix(np.ones(len(parts) - 1) if mix is None else mix, len(parts) - 1)
     means, values, observed, weights = [], [], [], []
@@ -112,9 +112,9 @@ def observed_part(part: Rows) -> tuple[FloatArray, NDArray[np.bool_], FloatArray
     """Rows with something observed, (n, n_features), what is, and weights that sum to one."""
     if part.codes is not None:
         raise ValueError(
-            f"{part.name} has missing values, with which groups are not supported. Subtract the "
-            "mean of each group's observed values first, in both datasets, and leave groups out: "
-            "that is what the contrast within groups is."
+            f"{part.name} has missing values, with which within= is not supported. Subtract the "
+            "mean of each label's observed values first, in both datasets, and leave within out: "
+            "that is what the contrast within labels is."
         )
     values = part.load(dense=True).astype(np.float64, copy=False)
     seen = ~np.isnan(values)

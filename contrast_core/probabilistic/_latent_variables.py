@@ -52,7 +52,7 @@ class LatentVariableModel(DensityModel):
         )
         return np.asarray(self.components_ * scale[:, None])
 
-    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+    def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         r"""Posterior means of the latent variables.
 
         .. math:: E[z \mid x] = (W^\top W + \sigma^2 I)^{-1} W^\top (x - \bar x)
@@ -62,7 +62,7 @@ class LatentVariableModel(DensityModel):
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
             Rows from anywhere; sparse input stays sparse. NaN in dense rows is a value that is
             missing, whatever the fit had: z is then given what is observed, and 0 if nothing is.
-        groups : array-like of shape (n,), optional
+        within : array-like of shape (n,), optional
             As in `CPCA.transform`; rows must then be complete.
 
         Returns
@@ -74,11 +74,11 @@ class LatentVariableModel(DensityModel):
         ------
         ValueError
             If the features are not those of the fit, a value is infinite, or one is NaN in rows
-            with groups, sparse rows or a tensor.
+            with `within`, sparse rows or a tensor.
         """
         rows = self._rows(X, missing=True)
-        if groups is not None or not rows.can_miss:
-            return super().transform(X, groups=groups)
+        if within is not None or not rows.can_miss:
+            return super().transform(X, within=within)
         function = complete_or_not(self.linear_map_.transform, self._gaussian.latent_means)
         scores: FloatArray = rows.map(function, self._n_features_out)
         return scores

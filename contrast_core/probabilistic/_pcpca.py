@@ -113,7 +113,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
         `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
         From centred rows to scores, the posterior means of z, and back, as `inverse_transform`
-        says; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
+        says; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -98,7 +98,7 @@ class TwoDensities(ScoreMixin, DensityModel):
     def _projector(self) -> LinearMap:
         return self.linear_map_
 
-    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+    def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         r"""Posterior means of the salient latent variables.
 
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \mu_x), \qquad
@@ -115,7 +115,7 @@ class TwoDensities(ScoreMixin, DensityModel):
             Rows from anywhere; sparse input stays sparse, but for ``robust="entries"``. NaN in
             dense rows is a value that is missing, whatever the fit had: t is then given what is
             observed, and 0 if nothing is.
-        groups : array-like of shape (n,), optional
+        within : array-like of shape (n,), optional
             As in `CPCA.transform`, of complete rows; not with ``robust="entries"``.
 
         Returns
@@ -127,17 +127,17 @@ class TwoDensities(ScoreMixin, DensityModel):
         ------
         ValueError
             If the features are not those of the fit, a value is infinite, or one is NaN in rows
-            with groups, sparse rows or a tensor.
+            with `within`, sparse rows or a tensor.
         TypeError
             If X is a tensor and the model that of ``robust="entries"``.
         """
         check_is_fitted(self)
         k = self.shared_loadings_.shape[1]
         last = k + self.salient_loadings_.shape[1]
-        return self._posterior_means(X, "foreground", (k, last), groups)
+        return self._posterior_means(X, "foreground", (k, last), within)
 
     def _posterior_means(
-        self, X: MatrixLike, dataset: object, which: tuple[int, int], groups: ArrayLike | None
+        self, X: MatrixLike, dataset: object, which: tuple[int, int], within: ArrayLike | None
     ) -> FloatArray:
         first, last = which
         of: dict[str, Any] = {"first": first, "last": last}
@@ -147,20 +147,20 @@ class TwoDensities(ScoreMixin, DensityModel):
             model, mean = self._model(dataset)
             by_row = partial(latent_of, model=model, mean=mean, tails=self.tails_, **of)
         if not self._is_linear:
-            if groups is not None:
+            if within is not None:
                 raise ValueError(
-                    "groups are given, but with robust='entries' or likelihood='counts' scores are "
-                    "not linear in the rows: they cannot be centred by group."
+                    "within is given, but with robust='entries' or likelihood='counts' scores are "
+                    "not linear in the rows: they cannot be centred within labels."
                 )
             rows = self._weighed_rows(X)
             found: FloatArray = rows.map(by_row, last - first, dense=True)
             return found
         gain = posterior(model).gain[:, first:last]
         linear = LinearMap(mean=mean, projection=gain)
-        rows = self._rows(X, missing=groups is None)
-        if groups is not None:
+        rows = self._rows(X, missing=within is None)
+        if within is not None:
             scores = linear.transform(rows)
-            return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
+            return self._centred_within(scores, within, gain, foreground=dataset == "foreground")
         if not rows.can_miss:
             return linear.transform(rows)
         either: FloatArray = rows.map(complete_or_not(linear.transform, by_row), last - first)
@@ -231,7 +231,7 @@ class TwoDensities(ScoreMixin, DensityModel):
         X: MatrixLike,
         *,
         dataset: Dataset = "foreground",
-        groups: ArrayLike | None = None,
+        within: ArrayLike | None = None,
     ) -> FloatArray:
         """Posterior means of the shared latent variables.
 
@@ -242,8 +242,8 @@ class TwoDensities(ScoreMixin, DensityModel):
         dataset : {"foreground", "background"}, default="foreground"
             Which model the rows are of: that of the background, about its own mean, has no salient
             part.
-        groups : array-like of shape (n,), optional
-            As for `transform`; of background rows each group is centred by its own mean here.
+        within : array-like of shape (n,), optional
+            As for `transform`; background rows are centred by their label's mean among these rows.
 
         Returns
         -------
@@ -258,7 +258,7 @@ class TwoDensities(ScoreMixin, DensityModel):
             As for `transform`.
         """
         check_is_fitted(self)
-        return self._posterior_means(X, dataset, (0, self.shared_loadings_.shape[1]), groups)
+        return self._posterior_means(X, dataset, (0, self.shared_loadings_.shape[1]), within)
 
     def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
         r"""Log-density of each row under the model.

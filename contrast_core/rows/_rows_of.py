@@ -168,7 +168,7 @@ def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:
         )
     return rows.labelled(
         None if weights is None else check_weights(weights, n, f"the weights of {rows.name}"),
-        None if groups is None else check_labels(groups, n, f"the groups of {rows.name}"),
+        None if groups is None else check_labels(groups, n, f"the labels of {rows.name}"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Is there anything to find, and which components are real: what needs rows and their groups."""
+"""Is there anything to find, and which components are real: what needs rows and their units."""
 
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
 from contrast_core.significance._condition import condition_test

@@ -59,8 +59,8 @@ class BootstrapStability(ShortRepr):
         difference between `matched` and `retained`.
     level : float
         Of these bands.
-    n_groups, n_background_groups : int or None
-        Number of groups in each dataset; None where rows were drawn one by one.
+    n_units, n_background_units : int or None
+        Number of units in each dataset; None where rows were drawn one by one.
     """
 
     matched: FloatArray
@@ -70,8 +70,8 @@ class BootstrapStability(ShortRepr):
     lower: FloatArray
     upper: FloatArray
     level: float
-    n_groups: int | None
-    n_background_groups: int | None
+    n_units: int | None
+    n_background_units: int | None
 
     @property
     def component_stability(self) -> FloatArray:
@@ -94,8 +94,8 @@ def bootstrap_stability(
     X: MatrixLike,
     *,
     background: MatrixLike | Sequence[MatrixLike],
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
     background_mix: ArrayLike | None = None,
@@ -104,7 +104,7 @@ def bootstrap_stability(
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
 ) -> BootstrapStability:
-    r"""Would other rows give the same components? Resample rows, or groups, with replacement.
+    r"""Would other rows give the same components? Resample rows, or units, with replacement.
 
     Foreground and background are resampled separately, and the components V* of each resample
     compared with those of the data, V: per component (matched one to one, and the share
@@ -117,12 +117,12 @@ def bootstrap_stability(
         for the data as they are, and held. PCPCA is resampled as cPCA at ``alpha = gamma'``, which
         has its components.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without groups the background may be a list of
+        Foreground and background rows, not moments; without units the background may be a list of
         several, which are mixed as by `CPCA.fit`, each about its own mean.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to; groups are drawn as a whole. A
+    units, background_units : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit that each row belongs to; units are drawn as a whole. A
         label that occurs in both datasets is one and the same donor, drawn for both at once.
-        Without groups every row is taken as independent: with rows that repeat, components look
+        Without units every row is taken as independent: with rows that repeat, components look
         far more stable than they are.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
@@ -145,7 +145,7 @@ def bootstrap_stability(
     Raises
     ------
     ValueError
-        If the datasets do not fit together or one is constant, only one has groups, or a parameter
+        If the datasets do not fit together or one is constant, only one has units, or a parameter
         is out of range.
     TypeError
         If the estimator is not a linear contrastive method, moments are given, or a parameter or
@@ -153,8 +153,8 @@ def bootstrap_stability(
 
     Notes
     -----
-    Stability is not significance: a component of noise in few features, or one that a single group
-    dominates, can be stable. Groups are reduced to their moments once.
+    Stability is not significance: a component of noise in few features, or one that a single unit
+    dominates, can be stable. Units are reduced to their moments once.
 
     References
     ----------
@@ -180,16 +180,16 @@ def bootstrap_stability(
         "background_weight": background_weight,
         "background_mix": background_mix,
     }
-    samples = two_samples(X, background, groups, background_groups, **weights)
-    units = samples.foreground.units(), samples.background.units()
-    fitted = fitted_on(samples, units, estimator, X, background, **weights)
+    samples = two_samples(X, background, units, background_units, **weights)
+    parts = samples.foreground.units(), samples.background.units()
+    fitted = fitted_on(samples, parts, estimator, X, background, **weights)
     ours = components_of(fitted, samples)
     again = at_fixed_strength(fitted, len(ours))
     matched, retained, angles, turned = [], [], [], []
     with resampling(samples), muted():
         for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):
             times_x, times_y = _draw(samples, rng)
-            again.fit(units[0].moments(times_x), background=units[1].moments(times_y))
+            again.fit(parts[0].moments(times_x), background=parts[1].moments(times_y))
             theirs = again.components_
             squared = (ours @ theirs.T) ** 2
             matched.append(squared[linear_sum_assignment(squared, maximize=True)])
@@ -203,7 +203,7 @@ def bootstrap_stability(
         fitted.components_,
         *_bands(np.array(turned), samples.basis, share),
         share,
-        *samples.n_groups(),
+        *samples.numbers(),
     )
 
 
@@ -227,7 +227,7 @@ def _bands(
 def _draw(
     samples: TwoSamples, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """How often each unit is drawn; shared groups as often in both datasets."""
+    """How often each unit is drawn; shared units as often in both datasets."""
     n_shared = len(samples.shared)
     shared_times = _times(n_shared, rng)
     times = []

@@ -39,8 +39,8 @@ def condition_test(
     X: MatrixLike,
     *,
     background: MatrixLike,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     include_background: bool = True,
     n_permutations: int = 999,
     random_state: int | np.random.Generator | None = None,
@@ -70,9 +70,9 @@ def condition_test(
         The method and number of components, as in `permutation_test`.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Rows of the treated and of the controls, not moments. No row is in both.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
+    units, background_units : array-like of shape (n,) and (m,), optional
         The donor of every row. A label that occurs in both is one and the same donor. Without
-        groups every row is taken as a donor of its own: with rows that repeat, the p-values are far
+        units every row is taken as a donor of its own: with rows that repeat, the p-values are far
         too small.
     include_background : bool, default=True
         Whether the foreground is all rows, so that the difference of the means is in it, or those
@@ -115,7 +115,7 @@ def condition_test(
     smaller has, and other donors with no more than the smaller of the two sets' median numbers;
     what is left out is drawn at random.
 
-    Rows without groups are held dense. Donors are reduced to their moments once: (number of units)
+    Rows without units are held dense. Donors are reduced to their moments once: (number of units)
     D^2 numbers, from 700 features on in single precision, and a relabelling is one small
     eigenproblem.
 
@@ -133,7 +133,7 @@ def condition_test(
     >>> X, Y = rng.normal(size=(120, 10)), rng.normal(size=(120, 10))
     >>> X[:, 0] += 6
     >>> test = condition_test(
-    ...     CPCA(1), X, background=Y, groups=donors, background_groups=others, random_state=0
+    ...     CPCA(1), X, background=Y, units=donors, background_units=others, random_state=0
     ... )
     >>> test.n_distinct, test.n_significant()
     (70, 1)
@@ -142,21 +142,21 @@ def condition_test(
     check_flag(include_background, "include_background")
     rng = check_generator(random_state)
     check_estimator(estimator)
-    samples = two_samples(X, background, groups, background_groups, fewest=1)
+    samples = two_samples(X, background, units, background_units, fewest=1)
     n_distinct = relabellings.count(samples)
     exact = n_distinct <= n_permutations
     total = n_distinct if exact else n_permutations
     check_resolution(samples, n_distinct, total)
-    units = _units(_balanced(samples, rng))
+    parts = _units(_balanced(samples, rng))
     is_treated = np.arange(samples.n_units) < samples.foreground.n_units
     in_foreground = is_treated | include_background
     fitted = quietly_fitted(
-        estimator, units.moments_alike(in_foreground), units.moments_alike(~is_treated)
+        estimator, parts.moments_alike(in_foreground), parts.moments_alike(~is_treated)
     )
     labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
         deflated = _DeflatedUnits.of(
-            units,
+            parts,
             is_treated,
             Statistic.of(estimator, fitted),
             samples.n_varying,

@@ -31,9 +31,9 @@ from contrast_core.rows import Rows, rows_of
 _COMPONENTS = 50  # principal components of both datasets
 _RIDGE = 4.0  # times the mean variance of a feature
 _PASSES = 3  # of the randomised decomposition
-_FOLDS = 5  # parts of the rows that are held out in turn where there are no groups
-FEWEST_ROWS = 10  # rows of each dataset, and of each group that is used
-FEWEST_GROUPS = 3
+_FOLDS = 5  # parts of the rows that are held out in turn where there are no units
+FEWEST_ROWS = 10  # rows of each dataset, and of each unit that is used
+FEWEST_UNITS = 3
 # Without an effect the mean over blocks is a degenerate U-statistic: the product of every two
 # blocks enters twice, which doubles its variance, and it is skewed, which takes half as much again.
 # With the factor 3 one-sided tests at 5% reject in 4% to 6% of nulls (3 to 5 donors in pairs, 4
@@ -55,18 +55,18 @@ class ConditionShift:
     p_value : float
         Of the hypothesis that the effect is not positive.
     n_blocks : int
-        Number of groups, pairs of groups, or parts of the rows that were held out in turn.
-    groups : tuple
-        The groups in use; empty without groups.
+        Number of units, pairs of units, or parts of the rows that were held out in turn.
+    units : tuple
+        The units in use; empty without units.
     left_out : tuple
-        Groups that were left out, because a dataset has fewer than ten of their rows.
+        Units that were left out, because a dataset has fewer than ten of their rows.
     direction : ndarray of shape (n_features,)
         The direction from all blocks, of unit length; the foreground has the larger mean.
     resampled : ndarray of shape (n_resamples, n_features)
         The same from blocks that were drawn with replacement.
     foreground_scores, background_scores : ndarray of shape (n,) and (m,)
         Each row along the direction of the other blocks, from the background's mean in its
-        standard deviations; NaN for rows of groups that were left out.
+        standard deviations; NaN for rows of units that were left out.
     """
 
     effect: float
@@ -74,7 +74,7 @@ class ConditionShift:
     effect_high: float
     p_value: float
     n_blocks: int
-    groups: tuple[Any, ...]
+    units: tuple[Any, ...]
     left_out: tuple[Any, ...]
     direction: FloatArray
     resampled: FloatArray
@@ -86,8 +86,8 @@ def condition_shift(
     X: MatrixLike,
     *,
     background: MatrixLike,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     level: float = 0.95,
     n_resamples: int = 100,
     random_state: int | np.random.Generator | None = None,
@@ -111,10 +111,10 @@ def condition_shift(
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Rows under the condition, and rows without it; no row is in both.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
-        What rows repeat (donor, animal, culture). Where groups have rows in both datasets each of
-        these groups is a block, compared within itself; where none has, each block is a group of
-        either, or several. Groups with fewer than ten rows are left out. Without groups rows are
+    units, background_units : array-like of shape (n,) and (m,), optional
+        What rows repeat (donor, animal, culture). Where units have rows in both datasets each of
+        these units is a block, compared within itself; where none has, each block is a unit of
+        either, or several. Units with fewer than ten rows are left out. Without units rows are
         taken as independent, and the blocks are fifths of them: the interval then says nothing
         about other donors.
     level : float above 0, below 1, default=0.95
@@ -131,13 +131,13 @@ def condition_shift(
     Raises
     ------
     ValueError
-        If the datasets do not fit together, contain NaN or do not vary, only one has groups, one
-        has fewer than ten rows, or fewer than three groups can be compared.
+        If the datasets do not fit together, contain NaN or do not vary, only one has units, one
+        has fewer than ten rows, or fewer than three units can be compared.
 
     See Also
     --------
     responders : Which rows respond, from the scores.
-    condition_test : An exact test of a contrastive component by relabelled groups.
+    condition_test : An exact test of a contrastive component by relabelled units.
 
     Notes
     -----
@@ -173,13 +173,13 @@ def condition_shift(
             f"X has {sizes[0]} rows and background {sizes[1]}; a comparison needs at least "
             f"{FEWEST_ROWS} of both."
         )
-    blocks = _blocks(sizes, groups, background_groups, rng)
+    blocks = _blocks(sizes, units, background_units, rng)
     first, second = _loaded(x), _loaded(y)
     basis = _principal(first, second, rng)
     sides = _Side.of(first, blocks.foreground, basis), _Side.of(second, blocks.background, basis)
     if not sides[1].variances.any():
         raise ValueError(
-            "background does not vary within its groups: there is nothing to measure a difference "
+            "background does not vary within its units: there is nothing to measure a difference "
             "by."
         )
 
@@ -193,9 +193,9 @@ def condition_shift(
         centres = np.array([each.mean() for each in along])
         variance = weights @ [each.var(ddof=1) for each in along] / weights.sum()
         centre = weights @ centres / weights.sum()
-        if blocks.paired:  # each group is compared within itself, from its own zero
+        if blocks.paired:  # each unit is compared within itself, from its own zero
             centre = centres[b]
-        else:  # what differs among groups counts as the background's variation
+        else:  # what differs among units counts as the background's variation
             variance += weights @ (centres - centre) ** 2 / weights.sum()
         unit = np.sqrt(variance) if variance > 0 else 1.0
         for values, part, into in zip(
@@ -238,7 +238,7 @@ def condition_shift(
 
 
 class _Blocks(NamedTuple):
-    """Rows of either dataset that are held out together, and the groups that they come from."""
+    """Rows of either dataset that are held out together, and the units that they come from."""
 
     foreground: list[NDArray[np.intp]]
     background: list[NDArray[np.intp]]
@@ -249,22 +249,22 @@ class _Blocks(NamedTuple):
 
 def _blocks(
     sizes: tuple[int, int],
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
+    units: ArrayLike | None,
+    background_units: ArrayLike | None,
     rng: np.random.Generator,
 ) -> _Blocks:
-    if (groups is None) != (background_groups is None):
-        given, missing = ("groups", "background_groups")[:: 1 if background_groups is None else -1]
+    if (units is None) != (background_units is None):
+        given, missing = ("units", "background_units")[:: 1 if background_units is None else -1]
         raise ValueError(
-            f"{given} was given without {missing}; give the group (donor, animal) of every row of "
+            f"{given} was given without {missing}; give the unit (donor, animal) of every row of "
             "both datasets, or of neither."
         )
-    if groups is None or background_groups is None:
+    if units is None or background_units is None:
         x, y = (np.array_split(rng.permutation(size), _FOLDS) for size in sizes)
         return _Blocks(x, y)
     labels = (
-        check_labels(groups, sizes[0], "groups"),
-        check_labels(background_groups, sizes[1], "background_groups"),
+        check_labels(units, sizes[0], "units"),
+        check_labels(background_units, sizes[1], "background_units"),
     )
     counts = [
         dict(zip(*(each.tolist() for each in np.unique(side, return_counts=True)), strict=True))
@@ -277,15 +277,15 @@ def _blocks(
         for sides in ([counts, counts] if paired else [[counts[0]], [counts[1]]])
     ]
     n = min(map(len, used))
-    if n < FEWEST_GROUPS:
+    if n < FEWEST_UNITS:
         raise ValueError(
-            f"{n} groups have {FEWEST_ROWS} rows in both datasets; a comparison within groups "
-            f"needs {FEWEST_GROUPS}."
+            f"{n} units have {FEWEST_ROWS} rows in both datasets; a comparison within units "
+            f"needs {FEWEST_UNITS}."
             if paired
-            else f"{len(used[0])} groups of X and {len(used[1])} of background have {FEWEST_ROWS} "
-            f"rows; a comparison of groups needs {FEWEST_GROUPS} of both."
+            else f"{len(used[0])} units of X and {len(used[1])} of background have {FEWEST_ROWS} "
+            f"rows; a comparison of units needs {FEWEST_UNITS} of both."
         )
-    if not paired:  # any group of X against any of the background
+    if not paired:  # any unit of X against any of the background
         used = [list(rng.permutation(np.array(names, dtype=object))) for names in used]
     parts = [
         [np.flatnonzero(np.isin(side, np.array(names[b::n], dtype=side.dtype))) for b in range(n)]

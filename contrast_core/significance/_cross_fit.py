@@ -35,20 +35,20 @@ class CrossFittedRatio(ShortRepr):
     Parameters
     ----------
     ratio : float
-        Median of `ratios`: a single split is noisy, the more the fewer the groups.
+        Median of `ratios`: a single split is noisy, the more the fewer the units.
     ratios : ndarray of shape (2 * n_splits,)
         The ratio of each split, either half once the one for the directions.
     baseline : float
         tr(C_X) / tr(C_Y), what directions without contrast give.
-    n_groups, n_background_groups : int or None
-        Number of groups in each dataset; None where rows were split one by one.
+    n_units, n_background_units : int or None
+        Number of units in each dataset; None where rows were split one by one.
     """
 
     ratio: float
     ratios: FloatArray
     baseline: float
-    n_groups: int | None
-    n_background_groups: int | None
+    n_units: int | None
+    n_background_units: int | None
 
     @property
     def relative(self) -> float:
@@ -61,8 +61,8 @@ def cross_fitted_ratio(
     *,
     background: MatrixLike | Sequence[MatrixLike],
     n_components: int = 2,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
     background_mix: ArrayLike | None = None,
@@ -83,15 +83,15 @@ def cross_fitted_ratio(
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without groups the background may be a list of
+        Foreground and background rows, not moments; without units the background may be a list of
         several, which are mixed as by `CPCA.fit`, each about its own mean.
     n_components : int, default=2
         k, the number of components the contrast is for.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
-        What rows repeat (donor, animal); a group's rows stay in one half. A label that occurs in
-        both datasets is one and the same group. Without them every row is taken as independent and
+    units, background_units : array-like of shape (n,) and (m,), optional
+        What rows repeat (donor, animal); a unit's rows stay in one half. A label that occurs in
+        both datasets is one and the same unit. Without them every row is taken as independent and
         held dense: rows that repeat then fake a finding. Neighbouring frames of a film repeat as
-        well: give stretches of it as groups, longer than what happens in it lasts, such as
+        well: give stretches of it as units, longer than what happens in it lasts, such as
         ``np.arange(n_frames) // 500``, in the background with other labels (``-1 -`` the same).
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
@@ -110,15 +110,15 @@ def cross_fitted_ratio(
     Raises
     ------
     ValueError
-        If the datasets do not fit together, only one has groups, or there are fewer than four
-        rows or two groups to split.
+        If the datasets do not fit together, only one has units, or there are fewer than four
+        rows or two units to split.
 
     Notes
     -----
     The ratio says how large a contrast is, not whether chance alone would give one as large: the
-    spread of `ratios` is that of the splits of one dataset. Single groups differ among themselves
+    spread of `ratios` is that of the splits of one dataset. Single units differ among themselves
     (one donor's cells against another's give about 2), so compare with the ratio of background
-    groups against each other, and use `permutation_test` or `condition_test` to decide.
+    units against each other, and use `permutation_test` or `condition_test` to decide.
 
     References
     ----------
@@ -131,8 +131,8 @@ def cross_fitted_ratio(
     >>> from contrast_core.datasets import load_mouse_protein
     >>> mice = load_mouse_protein()
     >>> found = cross_fitted_ratio(
-    ...     mice.foreground, background=mice.background, groups=mice.groups,
-    ...     background_groups=mice.background_groups, random_state=0,
+    ...     mice.foreground, background=mice.background, units=mice.units,
+    ...     background_units=mice.background_units, random_state=0,
     ... )
     >>> found.relative > 1.5
     True
@@ -144,7 +144,7 @@ def cross_fitted_ratio(
         "background_weight": background_weight,
         "background_mix": background_mix,
     }
-    samples = two_samples(X, background, groups, background_groups, **weights)
+    samples = two_samples(X, background, units, background_units, **weights)
     k = check_n_components(n_components, samples.n_varying)
     sizes = samples.foreground.n_units, samples.background.n_units
     if samples.foreground.codes is None and min(sizes) < 4:
@@ -169,7 +169,7 @@ def cross_fitted_ratio(
         float(np.median(ratios)),
         np.array(ratios),
         x.moments().total_variance / y.moments().total_variance,
-        *samples.n_groups(),
+        *samples.numbers(),
     )
 
 

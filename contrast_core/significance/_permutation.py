@@ -48,8 +48,8 @@ class PermutationTest(ShortRepr):
         Number of relabellings there are.
     exact : bool
         Whether all of them were used, the given one included.
-    n_groups, n_background_groups : int or None
-        Number of groups in each dataset; None where rows were permuted one by one.
+    n_units, n_background_units : int or None
+        Number of units in each dataset; None where rows were permuted one by one.
     """
 
     p_values: FloatArray
@@ -60,8 +60,8 @@ class PermutationTest(ShortRepr):
     n_permutations: int
     n_distinct: int = field(repr=False)  # may have thousands of digits
     exact: bool
-    n_groups: int | None
-    n_background_groups: int | None
+    n_units: int | None
+    n_background_units: int | None
 
     @classmethod
     def of(
@@ -91,8 +91,8 @@ class PermutationTest(ShortRepr):
             n_permutations=total,
             n_distinct=n_distinct,
             exact=exact,
-            n_groups=samples.n_groups()[0],
-            n_background_groups=samples.n_groups()[1],
+            n_units=samples.numbers()[0],
+            n_background_units=samples.numbers()[1],
         )
 
     @property
@@ -110,8 +110,8 @@ def permutation_test(
     X: MatrixLike,
     *,
     background: MatrixLike | Sequence[MatrixLike],
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
     background_mix: ArrayLike | None = None,
@@ -119,7 +119,7 @@ def permutation_test(
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
 ) -> PermutationTest:
-    r"""How many components are real? Permute which rows, or groups, are foreground.
+    r"""How many components are real? Permute which rows, or units, are foreground.
 
     The null hypothesis of component j: without what the components before it explain, foreground
     and background have the same covariance up to a common factor. A direction that is strong in
@@ -135,9 +135,9 @@ def permutation_test(
 
     with :math:`\alpha_j` chosen anew for every relabelling. Before rows change places, each dataset
     is centred at its geometric median and divided by the median of its rows' lengths (of its
-    groups' root mean squares): means and total variances would let a few long rows decide. The
+    units' root mean squares): means and total variances would let a few long rows decide. The
     centre is known only so well, so for every relabelling each dataset moves by a draw from the
-    sampling distribution of its geometric median. Without that draw, few groups would come out as
+    sampling distribution of its geometric median. Without that draw, few units would come out as
     significant far too often.
 
     What is taken out before the next component is the pattern :math:`C_X v_j`, with which the
@@ -155,17 +155,17 @@ def permutation_test(
         PCPCA is tested as cPCA at ``alpha = gamma'``, which has its components; an automatic one is
         held.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without groups the background may be a list of
+        Foreground and background rows, not moments; without units the background may be a list of
         several, which are mixed as by `CPCA.fit`, each about its own mean.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to; groups are relabelled as a
+    units, background_units : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit that each row belongs to; units are relabelled as a
         whole, and each counts the same, however many rows it has. A label that occurs in both
         datasets is one and the same donor: its two parts are compared with each other, less the
-        mean of both, and swapped, never mixed with other donors'. Without groups every row is
+        mean of both, and swapped, never mixed with other donors'. Without units every row is
         taken as independent: with rows that repeat, the p-values are far too small.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
-        independent row whatever its weight, which it keeps when its label changes; groups count the
+        independent row whatever its weight, which it keeps when its label changes; units count the
         same, and the weights of their rows enter their moments.
     background_mix : array-like of shape (number of backgrounds,), optional
         As for `CPCA.fit`.
@@ -173,7 +173,7 @@ def permutation_test(
         Number of random relabellings, B. If there are no more than that many, all are used, the
         given one among them, and p is the share that reaches the statistic.
     random_state : int, Generator or None, default=None
-        Seed of the relabellings and of the draws of the centres, which leave p-values of few groups
+        Seed of the relabellings and of the draws of the centres, which leave p-values of few units
         a little random even where all relabellings are used.
     progress : bool or callable, default=False
         Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
@@ -185,8 +185,8 @@ def permutation_test(
     Raises
     ------
     ValueError
-        If the datasets do not fit together or one is constant, only one has groups, there are
-        fewer than 20 relabellings, so that no p-value reaches 0.05, groups of one dataset alone
+        If the datasets do not fit together or one is constant, only one has units, there are
+        fewer than 20 relabellings, so that no p-value reaches 0.05, units of one dataset alone
         have nothing to change places with, a dataset does not vary in what is left for a
         component, a parameter is out of range, or the strength cannot be tested ("denoise", inf).
     TypeError
@@ -205,9 +205,9 @@ def permutation_test(
     approximately, because centres, scales and the earlier components are estimated. Measured levels
     of the first component at 5%: 4% to 7% for 12 to 60 rows in 6 to 20 features, for normal rows,
     rows from a t distribution with 3 degrees of freedom, and rows times a lognormal variable (600
-    sets each); 2% to 6% by group, from 4 against 4 to 9 against 9 groups, with t distributions too
-    (250 sets each). Later components are more approximate. Groups are
-    reduced to their moments once, at the cost of (number of groups) D^2
+    sets each); 2% to 6% by unit, from 4 against 4 to 9 against 9 units, with t distributions too
+    (250 sets each). Later components are more approximate. Units are
+    reduced to their moments once, at the cost of (number of units) D^2
     numbers; single rows are held dense.
 
     References
@@ -235,7 +235,7 @@ def permutation_test(
         "background_weight": background_weight,
         "background_mix": background_mix,
     }
-    samples = two_samples(X, background, groups, background_groups, **weights)
+    samples = two_samples(X, background, units, background_units, **weights)
     if samples.repeats_background():
         warn(
             "every row of background is a row of X too. Relabelling rows tests nothing then: a row "
@@ -246,12 +246,12 @@ def permutation_test(
     exact = n_distinct <= n_permutations
     total = n_distinct if exact else n_permutations
     check_resolution(samples, n_distinct, total)
-    units = samples.foreground.units(), samples.background.units()
-    fitted = fitted_on(samples, units, estimator, X, background, **weights)
+    parts = samples.foreground.units(), samples.background.units()
+    fitted = fitted_on(samples, parts, estimator, X, background, **weights)
     statistic = Statistic.of(estimator, fitted)
     labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
     with resampling(samples):
-        deflated = _DeflatedSamples.of(samples, units, statistic, len(fitted.components_))
+        deflated = _DeflatedSamples.of(samples, parts, statistic, len(fitted.components_))
         null = np.array(
             [
                 deflated.statistics(chosen, rng)
@@ -264,20 +264,20 @@ def permutation_test(
 def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
     """Raise if no p-value could reach 0.05 however many relabellings are drawn; warn if too few."""
     grouped = samples.foreground.codes is not None
-    what = "groups" if grouped else "rows"
+    what = "units" if grouped else "rows"
     free = [len(samples.only(side)) for side in (0, 1)]
     if min(free) == 0 < max(free):
         where = "X" if free[0] else "background"
         raise ValueError(
-            f"{max(free)} groups occur in {where} alone, while all of the other dataset's occur in "
+            f"{max(free)} units occur in {where} alone, while all of the other dataset's occur in "
             "both and are compared with themselves: those could never change sides. Leave them "
-            "out, or give groups of either dataset alone."
+            "out, or give units of either dataset alone."
         )
     if n_distinct < 1 / _LEVEL:
         raise ValueError(
             f"there are only {n_distinct} ways to say which {what} are foreground, so that no "
             f"p-value can be below {1 / n_distinct:.2g}. At least {1 / _LEVEL:.0f} are needed: 3 "
-            f"{what} against 3" + (", or 5 groups that occur in both datasets." if grouped else ".")
+            f"{what} against 3" + (", or 5 units that occur in both datasets." if grouped else ".")
         )
     if total < n_distinct and 1 / (1 + total) > _LEVEL:
         ways = str(n_distinct) if n_distinct < 10**15 else "very many"

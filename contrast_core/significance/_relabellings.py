@@ -14,7 +14,7 @@ from contrast_core.significance._units import TwoSamples
 
 
 def count(samples: TwoSamples) -> int:
-    """Distinct relabellings: swaps within shared groups, times free choices among the others."""
+    """Distinct relabellings: swaps within shared units, times free choices among the others."""
     free_x, free_y = len(samples.only(0)), len(samples.only(1))
     swaps: int = 2 ** len(samples.shared)
     return swaps * math.comb(free_x + free_y, free_x)

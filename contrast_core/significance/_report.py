@@ -163,8 +163,8 @@ class ContrastReport:
     def _data(self) -> str:
         n, m = self.n_rows
         text = f"{n} foreground and {m} background rows"
-        if self.test.n_groups is not None:
-            text += f", in {self.test.n_groups} and {self.test.n_background_groups} groups"
+        if self.test.n_units is not None:
+            text += f", in {self.test.n_units} and {self.test.n_background_units} units"
         return f"{text}; {self.stability.components.shape[1]} features"
 
     def _finding(self) -> str:
@@ -213,8 +213,8 @@ def contrast_report(
     X: MatrixLike,
     *,
     background: MatrixLike | Sequence[MatrixLike],
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
     background_mix: ArrayLike | None = None,
@@ -235,10 +235,10 @@ def contrast_report(
     estimator : CPCA, CPCAStar or PCPCA
         The method and number of components; it is cloned.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without groups the background may be a list of
+        Foreground and background rows, not moments; without units the background may be a list of
         several.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to. Without groups every row is taken
+    units, background_units : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit that each row belongs to. Without units every row is taken
         as independent: with rows that repeat, all looks far more certain than it is.
     sample_weight, background_weight, background_mix
         As for `CPCA.fit`.
@@ -270,7 +270,7 @@ def contrast_report(
 
     Notes
     -----
-    Groups say what is independent. The contrast itself is of all rows, not within groups.
+    Units say what is independent. The contrast itself is of all rows, not within units.
 
     Examples
     --------
@@ -295,8 +295,8 @@ def contrast_report(
     }
     given: dict[str, Any] = {
         "background": background,
-        "groups": groups,
-        "background_groups": background_groups,
+        "units": units,
+        "background_units": background_units,
         "random_state": rng,
         **weights,
     }

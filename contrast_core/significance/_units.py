@@ -1,4 +1,4 @@
-"""Units of resampling: rows, or groups of rows that are reduced to moments once."""
+"""Units of resampling: rows, or donors and the like, which are reduced to moments once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_ITERATIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The exchangeable parts of a dataset: groups of rows, or rows as groups of one.
+    """The exchangeable parts of a dataset: sets of rows such as a donor's, or single rows.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Units:
 
     @property
     def weights(self) -> FloatArray:
-        """Return the weight of each unit, (U,); groups count alike, however many rows they have."""
+        """Return the weight of each unit, (U,): 1 for a donor, however many rows it has."""
         return self.counts if self.covariances is None else np.ones(len(self))
 
     def centred(self) -> Self:
@@ -105,7 +105,7 @@ class Units:
         return 4 * digits * (size if kept.dtype == np.float64 else math.sqrt(size))
 
     @classmethod
-    def of_groups(
+    def of_labels(
         cls,
         rows: Any,
         codes: NDArray[np.intp],
@@ -113,7 +113,7 @@ class Units:
         dtype: DTypeLike = np.float64,
         weights: FloatArray | None = None,
     ) -> Self:
-        """Each group's moments, read once; covariances are kept in this precision."""
+        """Each unit's moments, read once; covariances are kept in this precision."""
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         covariances = np.empty((len(parts), *2 * [rows.shape[1]]), dtype)
@@ -235,7 +235,7 @@ class Sample(NamedTuple):
         """The units, read once."""
         if self.codes is None:
             return Units.of_rows(self.rows, self.weights)
-        return Units.of_groups(self.rows, self.codes, self.name, dtype, self.weights)
+        return Units.of_labels(self.rows, self.codes, self.name, dtype, self.weights)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
         """With at most so many rows of each unit (U,), drawn without replacement."""
@@ -251,13 +251,13 @@ class Sample(NamedTuple):
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
         """Larger units, each made of those that have its number."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
-        return Units.of_groups(self.rows, codes, self.name, weights=self.weights)
+        return Units.of_labels(self.rows, codes, self.name, weights=self.weights)
 
 
 class TwoSamples(NamedTuple):
     """Foreground and background.
 
-    `shared` (S, 2) holds the numbers of the units that carry the same group label in both.
+    `shared` (S, 2) holds the numbers of the units that carry the same label in both.
     `n_varying` counts the features that vary in either. `basis` (r, D) is an orthonormal basis of
     all rows' span where the rows are in its coordinates (more features than rows), else None.
     """
@@ -291,8 +291,8 @@ class TwoSamples(NamedTuple):
         rounding = 1e-12 * np.abs(x).max()
         return bool((away <= rounding).all()) and len(np.unique(y)) > len(y) / 2
 
-    def n_groups(self) -> tuple[int | None, int | None]:
-        """Number of groups of foreground and background; None for rows."""
+    def numbers(self) -> tuple[int | None, int | None]:
+        """Number of units of foreground and background; None for rows."""
         if self.foreground.codes is None:
             return None, None
         return self.foreground.n_units, self.background.n_units
@@ -301,21 +301,21 @@ class TwoSamples(NamedTuple):
 def two_samples(
     X: MatrixLike,
     background: MatrixLike | Sequence[MatrixLike],
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
+    units: ArrayLike | None,
+    background_units: ArrayLike | None,
     *,
     fewest: int = 2,
     **weights: Any,
 ) -> TwoSamples:
     """Read both datasets, less rows without weight; `weights` are those of `Design`.
 
-    With groups each dataset has `fewest` of them at least.
+    With units each dataset has `fewest` of them at least.
 
     Raises
     ------
     ValueError
-        If the datasets do not fit together, only one of them has groups or there are several
-        backgrounds with groups, weights are negative, labels are missing or of the wrong number, a
+        If the datasets do not fit together, only one of them has units or there are several
+        backgrounds with units, weights are negative, labels are missing or of the wrong number, a
         dataset has too few units, is constant, or has variances that leave the range of float64.
     TypeError
         If labels are of different types.
@@ -330,15 +330,15 @@ def two_samples(
             "leave out the rows or features with missing values, or fill them in first, for "
             "example by the impute method of a fitted PCPCA."
         ) from None
-    if which is not None and (groups is not None or background_groups is not None):
+    if which is not None and (units is not None or background_units is not None):
         raise ValueError(
-            f"groups and {which[-1] + 1} backgrounds were given; by groups there is one background "
-            "only. Give all of its rows together, or no groups."
+            f"units and {which[-1] + 1} backgrounds were given; with units there is one background "
+            "only. Give all of its rows together, or no units."
         )
-    if (groups is None) != (background_groups is None):
-        given, missing = ("groups", "background_groups")[:: 1 if background_groups is None else -1]
+    if (units is None) != (background_units is None):
+        given, missing = ("units", "background_units")[:: 1 if background_units is None else -1]
         raise ValueError(
-            f"{given} was given without {missing}; give the group (donor, animal) of every row of "
+            f"{given} was given without {missing}; give the unit (donor, animal) of every row of "
             "both datasets, or of neither."
         )
     (x, weights_x, used_x), (y, weights_y, used_y) = map(_weighted, (x, y), of_rows)
@@ -346,10 +346,10 @@ def two_samples(
     n_varying = _n_varying(x, y)
     shared = np.empty((0, 2), dtype=np.intp)
     codes: list[Any] = [None, None]
-    if groups is not None and background_groups is not None:
-        names_x, codes[0] = _labels(groups, used_x, "groups", fewest)
-        names_y, codes[1] = _labels(background_groups, used_y, "background_groups", fewest)
-        check_labels([*names_x, *names_y], len(names_x + names_y), "groups with background_groups")
+    if units is not None and background_units is not None:
+        names_x, codes[0] = _labels(units, used_x, "units", fewest)
+        names_y, codes[1] = _labels(background_units, used_y, "background_units", fewest)
+        check_labels([*names_x, *names_y], len(names_x + names_y), "units with background_units")
         place = {name: i for i, name in enumerate(names_y)}
         pairs = [(i, place[name]) for i, name in enumerate(names_x) if name in place]
         shared = np.array(pairs, dtype=np.intp).reshape(-1, 2)
@@ -392,14 +392,14 @@ def _n_varying(x: Any, y: Any) -> int:
 
 
 def _labels(
-    groups: ArrayLike, used: NDArray[np.bool_], name: str, fewest: int
+    units: ArrayLike, used: NDArray[np.bool_], name: str, fewest: int
 ) -> tuple[list[Any], NDArray[np.intp]]:
-    """Names of the groups, and that of each row that is used."""
-    labels = check_labels(groups, len(used), name)[used]
+    """Names of the units, and that of each row that is used."""
+    labels = check_labels(units, len(used), name)[used]
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < fewest:
         raise ValueError(
-            f"{name} names a single group ({names.tolist()[0]!r}); resampling by group needs at "
+            f"{name} names a single unit ({names.tolist()[0]!r}); resampling by unit needs at "
             "least two."
         )
     return names.tolist(), codes

@@ -1,4 +1,4 @@
-"""How a study was designed: groups and weights of rows, one background or several."""
+"""How a study was designed: labels and weights of rows, one background or several."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from contrast_core.rows import Rows, rows_of
 class DesignOptions(TypedDict, total=False):
     """Design arguments of `fit` beside foreground and background: see `CPCA.fit`."""
 
-    groups: ArrayLike | None
-    background_groups: Any
+    within: ArrayLike | None
+    background_within: Any
     sample_weight: ArrayLike | None
     background_weight: Any
     background_mix: ArrayLike | None
@@ -27,42 +27,42 @@ class DesignOptions(TypedDict, total=False):
 class Design:
     """`DesignOptions` with their defaults, and the rows that they describe."""
 
-    groups: ArrayLike | None = None
-    background_groups: Any = None
+    within: ArrayLike | None = None
+    background_within: Any = None
     sample_weight: ArrayLike | None = None
     background_weight: Any = None
     background_mix: ArrayLike | None = None
 
     @property
     def labels_rows(self) -> bool:
-        """Whether rows have groups or weights."""
+        """Whether rows have labels or weights."""
         options = (
-            self.groups,
-            self.background_groups,
+            self.within,
+            self.background_within,
             self.sample_weight,
             self.background_weight,
         )
         return any(option is not None for option in options)
 
     def foreground(self, X: Any, missing: bool = False) -> Rows:
-        """Rows with their groups and weights."""
-        return rows_of(X, "X", groups=self.groups, weights=self.sample_weight, missing=missing)
+        """Rows with their labels and weights."""
+        return rows_of(X, "X", groups=self.within, weights=self.sample_weight, missing=missing)
 
     def backgrounds(
         self, backgrounds: Sequence[Any], several: bool, missing: bool = False
     ) -> list[Rows]:
-        """Rows of each background with their groups and weights."""
+        """Rows of each background with their labels and weights."""
         names = background_names(len(backgrounds), several)
-        groups, weights = (
+        labels, weights = (
             _of_each(option, name, len(backgrounds), several)
             for option, name in (
-                (self.background_groups, "background_groups"),
+                (self.background_within, "background_within"),
                 (self.background_weight, "background_weight"),
             )
         )
         return [
             rows_of(data, name, groups=own, weights=weight, missing=missing)
-            for data, name, own, weight in zip(backgrounds, names, groups, weights, strict=True)
+            for data, name, own, weight in zip(backgrounds, names, labels, weights, strict=True)
         ]
 
 

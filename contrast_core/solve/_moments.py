@@ -28,7 +28,7 @@ from contrast_core.solve._contrast import check_range
 from contrast_core.solve._design import Design, background_names, listed_backgrounds
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
-_PLAIN = Design()  # neither groups nor weights
+_PLAIN = Design()  # neither labels nor weights
 _SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
 
 
@@ -56,9 +56,9 @@ def contrast_moments(
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         See `contrast_core.CPCA`.
     contrasts, automatic, products
-        See `Task`. Rows with groups or weights, and several backgrounds, have no products.
+        See `Task`. Rows with labels or weights, and several backgrounds, have no products.
     design : Design
-        Groups, weights and how backgrounds are mixed.
+        Labels, weights and how backgrounds are mixed.
     one_scale : bool, default=False
         Whether both have the same units for sure, so that total variances far apart are no
         oversight.
@@ -68,7 +68,7 @@ def contrast_moments(
     Raises
     ------
     TypeError
-        If only one of the two is moments already, or moments are given groups or weights.
+        If only one of the two is moments already, or moments are given labels or weights.
     ValueError
         If features differ, a dataset has fewer than two rows, data are not finite, `solver` is
         unknown, or moments are in another form than it needs or in different coordinates.
@@ -98,7 +98,7 @@ def contrast_moments(
     if given:
         if design.labels_rows:
             raise TypeError(
-                f"X is {type(X).__name__}, to which groups or weights come too late; give "
+                f"X is {type(X).__name__}, to which within or weights come too late; give "
                 "SecondMoments.from_data(X, groups=..., sample_weight=...), or its `within`."
             )
         for part, name in zip(parts, ("X", *names), strict=True):
@@ -116,7 +116,7 @@ def contrast_moments(
         parts = design_rows(X, background, design, optional=optional)
         if not simple and SOLVERS[solver] == "products":
             raise ValueError(
-                f"solver={solver!r} takes neither groups nor weights nor several backgrounds; use "
+                f"solver={solver!r} takes neither within nor weights nor several backgrounds; use "
                 "'auto', 'eigh' or 'gram'."
             )
         plan = make_plan(_task(parts, k, **options))
@@ -184,7 +184,7 @@ def design_rows(
     missing: bool = False,
     optional: bool = False,
 ) -> tuple[Rows, ...]:
-    """Rows of foreground and backgrounds with groups and weights, checked to belong together.
+    """Rows of foreground and backgrounds with labels and weights, checked to belong together.
 
     Nothing is read yet; where values may be `missing`, NaN will be let through.
     """
@@ -244,7 +244,7 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 
 def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
-    """Return moments of rows; for rows with groups, of the variation within the groups."""
+    """Return moments of rows; for rows with labels, of the variation within each label."""
     found: Sequence[Any]
     match form:
         case "span":

@@ -1,5 +1,6 @@
 """Methods by eigenvectors: contrasts of covariances, of kernels, of streams, of positive pairs."""
 
+from contrast_core._linear_map import LinearMap
 from contrast_core.spectral._cpca import CPCA
 from contrast_core.spectral._cpca_star import CPCAStar
 from contrast_core.spectral._kernel_cpca import Kernel, KernelCPCA
@@ -14,6 +15,7 @@ __all__ = [
     "CPCAStar",
     "Kernel",
     "KernelCPCA",
+    "LinearMap",
     "OnlineCPCAStar",
     "PCAPlus",
     "PCAPlusPlus",

@@ -104,7 +104,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         holds it only if it was saved with ``moments=True``.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.LinearMap`.
+        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -86,7 +86,7 @@ class CPCAStar(StrengthPath, MomentContrast):
         than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.LinearMap`.
+        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -108,7 +108,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         The contrast strength used, by the latest steps if it was changed between calls.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.LinearMap`.
+        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -160,7 +160,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     Examples
     --------
-    >>> from contrast_core import CPCAStar, OnlineCPCAStar, principal_angles
+    >>> from contrast_core import CPCAStar, OnlineCPCAStar
+    >>> from contrast_core.linalg import principal_angles
     >>> from contrast_core.datasets import load_mouse_protein
     >>> mice = load_mouse_protein()
     >>> online = OnlineCPCAStar(beta=0.5, decay_steps=1000)

@@ -77,13 +77,13 @@ class PCAPlusPlus(PositivePairEmbedding):
         Number of eigenpairs of S that were kept, s.
     detectable_ : ndarray of bool of shape (k,)
         Whether each component is a signal that random matrix theory lets the data show: its spike
-        :math:`\lambda/(1-\lambda)` exceeds `contrast_core.detectable_spike`, and its eigenvalue
-        what unrelated views would give by chance.
+        :math:`\lambda/(1-\lambda)` exceeds `contrast_core.contrast.detectable_spike`, and its
+        eigenvalue what unrelated views would give by chance.
     mean_ : ndarray of shape (n_features,)
         The views' common mean; in the literal form that of X.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, `directions_` times their weights, and back, `patterns_` over
-        them; with the mean they are `linear_map_`, a `contrast_core.LinearMap`.
+        them; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -98,8 +98,8 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     See Also
     --------
-    contrast_core.expected_subspace_error : How far the components will be from the truth.
-    contrast_core.effective_n_pairs : For pairs that repeat rows.
+    contrast_core.contrast.expected_subspace_error : How far the components will be from the truth.
+    contrast_core.contrast.effective_n_pairs : For pairs that repeat rows.
 
     Notes
     -----
@@ -192,8 +192,8 @@ class PCAPlusPlus(PositivePairEmbedding):
             with weights are reduced to matrices of features x features.
         n_effective : float, optional
             How many independent pairs the pairs are worth, where rows repeat (see
-            `contrast_core.effective_n_pairs`); by default their number. The automatic truncation
-            and `detectable_` depend on it.
+            `contrast_core.contrast.effective_n_pairs`); by default their number.
+            The automatic truncation and `detectable_` depend on it.
 
         Returns
         -------

@@ -52,8 +52,8 @@ def cross_validated_penalty(
     *,
     background: MatrixLike,
     penalties: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
     n_folds: int = 5,
     random_state: int | np.random.Generator | None = None,
 ) -> PenaltyChoice:
@@ -76,8 +76,8 @@ def cross_validated_penalty(
         Foreground and background rows, not moments. They are read once for each fold and once more.
     penalties : array-like, optional
         Penalties to try, from 0 to below 1; by default 0, 0.05, ... 0.95.
-    groups, background_groups : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit of each row; a group's rows stay in one fold, in both
+    units, background_units : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit of each row; a unit's rows stay in one fold, in both
         datasets if it occurs in both. Without them every row is taken as independent: with rows
         that repeat, the penalty is too small.
     n_folds : int, default=5
@@ -95,7 +95,7 @@ def cross_validated_penalty(
         If the estimator is not a `SparseCPCA`, or moments are given.
     ValueError
         If the datasets do not fit together, a parameter is out of range, only one dataset has
-        groups, or there are too few rows or groups: each dataset needs two rows in every fold.
+        units, or there are too few rows or units: each dataset needs two rows in every fold.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def cross_validated_penalty(
     if not tried.size:
         raise ValueError("penalties is empty; give at least one, or None for a grid.")
     x, y = contrast_rows(X, background)
-    folds = _folds(x, y, groups, background_groups, n_folds, check_generator(random_state))
+    folds = _folds(x, y, units, background_units, n_folds, check_generator(random_state))
     free = clone(estimator).set_params(n_features_to_select=None, penalty=float(tried[0]))
     whole = clone(free).fit(X, background=background)
     free.set_params(alpha=whole.alpha_)
@@ -157,15 +157,15 @@ def _held_out(
 def _folds(
     x: Rows,
     y: Rows,
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
+    units: ArrayLike | None,
+    background_units: ArrayLike | None,
     n_folds: int,
     rng: np.random.Generator,
 ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Which rows of each dataset each fold holds out."""
     n_folds = check_count(n_folds, "n_folds", at_least=2)
-    if (groups is None) != (background_groups is None):
-        raise ValueError("give groups and background_groups both, or neither.")
+    if (units is None) != (background_units is None):
+        raise ValueError("give units and background_units both, or neither.")
     sizes = []
     for rows in (x, y):
         if np.isnan(rows.shape[0]):
@@ -174,23 +174,23 @@ def _folds(
                 "compute_chunk_sizes() first."
             )
         sizes.append(int(rows.shape[0]))
-    if groups is None or background_groups is None:
+    if units is None or background_units is None:
         numbers = [rng.permutation(size) % n_folds for size in sizes]
     else:
         labels = [
             check_labels(given, size, name)
             for given, size, name in (
-                (groups, sizes[0], "groups"),
-                (background_groups, sizes[1], "background_groups"),
+                (units, sizes[0], "units"),
+                (background_units, sizes[1], "background_units"),
             )
         ]
-        units, unit = np.unique(np.concatenate(labels), return_inverse=True)
-        numbers = np.split((rng.permutation(len(units)) % n_folds)[unit], sizes[:1])
+        distinct, unit = np.unique(np.concatenate(labels), return_inverse=True)
+        numbers = np.split((rng.permutation(len(distinct)) % n_folds)[unit], sizes[:1])
     for number, name in zip(numbers, ("X", "background"), strict=True):
         held = np.bincount(number, minlength=n_folds)
         if held.min() < 2:
             raise ValueError(
                 f"{name} has {held.min()} rows in one of {n_folds} folds, but each needs 2; use "
-                "fewer folds, or more rows or groups."
+                "fewer folds, or more rows or units."
             )
     return [(numbers[0] == fold, numbers[1] == fold) for fold in range(n_folds)]

@@ -95,7 +95,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, its pseudoinverse: `denoise` and
         `inverse_transform` project orthogonally on the span of the components, and touch no feature
-        that none of them has. With the mean they are `linear_map_`, a `contrast_core.LinearMap`.
+        that none of them has. With the mean they are `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

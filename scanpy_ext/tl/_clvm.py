@@ -142,7 +142,7 @@ def clvm(
         counts=counts,
     )
     model = CLVM(n_shared=n_shared, n_salient=n_comps, likelihood=likelihood, **given)
-    model.fit(data.foreground, background=data.background, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.strata)
     trace = "elbo" if model.inference == "vi" else "log_likelihoods"
     entry = {
         "params": data.params
@@ -163,7 +163,7 @@ def clvm(
         dispersion=model.dispersions_ if counts else None,
     )
     shared = keys.part("shared")
-    latent = model.transform_shared(data.matrix, groups=data.within)
+    latent = model.transform_shared(data.matrix, within=data.within)
     result.slots["obsm"][shared.obsm] = data.as_precise(latent)
     result.slots["varm"][shared.varm] = of_all_genes(
         model.shared_loadings_, cast("BoolArray", data.features)

@@ -20,7 +20,7 @@ from .._relabelling import check_donor
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from contrast_core import ConditionShift
+    from contrast_core.significance import ConditionShift
 
     from .._select import BoolArray, Default, Levels, Mask
 
@@ -166,8 +166,8 @@ def contrasts(
         own: dict[str, Any] = {}
         if donors is not None:
             own = {
-                "groups": donors[sides[0]].astype(str),
-                "background_groups": donors[sides[1]].astype(str),
+                "units": donors[sides[0]].astype(str),
+                "background_units": donors[sides[1]].astype(str),
             }
         try:
             result = condition_shift(x, background=y, random_state=0, **own)
@@ -221,10 +221,10 @@ _COLUMNS: dict[str, Any] = {
 
 
 def in_words(error: ValueError) -> str:
-    """Return what the core says of rows and groups, said of cells and donors."""
+    """Return what the core says of rows and units, said of cells and donors."""
     words = str(error)
     for core, here in (
-        ("groups", "donors"),
+        ("units", "donors"),
         ("rows", "cells"),
         ("X", "the foreground"),
         ("background", "the reference"),

@@ -105,7 +105,7 @@ def cpca(
     selection = cells(adata, groupby, reference, groups, foreground, background)
     data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy, within=within)
     model = CPCA(n_comps, alpha=alpha, random_state=0)  # the result does not depend on the seed
-    model.fit(data.foreground, background=data.background, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.strata)
     entry = {
         "params": data.params | {"alpha": alpha},
         "alpha": float(model.alpha_),

@@ -134,7 +134,7 @@ def cpca_path(
         alphas=alphas,
         n_representatives=n_representatives,
         random_state=0,  # of the k-means that clusters the strengths: the same views every time
-        **data.groups,
+        **data.strata,
     )
     chosen = np.asarray(path.representatives)
     if path.alphas[0] == 0 and chosen[0] != 0:

@@ -100,7 +100,7 @@ def cpca_star(
     selection = cells(adata, groupby, reference, groups, foreground, background)
     data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy, within=within)
     model = CPCAStar(n_comps, beta=beta)
-    model.fit(data.foreground, background=data.background, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.strata)
     entry = {
         "params": data.params | {"beta": beta},
         "beta": float(model.beta_),

@@ -114,7 +114,7 @@ def pcpca(
         adata, selection, n_comps, layer, obsm, mask_var, copy, within=within, missing=True
     )
     model = PCPCA(n_comps, gamma=gamma)
-    model.fit(data.foreground, background=data.background, **data.groups)
+    model.fit(data.foreground, background=data.background, **data.strata)
     entry = {
         "params": data.params | {"gamma": gamma},
         "gamma": float(model.gamma_),

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from contrast_core import LinearMap
+from contrast_core.spectral import LinearMap
 
 from .. import _fitted, _keys, _matrix, _select, _values, _write
 from .._arguments import listed

@@ -34,7 +34,7 @@ def significance(
     background: Mask | AnnData | None = None,
     n_comps: int = 2,
     method: Literal["cpca", "cpca_star", "pcpca"] = "cpca",
-    contrast: float | Literal["auto"] = "auto",
+    strength: float | Literal["auto"] = "auto",
     n_permutations: int = 199,
     n_resamples: int = 100,
     layer: str | None = None,
@@ -68,7 +68,7 @@ def significance(
         Number of components.
     method
         The method to ask about.
-    contrast
+    strength
         Its `alpha`, `beta` or `gamma`. An automatic alpha or beta is chosen for each component and
         relabelling (for the stability, once), an automatic gamma once.
     n_permutations
@@ -162,7 +162,7 @@ def significance(
     _write.check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, foreground, background)
     data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
-    model = _METHODS[method](n_comps, **{_STRENGTHS[method]: contrast})
+    model = _METHODS[method](n_comps, **{_STRENGTHS[method]: strength})
     sets = resampled(adata, data, donor, background)
     test = sets.permuted(model, n_permutations, random_state, progress)
     stability = bootstrap_stability(
@@ -188,7 +188,7 @@ def significance(
         index=[f"component {i + 1}" for i in range(n_comps)],
     )
     params = data.params | _write.storable(
-        donor=donor, method=method, contrast=contrast, random_state=random_state
+        donor=donor, method=method, strength=strength, random_state=random_state
     )
     result = {
         "components": components,
@@ -197,8 +197,8 @@ def significance(
         "smallest_p_value": float(test.smallest_p_value),
         "n_permutations": int(test.n_permutations),
         "n_resamples": int(n_resamples),
-        "n_foreground_units": int(test.n_groups or data.sizes["n_foreground"]),
-        "n_background_units": int(test.n_background_groups or data.sizes["n_background"]),
+        "n_foreground_units": int(test.n_units or data.sizes["n_foreground"]),
+        "n_background_units": int(test.n_background_units or data.sizes["n_background"]),
         "params": params,
     }
     return _write.write(adata, _write.Result(key, result), copy=copy)

@@ -154,28 +154,28 @@ def _neighbors(X: Any, positive: Any) -> list[Any]:
     return [np.column_stack([pairs.rows, pairs.positive_rows]), pairs.distances]
 
 
-GROUPS = np.repeat(["a", "b", "c"], 8)
+LABELS_OF_ROWS = np.repeat(["a", "b", "c"], 8)
 
 
 def basis(X: Any) -> list[Any]:
-    rows = np.vstack([centred(X[group == GROUPS]) for group in "abc"])
+    rows = np.vstack([centred(X[group == LABELS_OF_ROWS]) for group in "abc"])
     _, span = leading(rows.T @ rows)
     return [rows @ span @ rows.T]
 
 
 def _basis(X: Any) -> list[Any]:
-    scores = pairing.pairing_basis(X, GROUPS, n_components=K)
+    scores = pairing.pairing_basis(X, LABELS_OF_ROWS, n_components=K)
     return [scores @ scores.T]
 
 
 def clusters(X: Any, positive: Any) -> list[Any]:
-    means = [np.array([v[g == GROUPS].mean(axis=0) for g in "abc"]) for v in (X, positive)]
+    means = [np.array([v[g == LABELS_OF_ROWS].mean(axis=0) for g in "abc"]) for v in (X, positive)]
     a, b = (m / np.linalg.norm(m, axis=1, keepdims=True) for m in means)
     return [np.array(scipy.optimize.linear_sum_assignment(-a @ b.T)[1])]
 
 
 def _clusters(X: Any, positive: Any) -> list[Any]:
-    matched = pairing.match_clusters(X, positive, GROUPS, GROUPS)
+    matched = pairing.match_clusters(X, positive, LABELS_OF_ROWS, LABELS_OF_ROWS)
     return [np.array(["abc".index(second) for _, second in matched])]
 
 
@@ -210,7 +210,7 @@ def pair_moments(X: Any, positive: Any) -> list[Any]:
 
 
 def _pair_moments(X: Any, positive: Any) -> list[Any]:
-    m = cc.PairMoments.from_data(X, positive)
+    m = cc.moments.PairMoments.from_data(X, positive)
     return [
         part for each in (m.average, m.difference, m.first) for part in (each.mean, each.covariance)
     ]

@@ -1,4 +1,4 @@
-"""Bootstrap: which components are stable, by rows or by groups."""
+"""Bootstrap: which components are stable, by rows or by units."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_tied_components_turn_within_a_stable_subspace() -> None:
 @quiet
 def test_repeated_rows_do_not_fake_stability() -> None:
     rng = np.random.default_rng(12)
-    X, groups = repeated(8, rng, repeats=20)
-    Y, background_groups = repeated(8, rng, repeats=20)
+    X, units = repeated(8, rng, repeats=20)
+    Y, background_units = repeated(8, rng, repeats=20)
     given = {"background": Y, "n_resamples": 60, "random_state": 0}
     naive = bootstrap_stability(CPCA(2), X, **given)
     grouped = bootstrap_stability(
-        CPCA(2), X, groups=groups, background_groups=background_groups + 8, **given
+        CPCA(2), X, units=units, background_units=background_units + 8, **given
     )
     assert naive.subspace_stability > grouped.subspace_stability + 0.1
 
@@ -64,7 +64,7 @@ def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
     weights, background, given = (np.ones(60), np.ones(50)), Y, {}
     if kind == "donors":
         X, Y = X + rng.normal(size=(6, 5))[np.arange(60) // 10], Y + 1.0
-        given = {"groups": np.arange(60) // 10, "background_groups": np.arange(50) // 10 + 3}
+        given = {"units": np.arange(60) // 10, "background_units": np.arange(50) // 10 + 3}
         background = Y
     if kind == "backgrounds":
         background, given = [Y[:20] + 9, Y[20:]], {"background_mix": [3, 1]}

@@ -11,15 +11,9 @@ from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
-from contrast_core import (
-    CLVM,
-    CPCA,
-    ContrastWarning,
-    SecondMoments,
-    principal_angles,
-    subspace_error,
-)
+from contrast_core import CLVM, CPCA, ContrastWarning, SecondMoments
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import principal_angles, subspace_error
 from contrast_core.moments import SpanMoments
 from tests.core.test_contract import planted
 
@@ -255,13 +249,13 @@ def test_groups_weights_and_several_backgrounds(d: int) -> None:
 
     shifted = X + 50 * groups[:, None]
     means = np.stack([shifted[groups == g].mean(axis=0) for g in range(3)])
-    within = CLVM(**options).fit(shifted, background=Y, groups=groups)
+    within = CLVM(**options).fit(shifted, background=Y, within=groups)
     by_hand = CLVM(**options).fit(shifted - means[groups], background=Y)
     np.testing.assert_allclose(within.salient_loadings_, by_hand.salient_loadings_, atol=1e-6)
-    scores = within.transform(shifted, groups=groups)
+    scores = within.transform(shifted, within=groups)
     np.testing.assert_allclose(scores, by_hand.transform(shifted - means[groups]), atol=1e-5)
     for dataset in ("foreground", "background"):
-        shared = within.transform_shared(shifted, dataset=dataset, groups=groups)
+        shared = within.transform_shared(shifted, dataset=dataset, within=groups)
         expected = by_hand.transform_shared(shifted - means[groups], dataset=dataset)
         expected -= expected.mean(axis=0)
         np.testing.assert_allclose(shared, expected, atol=1e-5)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contrast_core import CLVM, subspace_error
+from contrast_core import CLVM
 from contrast_core.datasets import make_motion_sensors
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_priors as priors
 from contrast_core.probabilistic._clvm_rows import fit_rows

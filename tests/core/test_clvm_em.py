@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from contrast_core import SecondMoments, subspace_error
+from contrast_core import SecondMoments
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic._ascent import Evaluation, ascend
 from tests.core.test_clvm import fit, log_likelihood

@@ -14,8 +14,9 @@ from sklearn.base import clone
 from sklearn.metrics import silhouette_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save, subspace_error
+from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import subspace_error
 from contrast_core.rows import rows_of
 from tests.core.test_clvm import covariances, generated
 
@@ -117,8 +118,8 @@ def test_scores_of_entries_are_where_weights_and_means_agree() -> None:
     ):
         with pytest.raises(AttributeError, match="weighs every value of a row"):
             call()
-    with pytest.raises(ValueError, match="groups are given"):
-        model.transform(dense, groups=np.arange(80) % 2)
+    with pytest.raises(ValueError, match="within is given"):
+        model.transform(dense, within=np.arange(80) % 2)
 
 
 @pytest.mark.parametrize("tails", ["entries", "rows"])
@@ -231,10 +232,10 @@ def test_samples_have_its_quartiles(robust: Any) -> None:
 def test_what_does_not_combine_is_refused_by_name() -> None:
     X, Y = gappy()
     full = np.nan_to_num(X), np.nan_to_num(Y)
-    labels: Any = {"groups": np.arange(60) % 2, "background_groups": np.arange(50) % 2}
+    labels: Any = {"within": np.arange(60) % 2, "background_within": np.arange(50) % 2}
     for data, robust, what in ((gappy(), None, "missing values"), (full, "rows", "robust='rows'")):
         for fitted, name in [
-            (labels, "groups"),
+            (labels, "within"),
             ({"sample_weight": np.ones(60)}, "sample_weight"),
             ({"background_weight": np.ones(50)}, "background_weight"),
         ]:

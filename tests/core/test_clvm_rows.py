@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, multivariate_t
 
-from contrast_core import CLVM, subspace_error
+from contrast_core import CLVM
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic._clvm_em import Fit, Means, Model
 from contrast_core.probabilistic._clvm_rows import fit_rows
 from tests.core.test_clvm import generated

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from contrast_core import CLVM, ContrastWarning, SecondMoments, subspace_error
+from contrast_core import CLVM, ContrastWarning, SecondMoments
 from contrast_core.datasets import load_mouse_protein, make_motion_sensors, make_sparse_groups
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_priors as priors
 from contrast_core.probabilistic._clvm_horseshoe import Scales

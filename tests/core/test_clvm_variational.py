@@ -13,8 +13,9 @@ from scipy.special import logsumexp
 from scipy.stats import nbinom
 from sklearn.base import clone
 
-from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save, subspace_error
+from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_counts as counts
 from contrast_core.probabilistic import _clvm_posterior as posterior
 from contrast_core.probabilistic._clvm_em import Model
@@ -323,7 +324,7 @@ def test_what_it_cannot_do() -> None:
         fit(*moments)
     for options, data, message in (
         ({"sparsity": 1e6}, {}, r"sparsity=1e\+06 leaves no feature"),
-        ({}, {"groups": [0, 1] * 15}, "does not combine inference='vi' with groups"),
+        ({}, {"within": [0, 1] * 15}, "does not combine inference='vi' with within"),
         ({}, {"sample_weight": np.ones(30)}, "with sample_weight"),
         ({"inference": "mcmc"}, {}, "inference='mcmc' is unknown"),
         ({"likelihood": "poisson"}, {}, "likelihood='poisson' is unknown"),

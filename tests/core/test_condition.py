@@ -47,12 +47,12 @@ def donors(
         np.vstack([mean + rng.normal(size=(each, size)) for mean in means[side, :count]])
         for side, (count, each) in enumerate(zip((n, m), cells, strict=True))
     )
-    groups, others = np.repeat(np.arange(n), cells[0]), np.repeat(np.arange(m), cells[1])
+    units, others = np.repeat(np.arange(n), cells[0]), np.repeat(np.arange(m), cells[1])
     return {
         "X": X,
         "background": Y,
-        "groups": groups,
-        "background_groups": others if paired else others + 100,
+        "units": units,
+        "background_units": others if paired else others + 100,
     }
 
 
@@ -102,7 +102,7 @@ def alike(parts: list[FloatArray]) -> FloatArray:
 
 
 def parts_of(data: dict[str, Any]) -> list[FloatArray]:
-    sides = (data["X"], data["groups"]), (data["background"], data["background_groups"])
+    sides = (data["X"], data["units"]), (data["background"], data["background_units"])
     return [rows[names == name] for rows, names in sides for name in np.unique(names)]
 
 
@@ -125,7 +125,7 @@ def test_the_statistics_are_those_of_a_few_lines_of_numpy(
     expected = by_hand(parts_of(data), labels, 2, pooled=pooled, **given)
     test = condition_test(estimator, **data, include_background=pooled)
     assert test.exact
-    assert (test.n_groups, test.n_background_groups, test.n_distinct) == (3, 4, 35)
+    assert (test.n_units, test.n_background_units, test.n_distinct) == (3, 4, 35)
     np.testing.assert_allclose(test.null_statistics, expected, rtol=1e-9)
     np.testing.assert_allclose(test.statistics, expected[0], rtol=1e-9)
     p = (expected >= expected[0] - 1e-9 * np.abs(expected[0])).mean(axis=0)
@@ -146,7 +146,7 @@ def test_the_two_parts_of_a_donor_are_compared_with_each_other() -> None:
     np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
     assert test.n_distinct == 32
     far = dict(data)
-    for rows, names in (("X", "groups"), ("background", "background_groups")):
+    for rows, names in (("X", "units"), ("background", "background_units")):
         far[rows] = data[rows] + 1e4 * data[names][:, None]
     np.testing.assert_allclose(
         condition_test(CPCA(1), **far).null_statistics, test.null_statistics, rtol=1e-6
@@ -157,7 +157,7 @@ def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
     rng = np.random.default_rng(2)
     alone, both = donors(3, 3, rng), donors(2, 2, rng, paired=True, shift=1.0)
     data = {
-        name: np.concatenate([alone[name], both[name] + (50 if "groups" in name else 0)])
+        name: np.concatenate([alone[name], both[name] + (50 if "units" in name else 0)])
         for name in alone
     }
     test = condition_test(CPCA(1), **data, random_state=0)
@@ -175,7 +175,7 @@ def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
     ]
     np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
     moved = dict(data)
-    for rows, names in (("X", "groups"), ("background", "background_groups")):
+    for rows, names in (("X", "units"), ("background", "background_units")):
         moved[rows] = data[rows] + 30.0 * np.isin(data[names], [50, 51])[:, None]
     np.testing.assert_allclose(
         condition_test(CPCA(1), **moved).null_statistics,
@@ -229,10 +229,10 @@ def test_too_few_donors_are_refused_with_the_smallest_p_value() -> None:
     rng = np.random.default_rng(5)
     with pytest.raises(ValueError, match=r"only 9 ways .* no p-value can be below 0\.11"):
         condition_test(CPCA(1), **donors(1, 8, rng))
-    with pytest.raises(ValueError, match=r"only 16 ways .* below 0\.062\..* 5 groups that occur"):
+    with pytest.raises(ValueError, match=r"only 16 ways .* below 0\.062\..* 5 units that occur"):
         condition_test(CPCA(1), **donors(4, 4, rng, paired=True))
     lone = donors(5, 6, rng, paired=True)
-    with pytest.raises(ValueError, match="1 groups occur in background alone"):
+    with pytest.raises(ValueError, match="1 units occur in background alone"):
         condition_test(CPCA(1), **lone)
     assert condition_test(CPCA(1), **donors(1, 19, rng)).smallest_p_value == 1 / 20
 
@@ -306,7 +306,7 @@ def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() 
 
 def test_rows_are_drawn_evenly_and_only_where_there_are_more() -> None:
     data = donors(3, 2, np.random.default_rng(10), cells=(30, 9))
-    samples = two_samples(data["X"], data["background"], data["groups"], data["background_groups"])
+    samples = two_samples(data["X"], data["background"], data["units"], data["background_units"])
     sample = samples.foreground
     thin = sample.thinned(np.array([30, 4, 40]), np.random.default_rng(0))
     assert thin.codes is not None
@@ -351,11 +351,11 @@ def test_rows_without_groups_are_donors_of_their_own() -> None:
     given: dict[str, Any] = {"background": Y, "n_permutations": 29, "random_state": 0}
     test = condition_test(CPCA(1), X, **given)
     grouped = condition_test(
-        CPCA(1), X, groups=np.arange(80), background_groups=np.arange(80, 150), **given
+        CPCA(1), X, units=np.arange(80), background_units=np.arange(80, 150), **given
     )
     np.testing.assert_allclose(test.null_statistics, grouped.null_statistics, rtol=1e-9)
     assert test.p_values[0] == 1 / 30
-    assert (test.n_groups, grouped.n_groups) == (None, 80)
+    assert (test.n_units, grouped.n_units) == (None, 80)
 
 
 def test_a_background_that_is_in_the_foreground_too_is_named() -> None:

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 
-from contrast_core import ConditionShift, condition_shift, responders
+from contrast_core import condition_shift, responders
+from contrast_core.significance import ConditionShift
 
 D = 30
 
@@ -30,8 +31,8 @@ def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -
     return {
         "X": rows(len(owner), seed + 1, shift) + means[owner],
         "background": rows(len(owner), seed + 2) + means[other],
-        "groups": np.char.add("d", owner.astype(str)),
-        "background_groups": np.char.add("d", other.astype(str)),
+        "units": np.char.add("d", owner.astype(str)),
+        "background_units": np.char.add("d", other.astype(str)),
     }
 
 
@@ -95,9 +96,9 @@ def test_donors_with_few_rows_are_left_out_and_named() -> None:
     data = by_donor(0, 2.0)
     kept = np.ones(150, dtype=bool)
     kept[:21] = False  # nine rows of d0 are left
-    data |= {"X": data["X"][kept], "groups": data["groups"][kept]}
+    data |= {"X": data["X"][kept], "units": data["units"][kept]}
     found = condition_shift(**data, random_state=0)
-    assert (found.groups, found.left_out) == (("d1", "d2", "d3", "d4"), ("d0",))
+    assert (found.units, found.left_out) == (("d1", "d2", "d3", "d4"), ("d0",))
     assert np.isnan(found.foreground_scores).sum() == 9
     assert np.isnan(found.background_scores).sum() == 30
 
@@ -160,15 +161,15 @@ def test_what_differs_in_the_mean_but_does_not_vary_is_finite() -> None:
     [
         ({"X": rows(9, 0)}, "X has 9 rows and background 150; a comparison needs at least 10"),
         ({"X": rows(150, 0)[:, :5]}, "background has 30 features but X has 5"),
-        ({"groups": None}, "background_groups was given without groups"),
-        ({"groups": ["a"] * 149}, "one label for each of the 150 rows"),
+        ({"units": None}, "background_units was given without units"),
+        ({"units": ["a"] * 149}, "one label for each of the 150 rows"),
         (
-            {"groups": np.repeat(["d0", "x"], 75)},
-            "1 groups have 10 rows in both datasets; a comparison within groups needs 3",
+            {"units": np.repeat(["d0", "x"], 75)},
+            "1 units have 10 rows in both datasets; a comparison within units needs 3",
         ),
         (
-            {"groups": np.repeat(["x", "y"], 75)},
-            "2 groups of X and 5 of background have 10 rows",
+            {"units": np.repeat(["x", "y"], 75)},
+            "2 units of X and 5 of background have 10 rows",
         ),
         ({"background": np.ones((150, D))}, "background does not vary"),
         ({"X": np.full((150, D), np.nan)}, "NaN"),

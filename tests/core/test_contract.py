@@ -16,7 +16,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from contrast_core import ContrastWarning, SecondMoments, subspace_error
+from contrast_core import ContrastWarning, SecondMoments
+from contrast_core.linalg import subspace_error
 from tests.core.estimators import CASES, Case
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")

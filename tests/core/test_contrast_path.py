@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_score
 
-from contrast_core import CPCA, SecondMoments, contrast_path, subspace_error
+from contrast_core import CPCA, SecondMoments, contrast_path
 from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.datasets import make_four_groups
+from contrast_core.linalg import subspace_error
 from tests.core.test_contract import planted
 
 

@@ -15,8 +15,9 @@ from sklearn.metrics import silhouette_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from contrast_core import CPCA, ContrastWarning, SecondMoments, subspace_error
+from contrast_core import CPCA, ContrastWarning, SecondMoments
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
+from contrast_core.linalg import subspace_error
 from tests.core.test_contract import planted
 
 EPS = np.finfo(np.float64).eps

@@ -10,9 +10,10 @@ import scipy.linalg
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
-from contrast_core import CPCA, CPCAStar, SecondMoments, subspace_error
+from contrast_core import CPCA, CPCAStar, SecondMoments
 from contrast_core.contrast import background_ridge, trace_ratio_alpha
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import subspace_error
 
 
 def normal_pair(n: int = 200, m: int = 150, d: int = 15, seed: int = 0) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The cross-fitted ratio: is there anything to find, by rows or by groups."""
+"""The cross-fitted ratio: is there anything to find, by rows or by units."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_two_samples_of_one_distribution_give_about_one(seed: int) -> None:
 
 def test_repeated_rows_do_not_fake_a_ratio() -> None:
     rng = np.random.default_rng(13)
-    X, groups = repeated(8, rng, repeats=20)
-    Y, background_groups = repeated(8, rng, repeats=20)
+    X, units = repeated(8, rng, repeats=20)
+    Y, background_units = repeated(8, rng, repeats=20)
     naive = cross_fitted_ratio(X, background=Y, random_state=0)
     grouped = cross_fitted_ratio(
-        X, background=Y, groups=groups, background_groups=background_groups + 8, random_state=0
+        X, background=Y, units=units, background_units=background_units + 8, random_state=0
     )
     assert naive.relative > 1.5 > grouped.relative
-    assert (grouped.n_groups, grouped.n_background_groups) == (8, 8)
+    assert (grouped.n_units, grouped.n_background_units) == (8, 8)
 
 
 @pytest.mark.parametrize(("n", "n_features", "most"), [(12, 10, 7), (12, 60, 8), (50, 10, 0)])
@@ -61,11 +61,11 @@ def test_nothing_is_rarely_large(n: int, n_features: int, most: int) -> None:
     assert sum(found) <= most
 
 
-@pytest.mark.parametrize("n_groups", [(2, 2), (4, 6), (5, 4), (7, 9), (12, 12), (40, 100)])
+@pytest.mark.parametrize("n_units", [(2, 2), (4, 6), (5, 4), (7, 9), (12, 12), (40, 100)])
 @pytest.mark.parametrize("n_shared", [0, 2])
-def test_blocks_halve_in_at_least_ten_ways(n_groups: tuple[int, int], n_shared: int) -> None:
+def test_blocks_halve_in_at_least_ten_ways(n_units: tuple[int, int], n_shared: int) -> None:
     rng = np.random.default_rng(14)
-    names = [np.arange(n) + (0, 1000)[side] for side, n in enumerate(n_groups)]
+    names = [np.arange(n) + (0, 1000)[side] for side, n in enumerate(n_units)]
     names[1][:n_shared] = names[0][:n_shared]
     repeated_names = [np.repeat(part, 3) for part in names]
     samples = two_samples(*(rows(len(part), rng) for part in repeated_names), *repeated_names)
@@ -86,9 +86,9 @@ def test_the_ratio_of_a_split_by_hand(k: int) -> None:
     rng = np.random.default_rng(15)
     X, Y = (rng.normal(size=(n, 4)) * [3, 1, 1, 1] for n in (8, 8))
     X[:, 1] *= 4
-    groups = np.arange(8)
+    units = np.arange(8)
     result = cross_fitted_ratio(
-        X, background=Y, n_components=k, groups=groups, background_groups=groups, n_splits=35
+        X, background=Y, n_components=k, units=units, background_units=units, n_splits=35
     )
     by_hand = []
     for half in combinations(range(8), 4):

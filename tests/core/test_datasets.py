@@ -96,8 +96,8 @@ def test_parts_fit_together(load) -> None:
     assert np.isfinite(data.foreground).all() and np.isfinite(data.background).all()
     assert data.labels.shape == (n,)
     assert data.feature_names is None or len(set(data.feature_names)) == n_features
-    assert data.groups is None or data.groups.shape == (n,)
-    assert data.background_groups is None or len(data.background_groups) == len(data.background)
+    assert data.units is None or data.units.shape == (n,)
+    assert data.background_units is None or len(data.background_units) == len(data.background)
     assert data.frame_shape is None or np.prod(data.frame_shape) == n_features
     assert data.clean is None or data.clean.shape == data.foreground.shape
     assert data.description
@@ -177,13 +177,13 @@ def test_mouse_split(mouse) -> None:
 
 
 def test_mouse_groups_are_animals_of_fifteen_rows(mouse) -> None:
-    animals, counts = np.unique(mouse.groups, return_counts=True)
+    animals, counts = np.unique(mouse.units, return_counts=True)
     assert len(animals) == 18 and set(counts) == {15}
-    others, counts = np.unique(mouse.background_groups, return_counts=True)
+    others, counts = np.unique(mouse.background_units, return_counts=True)
     assert len(others) == 9 and set(counts) == {15}
     assert not set(animals) & set(others)
     for animal in animals:
-        assert len(set(mouse.labels[mouse.groups == animal])) == 1
+        assert len(set(mouse.labels[mouse.units == animal])) == 1
 
 
 def test_mouse_sets_are_standardised_each_on_its_own(mouse) -> None:
@@ -235,8 +235,8 @@ def test_no_digit_occurs_twice_but_some_crops_do(digits) -> None:
 def test_foreground_and_background_photographs_are_disjoint(digits) -> None:
     even = ["camera", "chelsea", "grass", "hubble", "astronaut", "china"]
     odd = ["coffee", "clock", "gravel", "coins", "brick", "flower"]
-    assert set(digits.groups) == set(even)
-    assert set(digits.background_groups) == set(odd)
+    assert set(digits.units) == set(even)
+    assert set(digits.background_units) == set(odd)
     foreground = {crop.tobytes() for crop in np.round(255 * (digits.foreground - digits.clean))}
     assert not foreground & {crop.tobytes() for crop in np.round(255 * digits.background)}
 
@@ -244,7 +244,7 @@ def test_foreground_and_background_photographs_are_disjoint(digits) -> None:
 def test_fewer_digits_are_the_beginning_of_more(digits) -> None:
     few = digits_on_photos(37)
     assert few.foreground.shape == few.background.shape == (37, 784)
-    for part in ("foreground", "background", "clean", "labels", "groups", "background_groups"):
+    for part in ("foreground", "background", "clean", "labels", "units", "background_units"):
         np.testing.assert_array_equal(getattr(few, part), getattr(digits, part)[:37])
 
 

@@ -17,7 +17,6 @@ from contrast_core import (
     PCPCA,
     ContrastByLabel,
     CPCAStar,
-    PairMoments,
     PCAPlus,
     PCAPlusPlus,
     SecondMoments,
@@ -25,8 +24,9 @@ from contrast_core import (
     contrast_path,
     load,
     save,
-    subspace_error,
 )
+from contrast_core.linalg import subspace_error
+from contrast_core.moments import PairMoments
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
@@ -37,10 +37,10 @@ SHAPES = [(120, 90, 12), (40, 36, 1700)]  # covariances; the span of the rows
 def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:
     """Donors that differ by more than what the treatment changes within them."""
     rng = np.random.default_rng(d)
-    groups, background_groups = rng.integers(0, 4, n), rng.integers(2, 7, m)
+    groups, background_within = rng.integers(0, 4, n), rng.integers(2, 7, m)
     donors = 8 * rng.normal(size=(7, d))
     X = rng.normal(size=(n, d)) + donors[groups]
-    Y = rng.normal(size=(m, d)) + donors[background_groups]
+    Y = rng.normal(size=(m, d)) + donors[background_within]
     X[:, :3] += 3 * rng.normal(size=(n, 1))
     X[:, 4:6] += 2 * rng.normal(size=(n, 1))
     if sparse:
@@ -48,8 +48,8 @@ def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:
     return {
         "X": X,
         "background": Y,
-        "groups": np.array(list("pqrstuv"))[groups],
-        "background_groups": np.array(list("pqrstuv"))[background_groups],
+        "within": np.array(list("pqrstuv"))[groups],
+        "background_within": np.array(list("pqrstuv"))[background_within],
         "sample_weight": rng.integers(0, 4, n),
         "background_weight": rng.integers(0, 3, m),
     }
@@ -72,14 +72,14 @@ def test_groups_are_as_rows_centred_by_them(method: Any, shape: Any, sparse: boo
     data = study(*shape, sparse)
     within = fitted(method, data, sample_weight=None, background_weight=None)
     by_hand = clone(method).fit(
-        centred(data["X"], data["groups"]),
-        background=centred(data["background"], data["background_groups"]),
+        centred(data["X"], data["within"]),
+        background=centred(data["background"], data["background_within"]),
     )
     assert subspace_error(within.components_, by_hand.components_) < 1e-8
     assert within.strength_ == pytest.approx(by_hand.strength_, rel=1e-8)
     plain = clone(method).fit(data["X"], background=data["background"])
     assert subspace_error(within.components_, plain.components_) > 0.1
-    assert not hasattr(plain, "groups_")
+    assert not hasattr(plain, "within_labels_")
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -91,14 +91,14 @@ def test_whole_weights_are_repeated_rows(
 ) -> None:
     data = study(*shape, sparse)
     if not grouped:
-        data["groups"] = data["background_groups"] = None
+        data["within"] = data["background_within"] = None
     weighted = fitted(method, data)
     times = [np.repeat(np.arange(len(w)), w) for w in _weights(data)]
     repeated = {
         "X": data["X"][times[0]],
         "background": data["background"][times[1]],
-        "groups": None if not grouped else data["groups"][times[0]],
-        "background_groups": None if not grouped else data["background_groups"][times[1]],
+        "within": None if not grouped else data["within"][times[0]],
+        "background_within": None if not grouped else data["background_within"][times[1]],
     }
     by_rows = fitted(method, repeated)
     assert subspace_error(weighted.components_, by_rows.components_) < 1e-8
@@ -128,7 +128,7 @@ def test_each_background_counts_as_told_whatever_its_rows(
     one = clone(method).fit(
         data["X"],
         background=Y,
-        background_groups=np.repeat([0, 1], [8, len(Y) - 8]),
+        background_within=np.repeat([0, 1], [8, len(Y) - 8]),
         background_weight=np.repeat(shares / [8, len(Y) - 8], [8, len(Y) - 8]),
     )
     assert subspace_error(several.components_, one.components_) < 1e-8
@@ -146,7 +146,7 @@ def test_each_background_counts_as_told_whatever_its_rows(
 def test_other_strengths_come_from_the_same_moments(method: Any, shape: Any, tmp_path: Any) -> None:
     data = study(*shape)
     data["background"] = [data["background"][:10], data["background"][10:]]
-    for name in ("background_groups", "background_weight"):
+    for name in ("background_within", "background_weight"):
         data[name] = [data[name][:10], None]
     first = fitted(method, data)
     strength = first.strength_ / 3
@@ -154,14 +154,14 @@ def test_other_strengths_come_from_the_same_moments(method: Any, shape: Any, tmp
     directly = fitted(method.set_params(**{method._strength: strength}), data)
     method.set_params(**{method._strength: "auto"})
     assert subspace_error(other.components_, directly.components_) < 1e-7
-    np.testing.assert_array_equal(other.groups_, first.groups_)
+    np.testing.assert_array_equal(other.within_labels_, first.within_labels_)
     low, high = first.path([strength, first.strength_])
-    np.testing.assert_array_equal(low.group_means_, first.group_means_)
+    np.testing.assert_array_equal(low.within_means_, first.within_means_)
     assert subspace_error(high.components_, first.components_) < 1e-7
-    scores = first.transform(data["X"], groups=data["groups"])
+    scores = first.transform(data["X"], within=data["within"])
     save(first, tmp_path / "model")
     again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.transform(data["X"], groups=data["groups"]), scores)
+    np.testing.assert_array_equal(again.transform(data["X"], within=data["within"]), scores)
     with pytest.raises(AttributeError, match="moments=True"):
         _ = again.background_variances_
     if shape[2] < 100:
@@ -175,24 +175,24 @@ def test_scores_are_centred_by_their_group() -> None:
     data = study(*SHAPES[0])
     within = fitted(CPCA(2), data, sample_weight=None, background_weight=None)
     plain = within.transform(data["X"])
-    scores = within.transform(data["X"], groups=data["groups"])
-    for group in within.groups_:
-        rows = data["groups"] == group
+    scores = within.transform(data["X"], within=data["within"])
+    for group in within.within_labels_:
+        rows = data["within"] == group
         np.testing.assert_allclose(scores[rows].mean(axis=0), 0, atol=1e-10)
         shift = plain[rows] - scores[rows]
         np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-10)
     # One row of a known group is centred by that group's mean in the fit, of a new one by itself.
     few = data["X"][:3]
-    np.testing.assert_allclose(within.transform(few, groups=data["groups"][:3]), scores[:3])
-    assert not within.transform(few[:1], groups=["new"]).any()
+    np.testing.assert_allclose(within.transform(few, within=data["within"][:3]), scores[:3])
+    assert not within.transform(few[:1], within=["new"]).any()
     with pytest.raises(ValueError, match="one label for each of the 120 rows"):
-        within.transform(data["X"], groups=["p"])
+        within.transform(data["X"], within=["p"])
     again = within.fit(data["X"], background=data["background"])
-    assert not hasattr(again, "groups_")
+    assert not hasattr(again, "within_labels_")
     # Without groups in the fit, each group is centred by its own rows.
-    alone = again.transform(data["X"], groups=data["groups"])
-    for group in np.unique(data["groups"]):
-        np.testing.assert_allclose(alone[data["groups"] == group].mean(axis=0), 0, atol=1e-10)
+    alone = again.transform(data["X"], within=data["within"])
+    for group in np.unique(data["within"]):
+        np.testing.assert_allclose(alone[data["within"] == group].mean(axis=0), 0, atol=1e-10)
 
 
 def test_dask_arrays_keep_their_groups() -> None:
@@ -205,13 +205,13 @@ def test_dask_arrays_keep_their_groups() -> None:
     one, other = fitted(CPCA(2), data), fitted(CPCA(2), lazy)
     assert subspace_error(one.components_, other.components_) < 1e-12
     np.testing.assert_allclose(
-        np.asarray(other.transform(lazy["X"], groups=data["groups"])),
-        one.transform(data["X"], groups=data["groups"]),
+        np.asarray(other.transform(lazy["X"], within=data["within"])),
+        one.transform(data["X"], within=data["within"]),
         atol=1e-10,
     )
     unknown = lazy["X"][lazy["X"][:, 0] > -1e9]
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
-        CPCA().fit(unknown, background=data["background"], groups=data["groups"])
+        CPCA().fit(unknown, background=data["background"], within=data["within"])
 
 
 def test_paths_labels_and_pipelines_pass_designs_on() -> None:
@@ -220,14 +220,14 @@ def test_paths_labels_and_pipelines_pass_designs_on() -> None:
     given = dict(data)
     path = contrast_path(given.pop("X"), alphas=[0.0, 2.0, 5.0], **given)
     assert subspace_error(path.components[1], one.components_) < 1e-9
-    np.testing.assert_array_equal(path.at(2.0).groups_, one.groups_)
+    np.testing.assert_array_equal(path.at(2.0).within_labels_, one.within_labels_)
 
     rows = np.vstack([data["X"], data["background"]])
     side = np.repeat([1, 0], [len(data["X"]), len(data["background"])])
     labelled = ContrastByLabel(CPCA(2, alpha=2.0)).fit(
         rows,
         side,
-        groups=np.concatenate([data["groups"], data["background_groups"]]),
+        within=np.concatenate([data["within"], data["background_within"]]),
         sample_weight=np.concatenate(_weights(data)),
     )
     np.testing.assert_allclose(labelled.estimator_.components_, one.components_, atol=1e-12)
@@ -247,13 +247,13 @@ def test_paths_labels_and_pipelines_pass_designs_on() -> None:
 def test_moments_stand_for_rows_with_groups() -> None:
     data = study(*SHAPES[0])
     x, y = (
-        SecondMoments.from_data(data[rows], groups=data[groups])
-        for rows, groups in (("X", "groups"), ("background", "background_groups"))
+        SecondMoments.from_data(data[rows], groups=data[labels])
+        for rows, labels in (("X", "within"), ("background", "background_within"))
     )
     from_rows = fitted(CPCA(2), data, sample_weight=None, background_weight=None)
     from_moments = CPCA(2).fit(x.within, background=y.within)
     assert subspace_error(from_rows.components_, from_moments.components_) < 1e-12
-    np.testing.assert_array_equal(from_moments.groups_, from_rows.groups_)
+    np.testing.assert_array_equal(from_moments.within_labels_, from_rows.within_labels_)
     whole = CPCA(2).fit(x, background=y)  # all that varies
     plain = CPCA(2).fit(data["X"], background=data["background"])
     assert subspace_error(whole.components_, plain.components_) < 1e-9
@@ -264,8 +264,8 @@ def test_moments_stand_for_rows_with_groups() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"groups": ["a"]}, "groups of X"),
-        ({"background_groups": ["a"]}, "groups of background"),
+        ({"within": ["a"]}, "labels of X"),
+        ({"background_within": ["a"]}, "labels of background"),
         ({"background_weight": [1.0]}, "weights of background"),
         ({"sample_weight": [1.0] + [0.0] * 119}, "at least 2 rows"),
         ({"background_mix": [1.0, 2.0]}, r"1 background\(s\)"),
@@ -285,7 +285,7 @@ def test_wrong_backgrounds_are_refused_by_number() -> None:
         ([Y, Y[:, :5]], {}, r"background\[1\] has 5 features"),
         ([Y, Y[:1]], {}, r"background\[1\] has n_samples=1"),
         ([Y, np.full_like(Y, np.nan)], {}, r"background\[1\] contains NaN"),
-        ([Y, Y], {"background_groups": data["background_groups"]}, "2 backgrounds were given"),
+        ([Y, Y], {"background_within": data["background_within"]}, "2 backgrounds were given"),
         ([Y, Y], {"background_weight": [None]}, "2 backgrounds were given"),
         ([Y, Y], {"background_mix": [1.0, 0.0]}, "leave that background out"),
         ([Y, Y], {"background_mix": [1.0, -1.0]}, "none negative"),
@@ -295,10 +295,10 @@ def test_wrong_backgrounds_are_refused_by_number() -> None:
             CPCA(2).fit(X, background=backgrounds, **options)
     with pytest.raises(TypeError, match="come too late"):
         CPCA(2).fit(
-            SecondMoments.from_data(X), background=SecondMoments.from_data(Y), groups=[1] * 120
+            SecondMoments.from_data(X), background=SecondMoments.from_data(Y), within=[1] * 120
         )
-    with pytest.raises(ValueError, match="neither groups nor weights"):
-        CPCA(2, solver="lanczos").fit(X, background=Y, groups=data["groups"])
+    with pytest.raises(ValueError, match="neither within nor weights"):
+        CPCA(2, solver="lanczos").fit(X, background=Y, within=data["within"])
 
 
 @pytest.mark.parametrize("method", [PCAPlus(2), PCAPlusPlus(2), PCAPlusPlus(2, exchangeable=False)])

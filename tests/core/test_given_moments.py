@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contrast_core import CPCA, PairMoments, PCAPlusPlus, SecondMoments
+from contrast_core import CPCA, PCAPlusPlus, SecondMoments
+from contrast_core.moments import PairMoments
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 3)) * [3.0, 2.0, 1.0]

@@ -10,7 +10,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from contrast_core import CPCAStar, SecondMoments, grouped_moments, load, save, subspace_error
+from contrast_core import CPCAStar, SecondMoments, load, save
+from contrast_core.linalg import subspace_error
+from contrast_core.moments import grouped_moments
 from contrast_core.rows import rows_of
 
 N, D, G = 900, 15, 6

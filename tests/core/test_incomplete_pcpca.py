@@ -15,15 +15,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from contrast_core import (
-    PCPCA,
-    ContrastByLabel,
-    ContrastWarning,
-    SecondMoments,
-    load,
-    save,
-    subspace_error,
-)
+from contrast_core import PCPCA, ContrastByLabel, ContrastWarning, SecondMoments, load, save
+from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _incomplete, _observed_likelihood
 from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
 from contrast_core.rows import rows_of
@@ -389,8 +382,8 @@ def test_what_cannot_be_fitted_is_refused_with_the_numbers() -> None:
     empty[0] = 1.0
     with pytest.raises(ValueError, match=r"X has 1 row\(s\) with a value that is not missing"):
         fit(empty, Y)
-    with pytest.raises(ValueError, match="X has missing values, with which groups"):
-        fit(X, Y, groups=np.arange(160) % 4, background_groups=np.arange(120) % 4)
+    with pytest.raises(ValueError, match="X has missing values, with which within="):
+        fit(X, Y, within=np.arange(160) % 4, background_within=np.arange(120) % 4)
     end = fit(X, 3 * Y).gamma_max_
     with pytest.raises(ValueError, match=rf"below {end:.9g} .*where the noise variance is pos"):
         fit(X, 3 * Y, gamma=1.001 * end)
@@ -474,10 +467,10 @@ def test_other_strengths_need_the_rows() -> None:
 def test_a_second_fit_forgets_the_first() -> None:
     X, Y = gappy()
     complete = planted()
-    model = fit(*complete, groups=np.arange(160) % 4, background_groups=np.arange(120) % 4)
+    model = fit(*complete, within=np.arange(160) % 4, background_within=np.arange(120) % 4)
     model.fit(X, background=Y)
     assert not hasattr(model, "foreground_moments_")
-    assert not hasattr(model, "groups_")
+    assert not hasattr(model, "within_labels_")
     model.fit(complete[0], background=complete[1])
     assert not hasattr(model, "start_objectives_")
     assert model.at(0.0).gamma_ == 0

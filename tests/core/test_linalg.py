@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from contrast_core import principal_angles, subspace_error
 from contrast_core.linalg import (
     contrastive_eigenpairs,
     fix_signs,
     leading_eigenpairs,
     pivoted_cholesky,
+    principal_angles,
+    subspace_error,
 )
 from contrast_core.linalg._lapack import add_products, largest_eigenpairs, mirror_upper
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import LinearMap
+from contrast_core.spectral import LinearMap
 from tests.core.estimators import CASES, Case
 from tests.core.test_contract import data_for
 

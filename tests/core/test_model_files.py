@@ -25,7 +25,6 @@ from contrast_core import (
     CPCAStar,
     KernelCPCA,
     OnlineCPCAStar,
-    PairMoments,
     SecondMoments,
     load,
     save,
@@ -33,6 +32,7 @@ from contrast_core import (
 from contrast_core._model_files import _HOMES
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
+from contrast_core.moments import PairMoments
 from tests.core.estimators import CASES
 from tests.core.test_contract import data_for, planted
 

@@ -16,13 +16,13 @@ from contrast_core import (
     ContrastWarning,
     CPCAStar,
     KernelCPCA,
-    PairMoments,
     PCAPlus,
     SecondMoments,
     contrast_path,
-    subspace_error,
 )
 from contrast_core.contrast import trace_ratio_alpha
+from contrast_core.linalg import subspace_error
+from contrast_core.moments import PairMoments
 
 METHODS: list[Any] = [
     CPCA(3),

@@ -16,51 +16,51 @@ import scipy.sparse as sp
 
 import contrast_core as cc
 from contrast_core import images, pairing
-from tests.core.odd_subjects import CPCA, GROUPS, PCPCA, PLUS, X, Y, angles
+from tests.core.odd_subjects import CPCA, LABELS_OF_ROWS, PCPCA, PLUS, X, Y, angles
 from tests.core.test_odd_inputs import complaint
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 N = len(X)
 MOMENTS, OTHERS = cc.SecondMoments.from_data(X), cc.SecondMoments.from_data(Y)
-PAIRS = cc.PairMoments.from_data(X, Y)
+PAIRS = cc.moments.PairMoments.from_data(X, Y)
 
 LABELS: dict[str, Any] = {
-    "too few": GROUPS[:-1],
-    "too many": [*GROUPS, "a"],
+    "too few": LABELS_OF_ROWS[:-1],
+    "too many": [*LABELS_OF_ROWS, "a"],
     "empty": [],
     "a word": "a",
-    "a column too many": np.column_stack([GROUPS, GROUPS]),
-    "NaN": np.where(GROUPS == "a", np.nan, 1.0),
-    "None among words": [None, *GROUPS[1:]],
-    "NaN among words": [np.nan, *GROUPS[1:]],
+    "a column too many": np.column_stack([LABELS_OF_ROWS, LABELS_OF_ROWS]),
+    "NaN": np.where(LABELS_OF_ROWS == "a", np.nan, 1.0),
+    "None among words": [None, *LABELS_OF_ROWS[1:]],
+    "NaN among words": [np.nan, *LABELS_OF_ROWS[1:]],
     "NA": pd.array([pd.NA] + [1] * (N - 1), dtype="Int64"),
-    "numbers among words": [1, *GROUPS[1:]],
+    "numbers among words": [1, *LABELS_OF_ROWS[1:]],
     "objects of many types": np.array([1, "a"] * (N // 2), dtype=object),
     "masked": np.ma.masked_array(np.arange(N), np.arange(N) < 2),
-    "a missing category": pd.Categorical([None, *GROUPS[1:]]),
+    "a missing category": pd.Categorical([None, *LABELS_OF_ROWS[1:]]),
     "tuples": [("a", 1)] * N,
     "dicts": [{}] * N,
-    "a dict": dict(enumerate(GROUPS)),
-    "a generator": (label for label in GROUPS),
+    "a dict": dict(enumerate(LABELS_OF_ROWS)),
+    "a generator": (label for label in LABELS_OF_ROWS),
     "a function": len,
     "not a time": np.array(["NaT"] + ["2020-01-01"] * (N - 1), dtype="M8[D]"),
     "sparse": sp.csr_matrix(np.ones((N, 1))),
-    "truth values among words": [True, *GROUPS[1:]],
+    "truth values among words": [True, *LABELS_OF_ROWS[1:]],
 }
 # Given to every function of labels; the others to one of them, as all check labels alike.
 FEW_LABELS = ("too few", "None among words", "NA", "a generator")
 SAME_LABELS: dict[str, Any] = {
-    "words": GROUPS,
-    "list": GROUPS.tolist(),
-    "tuple": tuple(GROUPS),
-    "objects": GROUPS.astype(object),
-    "bytes": GROUPS.astype("S1"),
+    "words": LABELS_OF_ROWS,
+    "list": LABELS_OF_ROWS.tolist(),
+    "tuple": tuple(LABELS_OF_ROWS),
+    "objects": LABELS_OF_ROWS.astype(object),
+    "bytes": LABELS_OF_ROWS.astype("S1"),
     "numbers": np.repeat([1, 2, 3], 8),
     "floats": np.repeat([1.0, 2.0, 3.0], 8),
-    "categories": pd.Categorical(GROUPS),
-    "series": pd.Series(GROUPS, index=range(5, 5 + N)),
-    "strings of pandas": pd.array(GROUPS, dtype="string"),
+    "categories": pd.Categorical(LABELS_OF_ROWS),
+    "series": pd.Series(LABELS_OF_ROWS, index=range(5, 5 + N)),
+    "strings of pandas": pd.array(LABELS_OF_ROWS, dtype="string"),
     "integers of pandas": pd.array(np.repeat([1, 2, 3], 8), dtype="Int64"),
     "dates": np.repeat(np.array(["2019", "2020", "2021"], dtype="M8[Y]"), 8),
     "times of pandas": np.repeat(pd.to_datetime(["2019", "2020", "2021"]), 8),
@@ -79,16 +79,20 @@ def paired(**labels: Any) -> Any:
 
 WITH_LABELS: dict[str, Callable[[Any], Any]] = {
     "ContrastByLabel-y": by_label,
-    "pairing_basis-groups": lambda v: pairing.pairing_basis(X, v, n_components=2),
-    "match_clusters-clusters": lambda v: [b for _, b in pairing.match_clusters(X, Y, v, GROUPS)],
-    "match_clusters-positive_clusters": lambda v: [
-        a for a, _ in pairing.match_clusters(X, Y, GROUPS, v)
+    "pairing_basis-within": lambda v: pairing.pairing_basis(X, v, n_components=2),
+    "match_clusters-clusters": lambda v: [
+        b for _, b in pairing.match_clusters(X, Y, v, LABELS_OF_ROWS)
     ],
-    "neighbor_pairs-groups": lambda v: paired(groups=v, positive_groups=v),
-    "neighbor_pairs-clusters": lambda v: paired(clusters=v, positive_clusters=GROUPS),
-    "neighbor_pairs-positive_clusters": lambda v: paired(clusters=GROUPS, positive_clusters=v),
-    "effective_n_pairs-X_rows": lambda v: cc.effective_n_pairs(v, GROUPS),
-    "effective_n_pairs-positive_rows": lambda v: cc.effective_n_pairs(GROUPS, v),
+    "match_clusters-positive_clusters": lambda v: [
+        a for a, _ in pairing.match_clusters(X, Y, LABELS_OF_ROWS, v)
+    ],
+    "neighbor_pairs-within": lambda v: paired(within=v, positive_within=v),
+    "neighbor_pairs-clusters": lambda v: paired(clusters=v, positive_clusters=LABELS_OF_ROWS),
+    "neighbor_pairs-positive_clusters": lambda v: paired(
+        clusters=LABELS_OF_ROWS, positive_clusters=v
+    ),
+    "effective_n_pairs-X_rows": lambda v: cc.contrast.effective_n_pairs(v, LABELS_OF_ROWS),
+    "effective_n_pairs-positive_rows": lambda v: cc.contrast.effective_n_pairs(LABELS_OF_ROWS, v),
 }
 
 
@@ -118,7 +122,7 @@ def test_what_labels_no_rows_is_refused(where: str, kind: str) -> None:
 @pytest.mark.parametrize("where", WITH_LABELS)
 def test_labels_of_any_kind_give_the_same(where: str, kind: str) -> None:
     found = WITH_LABELS[where](SAME_LABELS[kind])
-    np.testing.assert_array_equal(found, WITH_LABELS[where](GROUPS))
+    np.testing.assert_array_equal(found, WITH_LABELS[where](LABELS_OF_ROWS))
 
 
 FITS: dict[str, Callable[[Any, Any], Any]] = {
@@ -205,7 +209,7 @@ def test_views_that_do_not_belong_together_are_refused(method: str, kind: str) -
     first, second, words = UNFIT_VIEWS[kind]
     with pytest.raises((TypeError, ValueError)) as caught:
         if method == "PairMoments":
-            cc.PairMoments.from_data(first, second)
+            cc.moments.PairMoments.from_data(first, second)
         else:
             getattr(cc, method)().fit(first, positive=second)
     assert not complaint(caught.value, words)
@@ -270,7 +274,7 @@ SPANS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", SPANS)
-@pytest.mark.parametrize("function", [cc.principal_angles, cc.subspace_error])
+@pytest.mark.parametrize("function", [cc.linalg.principal_angles, cc.linalg.subspace_error])
 def test_what_spans_no_subspace_is_refused(function: Any, kind: str) -> None:
     value, words = SPANS[kind]
     for pair in ((value, AXES), (AXES, value)):
@@ -289,8 +293,8 @@ def test_what_spans_no_subspace_is_refused(function: Any, kind: str) -> None:
 def test_subspaces_of_any_kind_give_the_same(make: Any) -> None:
     other = PLUS.components_
     expected = angles(AXES, other)[0]
-    np.testing.assert_allclose(cc.principal_angles(make(AXES), other), expected, atol=1e-7)
-    np.testing.assert_allclose(cc.principal_angles(other, make(AXES)), expected, atol=1e-7)
+    np.testing.assert_allclose(cc.linalg.principal_angles(make(AXES), other), expected, atol=1e-7)
+    np.testing.assert_allclose(cc.linalg.principal_angles(other, make(AXES)), expected, atol=1e-7)
 
 
 MAPS: dict[str, tuple[dict[str, Any], str]] = {
@@ -307,7 +311,7 @@ MAPS: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_no_linear_map_is_refused(kind: str) -> None:
     changes, words = MAPS[kind]
     with pytest.raises((TypeError, ValueError)) as caught:
-        cc.LinearMap(**({"mean": np.ones(3), "projection": np.eye(3, 2)} | changes))
+        cc.spectral.LinearMap(**({"mean": np.ones(3), "projection": np.eye(3, 2)} | changes))
     assert not complaint(caught.value, words)
 
 
@@ -324,33 +328,46 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "a number as chunks": (lambda: cc.SecondMoments.from_chunks(3), "chunks=3 is int"),
     "rows as chunks": (lambda: cc.SecondMoments.from_chunks(X), "chunk 0 of X has shape"),
     "chunks of other features": (lambda: cc.SecondMoments.from_chunks([X, Y[:, :3]]), "chunk 1"),
-    "no chunks of pairs": (lambda: cc.PairMoments.from_chunks([]), "no rows"),
-    "views as chunks": (lambda: cc.PairMoments.from_chunks([X, Y]), "pair of blocks"),
-    "three views": (lambda: cc.PairMoments.from_chunks([(X, Y, X)]), "pair of blocks"),
-    "a number of chunks": (lambda: cc.PairMoments.from_chunks(3), "chunks=3 is int"),
+    "no chunks of pairs": (lambda: cc.moments.PairMoments.from_chunks([]), "no rows"),
+    "views as chunks": (lambda: cc.moments.PairMoments.from_chunks([X, Y]), "pair of blocks"),
+    "three views": (lambda: cc.moments.PairMoments.from_chunks([(X, Y, X)]), "pair of blocks"),
+    "a number of chunks": (lambda: cc.moments.PairMoments.from_chunks(3), "chunks=3 is int"),
     "half precision": (lambda: cc.SecondMoments.from_data(X, precision="half"), "'half'"),
     "offset of a bare map": (
-        lambda: cc.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).denoise(X, offset="none"),
+        lambda: cc.spectral.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).denoise(
+            X, offset="none"
+        ),
         "offset='none' is unknown; expected none",
     ),
     "back through a bare map": (
-        lambda: cc.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).inverse_transform(X[:, :2]),
+        lambda: cc.spectral.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).inverse_transform(
+            X[:, :2]
+        ),
         "no reconstruction",
     ),
     "scores of other components": (lambda: CPCA.inverse_transform(X), r"scores have shape"),
     "words as scores": (lambda: PCPCA.inverse_transform([["a", "b"]]), "scores"),
     "NaN among scores": (lambda: PLUS.inverse_transform(np.full((3, 2), np.nan)), "scores.*NaN"),
     "a class by label": (
-        lambda: cc.ContrastByLabel(cc.CPCA, "a").fit(X, GROUPS),
+        lambda: cc.ContrastByLabel(cc.CPCA, "a").fit(X, LABELS_OF_ROWS),
         r"has no fit\(X, \*, background\)",
     ),
-    "nothing by label": (lambda: cc.ContrastByLabel(None, "a").fit(X, GROUPS), "estimator=None"),
-    "pairs by label": (lambda: cc.ContrastByLabel(cc.PCAPlus(), "a").fit(X, GROUPS), "PCAPlus"),
+    "nothing by label": (
+        lambda: cc.ContrastByLabel(None, "a").fit(X, LABELS_OF_ROWS),
+        "estimator=None",
+    ),
+    "pairs by label": (
+        lambda: cc.ContrastByLabel(cc.PCAPlus(), "a").fit(X, LABELS_OF_ROWS),
+        "PCAPlus",
+    ),
     "NaN by label": (
         lambda: cc.ContrastByLabel(cc.CPCA(), np.nan).fit(X, np.arange(N) / 2),
         "no row has the background label nan",
     ),
-    "moments by label": (lambda: cc.ContrastByLabel(cc.CPCA(), "a").fit(MOMENTS, GROUPS), "X is"),
+    "moments by label": (
+        lambda: cc.ContrastByLabel(cc.CPCA(), "a").fit(MOMENTS, LABELS_OF_ROWS),
+        "X is",
+    ),
     **{
         f"{name} before fit": (call, "not fitted yet")
         for name, call in {

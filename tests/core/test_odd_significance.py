@@ -1,4 +1,4 @@
-"""Tests of significance with odd groups, estimators, numbers and shapes: right, or refused."""
+"""Tests of significance with odd units, estimators, numbers and shapes: right, or refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import contrast_core as cc
-from tests.core.odd_subjects import GROUPS, K, X, Y
+from tests.core.odd_subjects import LABELS_OF_ROWS, K, X, Y
 from tests.core.test_odd_arguments import FEW_LABELS, LABELS, SAME_LABELS
 from tests.core.test_odd_inputs import complaint
 from tests.core.test_odd_values import FEW, SCALED, SHIFTED, VARIES
@@ -55,8 +55,8 @@ def assert_same(found: list[Any], expected: list[Any], atol: float = 0.0) -> Non
 @pytest.mark.parametrize("kind", FEW_LABELS)
 def test_what_groups_no_rows_is_refused(name: str, kind: str) -> None:
     calls = {
-        "^groups": {"groups": LABELS[kind], "background_groups": GROUPS},
-        "^background_groups": {"groups": GROUPS, "background_groups": LABELS[kind]},
+        "^units": {"units": LABELS[kind], "background_units": LABELS_OF_ROWS},
+        "^background_units": {"units": LABELS_OF_ROWS, "background_units": LABELS[kind]},
     }
     for words, options in calls.items():
         with pytest.raises((TypeError, ValueError), match=words) as caught:
@@ -68,26 +68,34 @@ def test_what_groups_no_rows_is_refused(name: str, kind: str) -> None:
 def test_groups_of_any_kind_give_the_same(kind: str) -> None:
     labels = SAME_LABELS[kind]
     for call in (ratio, resampled):
-        found = call(X, Y, groups=labels, background_groups=labels)
-        assert_same(found, call(X, Y, groups=GROUPS, background_groups=GROUPS))
-    with pytest.raises(ValueError, match="only 8 ways to say which groups are foreground"):
-        permuted(X, Y, groups=labels, background_groups=labels)
+        found = call(X, Y, units=labels, background_units=labels)
+        assert_same(found, call(X, Y, units=LABELS_OF_ROWS, background_units=LABELS_OF_ROWS))
+    with pytest.raises(ValueError, match="only 8 ways to say which units are foreground"):
+        permuted(X, Y, units=labels, background_units=labels)
 
 
 @EVERY
 def test_groups_of_one_are_rows(name: str) -> None:
     n = len(X)
-    found = CALLS[name](X, Y, groups=np.arange(n), background_groups=np.arange(n, 2 * n))
+    found = CALLS[name](X, Y, units=np.arange(n), background_units=np.arange(n, 2 * n))
     assert_same(found, CALLS[name](X, Y), atol=1e-9)
 
 
 GROUPED: dict[str, tuple[Any, Any, str]] = {
-    "of X alone": (GROUPS, None, "groups was given without background_groups"),
-    "of the background alone": (None, GROUPS, "background_groups was given without groups"),
-    "one group": (["a"] * 24, GROUPS, "groups names a single group .'a'."),
-    "one group of the background": (GROUPS, [3] * 24, "background_groups names|mixes labels"),
-    "words and numbers": (GROUPS, np.arange(24), "groups with background_groups mixes labels"),
-    "truth values of one": ([True] * 24, [True, False] * 12, "single group"),
+    "of X alone": (LABELS_OF_ROWS, None, "units was given without background_units"),
+    "of the background alone": (None, LABELS_OF_ROWS, "background_units was given without units"),
+    "one group": (["a"] * 24, LABELS_OF_ROWS, "units names a single unit .'a'."),
+    "one group of the background": (
+        LABELS_OF_ROWS,
+        [3] * 24,
+        "background_units names|mixes labels",
+    ),
+    "words and numbers": (
+        LABELS_OF_ROWS,
+        np.arange(24),
+        "units with background_units mixes labels",
+    ),
+    "truth values of one": ([True] * 24, [True, False] * 12, "single unit"),
 }
 
 
@@ -96,7 +104,7 @@ GROUPED: dict[str, tuple[Any, Any, str]] = {
 def test_groups_that_do_not_belong_together_are_refused(name: str, kind: str) -> None:
     first, second, words = GROUPED[kind]
     with pytest.raises((TypeError, ValueError)) as caught:
-        CALLS[name](X, Y, groups=first, background_groups=second)
+        CALLS[name](X, Y, units=first, background_units=second)
     assert not complaint(caught.value, words)
 
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import contrast_core as cc
 from contrast_core import images, pairing
 from tests.core.odd_subjects import (
-    GROUPS,
+    LABELS_OF_ROWS,
     K,
     X,
     Y,
@@ -99,13 +99,13 @@ def paired(X: Any, Y: Any) -> Any:
 
 
 def within_groups(X: Any, Y: Any) -> Any:
-    rows = np.vstack([centred(X[group == GROUPS]) for group in "abc"])
+    rows = np.vstack([centred(X[group == LABELS_OF_ROWS]) for group in "abc"])
     scores = rows @ leading(rows.T @ rows)[1]
     return shape_of(scores @ scores.T)
 
 
 def based(X: Any, Y: Any) -> Any:
-    scores = shape_of(pairing.pairing_basis(X, GROUPS, n_components=K))
+    scores = shape_of(pairing.pairing_basis(X, LABELS_OF_ROWS, n_components=K))
     return shape_of(scores @ scores.T)
 
 

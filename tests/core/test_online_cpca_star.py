@@ -12,8 +12,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar, SecondMoments, principal_angles
+from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar, SecondMoments
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import principal_angles
 from contrast_core.spectral import _online_steps
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 

@@ -12,8 +12,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from contrast_core import CPCA, CPCAStar, PairMoments, PCAPlus, PCAPlusPlus, subspace_error
-from contrast_core.moments import pair_moments
+from contrast_core import CPCA, CPCAStar, PCAPlus, PCAPlusPlus
+from contrast_core.linalg import subspace_error
+from contrast_core.moments import PairMoments, pair_moments
 from contrast_core.rows import rows_of
 
 FIELDS = ("average", "difference", "first")

@@ -59,16 +59,16 @@ def test_mutual_neighbours_are_neighbours_of_each_other(views, k):
 
 def test_pairs_stay_within_groups_and_kinds(views):
     X, P, kinds, groups = views
-    pairs = neighbor_pairs(X, P, groups=groups, positive_groups=groups)
+    pairs = neighbor_pairs(X, P, within=groups, positive_within=groups)
     assert (groups[pairs.rows] == groups[pairs.positive_rows]).all()
     assert (kinds[pairs.rows] == kinds[pairs.positive_rows]).all()
 
 
 def test_the_summary_counts_what_is_there(views):
     X, P, _, groups = views
-    pairs = neighbor_pairs(X, P, groups=groups, positive_groups=groups, n_neighbors=2)
-    for summary in pairs.groups:
-        inside = groups[pairs.rows] == summary.group
+    pairs = neighbor_pairs(X, P, within=groups, positive_within=groups, n_neighbors=2)
+    for summary in pairs.within:
+        inside = groups[pairs.rows] == summary.label
         assert (summary.n_rows, summary.n_positive_rows) == (40, 40)
         assert summary.n_pairs == inside.sum()
         assert summary.n_rows_paired == len(set(pairs.rows[inside]))
@@ -79,9 +79,9 @@ def test_the_summary_counts_what_is_there(views):
 
 def test_a_group_in_one_view_only_has_no_pairs_and_is_listed(views):
     X, P, _, groups = views
-    pairs = neighbor_pairs(X, P[:40], groups=groups, positive_groups=groups[:40])
-    alone = pairs.groups[1]
-    assert (alone.group, alone.n_rows, alone.n_positive_rows, alone.n_pairs) == ("b", 40, 0, 0)
+    pairs = neighbor_pairs(X, P[:40], within=groups, positive_within=groups[:40])
+    alone = pairs.within[1]
+    assert (alone.label, alone.n_rows, alone.n_positive_rows, alone.n_pairs) == ("b", 40, 0, 0)
     assert np.isnan(alone.median_distance)
     assert pairs.rows.max() < 40
 
@@ -89,8 +89,8 @@ def test_a_group_in_one_view_only_has_no_pairs_and_is_listed(views):
 def test_the_order_of_the_rows_does_not_matter(views):
     X, P, _, groups = views
     order = np.random.default_rng(1).permutation(80)
-    pairs = neighbor_pairs(X, P, groups=groups, positive_groups=groups)
-    shuffled = neighbor_pairs(X[order], P, groups=groups[order], positive_groups=groups)
+    pairs = neighbor_pairs(X, P, within=groups, positive_within=groups)
+    shuffled = neighbor_pairs(X[order], P, within=groups[order], positive_within=groups)
     assert as_set(pairs) == {(int(order[i]), j) for i, j in as_set(shuffled)}
 
 
@@ -116,7 +116,7 @@ def test_clusters_are_matched_whatever_their_labels(views):
 def test_matched_clusters_confine_and_cap_the_pairs(views):
     X, P, kinds, groups = views
     X, P = X - X.mean(axis=0), P - P.mean(axis=0)
-    labels = {"groups": groups, "positive_groups": groups}
+    labels = {"within": groups, "positive_within": groups}
     clusters = {"clusters": kinds, "positive_clusters": (kinds + 1) % 3}
     pairs = neighbor_pairs(X, P, **labels, **clusters)
     assert (kinds[pairs.rows] == kinds[pairs.positive_rows]).all()
@@ -178,11 +178,11 @@ def test_without_pynndescent_the_approximate_search_says_what_to_do(monkeypatch)
         ({"n_neighbors": 0}, "n_neighbors=0 is out of range: it must be at least 1"),
         ({"max_pairs": 0}, "max_pairs=0"),
         ({"search": "fast"}, "search='fast' is unknown; expected 'auto'"),
-        ({"groups": [0] * 80}, "positive_groups is missing"),
-        ({"groups": [0], "positive_groups": [0] * 80}, r"groups has shape \(1,\)"),
+        ({"within": [0] * 80}, "positive_within is missing"),
+        ({"within": [0], "positive_within": [0] * 80}, r"within has shape \(1,\)"),
         (
-            {"groups": np.r_[np.nan, np.zeros(79)], "positive_groups": [0] * 80},
-            "groups has 1 missing label",
+            {"within": np.r_[np.nan, np.zeros(79)], "positive_within": [0] * 80},
+            "within has 1 missing label",
         ),
         ({"clusters": [0] * 80}, "positive_clusters is missing"),
     ],
@@ -254,7 +254,7 @@ def test_the_basis_has_no_more_components_than_the_data():
 @pytest.mark.parametrize(
     ("groups", "n_components", "message"),
     [
-        ([0] * 5, 2, r"groups has shape \(5,\)"),
+        ([0] * 5, 2, r"within has shape \(5,\)"),
         ([0] * 200, 0, "n_components=0 is out of range: it must be at least 1"),
     ],
 )
@@ -332,9 +332,9 @@ def test_the_scale_of_rows_does_not_matter(views, exponent):
 def test_groups_of_one_are_refused_for_a_basis(views):
     X, _, _, groups = views
     for labels in (np.arange(80), [str(i) for i in range(80)]):
-        with pytest.raises(ValueError, match=r"X has 80 rows in 80 groups. Groups need several"):
+        with pytest.raises(ValueError, match=r"X has 80 rows in 80 labels. Labels need several"):
             pairing_basis(X, labels)
-    with pytest.raises(ValueError, match="no row differs from the mean of its group"):
+    with pytest.raises(ValueError, match="no row differs from the mean of its label"):
         pairing_basis(np.full((80, 5), 0.1), groups)
     alone = np.where(np.arange(80) == 7, "alone", groups)
     assert np.abs(pairing_basis(X, alone, n_components=3)[7]).max() < 1e-12
@@ -361,12 +361,12 @@ def test_clusters_and_groups_must_fit(views):
     X, P, kinds, groups = views
     with pytest.raises(ValueError, match="positive has 3 features but X has 5"):
         match_clusters(X, P[:, :3], kinds, kinds)
-    with pytest.raises(TypeError, match="groups mixes labels of the types int, str"):
-        neighbor_pairs(X, P, groups=[1, "a"] * 40, positive_groups=groups)
+    with pytest.raises(TypeError, match="within mixes labels of the types int, str"):
+        neighbor_pairs(X, P, within=[1, "a"] * 40, positive_within=groups)
     with pytest.raises(TypeError, match="no label of one can equal one of the other"):
-        neighbor_pairs(X, P, groups=groups, positive_groups=kinds)
-    with pytest.raises(ValueError, match="positive_groups has 1 missing labels"):
-        neighbor_pairs(X, P, groups=kinds, positive_groups=[*kinds[1:].tolist(), np.nan])
+        neighbor_pairs(X, P, within=groups, positive_within=kinds)
+    with pytest.raises(ValueError, match="positive_within has 1 missing labels"):
+        neighbor_pairs(X, P, within=kinds, positive_within=[*kinds[1:].tolist(), np.nan])
 
 
 def test_a_group_of_one_row_has_no_part_in_the_basis() -> None:
@@ -389,4 +389,4 @@ def test_clusters_of_other_features_are_refused() -> None:
 def test_groups_without_a_label_in_common_are_refused() -> None:
     X, Y = np.random.default_rng(0).normal(size=(2, 10, 3))
     with pytest.raises(ValueError, match="no label in common"):
-        neighbor_pairs(X, Y, groups=["a"] * 10, positive_groups=["b"] * 10)
+        neighbor_pairs(X, Y, within=["a"] * 10, positive_within=["b"] * 10)

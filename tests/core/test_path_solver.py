@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from contrast_core import subspace_error
 from contrast_core.linalg import (
     RidgeWeights,
     _generalized,
@@ -17,6 +16,7 @@ from contrast_core.linalg import (
     contrastive_path,
     orthonormal_rows,
     regularised_path,
+    subspace_error,
 )
 
 EPS = np.finfo(np.float64).eps

@@ -13,15 +13,10 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from contrast_core import (
-    ContrastWarning,
-    PairMoments,
-    PCAPlus,
-    PCAPlusPlus,
-    effective_n_pairs,
-    expected_subspace_error,
-    subspace_error,
-)
+from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
+from contrast_core.contrast import effective_n_pairs, expected_subspace_error
+from contrast_core.linalg import subspace_error
+from contrast_core.moments import PairMoments
 
 SIGNAL = (50.0, 25.0, 20.0, 15.0, 10.0)
 STRONG = (500.0, 400.0, 300.0, 200.0, 100.0)

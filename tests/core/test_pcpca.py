@@ -17,9 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.common.digits import digits_on_scenes
-from contrast_core import CPCA, PCPCA, SecondMoments, subspace_error
+from contrast_core import CPCA, PCPCA, SecondMoments
 from contrast_core.datasets import load_mouse_protein, make_toy
-from contrast_core.linalg import _eigen
+from contrast_core.linalg import _eigen, subspace_error
 from contrast_core.probabilistic import _valid_range
 from tests.core.test_contract import planted
 

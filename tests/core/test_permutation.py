@@ -275,11 +275,11 @@ def test_what_cannot_be_tested_is_refused() -> None:
         permutation_test(CPCA(alpha=np.inf), X, background=Y)
     with pytest.raises(ValueError, match=r"6 ways to say which rows .* At least 20 are needed"):
         permutation_test(CPCA(1), X[:2], background=Y[:2])
-    groups, others = [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1]
-    with pytest.raises(ValueError, match="1 groups occur in X alone"):
-        permutation_test(CPCA(1), X, background=Y, groups=groups, background_groups=others)
-    with pytest.raises(ValueError, match="1 groups occur in background alone"):
-        permutation_test(CPCA(1), Y, background=X, groups=others, background_groups=groups)
+    units, others = [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1]
+    with pytest.raises(ValueError, match="1 units occur in X alone"):
+        permutation_test(CPCA(1), X, background=Y, units=units, background_units=others)
+    with pytest.raises(ValueError, match="1 units occur in background alone"):
+        permutation_test(CPCA(1), Y, background=X, units=others, background_units=units)
 
 
 @quiet
@@ -308,8 +308,8 @@ def test_rows_are_groups_of_one_sparse_is_dense_and_seeds_repeat() -> None:
             CPCA(2),
             X,
             background=Y,
-            groups=np.arange(30),
-            background_groups=np.arange(30, 55),
+            units=np.arange(30),
+            background_units=np.arange(30, 55),
             **given,
         ),
     ):

@@ -1,4 +1,4 @@
-"""Permutation of labels by groups: each counts the same, few of them fake nothing."""
+"""Permutation of labels by units: each counts the same, few of them fake nothing."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def test_repeated_rows_do_not_fake_a_component() -> None:
     rng = np.random.default_rng(2)
     naive, grouped = [], []
     for _ in range(100):
-        X, groups = repeated(9, rng)
-        Y, background_groups = repeated(9, rng)
-        given = {"groups": groups, "background_groups": background_groups + 9}
+        X, units = repeated(9, rng)
+        Y, background_units = repeated(9, rng)
+        given = {"units": units, "background_units": background_units + 9}
         for labels, p in ((given, grouped), ({}, naive)):
             test = permutation_test(
                 CPCA(1), X, background=Y, n_permutations=59, random_state=rng, **labels
@@ -53,24 +53,24 @@ def test_mice_have_two_components() -> None:
         )
         for labels in (
             {},
-            {"groups": mice.groups, "background_groups": mice.background_groups},
+            {"units": mice.units, "background_units": mice.background_units},
         )
     )
     assert naive.n_significant(0.01) == 4
     assert grouped.n_significant(0.01) == 0  # with 18 and 9 mice
-    assert (grouped.n_groups, grouped.n_background_groups) == (18, 9)
-    assert naive.n_groups is None
+    assert (grouped.n_units, grouped.n_background_units) == (18, 9)
+    assert naive.n_units is None
 
 
 def test_few_groups_are_enumerated_each_counting_the_same() -> None:
     rng = np.random.default_rng(4)
     parts = [rows(n, rng) for n in (5, 20, 1, 8, 6, 30, 9)]
     X, Y = np.vstack(parts[:4]), np.vstack(parts[4:])
-    groups = np.repeat(["a", "b", "c", "d"], [5, 20, 1, 8])
+    units = np.repeat(["a", "b", "c", "d"], [5, 20, 1, 8])
     given = {
         "background": Y,
-        "groups": groups,
-        "background_groups": np.repeat(["e", "f", "g"], [6, 30, 9]),
+        "units": units,
+        "background_units": np.repeat(["e", "f", "g"], [6, 30, 9]),
     }
     test = permutation_test(CPCA(1, alpha=1.0), X, **given, random_state=0)
     assert test.exact
@@ -90,27 +90,27 @@ def test_few_groups_are_enumerated_each_counting_the_same() -> None:
     np.testing.assert_allclose(test.null_statistics[:, 0], table, rtol=1e-5)
     np.testing.assert_allclose(test.statistics, table[0], rtol=1e-5)
     assert test.p_values[0] == np.mean(np.array(table) >= table[0] - 1e-5)
-    with pytest.raises(ValueError, match=r"10 ways to say which groups .* below 0\.1\. .*5 groups"):
+    with pytest.raises(ValueError, match=r"10 ways to say which units .* below 0\.1\. .*5 units"):
         permutation_test(
             CPCA(1),
             np.vstack(parts[:2]),
             background=Y,
-            groups=groups[:25],
-            background_groups=given["background_groups"],
+            units=units[:25],
+            background_units=given["background_units"],
         )
 
 
 def weighted(
     parts: list[FloatArray], chosen: list[int], others: list[int], draws: list[FloatArray]
 ) -> float:
-    """Largest eigenvalue of the contrast of some groups with others, brought to one scale.
+    """Largest eigenvalue of the contrast of some units with others, brought to one scale.
 
     As many as are chosen come first and are the foreground as given.
     """
 
-    def covariance(groups: list[FloatArray]) -> FloatArray:
-        mean = np.mean([group.mean(axis=0) for group in groups], axis=0)
-        spread = [(group - mean).T @ (group - mean) / len(group) for group in groups]
+    def covariance(units: list[FloatArray]) -> FloatArray:
+        mean = np.mean([group.mean(axis=0) for group in units], axis=0)
+        spread = [(group - mean).T @ (group - mean) / len(group) for group in units]
         return np.asarray(np.mean(spread, axis=0))
 
     alike, totals = [], []
@@ -128,7 +128,7 @@ def weighted(
 def test_few_groups_fake_no_component() -> None:
     rng, p = np.random.default_rng(9), []
     owner = np.repeat(np.arange(8), 20)
-    given = {"groups": owner[:80], "background_groups": owner[80:]}
+    given = {"units": owner[:80], "background_units": owner[80:]}
     for _ in range(100):
         rows_of_all = rng.normal(size=(8, 20))[owner] + rng.normal(size=(160, 20))
         X, Y = rows_of_all[:80] + 9.0, rows_of_all[80:]
@@ -142,13 +142,13 @@ def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
     """By hand; the centres of both datasets move by the same draws, as its parts are opposite."""
     rng = np.random.default_rng(6)
     parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]
-    groups = np.repeat(np.arange(5), [5, 20, 4, 8, 6]), np.repeat(np.arange(5), [30, 9, 7, 5, 11])
+    units = np.repeat(np.arange(5), [5, 20, 4, 8, 6]), np.repeat(np.arange(5), [30, 9, 7, 5, 11])
     test = permutation_test(
         CPCA(1, alpha=1.0),
         np.vstack(parts[:5]),
         background=np.vstack(parts[5:]),
-        groups=groups[0],
-        background_groups=groups[1],
+        units=units[0],
+        background_units=units[1],
         random_state=0,
     )
     for i in range(5):
@@ -171,7 +171,7 @@ def test_a_donor_in_both_datasets_swaps_its_own_parts_only() -> None:
     scale = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])[donors][:, None]
     X, Y = (scale * rows(60, rng) for _ in range(2))
     test = permutation_test(
-        CPCA(1), X, background=Y, groups=donors, background_groups=donors, n_permutations=99
+        CPCA(1), X, background=Y, units=donors, background_units=donors, n_permutations=99
     )
     assert test.n_distinct == 2**6
     assert test.exact
@@ -180,8 +180,8 @@ def test_a_donor_in_both_datasets_swaps_its_own_parts_only() -> None:
         CPCA(1),
         np.vstack([X, X[:10]]),
         background=np.vstack([Y, Y[:10]]),
-        groups=[*donors, *[6] * 10],
-        background_groups=[*donors, *[7] * 10],
+        units=[*donors, *[6] * 10],
+        background_units=[*donors, *[7] * 10],
         n_permutations=5,
         random_state=0,
     )

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from contrast_core import ContrastWarning, CPCAStar, SecondMoments, permutation_test, subspace_error
+from contrast_core import ContrastWarning, CPCAStar, SecondMoments, permutation_test
 from contrast_core.datasets import load_mouse_protein
+from contrast_core.linalg import subspace_error
 
 
 def datasets(n: int = 80, m: int = 60, d: int = 12, seed: int = 0) -> tuple[Any, Any]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import CPCA, PCPCA, CPCAStar, subspace_error
-from contrast_core.linalg import NotConvergedError, search_components
+from contrast_core import CPCA, PCPCA, CPCAStar
+from contrast_core.linalg import NotConvergedError, search_components, subspace_error
 from contrast_core.linalg._precondition import unconditioned
 from contrast_core.linalg._search import SearchSpace, exact_enough, random_block, search
 from contrast_core.moments import joint_products, product_moments, weighted_sum

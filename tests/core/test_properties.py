@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from contrast_core import CPCA, CPCAStar, PairMoments, PCAPlus, SecondMoments
+from contrast_core import CPCA, CPCAStar, PCAPlus, SecondMoments
+from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")

@@ -17,8 +17,8 @@ from contrast_core import (
     bootstrap_stability,
     contrast_report,
     permutation_test,
-    principal_angles,
 )
+from contrast_core.linalg import principal_angles
 from contrast_core.significance._report import _around
 from tests.core.samples import quiet
 
@@ -116,11 +116,9 @@ def test_features_are_those_of_largest_loading_with_their_bands() -> None:
 
 def test_groups_are_reported_and_weigh_in() -> None:
     X, Y = two_sets(n=90)
-    groups, others = np.arange(90) // 10, 100 + np.arange(80) // 10
-    report = contrast_report(
-        CPCA(1), X, background=Y, groups=groups, background_groups=others, **FEW
-    )
-    assert "in 9 and 8 groups" in report.statements()["data"]
+    units, others = np.arange(90) // 10, 100 + np.arange(80) // 10
+    report = contrast_report(CPCA(1), X, background=Y, units=units, background_units=others, **FEW)
+    assert "in 9 and 8 units" in report.statements()["data"]
     assert "no p-value can be below 0.025" in report.statements()["anything to find"]
 
 

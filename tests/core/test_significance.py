@@ -69,16 +69,16 @@ def test_what_cannot_be_resampled_is_refused() -> None:
         permutation_test(estimator or CPCA(), X, background=Y, **given)
 
     y = np.arange(16) % 4 + 4
-    with pytest.raises(ValueError, match="groups was given without background_groups"):
-        test(groups=x)
-    with pytest.raises(ValueError, match="background_groups was given without groups"):
-        test(background_groups=y)
-    with pytest.raises(ValueError, match=r"groups has shape \(5,\); .* each of the 20 rows"):
-        test(groups=x[:5], background_groups=y)
-    with pytest.raises(ValueError, match="background_groups has 1 missing labels"):
-        test(groups=x, background_groups=[*y[:-1].astype(float), np.nan])
-    with pytest.raises(ValueError, match="groups names a single group"):
-        test(groups=np.zeros(20), background_groups=y)
+    with pytest.raises(ValueError, match="units was given without background_units"):
+        test(units=x)
+    with pytest.raises(ValueError, match="background_units was given without units"):
+        test(background_units=y)
+    with pytest.raises(ValueError, match=r"units has shape \(5,\); .* each of the 20 rows"):
+        test(units=x[:5], background_units=y)
+    with pytest.raises(ValueError, match="background_units has 1 missing labels"):
+        test(units=x, background_units=[*y[:-1].astype(float), np.nan])
+    with pytest.raises(ValueError, match="units names a single unit"):
+        test(units=np.zeros(20), background_units=y)
     with pytest.raises(ValueError, match="background is constant"):
         test(Y=np.ones_like(Y))
     with pytest.raises(ValueError, match="background has 5 features but X has 6"):
@@ -90,10 +90,10 @@ def test_what_cannot_be_resampled_is_refused() -> None:
         test(X=SecondMoments.from_data(X))
     with pytest.raises(TypeError, match="estimator is KernelCPCA; expected a linear"):
         test(estimator=KernelCPCA())
-    with pytest.raises(TypeError, match="background_groups mixes labels of the types int, str"):
-        test(groups=x, background_groups=[*y[:-1].tolist(), "a"])
-    with pytest.raises(TypeError, match="groups with background_groups mixes labels"):
-        test(groups=x, background_groups=y.astype(str))
+    with pytest.raises(TypeError, match="background_units mixes labels of the types int, str"):
+        test(units=x, background_units=[*y[:-1].tolist(), "a"])
+    with pytest.raises(TypeError, match="units with background_units mixes labels"):
+        test(units=x, background_units=y.astype(str))
     with pytest.raises(ValueError, match="need at least 4 of both"):
         cross_fitted_ratio(X[:3], background=Y)
     with pytest.raises(TypeError, match="progress must be True, False or a callable"):

@@ -12,7 +12,8 @@ import pytest
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from contrast_core import CPCA, SecondMoments, subspace_error
+from contrast_core import CPCA, SecondMoments
+from contrast_core.linalg import subspace_error
 from contrast_core.moments import (
     _kernels,
     _sparse,

@@ -11,15 +11,9 @@ import pytest
 import scipy.linalg
 from sklearn.linear_model import ElasticNet, lars_path_gram
 
-from contrast_core import (
-    CPCA,
-    SecondMoments,
-    SparseCPCA,
-    cross_validated_penalty,
-    principal_angles,
-)
+from contrast_core import CPCA, SecondMoments, SparseCPCA, cross_validated_penalty
 from contrast_core.datasets import make_sparse_groups
-from contrast_core.linalg import sparse_components
+from contrast_core.linalg import principal_angles, sparse_components
 from contrast_core.linalg._sparse_components import _least_angle
 from contrast_core.rows import rows_of
 from contrast_core.spectral._penalty import _folds
@@ -253,8 +247,8 @@ def test_groups_stay_together_in_the_folds() -> None:
         estimator,
         X[units],
         background=Y[units],
-        groups=[f"donor {i}" for i in units],
-        background_groups=[f"control {i}" for i in units],
+        units=[f"donor {i}" for i in units],
+        background_units=[f"control {i}" for i in units],
         **given,
     )
     by_row = cross_validated_penalty(estimator, X[units], background=Y[units], **given)
@@ -306,7 +300,7 @@ def test_what_cross_validation_refuses() -> None:
         x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
         cross_validated_penalty(estimator, x, background=y)
     with pytest.raises(ValueError, match="both, or neither"):
-        cross_validated_penalty(estimator, X, background=Y, groups=np.arange(160))
+        cross_validated_penalty(estimator, X, background=Y, units=np.arange(160))
     with pytest.raises(ValueError, match=r"background has 1 rows in one of 5 folds"):
         cross_validated_penalty(estimator, X, background=Y[:9])
 

@@ -15,15 +15,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastByLabel,
-    CPCAStar,
-    SecondMoments,
-    contrast_path,
-    subspace_error,
-)
+from contrast_core import CPCA, PCPCA, ContrastByLabel, CPCAStar, SecondMoments, contrast_path
+from contrast_core.linalg import subspace_error
 from contrast_core.moments._torch import DeviceAccumulator
 from contrast_core.rows import _tensor, rows_of
 
@@ -237,7 +230,7 @@ def test_designs_of_tensors_are_those_of_arrays(pair: Any, device: str, dtype: s
     X, Y = (rows.astype(dtype) for rows in pair)
     rng = np.random.default_rng(0)
     design: dict[str, Any] = {
-        "groups": rng.integers(3, size=len(X)),
+        "within": rng.integers(3, size=len(X)),
         "sample_weight": rng.uniform(size=len(X)),
         "background_weight": [None, rng.uniform(size=len(Y))],
     }
@@ -248,9 +241,9 @@ def test_designs_of_tensors_are_those_of_arrays(pair: Any, device: str, dtype: s
     )
     wanted = CPCA(2).fit(X, background=[Y, Y], **design)
     np.testing.assert_allclose(on_device.components_, wanted.components_, atol=1e-12)
-    np.testing.assert_array_equal(on_device.groups_, wanted.groups_)
+    np.testing.assert_array_equal(on_device.within_labels_, wanted.within_labels_)
     with pytest.raises(ValueError, match="device='cpu' was given for rows with weights or groups"):
-        SecondMoments.from_data(X, groups=design["groups"], device="cpu")
+        SecondMoments.from_data(X, groups=design["within"], device="cpu")
 
 
 def test_gradients_flow_through_transform(pair: Any) -> None:

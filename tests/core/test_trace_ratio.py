@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
-from contrast_core import CPCA, subspace_error
+from contrast_core import CPCA
 from contrast_core.contrast import automatic_contrast, background_ridge
 from contrast_core.linalg import (
     NotConvergedError,
@@ -21,6 +21,7 @@ from contrast_core.linalg import (
     proved_trace_ratio,
     rough_trace_ratio,
     search_components,
+    subspace_error,
 )
 from contrast_core.moments import SecondMoments
 from contrast_core.solve import LIMITS, Task, _ratio, make_plan, solve_contrasts, solve_ratios

@@ -9,13 +9,15 @@ import pytest
 import scipy.integrate
 import scipy.linalg
 
-from contrast_core import (
-    SecondMoments,
+from contrast_core import SecondMoments
+from contrast_core.contrast import (
     detectable_spike,
     effective_n_pairs,
     expected_subspace_error,
+    noise_bulk,
+    signal_is_detectable,
+    truncated_eigenpairs,
 )
-from contrast_core.contrast import noise_bulk, signal_is_detectable, truncated_eigenpairs
 from contrast_core.contrast._noise_bulk import marchenko_pastur_median
 from contrast_core.linalg import Spectrum
 from contrast_core.solve import plan_pairs

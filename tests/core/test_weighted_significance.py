@@ -71,11 +71,11 @@ def test_rows_without_weight_are_not_there(call: Any, d: int) -> None:
 @EACH
 def test_groups_without_weight_are_not_there(call: Any) -> None:
     X, Y = planted()
-    groups, others = np.arange(60) // 6, 100 + np.arange(50) // 5
-    weights = (groups != 3).astype(float)
-    found = call(X, Y, groups=groups, background_groups=others, sample_weight=weights)
+    units, others = np.arange(60) // 6, 100 + np.arange(50) // 5
+    weights = (units != 3).astype(float)
+    found = call(X, Y, units=units, background_units=others, sample_weight=weights)
     kept = weights > 0
-    assert_same(found, call(X[kept], Y, groups=groups[kept], background_groups=others))
+    assert_same(found, call(X[kept], Y, units=units[kept], background_units=others))
 
 
 @EACH
@@ -134,8 +134,8 @@ def test_uneven_weights_keep_the_level(sigma: float) -> None:
 @EACH
 def test_what_cannot_be_is_refused(call: Any) -> None:
     X, Y = planted()
-    with pytest.raises(ValueError, match="by groups there is one background only"):
-        call(X, [Y, Y], groups=np.arange(60) // 6, background_groups=[np.arange(50) // 5] * 2)
+    with pytest.raises(ValueError, match="with units there is one background only"):
+        call(X, [Y, Y], units=np.arange(60) // 6, background_units=[np.arange(50) // 5] * 2)
     with pytest.raises(ValueError, match="weights of X have shape"):
         call(X, Y, sample_weight=np.ones(59))
     with pytest.raises(ValueError, match="weights of background go from -1"):

@@ -19,9 +19,8 @@ from contrast_core import (
     SecondMoments,
     contrast_path,
     linalg,
-    subspace_error,
 )
-from contrast_core.linalg import _proved
+from contrast_core.linalg import _proved, subspace_error
 from contrast_core.moments import Form, SpanMoments, product_moments
 from contrast_core.rows import rows_of
 from contrast_core.solve import (

@@ -12,16 +12,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import (
-    ContrastWarning,
-    PairMoments,
-    PCAPlus,
-    PCAPlusPlus,
-    SecondMoments,
-    effective_n_pairs,
-    subspace_error,
-)
-from contrast_core.linalg import NotConvergedError
+from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus, SecondMoments
+from contrast_core.contrast import effective_n_pairs
+from contrast_core.linalg import NotConvergedError, subspace_error
+from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
 from contrast_core.solve import LIMITS, Limits, PositivePairs, positive_pairs
 from tests.core.planned import pairs_by

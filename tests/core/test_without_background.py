@@ -22,8 +22,8 @@ from contrast_core import (
     SparseCPCA,
     load,
     save,
-    subspace_error,
 )
+from contrast_core.linalg import subspace_error
 
 METHODS = [CPCA, CPCAStar, PCPCA]
 X = np.random.default_rng(0).normal(size=(60, 8)) * np.arange(1, 9)
@@ -54,7 +54,7 @@ def test_groups_weights_moments_and_sparse_rows_are_taken(method: Any) -> None:
     centred = X - np.array([X[groups == group].mean(axis=0) for group in groups])
     weights = np.random.default_rng(0).integers(0, 4, 60)
     for given, options, rows in (
-        (X, {"groups": groups}, centred),
+        (X, {"within": groups}, centred),
         (X, {"sample_weight": weights}, np.repeat(X, weights, axis=0)),
         (SecondMoments.from_data(X), {}, X),
         (sp.csr_array(X * (X > 0)), {}, X * (X > 0)),

@@ -21,8 +21,8 @@ from contrast_core import (
     KernelCPCA,
     bootstrap_stability,
     condition_test,
-    subspace_error,
 )
+from contrast_core.linalg import subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
@@ -281,7 +281,7 @@ def test_significance_by_donor(donors, method):
         foreground="is_stim",
         background="is_ctrl",
         method=method,
-        contrast=0.1,
+        strength=0.1,
         n_resamples=20,
     )
     result = donors.uns["significance"]
@@ -318,7 +318,7 @@ def test_treated_donors_change_places_with_controls(donors):
 
 
 def test_significance_is_the_cores_condition_test(donors):
-    arguments = {"contrast": 1.0, "n_permutations": 30, "n_resamples": 5, "random_state": 4}
+    arguments = {"strength": 1.0, "n_permutations": 30, "n_resamples": 5, "random_state": 4}
     front, back = (donors.obs[name].to_numpy() for name in ("is_stim", "is_ctrl"))
     owner = donors.obs["donor"].to_numpy(str)
     for include, design in ((True, REFERENCE), (False, {"foreground": front, "background": back})):
@@ -327,8 +327,8 @@ def test_significance_is_the_cores_condition_test(donors):
             CPCA(2, alpha=1.0),
             donors.X[front],
             background=donors.X[back],
-            groups=owner[front],
-            background_groups=owner[back],
+            units=owner[front],
+            background_units=owner[back],
             include_background=include,
             n_permutations=30,
             random_state=4,
@@ -339,8 +339,8 @@ def test_significance_is_the_cores_condition_test(donors):
         CPCA(2, alpha=1.0),
         donors.X[front],
         background=donors.X[back],
-        groups=owner[front],
-        background_groups=owner[back],
+        units=owner[front],
+        background_units=owner[back],
         n_resamples=5,
         random_state=4,
     )

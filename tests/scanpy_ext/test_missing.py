@@ -122,7 +122,7 @@ def test_where_missing_values_are_not_taken(gappy, untouched):
     with pytest.raises(ValueError, match=r"layers\['sparse'\] contains NaN"):
         cx.tl.pcpca(other, **REFERENCE, layer="sparse")
     with untouched(gappy):
-        with pytest.raises(ValueError, match="has missing values, with which groups"):
+        with pytest.raises(ValueError, match="has missing values, with which within="):
             fit(gappy, within="donor")
         for tool in (cx.tl.cpca, cx.tl.cpca_star, cx.tl.kernel_cpca, cx.tl.cpca_path):
             with pytest.raises(ValueError, match=r"layers\['levels'\] contains NaN"):
@@ -187,9 +187,9 @@ def test_clvm_takes_them_too_and_outliers(gappy, robust, untouched, tmp_path):
 def test_where_clvm_does_not_take_them(gappy, untouched):
     gappy.obs["donor"] = np.array(["a", "b", "c"])[np.arange(gappy.n_obs) % 3]
     with untouched(gappy):
-        with pytest.raises(ValueError, match=r"does not combine missing values .* with groups"):
+        with pytest.raises(ValueError, match=r"does not combine missing values .* with within"):
             cx.tl.clvm(gappy, **REFERENCE, layer="levels", within="donor")
-        with pytest.raises(ValueError, match="does not combine robust='rows' with groups"):
+        with pytest.raises(ValueError, match="does not combine robust='rows' with within"):
             cx.tl.clvm(gappy, **REFERENCE, model_kwargs={"robust": "rows"}, within="donor")
         with pytest.raises(ValueError, match="robust='cells'"):
             cx.tl.clvm(gappy, **REFERENCE, model_kwargs={"robust": "cells"})

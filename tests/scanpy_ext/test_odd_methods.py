@@ -110,7 +110,7 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (kernel, "key_added", KEYS, "key_added"),
     (pcpca, "gamma", STRENGTHS, "gamma"),
     (pcpca, "key_added", KEYS, "key_added"),
-    (significance, "contrast", STRENGTHS, "contrast|alpha"),
+    (significance, "strength", STRENGTHS, "strength|alpha"),
     (significance, "n_permutations", NO_COUNTS, "n_permutations"),
     (significance, "n_resamples", NO_COUNTS, "n_resamples|n_samples"),
     (significance, "random_state", SEEDS, "random_state"),

@@ -14,7 +14,8 @@ from anndata import AnnData
 from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
-from contrast_core import ContrastWarning, PCAPlusPlus, effective_n_pairs
+from contrast_core import ContrastWarning, PCAPlusPlus
+from contrast_core.contrast import effective_n_pairs
 from contrast_core.pairing import scaled_features
 
 DESIGN = ("condition", "ctrl", "donor")

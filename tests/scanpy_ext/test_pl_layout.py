@@ -104,7 +104,7 @@ def study(n_kinds: int, n_donors: int, n_comps: int) -> AnnData:
     cx.tl.cpca(adata, **REFERENCE, n_comps=n_comps, alpha=1.0)
     cx.tl.contrasts(adata, **REFERENCE, by="cell_type")
     cx.tl.cpca_path(adata, **REFERENCE, n_comps=n_comps)
-    cx.tl.significance(adata, **REFERENCE, **by_donor, n_comps=n_comps, n_resamples=2, contrast=1.0)
+    cx.tl.significance(adata, **REFERENCE, **by_donor, n_comps=n_comps, n_resamples=2, strength=1.0)
     cx.pp.match_pairs(adata, "condition", "ctrl", donor="donor", n_comps=5)
     epochs = np.arange(1.0, 3.0 if n_comps == 2 else 60.0)
     losses = {"training_loss": 40 + 1 / epochs, "held_out_loss": 41 + 1 / epochs}

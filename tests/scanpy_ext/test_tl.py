@@ -13,7 +13,8 @@ from anndata import AnnData, ImplicitModificationWarning
 from sklearn.metrics import silhouette_score
 
 import scanpy_ext as cx
-from contrast_core import CPCA, ContrastWarning, subspace_error
+from contrast_core import CPCA, ContrastWarning
+from contrast_core.linalg import subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 FUNCTIONS = [

@@ -68,7 +68,7 @@ def test_what_it_refuses_leaves_cells_as_they_were(counted, untouched):
     vi = {"inference": "vi"}
     for options, message in (
         ({"inference": "em"}, "give inference='vi'"),
-        ({**vi, "within": "donor"}, "does not combine inference='vi' with groups"),
+        ({**vi, "within": "donor"}, "does not combine inference='vi' with within"),
         ({"inference": "mcmc"}, "inference='mcmc' is unknown"),
         ({"sparsity": 1e9}, r"sparsity=1e\+09 leaves no feature"),
         ({"sparsity": 1e9, **vi}, r"sparsity=1e\+09 leaves no feature"),

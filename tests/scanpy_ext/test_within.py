@@ -65,10 +65,10 @@ def test_it_is_the_core_within_groups() -> None:
     values, donor = np.asarray(adata.X), adata.obs["donor"].to_numpy(str)
     behind = (adata.obs["condition"] == "ctrl").to_numpy()
     core = CPCA().fit(
-        values, background=values[behind], groups=donor, background_groups=donor[behind]
+        values, background=values[behind], within=donor, background_within=donor[behind]
     )
     np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
-    np.testing.assert_allclose(adata.obsm["X_cpca"], core.transform(values, groups=donor))
+    np.testing.assert_allclose(adata.obsm["X_cpca"], core.transform(values, within=donor))
 
 
 def test_new_cells_are_centred_by_their_donor(tmp_path: Any) -> None:
@@ -113,8 +113,8 @@ def test_another_anndata_is_a_background_with_donors_of_its_own() -> None:
     core = CPCA().fit(
         np.asarray(adata.X),
         background=np.asarray(other.X),
-        groups=adata.obs["donor"].to_numpy(str),
-        background_groups=other.obs["donor"].to_numpy(str),
+        within=adata.obs["donor"].to_numpy(str),
+        background_within=other.obs["donor"].to_numpy(str),
     )
     np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
     del other.obs["donor"]
