@@ -169,7 +169,7 @@ def background() -> None:
 
 
 @drawing
-def include_reference() -> None:
+def reference_cells() -> None:
     """One treatment that moves all cells and spreads some: what either setting finds."""
     rng = np.random.default_rng(0)
     n = 300

@@ -5,12 +5,10 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from anndata import AnnData
 
 
 def quoted(name: object) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core import CPCA, condition_test, cross_fitted_ratio
@@ -18,10 +19,6 @@ from contrast_core.rows import Rows, load_into_memory
 from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
 from ._gene_summary import GeneSummary, gene_summaries, merged
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 _LEAST_CELLS = 40  # of a donor, for its controls to be set against another's
 _MAX_NULLS = 12  # ordered pairs of donors

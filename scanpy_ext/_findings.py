@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 from scipy.stats import poisson, rankdata
 
 from . import _read, _select, _values
 from ._arguments import listed
 from ._gene_summary import GeneSummary
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 _LACKING = 0.03  # share of the foreground in types that the background lacks, beyond chance
 _DEPTH = 0.75  # of two cells, how often the one of the deeper side has more genes

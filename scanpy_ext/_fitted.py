@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core.spectral import LinearMap
 
 from . import _keys, _select
 from ._result import stored_result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 Floats = NDArray[np.float64]
 

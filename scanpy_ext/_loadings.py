@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from . import _keys
 from ._arguments import listed, quoted, text
 from ._result import stored_result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 def loadings_of(adata: AnnData, key: str, level: object = None) -> pd.DataFrame:

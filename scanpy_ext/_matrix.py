@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 
 from contrast_core.rows import Rows, rows_of
 
 from ._arguments import is_among, listed, quoted
 from ._select import DEFAULT, BoolArray, Default, Mask, genes
 from ._write import storable
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 _REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core.pairing import ilisi, kbet, label_transfer
 
 from ._arguments import check_anndata, check_count, is_among, listed, quoted
 from ._select import in_memory
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 _DEFAULT = ("X_pca", "X_pca_plus", "X_pca_pp")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core import PCAPlus, PCAPlusPlus
@@ -16,9 +17,6 @@ from . import _keys, _matrix, _pairs, _select, _values, _write
 from ._arguments import check_flag
 from ._fitted import fit_table
 from ._read import of_all_genes
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @dataclass(frozen=True)

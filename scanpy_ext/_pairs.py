@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core.contrast import effective_n_pairs
@@ -22,10 +23,6 @@ from contrast_core.rows import Rows, load_into_memory
 from . import _keys, _select, _values, _write
 from ._arguments import listed, quoted, text
 from ._mixing import leiden
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 _FEWEST_CLUSTERED = 4  # cells; fewer are one cluster
 _MAX_PAIRS = 300  # of two matched clusters, as in the PCA++ paper

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core.feedback import Progress, warn
@@ -16,6 +17,7 @@ from contrast_core.rows import Rows, load_into_memory
 from . import _keys, _values
 from ._arguments import listed
 from ._fitted import fit_table
+from ._keys import Keys
 from ._matrix import embedding, read_matrix, whole_matrix
 from ._select import (
     DEFAULT,
@@ -28,11 +30,6 @@ from ._select import (
 )
 from ._select import known_labels as known_labels
 from ._write import Result, check_writable, storable
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from ._keys import Keys
 
 Labels: TypeAlias = NDArray[np.str_]
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from anndata import AnnData
 
 from contrast_core import condition_test, permutation_test
+from contrast_core.feedback import Progress
+from contrast_core.significance import PermutationTest
 
 from . import _read
 from ._arguments import is_anndata
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from contrast_core.feedback import Progress
-    from contrast_core.significance import PermutationTest
 
 
 class Resampled(NamedTuple):

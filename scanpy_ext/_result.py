@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from anndata import AnnData
 
 from ._arguments import check_anndata, is_among, listed, quoted
 from ._write import is_own
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 def stored_result(

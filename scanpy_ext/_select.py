@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core.feedback import warn
 
 from ._arguments import check_anndata, is_among, is_anndata, listed, quoted, text
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 Level: TypeAlias = str | float | bool
 Levels: TypeAlias = Level | Iterable[Level]

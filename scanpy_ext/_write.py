@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from anndata import AnnData
 
 from . import _keys
 from ._arguments import check_anndata, check_flag, is_among
 from ._logging import wrote
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 _SLOTS = ("obs", "obsm", "varm", "var", "obsp", "layers")
 _DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")

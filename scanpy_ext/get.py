@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from ._arguments import check_component, check_count, check_flag
 from ._loadings import loadings_of
 from ._mixing import mixing_report
 from ._result import stored_result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 

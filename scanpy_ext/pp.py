@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
+from anndata import AnnData
 
 from contrast_core.feedback import warn
 
@@ -13,9 +14,6 @@ from ._arguments import check_count
 from ._check import contrast_check
 from ._docs import documented
 from ._gene_summary import gene_summaries
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 __all__ = ["contrast_check", "genes_by_variance", "match_pairs"]
 

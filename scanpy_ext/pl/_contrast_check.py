@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
 
 from .._docs import documented
 from .._result import stored_result
-from ._figure import finish, legend_below, panels, room
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
-
-    from ._figure import AxesGiven, Drawn, Save
-
+from ._figure import AxesGiven, Drawn, Save, finish, legend_below, panels, room
 
 _MANY = 30  # rows of donors with cell types, from which on they are a table
 _LETTERS = 28  # of the names beside a panel that its width is made for

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from anndata import AnnData
 
 from .._arguments import check_component
 from .._docs import documented
 from .._result import stored_result
 from ._components import titled
-from ._figure import FLOOR, few_log_ticks, finish, panels
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from ._figure import AxesGiven, Drawn, Save
+from ._figure import FLOOR, AxesGiven, Drawn, Save, few_log_ticks, finish, panels
 
 
 @documented

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 
 from .. import _keys
 from .._arguments import check_count
 from .._docs import documented
 from ..get import contrasts as contrasts_table
-from ._figure import few_log_ticks, finish, panels, room
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from ._figure import AxesGiven, Drawn, Save
+from ._figure import AxesGiven, Drawn, Save, few_log_ticks, finish, panels, room
 
 _LARGEST = 110.0  # area of a dot, in square points
 _SMALLEST_RATIO = 0.5  # to which the axis of the ratios reaches down

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 
 from .. import _keys
 from .._arguments import is_among, listed, quoted
 from .._docs import documented
 from .._result import stored_result
 from ._components import chosen_components, titled
-from ._figure import FLOOR, check_save, finish, panels
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
-
-    from ._figure import AxesGiven, Drawn, Save
+from ._figure import FLOOR, AxesGiven, Drawn, Save, check_save, finish, panels
 
 
 @documented

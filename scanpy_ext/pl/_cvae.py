@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from anndata import AnnData
 
 from .._docs import documented
 from .._result import stored_result
-from ._figure import finish, panels
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from ._figure import AxesGiven, Drawn, Save
+from ._figure import AxesGiven, Drawn, Save, finish, panels
 
 
 @documented

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 
 from .._arguments import quoted
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+AxesGiven: TypeAlias = Axes | Sequence[Axes] | None
+Save: TypeAlias = str | PathLike[str] | bool | None
+Drawn: TypeAlias = list[Axes] | Figure | None
 
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-
-    AxesGiven: TypeAlias = Axes | Sequence[Axes] | None
-    Save: TypeAlias = str | PathLike[str] | bool | None
-    Drawn: TypeAlias = list[Axes] | Figure | None
 
 FLOOR = 1e-3  # of the widest axis: what varies less is drawn as not varying
 _FONT_SIZE = 10.0  # that panels are made for

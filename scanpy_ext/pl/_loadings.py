@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from anndata import AnnData
 
 from .._arguments import check_count
 from .._docs import documented
 from .._loadings import loadings_of
 from ._components import chosen_components
-from ._figure import finish, grid, panels, room
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from ._figure import AxesGiven, Drawn, Save
+from ._figure import AxesGiven, Drawn, Save, finish, grid, panels, room
 
 _WIDE = 5  # panels in a row
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from .. import _keys
 from .._arguments import text
 from .._docs import documented
 from .._result import stored_result
-from ._figure import finish, legend_below, panels, room
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from ._figure import AxesGiven, Drawn, Save
+from ._figure import AxesGiven, Drawn, Save, finish, legend_below, panels, room
 
 
 @documented

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
+
+from anndata import AnnData
 
 from contrast_core import CLVM
 
@@ -12,9 +14,6 @@ from .._arguments import is_word, model_parameters, storable_texts
 from .._docs import documented
 from .._read import contrast_input, of_all_genes
 from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @documented

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from contrast_core import condition_shift
 from contrast_core.rows import load_into_memory
+from contrast_core.significance import ConditionShift
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
 from .._relabelling import check_donor
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from contrast_core.significance import ConditionShift
-
-    from .._select import BoolArray, Default, Levels, Mask
+from .._select import BoolArray, Default, Levels, Mask
 
 FEWEST = 10  # cells of either side
 N_TOP = 10  # genes that are named, and among which a gene has to be to count as stable

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, contrast_path
@@ -15,9 +16,6 @@ from .. import _write
 from .._docs import documented
 from .._read import contrast_input, of_all_genes
 from .._select import DEFAULT, Default, Levels, Mask, cells
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @documented

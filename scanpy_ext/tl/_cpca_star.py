@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from anndata import AnnData
 
 from contrast_core import CPCAStar
 
@@ -10,9 +12,6 @@ from .. import _write
 from .._docs import documented
 from .._read import contrast_input
 from .._select import DEFAULT, Default, Levels, Mask, cells
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @documented

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from anndata import AnnData
 
 from contrast_core import CVAE, save
 
@@ -14,9 +16,6 @@ from .._arguments import is_word, model_parameters, quoted, storable_texts
 from .._docs import documented
 from .._read import contrast_input
 from .._select import DEFAULT, Default, Levels, Mask, cells
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @documented

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from anndata import AnnData
 
 from contrast_core.feedback import warn
 
 from .. import _fitted, _keys, _matrix, _select, _write
 from .._arguments import is_among, quoted
 from .._docs import documented
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 _AT_ONCE = 4096  # cells
 

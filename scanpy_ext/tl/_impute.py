@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 
 from contrast_core.probabilistic import LatentGaussian
 
 from .. import _fitted, _keys, _matrix, _select, _write
 from .._arguments import check_flag
 from .._docs import documented
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @documented

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from anndata import AnnData
 
 from contrast_core import KernelCPCA
 from contrast_core.moments import FeatureMoments
+from contrast_core.spectral import Kernel
 
 from .. import _write
 from .._arguments import is_among
 from .._docs import documented
 from .._read import contrast_input
 from .._select import DEFAULT, Default, Levels, Mask, cells
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from contrast_core.spectral import Kernel
 
 
 @documented

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from anndata import AnnData
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
 from contrast_core.feedback import warn
@@ -11,10 +13,6 @@ from contrast_core.feedback import warn
 from .. import _select, _write
 from .._docs import documented
 from .._paired_input import paired_input
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 
 _GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
 

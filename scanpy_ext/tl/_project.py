@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core.spectral import LinearMap
@@ -15,9 +16,6 @@ from contrast_core.spectral import LinearMap
 from .. import _fitted, _keys, _matrix, _select, _values, _write
 from .._arguments import listed
 from .._docs import documented
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 
 @documented

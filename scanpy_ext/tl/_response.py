@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from contrast_core import condition_shift, responders
@@ -17,12 +18,8 @@ from .. import _keys, _read, _select, _write
 from .._arguments import listed, quoted
 from .._docs import documented
 from .._relabelling import check_donor
+from .._select import Default, Levels, Mask
 from ._contrasts import FEWEST, N_TOP, in_words
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from .._select import Default, Levels, Mask
 
 
 @documented

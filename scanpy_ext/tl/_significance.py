@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 
 from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability
+from contrast_core.feedback import Progress
 
 from .. import _keys, _write
 from .._arguments import is_among, quoted
@@ -15,11 +17,6 @@ from .._docs import documented
 from .._read import contrast_input
 from .._relabelling import check_donor, resampled
 from .._select import DEFAULT, Default, Levels, Mask, cells
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from contrast_core.feedback import Progress
 
 
 @documented
