@@ -1,7 +1,4 @@
-"""Plots of what `scanpy_ext.tl` and `scanpy_ext.pp` wrote, each called after its function.
-
-scanpy and matplotlib are imported when they are first used.
-"""
+"""Plots of what `scanpy_ext.tl` and `scanpy_ext.pp` wrote, each called after its function."""
 
 from ._contrast_check import contrast_check
 from ._contrast_curve import contrast_curve

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from .._docs import documented
 from .._result import stored_result
-from ._figure import AxesGiven, Drawn, Save, finish, legend_below, panels, room
+from ._figure import AxesGiven, Drawn, Save, drawing, legend_below, room
 
 _MANY = 30  # rows of donors with cell types, from which on they are a table
 _LETTERS = 28  # of the names beside a panel that its width is made for
@@ -72,13 +72,13 @@ def contrast_check(
         width = max(6.0, 2.4 + 0.3 * kinds.nunique())
         height += room(kinds)
     width += room([*names, *labels], _LETTERS) / 2
-    with panels(1, 2, size=(width, height), figsize=figsize, ax=ax) as (figure, axes):
-        cells, ratio = axes.flat
+    size = width, height
+    with drawing("contrast_check", (1, 2), size, ax, figsize, show, save, return_fig) as plot:
+        cells, ratio = plot.axes
         if many:
             _table_of_cells(cells, counts, by)
         else:
             _bars_of_cells(cells, counts, list(names))
-            cells.spines[["top", "right"]].set_visible(False)
             legend_below(cells, ax)
         place = np.arange(len(ratios))
         relative = ratios["relative"].to_numpy(dtype=float)
@@ -87,18 +87,7 @@ def contrast_check(
         ratio.set_yticks(place, labels)
         ratio.set_ylim(max(len(ratios), _FEW) - 0.5, -0.5)
         ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
-        ratio.spines[["top", "right"]].set_visible(False)
-        for panel in (cells, ratio):
-            panel.grid(visible=False)
-        return finish(
-            figure,
-            [cells, ratio],
-            "contrast_check",
-            show=show,
-            save=save,
-            return_fig=return_fig,
-            ax=ax,
-        )
+    return plot.result
 
 
 def _bars_of_cells(panel: Axes, counts: pd.DataFrame, names: list[str]) -> None:

@@ -9,7 +9,7 @@ from .._arguments import check_component
 from .._docs import documented
 from .._result import stored_result
 from ._components import titled
-from ._figure import FLOOR, AxesGiven, Drawn, Save, few_log_ticks, finish, panels
+from ._figure import FLOOR, AxesGiven, Drawn, Save, drawing, few_log_ticks
 
 
 @documented
@@ -62,8 +62,8 @@ def contrast_curve(
     )
     # The same floor as an axis has: rounding has a logarithm too, but it says nothing.
     background = np.maximum(background, FLOOR**2 * background.max())
-    with panels(1, 1, size=(4.2, 3.4), figsize=figsize, ax=ax) as (figure, axes):
-        panel = axes[0, 0]
+    with drawing("contrast_curve", (1, 1), (4.2, 3.4), ax, figsize, show, save, return_fig) as plot:
+        [panel] = plot.axes
         panel.plot(background, foreground, ".-", color="0.6", zorder=1)
         for i in np.asarray(result["representatives"]):
             panel.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
@@ -87,8 +87,4 @@ def contrast_curve(
         panel.margins(x=0.2, y=0.1)
         panel.autoscale_view()
         few_log_ticks(panel.xaxis)
-        panel.grid(visible=False)
-        panel.spines[["top", "right"]].set_visible(False)
-        return finish(
-            figure, [panel], "contrast_curve", show=show, save=save, return_fig=return_fig, ax=ax
-        )
+    return plot.result

@@ -11,7 +11,7 @@ from .. import _keys
 from .._arguments import check_count
 from .._docs import documented
 from ..get import contrasts as contrasts_table
-from ._figure import AxesGiven, Drawn, Save, few_log_ticks, finish, panels, room
+from ._figure import AxesGiven, Drawn, Save, drawing, few_log_ticks, room
 
 _LARGEST = 110.0  # area of a dot, in square points
 _SMALLEST_RATIO = 0.5  # to which the axis of the ratios reaches down
@@ -77,8 +77,10 @@ def contrasts(
     chosen = np.array(list(dict.fromkeys(leading.T.ravel().tolist())))  # in the order of the levels
 
     size = (0.26 * len(chosen) + room(levels) + 4.4) / 2, 0.3 * len(levels) + 1.6 + room(names, 8)
-    with panels(1, 2, size=size, figsize=figsize, ax=ax) as (figure, axes):
-        dots, evidence = axes[0]
+    with drawing(
+        "contrasts", (1, 2), size, ax, figsize, show, save, return_fig, frames=True
+    ) as plot:
+        dots, evidence = plot.axes
         if ax is None:
             dots.get_gridspec().set_width_ratios([max(2.0, 0.26 * len(chosen)), 2.0])
         places = np.arange(len(levels))
@@ -98,8 +100,7 @@ def contrasts(
         dots.set_xticks(np.arange(len(chosen)), names[chosen], rotation=90, fontsize="small")
         dots.set_yticks(places, levels, fontsize="small")
         dots.set(xlim=(-0.7, len(chosen) - 0.3), ylim=(len(levels) - 0.4, -0.6))
-        dots.grid(visible=False)
-        figure.colorbar(drawn, ax=dots, label="loading", shrink=0.8, pad=0.01)
+        plot.figure.colorbar(drawn, ax=dots, label="loading", shrink=0.8, pad=0.01)
         sizes: list[Any] = [
             dots.scatter([], [], s=_LARGEST * share, c="grey", label=f"{share:g}")
             for share in (0.25, 0.5, 1.0)
@@ -129,14 +130,5 @@ def contrasts(
         over = " / ".join(dict.fromkeys(rows["interval"]))
         evidence.set_xlabel(f"ratio (95%)\n{over}", fontsize="small")
         few_log_ticks(evidence.xaxis)
-        evidence.grid(visible=False)
         evidence.spines[["top", "right", "left"]].set_visible(False)
-        return finish(
-            figure,
-            (dots, evidence),
-            "contrasts",
-            show=show,
-            save=save,
-            return_fig=return_fig,
-            ax=ax,
-        )
+    return plot.result

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import scanpy as sc
 from anndata import AnnData
 from matplotlib.axes import Axes
 
@@ -14,7 +15,7 @@ from .._arguments import is_among, listed, quoted
 from .._docs import documented
 from .._result import stored_result
 from ._components import chosen_components, titled
-from ._figure import FLOOR, AxesGiven, Drawn, Save, check_save, finish, panels
+from ._figure import FLOOR, AxesGiven, Drawn, Save, drawing
 
 
 @documented
@@ -64,9 +65,6 @@ def cpca_path(
     ValueError
         If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such `color`.
     """
-    import scanpy as sc
-
-    check_save(save)  # before scanpy makes categories of columns
     result = stored_result(adata, key, "tl.cpca_path", "alphas")
     keys = _keys.stored_keys(key)
     alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]
@@ -94,8 +92,11 @@ def cpca_path(
         for i, (alpha, span) in enumerate(zip(alphas, spans, strict=True))
         if span >= floor
     ]
-    with panels(len(colors), len(bases), size=(3.4, 3.2), figsize=figsize, ax=ax) as (figure, axes):
-        for row, name in zip(axes, colors, strict=True):
+    shape = len(colors), len(bases)
+    with drawing(
+        "cpca_path", shape, (3.4, 3.2), ax, figsize, show, save, return_fig, frames=True
+    ) as plot:
+        for row, name in zip(plot.axes.reshape(shape), colors, strict=True):
             for panel, (basis, title) in zip(row, bases, strict=True):
                 # One legend or colour bar per row is enough: the panels share their colours.
                 keep: dict[str, Any] = {"show": False, "return_fig": False}
@@ -112,9 +113,7 @@ def cpca_path(
                 x, y = (f"component {component}" for component in chosen)
                 panel.set(xlabel=x, ylabel=y if panel is row[0] else "")
                 _widen(panel, floor)
-        return finish(
-            figure, axes.flat, "cpca_path", show=show, save=save, return_fig=return_fig, ax=ax
-        )
+    return plot.result
 
 
 def _widen(ax: Axes, floor: float) -> None:

@@ -7,7 +7,7 @@ from anndata import AnnData
 
 from .._docs import documented
 from .._result import stored_result
-from ._figure import AxesGiven, Drawn, Save, finish, panels
+from ._figure import AxesGiven, Drawn, Save, drawing
 
 
 @documented
@@ -46,13 +46,11 @@ def cvae(
     """
     result = stored_result(adata, key, "tl.cvae", "training_loss")
     epochs = np.arange(1, len(result["training_loss"]) + 1)
-    with panels(1, 1, size=(4.2, 3.2), figsize=figsize, ax=ax) as (figure, axes):
-        panel = axes[0, 0]
+    with drawing("cvae", (1, 1), (4.2, 3.2), ax, figsize, show, save, return_fig) as plot:
+        [panel] = plot.axes
         for name, label in (("training_loss", "training"), ("held_out_loss", "held out")):
             panel.plot(epochs, result[name], ".-", label=label)
         panel.axvline(result["best_epoch"], color="0.6", linestyle=":", label="kept")
         panel.set(xlabel="epoch", ylabel="minus the bound per cell", title=key)
         panel.legend(fontsize="small")
-        panel.grid(visible=False)
-        panel.spines[["top", "right"]].set_visible(False)
-        return finish(figure, [panel], "cvae", show=show, save=save, return_fig=return_fig, ax=ax)
+    return plot.result

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import scanpy as sc
+from matplotlib import pyplot as plt
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from .._arguments import quoted
 
@@ -28,26 +32,86 @@ _LINEAR = 0.7  # decades that may have none of 1, 2, 5, 10 twice
 _SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))  # of decades up to
 
 
-@contextmanager
-def panels(
-    n_rows: int,
-    n_columns: int,
-    *,
-    size: tuple[float, float],
-    figsize: tuple[float, float] | None = None,
-    ax: AxesGiven = None,
-) -> Iterator[tuple[Figure, Any]]:
-    """Yield a figure and axes (n_rows, n_columns): those given, or panels of `size` inches each.
+class Plot:
+    """A figure while it is drawn: its panels, and afterwards what the function returns."""
 
-    The panels grow with the size of fonts; the figure is closed again if drawing or saving fails.
+    def __init__(self, figure: Figure, axes: NDArray[Any]) -> None:
+        self.figure = figure
+        self.axes = axes.ravel()
+        self.result: Drawn = None
+
+
+@contextmanager
+def drawing(
+    name: str,
+    shape: tuple[int, int],
+    size: tuple[float, float],
+    ax: AxesGiven,
+    figsize: tuple[float, float] | None,
+    show: bool | None,
+    save: Save,
+    return_fig: bool,
+    *,
+    frames: bool = False,
+) -> Iterator[Plot]:
+    """Draw panels of `size` inches, then save, show or return them as scanpy does.
+
+    Panels grow with the size of fonts. Axes that were given are not shown unless asked. The figure
+    is closed if drawing or saving fails.
+
+    Parameters
+    ----------
+    name
+        Name of the file, if none is given.
+    shape
+        Rows and columns of panels.
+    frames
+        Keep all four sides of the panels' frames.
+
+    The others are those of every function that plots.
 
     Raises
     ------
+    TypeError
+        If no figure can be saved to `save`.
     ValueError
-        If there are not as many axes as panels.
+        If there are not as many axes as panels, or `figsize` is no size.
     """
-    from matplotlib import pyplot as plt
+    if not (save is None or isinstance(save, str | PathLike | bool)):
+        raise TypeError(f"save={quoted(save)}: expected the path of a file, or True.")
+    plot = Plot(*_panels(shape, size, ax, figsize))
+    try:
+        yield plot
+        for panel in plot.axes:
+            panel.grid(visible=False)
+            if not frames:
+                panel.spines[["top", "right"]].set_visible(False)
+        path = _path(name, save)
+        if path is not None:
+            dpi = plt.rcParams["savefig.dpi"]  # that of sc.set_figure_params(dpi_save=)
+            plot.figure.savefig(path, dpi=_DPI if dpi == "figure" else dpi)
+    except BaseException:
+        if ax is None:
+            plt.close(plot.figure)
+        raise
+    if return_fig:
+        plot.result = plot.figure
+    elif show is False or (show is None and ax is not None):
+        plot.result = list(plot.axes)
+    elif show or (path is None and sc.settings.autoshow):
+        plt.show()
+    elif path is not None:
+        plt.close(plot.figure)
 
+
+def _panels(
+    shape: tuple[int, int],
+    size: tuple[float, float],
+    ax: AxesGiven,
+    figsize: tuple[float, float] | None,
+) -> tuple[Figure, NDArray[Any]]:
+    """Return a figure and its axes: those given, or new ones."""
+    n_rows, n_columns = shape
     if ax is not None:
         axes = np.array(ax, dtype=object).ravel()
         if axes.size != n_rows * n_columns or not all(hasattr(one, "get_xlim") for one in axes):
@@ -55,8 +119,7 @@ def panels(
                 f"ax holds {axes.size} object(s), but {n_rows * n_columns} panel(s) are drawn: "
                 "give as many axes, such as those of plt.subplots."
             )
-        yield axes[0].figure, axes.reshape(n_rows, n_columns)
-        return
+        return axes[0].figure, axes
     _check_size(figsize)
     font = max(1.0, float(plt.rcParams["font.size"]) / _FONT_SIZE)
     whole = font * (size[0] * n_columns + 0.8), font * size[1] * n_rows
@@ -67,11 +130,7 @@ def panels(
         layout="constrained",
         squeeze=False,
     )
-    try:
-        yield figure, axes
-    except BaseException:
-        plt.close(figure)
-        raise
+    return figure, axes
 
 
 def _check_size(figsize: object) -> None:
@@ -112,8 +171,6 @@ def legend_below(ax: Axes, given: AxesGiven, *, side: str = "center") -> None:
 
 def few_log_ticks(axis: Axis) -> None:
     """Set about three ticks of a logarithmic axis, as plain numbers, over any range."""
-    from matplotlib import ticker
-
     low, high = axis.get_view_interval()
     decades = np.log10(high / low)
     if decades < _LINEAR:
@@ -126,53 +183,12 @@ def few_log_ticks(axis: Axis) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def finish(
-    figure: Figure,
-    axes: Iterable[Axes],
-    name: str,
-    *,
-    show: bool | None,
-    save: Save,
-    return_fig: bool = False,
-    ax: AxesGiven = None,
-) -> Drawn:
-    """Save and show; hand axes or figure to the caller, as scanpy does.
-
-    `name` is that of the file, if none is given. Axes that were given are not shown unless asked.
-    """
-    import scanpy as sc
-    from matplotlib import pyplot as plt
-
-    path = _path(name, save)
-    if path is not None:
-        dpi = plt.rcParams["savefig.dpi"]  # that of sc.set_figure_params(dpi_save=)
-        figure.savefig(path, dpi=_DPI if dpi == "figure" else dpi)
-    if return_fig:
-        return figure
-    if show is False or (show is None and ax is not None):
-        return list(axes)
-    if show or (show is None and path is None and sc.settings.autoshow):
-        plt.show()
-    elif path is not None:
-        plt.close(figure)
-    return None
-
-
-def check_save(save: object) -> None:
-    """Raise TypeError if no figure can be saved to it."""
-    if not (save is None or isinstance(save, str | PathLike | bool)):
-        raise TypeError(f"save={quoted(save)}: expected the path of a file, or True.")
-
-
 def _path(name: str, save: Save) -> Path | None:
     """Return where a figure is saved.
 
     As in scanpy, text without a folder is appended to the name of the function, in
     `sc.settings.figdir`. A path object, or text with a folder, is the file itself.
     """
-    import scanpy as sc
-
-    check_save(save)
     if save is None or isinstance(save, bool):
         if not (save or sc.settings.autosave):
             return None

@@ -11,7 +11,7 @@ from .._arguments import check_count
 from .._docs import documented
 from .._loadings import loadings_of
 from ._components import chosen_components
-from ._figure import AxesGiven, Drawn, Save, finish, grid, panels, room
+from ._figure import AxesGiven, Drawn, Save, drawing, grid, room
 
 _WIDE = 5  # panels in a row
 
@@ -70,9 +70,11 @@ def loadings(
     names = table.index.to_numpy()
     size = (2.8 + room(names), 0.6 + 0.19 * n_points)
     shape = grid(len(components), _WIDE) if ax is None else (1, len(components))
-    with panels(*shape, size=size, figsize=figsize, ax=ax) as (figure, axes):
-        drawn = list(axes.flat)[: len(components)]
-        for panel, component in zip(drawn, components, strict=True):
+    with drawing("loadings", shape, size, ax, figsize, show, save, return_fig) as plot:
+        for empty in plot.axes[len(components) :]:
+            empty.remove()
+        plot.axes = plot.axes[: len(components)]
+        for panel, component in zip(plot.axes, components, strict=True):
             loading = table[component].to_numpy()
             largest = np.argsort(-np.abs(loading), kind="stable")[:n_points]
             largest = largest[loading[largest] != 0]
@@ -83,8 +85,4 @@ def loadings(
             panel.margins(y=0.01)
             panel.axvline(0, color="black", linewidth=0.8)
             panel.set(title=f"component {component}", xlabel="loading")
-            panel.grid(visible=False)
-            panel.spines[["top", "right"]].set_visible(False)
-        for empty in axes.flat[len(components) :]:
-            empty.remove()
-        return finish(figure, drawn, "loadings", show=show, save=save, return_fig=return_fig, ax=ax)
+    return plot.result

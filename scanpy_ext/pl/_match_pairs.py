@@ -12,7 +12,7 @@ from .. import _keys
 from .._arguments import text
 from .._docs import documented
 from .._result import stored_result
-from ._figure import AxesGiven, Drawn, Save, finish, legend_below, panels, room
+from ._figure import AxesGiven, Drawn, Save, drawing, legend_below, room
 
 
 @documented
@@ -60,8 +60,8 @@ def match_pairs(
     names = [str(name) for name in table.index]
     spot = np.arange(len(names))
     size = (3.2 + room(names), 0.9 + 0.28 * max(len(names), 6))
-    with panels(1, 3, size=size, figsize=figsize, ax=ax) as (figure, axes):
-        counts, coverage, distances = axes[0]
+    with drawing("match_pairs", (1, 3), size, ax, figsize, show, save, return_fig) as plot:
+        counts, coverage, distances = plot.axes
         counts.barh(spot, table["n_pairs"], color="tab:grey")
         counts.set(title=f"{result['n_pairs']} pairs", xlabel="pairs")
         sides = {"stimulated": "tab:red", "control": "tab:blue"}
@@ -85,18 +85,7 @@ def match_pairs(
         distances.set(xlabel="distance of a pair")
         distances.set_yticks(spot, names)
         distances.set_ylim(len(names) - 0.5, -0.5)
-        for panel in axes.flat:
-            panel.grid(visible=False)
-            panel.spines[["top", "right"]].set_visible(False)
-        return finish(
-            figure,
-            list(axes.flat),
-            "match_pairs",
-            show=show,
-            save=save,
-            return_fig=return_fig,
-            ax=ax,
-        )
+    return plot.result
 
 
 def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:

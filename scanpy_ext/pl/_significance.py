@@ -7,7 +7,7 @@ from anndata import AnnData
 
 from .._docs import documented
 from .._result import stored_result
-from ._figure import AxesGiven, Drawn, Save, finish, legend_below, panels
+from ._figure import AxesGiven, Drawn, Save, drawing, legend_below
 
 
 @documented
@@ -50,11 +50,9 @@ def significance(
     exploratory = bool(result["exploratory"])
     p_values = table["exploratory_p_value" if exploratory else "p_value"]
     spot = np.arange(1, len(table) + 1)
-    with panels(1, 2, size=(max(3.6, 0.45 * len(table)), 3.5), figsize=figsize, ax=ax) as (
-        figure,
-        axes,
-    ):
-        left, right = axes[0]
+    size = max(3.6, 0.45 * len(table)), 3.5
+    with drawing("significance", (1, 2), size, ax, figsize, show, save, return_fig) as plot:
+        left, right = plot.axes
         left.plot(spot, table["null_95"], "_", color="0.5", markersize=14, label="95% of chance")
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
@@ -67,18 +65,8 @@ def significance(
         for panel in (left, right):
             panel.set(xticks=spot, xlabel="component")
             panel.set_xlim(0.4, len(table) + 0.9)
-            panel.grid(visible=False)
-            panel.spines[["top", "right"]].set_visible(False)
         left.margins(y=0.15)
         with_p_values = [f"{i}\n{p:.2g}" for i, p in zip(spot, p_values, strict=True)]
         left.set_xticks(spot, with_p_values, fontsize="small")
         left.set_xlabel("component, and its p-value")
-        return finish(
-            figure,
-            [left, right],
-            "significance",
-            show=show,
-            save=save,
-            return_fig=return_fig,
-            ax=ax,
-        )
+    return plot.result
