@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any, cast
 
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 
 from contrast_core import CPCA, condition_test, cross_fitted_ratio
 from contrast_core.feedback import muted, warn
+from contrast_core.moments import FeatureMoments, split_feature_moments
 from contrast_core.rows import Rows, load_into_memory
 
 from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
-from ._gene_summary import GeneSummary, gene_summaries, merged
+from ._select import BoolArray
 
 _LEAST_CELLS = 40  # of a donor, for its controls to be set against another's
 _MAX_NULLS = 12  # ordered pairs of donors
@@ -146,19 +146,9 @@ def contrast_check(
     _write.check_free(adata, key, {})
     selection = _select.cells(adata, groupby, reference, groups, foreground, background)
     with muted():  # what is wrong with the values is said among the findings
-        data = _read.contrast_input(
-            adata,
-            selection,
-            1,
-            layer,
-            None,
-            mask_var,
-            copy,
-            within=within,
-        )
+        data = _read.contrast_input(adata, selection, 1, layer, None, mask_var, copy, within=within)
     donor = within if donor is None else donor
-    if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
-        raise ValueError(f"donor and groupby are both {donor!r}: name the column of the donors.")
+    _select.check_donor(donor, groupby)
     if data.other is not None:
         raise TypeError(
             "background is another AnnData; the check needs one: anndata.concat the two, and "
@@ -169,56 +159,50 @@ def contrast_check(
         for name, column in {"donor": donor, "batch": batch, "cell_type": cell_type}.items()
         if column is not None
     }
-    in_foreground, in_background = data.selection.foreground, data.selection.background
-    still = in_background
+    front, back = selection.foreground, selection.background
+    treated, still = front & ~back, back
     if controls is not None:
         still = _select.boolean_mask(adata, controls, axis="obs", argument="controls")
-
-    counts = _counts(labels, in_foreground, in_background)
-    features = cast("_select.BoolArray", data.features)  # None for an embedding only
+    features = cast("BoolArray", data.features)  # None for an embedding only
     whole = _matrix.whole_matrix(adata, layer)
-    varying = _varying(whole, data.selection, features)
-    findings = [_findings.values(data, varying["all"], features)]
+    varying = _varying(whole, front, back, features)
+
+    findings = [_findings.values(data)]
     findings += _findings.genes(adata, features, varying)
-    findings.append(
-        _findings.depth(_n_detected(whole), in_foreground & ~in_background, in_background)
-    )
+    findings.append(_findings.depth(_n_detected(whole), treated, back))
     if cell_type is not None:
-        findings.append(_findings.composition(labels["cell_type"], in_foreground, in_background))
+        findings.append(_findings.composition(labels["cell_type"], front, back))
     findings += [
-        _findings.confounding(name, labels[name], in_foreground & ~in_background, in_background)
+        _findings.confounding(name, labels[name], treated, back)
         for name in ("donor", "batch")
         if name in labels
     ]
-    used = in_foreground | in_background | still
+    used = front | back | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
-    rows, sets = (
-        load_into_memory(whole.columns(leading).take(used)),
-        (in_foreground[used], in_background[used]),
-    )
-    donors = labels["donor"][used].reset_index(drop=True) if donor is not None else None
+    rows = load_into_memory(whole.columns(leading).take(used))
+    units = labels["donor"].to_numpy()[used] if donor is not None else None
+    sets = front[used], back[used]
     p_value = None
-    if data.within is None:
-        ratios = _ratios(rows, *sets, still[used], donors)
-        if donors is not None and donors.notna().all():
-            p_value = _p_value(rows, *sets, donors.to_numpy(dtype=str))
-        findings.append(_findings.ratio(ratios, donor, p_value))
+    if data.within is not None:
+        units = data.within[used]
+        ratios = _ratios_within(rows, *sets, units)
     else:
-        ratios = _ratios_within(rows, *sets, data.within[used])
-        p_value = _p_value(rows, *sets, data.within[used])
-        findings.append(_findings.ratio_within(ratios, p_value))
-    checks = pd.DataFrame(findings).set_index("check")
-    checks.index.name = None
+        ratios = _ratios(rows, *sets, still[used], units)
+    if units is not None and not pd.isna(units).any():
+        p_value = _p_value(rows, *sets, units.astype(str))
+    findings.append(_findings.ratio(ratios, p_value, donor, within))
+
+    checks = pd.DataFrame(findings).set_index("check").rename_axis(None)
     missing = [name for name in ("cell_type", "donor") if name not in labels]
     if within is not None and p_value is None:
         missing.append("within")
     verdict = "no" if not checks["sound"].all() else "unknown" if missing else "yes"
     result = {
         "checks": checks,
-        "counts": counts,
+        "counts": _counts(labels, front, back),
         "ratios": ratios,
         "sound": verdict,
-        "not_checked": np.array(list(missing), dtype=object),
+        "not_checked": np.array(missing, dtype=object),
         "params": data.params | _write.storable(donor=donor, cell_type=cell_type, batch=batch),
     } | _write.storable(p_value=p_value)
     written = _write.write(adata, _write.Result(key, result), copy=copy)
@@ -228,16 +212,12 @@ def contrast_check(
     return written
 
 
-def _counts(
-    labels: dict[str, pd.Series[Any]],
-    in_foreground: NDArray[np.bool_],
-    in_background: NDArray[np.bool_],
-) -> pd.DataFrame:
+def _counts(labels: dict[str, pd.Series[Any]], front: BoolArray, back: BoolArray) -> pd.DataFrame:
     """Return numbers of foreground and background cells, by donor and cell type where known."""
     by = [name for name in ("donor", "cell_type") if name in labels]
     table = pd.DataFrame({name: labels[name].fillna("(missing)").to_numpy() for name in by})
-    table["foreground"], table["background"] = in_foreground.astype(int), in_background.astype(int)
-    used = table[in_foreground | in_background]
+    table["foreground"], table["background"] = front.astype(int), back.astype(int)
+    used = table[front | back]
     sides = ["foreground", "background"]
     counts = used.groupby(by)[sides].sum().reset_index() if by else used[sides].sum().to_frame().T
     counts.index = counts.index.astype(str)
@@ -245,20 +225,21 @@ def _counts(
 
 
 def _varying(
-    matrix: Rows, selection: _select.Selection, features: _select.BoolArray
-) -> dict[str, GeneSummary]:
+    matrix: Rows, front: BoolArray, back: BoolArray, features: BoolArray
+) -> dict[str, FeatureMoments]:
     """Return how every gene varies over the cells of both sets, and over those of each."""
-    in_foreground, in_background = selection.foreground, selection.background
-    disjoint = [
-        in_foreground & ~in_background,
-        in_foreground & in_background,
-        in_background & ~in_foreground,
-    ]
-    front, both, back = gene_summaries(matrix, disjoint)
-    sets = {"all": (front, both, back), "foreground": (front, both), "background": (both, back)}
-    # No set is empty, which was checked when the cells were selected.
-    varying = {name: cast("GeneSummary", merged(parts)) for name, parts in sets.items()}
-    bad = int((~np.isfinite(varying["all"].moments.mean[features])).sum())
+    parts = split_feature_moments(matrix, [front & ~back, front & back, back & ~front])
+
+    def merged(*which: int) -> FeatureMoments:
+        known = [found for i in which if (found := parts[i]) is not None]
+        return known[0] if len(known) == 1 else known[0].merge(merged(*which[1:]))
+
+    varying = {
+        "all": merged(0, 1, 2),
+        "foreground": merged(0, 1),
+        "background": merged(1, 2),
+    }
+    bad = int((~np.isfinite(varying["all"].mean[features])).sum())
     if bad:
         raise ValueError(
             f"{bad} of the genes in use have NaN or infinite values. Leave these genes out with "
@@ -267,124 +248,96 @@ def _varying(
     return varying
 
 
-def _most_variable(
-    summary: GeneSummary, features: _select.BoolArray, most: int
-) -> _select.BoolArray:
+def _most_variable(moments: FeatureMoments, features: BoolArray, most: int) -> BoolArray:
     """Return the genes in use of largest variance, as a mask."""
-    variance = np.where(features, summary.moments.variance, -1.0)
+    variance = np.where(features, moments.variance, -1.0)
     chosen = np.zeros_like(features)
     chosen[np.argsort(-variance, kind="stable")[: min(most, features.sum())]] = True
     return chosen
 
 
 def _ratios(
-    matrix: Rows,
-    in_foreground: _select.BoolArray,
-    in_background: _select.BoolArray,
-    still: _select.BoolArray,
-    donors: pd.Series[Any] | None,
+    rows: Rows, front: BoolArray, back: BoolArray, still: BoolArray, donors: NDArray[Any] | None
 ) -> pd.DataFrame:
     """Return the ratio of the contrast, and of the controls of one donor against another's."""
-
-    def ratio(front: NDArray[np.bool_], back: NDArray[np.bool_], null: bool) -> dict[str, Any]:
-        groups = [] if donors is None else [donors[front], donors[back]]
-        by_donor = not null and bool(groups)
-        by_donor = by_donor and all(g.notna().all() and g.nunique() > 1 for g in groups)
-        named = [g.to_numpy(dtype=str) for g in groups] if by_donor else [None, None]
-        return _ratio(matrix.take(front), matrix.take(back), *named, null=null)
-
-    if min(in_foreground.sum(), in_background.sum()) < 4:
-        return pd.DataFrame(columns=["ratio", "baseline", "relative", "null", "unit"])
-    rows = {"contrast": ratio(in_foreground, in_background, null=False)}
+    if min(front.sum(), back.sum()) < 4:
+        return _table({})
+    units = None
     if donors is not None:
-        sizes = donors[still].value_counts()
+        units = donors[front], donors[back]
+        if any(pd.isna(side).any() or len(set(side)) < 2 for side in units):
+            units = None
+    ratios = {"contrast": _ratio(rows.take(front), rows.take(back), units)}
+    if donors is not None:
+        sizes = pd.Series(donors[still]).value_counts()
         large = list(sizes.index[sizes >= _LEAST_CELLS])
-        # As in the contrast: whether the controls are in both.
-        pooled = bool((in_foreground & in_background).any())
-        for a, b in islice(_each_with_another(large), _MAX_NULLS):
-            front, back = (still & (donors == name).to_numpy() for name in (a, b))
-            rows[f"{a} / {b}"] = ratio(front | back if pooled else front, back, null=True)
-    return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _ratio(front: Any, back: Any, *groups: Any, null: bool) -> dict[str, Any]:
-    """Return a row of the table of ratios; groups are the donors of both, or None."""
-    with muted():  # what is to be said of the ratio is said among the findings
-        found = cross_fitted_ratio(
-            front,
-            background=back,
-            n_components=2,
-            units=groups[0],
-            background_units=groups[1],
-            n_splits=_N_SPLITS,
-            random_state=0,
-        )
-    return {
-        "ratio": found.ratio,
-        "baseline": found.baseline,
-        "relative": found.ratio / found.baseline,
-        "null": null,
-        "unit": "cell" if groups[0] is None else "donor",
-    }
+        # All ordered pairs, so that the first ones hold each donor about as often.
+        n = len(large)
+        pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
+        for a, b in islice(pairs, _MAX_NULLS):
+            one, other = (still & (donors == name) for name in (a, b))
+            if (front & back).any():  # as in the contrast: the background is in the foreground
+                one |= other
+            ratios[f"{a} / {b}"] = _ratio(rows.take(one), rows.take(other))
+    return _table(ratios)
 
 
 def _ratios_within(
-    matrix: Rows,
-    in_foreground: _select.BoolArray,
-    in_background: _select.BoolArray,
-    labels: NDArray[np.str_],
+    rows: Rows, front: BoolArray, back: BoolArray, labels: NDArray[np.str_]
 ) -> pd.DataFrame:
     """Return the ratio of cells about their donor's mean."""
-    values = np.asarray(matrix.load(dense=True), dtype=np.float64)
-    sets, donors = [], []
-    for mask in (in_foreground, in_background):
-        rows, names = values[mask], labels[mask]
-        codes, sizes = np.unique(names, return_inverse=True, return_counts=True)[1:]
-        means = np.zeros((len(sizes), rows.shape[1]))
-        np.add.at(means, codes, rows)
-        sets.append(rows - (means / sizes[:, None])[codes])
-        donors.append(names)
-    return pd.DataFrame.from_dict({"contrast": _ratio(*sets, *donors, null=False)}, orient="index")
+    values = np.asarray(rows.load(dense=True), dtype=np.float64)
+    x, y = (_matrix.centred(values[side], labels[side]) for side in (front, back))
+    return _table({"contrast": _ratio(x, y, (labels[front], labels[back]))})
+
+
+def _ratio(front: Any, back: Any, units: tuple[Any, Any] | None = None) -> dict[str, Any]:
+    """Return a row of the table of ratios; units are the donors of both sides."""
+    donors: dict[str, Any] = {}
+    if units is not None:
+        donors = {"units": units[0].astype(str), "background_units": units[1].astype(str)}
+    with muted():  # what is to be said of the ratio is said among the findings
+        found = cross_fitted_ratio(
+            front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **donors
+        )
+    numbers = {name: getattr(found, name) for name in ("ratio", "baseline", "relative")}
+    return numbers | {"unit": "donor" if donors else "cell"}
+
+
+def _table(ratios: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    """Return the table of ratios: the first is the contrast's, the others are nulls."""
+    table = pd.DataFrame.from_dict(
+        ratios, orient="index", columns=["ratio", "baseline", "relative", "unit"]
+    )
+    table.insert(3, "null", np.arange(len(table)) > 0)
+    return table
 
 
 def _p_value(
-    matrix: Rows,
-    in_foreground: _select.BoolArray,
-    in_background: _select.BoolArray,
-    labels: NDArray[np.str_],
+    rows: Rows, front: BoolArray, back: BoolArray, labels: NDArray[np.str_]
 ) -> float | None:
     """Return the p-value of the first component by relabelling donors, None for too few donors."""
-    treated = in_foreground & ~in_background
+    treated = front & ~back
     with muted(), contextlib.suppress(ValueError):
         test = condition_test(
             CPCA(1),
-            matrix.take(treated),
-            background=matrix.take(in_background),
+            rows.take(treated),
+            background=rows.take(back),
             units=labels[treated],
-            background_units=labels[in_background],
-            include_background=bool((in_foreground & in_background).any()),
+            background_units=labels[back],
+            include_background=bool((front & back).any()),
             random_state=0,
         )
         return float(test.p_values[0])
     return None
 
 
-def _each_with_another(names: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield all ordered pairs of names, so that the first ones hold each name about as often."""
-    n = len(names)
-    for step in range(1, n):
-        for i in range(n):
-            yield names[i], names[(i + step) % n]
-
-
 def _n_detected(matrix: Rows) -> NDArray[np.floating]:
     """Return how many genes are detected in each cell, (n_obs,)."""
 
     def count(block: Any) -> NDArray[np.floating]:
-        found = block.astype(bool).sum(axis=1)
-        return np.asarray(found, dtype=np.float64).ravel()
+        return np.asarray(block.astype(bool).sum(axis=1), dtype=np.float64).ravel()
 
     if matrix.reads_rows:
         return np.concatenate([count(block) for block in matrix.blocks(check=False)])
-    blocks = matrix.column_blocks()
-    return np.asarray(sum(count(block) for _, block in blocks))
+    return np.asarray(sum(count(block) for _, block in matrix.column_blocks()))

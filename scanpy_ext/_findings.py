@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy.stats import poisson, rankdata
+from scipy.stats import mannwhitneyu, poisson
 
-from . import _read, _select, _values
+from contrast_core.moments import FeatureMoments
+
+from . import _read, _values
 from ._arguments import listed
-from ._gene_summary import GeneSummary
+from ._select import BoolArray
 
 _LACKING = 0.03  # share of the foreground in types that the background lacks, beyond chance
 _DEPTH = 0.75  # of two cells, how often the one of the deeper side has more genes
@@ -31,36 +33,24 @@ class Finding(NamedTuple):
     message: str
 
 
-def values(data: _read.ContrastInput, varying: GeneSummary, features: _select.BoolArray) -> Finding:
-    """Return whether the values are logarithms rather than counts."""
+def values(data: _read.ContrastInput) -> Finding:
+    """Return whether the values are logarithms of counts."""
     used = data.selection.foreground | data.selection.background
-    if largest := _values.looks_like_counts(data.matrix.take(used)):
-        return Finding(
-            "values",
-            False,
-            f"these look like raw counts (whole numbers, up to {largest:g}); log-normalise them "
-            "first: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)",
-        )
-    largest = float(varying.largest[features].max())
-    if largest > _values.LARGEST_LOG:
-        return Finding(
-            "values",
-            False,
-            f"values reach {largest:.3g}, which no logarithm of counts does: a few strong genes "
-            "will be all of the contrast. Use sc.pp.log1p(adata)",
-        )
-    return Finding("values", True, f"no raw counts, at most {largest:.3g}")
+    fault = _values.fault(data.matrix.take(used))
+    return Finding("values", fault is None, fault or "no raw counts, and none that were not logged")
 
 
 def genes(
-    adata: AnnData, features: _select.BoolArray, varying: dict[str, GeneSummary]
+    adata: AnnData, features: BoolArray, varying: dict[str, FeatureMoments]
 ) -> Iterator[Finding]:
     """Yield whether the genes in use are those that vary: over all cells, and on both sides."""
     if features.all():
         yield Finding("genes", True, "all genes are in use")
         return
     n = int(features.sum())
-    leading = {name: _leading(summary, n) for name, summary in varying.items()}
+    leading = {
+        name: np.argsort(-moments.variance, kind="stable")[:n] for name, moments in varying.items()
+    }
     hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
     left_out = leading["all"][~features[leading["all"]]]
     if 1 - hits["all"] > _LEFT_OUT:
@@ -88,24 +78,16 @@ def genes(
         )
 
 
-def _leading(summary: GeneSummary, n: int) -> NDArray[np.intp]:
-    """Return the n genes of largest variance, in descending order."""
-    return np.argsort(-summary.moments.variance, kind="stable")[:n]
-
-
-def depth(
-    n_detected: NDArray[np.floating], front: NDArray[np.bool_], back: NDArray[np.bool_]
-) -> Finding:
+def depth(n_detected: NDArray[np.floating], front: BoolArray, back: BoolArray) -> Finding:
     """Return whether cells of both sides were sequenced equally deeply.
 
     Normalisation does not remove such a difference.
     """
     if not front.any():
         return Finding("depth", True, "the background has all of the foreground's cells")
-    ranks = rankdata(n_detected[front | back])
-    n, m = int(front.sum()), int(back.sum())
-    more = (ranks[front[front | back]].sum() - n * (n + 1) / 2) / (n * m)
-    medians = [float(np.median(n_detected[side])) for side in (front, back)]
+    sides = n_detected[front], n_detected[back]
+    more = float(mannwhitneyu(*sides, method="asymptotic").statistic) / (front.sum() * back.sum())
+    medians = [float(np.median(side)) for side in sides]
     said = (
         f"cells outside the background have {medians[0]:g} genes detected (median), those of the "
         f"background {medians[1]:g}"
@@ -121,9 +103,7 @@ def depth(
     )
 
 
-def composition(
-    types: pd.Series[Any], foreground: NDArray[np.bool_], background: NDArray[np.bool_]
-) -> Finding:
+def composition(types: pd.Series[Any], foreground: BoolArray, background: BoolArray) -> Finding:
     """Return whether the background has the cell types of the foreground, up to a small share.
 
     A type is lacking if its share of the background is less than a fifth of its share of the
@@ -153,9 +133,7 @@ def composition(
     )
 
 
-def confounding(
-    name: str, labels: pd.Series[Any], front: NDArray[np.bool_], back: NDArray[np.bool_]
-) -> Finding:
+def confounding(name: str, labels: pd.Series[Any], front: BoolArray, back: BoolArray) -> Finding:
     """Return whether the levels of a column have cells on both sides."""
     sides = [set(labels[cells].dropna()) for cells in (front, back)]
     both = sides[0] & sides[1]
@@ -177,7 +155,9 @@ def confounding(
     return Finding(name, True, f"all {len(both)} have cells in both sets")
 
 
-def ratio(ratios: pd.DataFrame, donor: str | None, p_value: float | None) -> Finding:
+def ratio(
+    ratios: pd.DataFrame, p_value: float | None, donor: str | None, within: str | None
+) -> Finding:
     """Return whether the contrast exceeds what relabelled donors give.
 
     Where donors are too few to be relabelled, the cross-fitted ratio is compared with those of
@@ -186,15 +166,17 @@ def ratio(ratios: pd.DataFrame, donor: str | None, p_value: float | None) -> Fin
     """
     if not len(ratios):
         return Finding("ratio", False, "too few cells for a cross-fitted ratio")
-    contrast, nulls = ratios.iloc[0], ratios[ratios["null"].astype(bool)]
-    exploratory = "" if contrast["unit"] == "donor" else " (by cell: exploratory)"
+    contrast, nulls = ratios.iloc[0], ratios[ratios["null"]]
     said = (
-        f"cross-fitted ratio {contrast['ratio']:.2f}, {contrast['relative']:.2f} times what "
-        f"directions without contrast give{exploratory}"
+        f"{'' if within is None else 'within donors the '}cross-fitted ratio is "
+        f"{contrast['ratio']:.2f}, {contrast['relative']:.2f} times what directions without "
+        f"contrast give{'' if contrast['unit'] == 'donor' else ' (by cell: exploratory)'}"
     )
     if p_value is not None:
         told = f"{said}; p = {p_value:.2g} by relabelling donors"
         return Finding("ratio", p_value <= _LEVEL, told)
+    if within is not None:
+        return Finding("ratio", True, f"{said}; the donors are too few to be relabelled")
     if not len(nulls):
         advice = "give donor=" if donor is None else "controls= of two donors are needed"
         return Finding(
@@ -211,14 +193,3 @@ def ratio(ratios: pd.DataFrame, donor: str | None, p_value: float | None) -> Fin
         f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. Where donors have cells in "
         "both sets, within= compares these with each other",
     )
-
-
-def ratio_within(ratios: pd.DataFrame, p_value: float | None) -> Finding:
-    """Return whether the contrast within donors exceeds that of relabelled donors."""
-    said = (
-        f"within donors the cross-fitted ratio is {ratios['relative'].iloc[0]:.2f} times what "
-        "directions without contrast give"
-    )
-    if p_value is None:
-        return Finding("ratio", True, f"{said}; the donors are too few to be relabelled")
-    return Finding("ratio", p_value <= _LEVEL, f"{said}; p = {p_value:.2g} by relabelling donors")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from anndata import AnnData
+from numpy.typing import NDArray
 
 from contrast_core.rows import Rows, rows_of
 
@@ -89,3 +90,16 @@ def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool 
             "expected a table in memory, a row for each cell."
         )
     return rows.replace(names=None)
+
+
+def centred(
+    values: NDArray[Any], labels: NDArray[np.str_], by: BoolArray | slice = slice(None)
+) -> NDArray[np.floating]:
+    """Return rows less the mean of their label's rows, or of those among them that are in `by`."""
+    found: NDArray[Any] = values.astype(np.float32 if values.dtype == np.float32 else np.float64)
+    known = np.zeros(len(values), dtype=bool)
+    known[by] = True
+    for label in np.unique(labels):
+        here = labels == label
+        found[here] -= values[here & known].mean(axis=0)
+    return found

@@ -84,11 +84,7 @@ def find(
         raise ValueError(f"method={quoted(method)}: expected 'neighbors' or 'clusters'.")
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
-    if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
-        raise ValueError(
-            f"donor and groupby are both {donor!r}: a donor has both conditions, so that its "
-            "cells can be paired. Name the column of the donors, or leave donor out."
-        )
+    _select.check_donor(donor, groupby)
     design = _design(adata, groupby, reference, donor)
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
     if types is not None and not types.iloc[design.cells].notna().any():

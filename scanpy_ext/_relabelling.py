@@ -75,12 +75,3 @@ def resampled(
             else _read.known_labels(adata, donor, "donor", back)
         )
     return Resampled(*data.loaded(), donors, data)
-
-
-def check_donor(donor: str | None, groupby: object) -> None:
-    """Raises ValueError if the donors are the conditions."""
-    if isinstance(donor, str) and donor == groupby:
-        raise ValueError(
-            f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
-            "or people that the cells come from, groupby= that of their condition."
-        )

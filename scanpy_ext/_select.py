@@ -176,6 +176,15 @@ def known_labels(
     return labels.astype(str)
 
 
+def check_donor(donor: object, groupby: object) -> None:
+    """Raise ValueError if the donors are the conditions."""
+    if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
+        raise ValueError(
+            f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
+            "or people that the cells come from, groupby= that of their condition."
+        )
+
+
 def check_no_nan_text(
     column: pd.Series[Any], argument: str, texts: Sequence[str] = _NAN_TEXTS
 ) -> None:

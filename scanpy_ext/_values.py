@@ -12,7 +12,7 @@ from contrast_core.rows import Rows
 
 _FIRST_CELLS = 1000  # that are looked at
 _FIRST_GENES = 50
-LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
+_LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
 _APART = 3.0  # times, from which on mean values are not of one normalisation
 _ADVICE = (
     "Give log-normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)."
@@ -33,11 +33,11 @@ def looks_like_counts(rows: Rows) -> float:
 def warn_of_counts(rows: Rows) -> None:
     """Warn if the values are whole numbers, as counts are and their logarithms are not."""
     if largest := looks_like_counts(rows):
-        _warn_of_counts(largest)
+        warn(_counts_fault(largest))
 
 
 def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
-    """Warn of counts, of genes scaled to unit variance, and of sets normalised in different ways.
+    """Warn of values that are no logarithms of counts, and of sets normalised in different ways.
 
     Parameters
     ----------
@@ -48,23 +48,29 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
     """
     if not rows.in_memory:
         return
+    if found := fault(rows):
+        warn(found)
+    if other is not None and other.in_memory:
+        warn_of_other_scale(_mean(rows), _mean(other), "adata", "the background")
+
+
+def fault(rows: Rows) -> str | None:
+    """Return what is wrong with the values of the first cells: counts, not logged, or scaled."""
     values = first_values(rows)
-    largest = _largest_count(values)
-    if largest:
-        _warn_of_counts(largest)
-    elif values.size and values.min() >= 0 and values.max() > LARGEST_LOG:
-        warn(
+    if largest := _largest_count(values):
+        return _counts_fault(largest)
+    if values.size and values.min() >= 0 and values.max() > _LARGEST_LOG:
+        return (
             f"values reach {values.max():.3g}, which no logarithm of counts does: a few strong "
             f"genes will be all of the contrast. {_ADVICE}"
         )
-    elif not rows.is_sparse and _is_standardised(rows, values):
-        warn(
+    if not rows.is_sparse and _is_standardised(rows, values):
+        return (
             "every gene has mean 0 and variance 1, as after sc.pp.scale: genes that hardly vary "
             "count as much as those that answer. Leave scaling out, or name the layer with the "
             "log-normalised counts: layer=..."
         )
-    if other is not None and other.in_memory:
-        warn_of_other_scale(_mean(rows), _mean(other), "adata", "the background")
+    return None
 
 
 def check_same_scale(rows: Rows, other: Rows) -> None:
@@ -115,8 +121,8 @@ def _largest_count(values: NDArray[Any]) -> float:
     return 0.0
 
 
-def _warn_of_counts(largest: float) -> None:
-    warn(f"the values look like raw counts (whole numbers, up to {largest:g}). {_ADVICE}")
+def _counts_fault(largest: float) -> str:
+    return f"the values look like raw counts (whole numbers, up to {largest:g}). {_ADVICE}"
 
 
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
@@ -128,8 +134,8 @@ def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
         return False
     mean, variance = table.mean(axis=0), table.var(axis=0)
     varies = variance > 0
-    if not varies.any():
-        return False
     return bool(
-        np.median(np.abs(mean[varies])) < 2e-3 and np.median(np.abs(variance[varies] - 1)) < 1e-2
+        varies.any()
+        and np.median(np.abs(mean[varies])) < 2e-3
+        and np.median(np.abs(variance[varies] - 1)) < 1e-2
     )

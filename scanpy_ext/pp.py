@@ -8,12 +8,12 @@ import numpy as np
 from anndata import AnnData
 
 from contrast_core.feedback import warn
+from contrast_core.moments import FeatureMoments, split_feature_moments
 
 from . import _keys, _matrix, _pairs, _select, _values, _write
 from ._arguments import check_count
 from ._check import contrast_check
 from ._docs import documented
-from ._gene_summary import gene_summaries
 
 __all__ = ["contrast_check", "genes_by_variance", "match_pairs"]
 
@@ -99,11 +99,10 @@ def genes_by_variance(
     if rows.in_memory:
         rows.check()
         _values.warn_of_values(rows)
-    [summary] = gene_summaries(rows, [mask])
-    assert summary is not None
-    variance = summary.moments.variance
+    moments = cast("FeatureMoments", split_feature_moments(rows, [mask])[0])  # some cells are in it
+    variance = moments.variance
     order = np.argsort(-variance, kind="stable")[:n_top_genes]
-    order = order[summary.moments.varies[order]]
+    order = order[moments.varies[order]]
     if not order.size:
         raise ValueError(f"no gene of {rows.name} varies among these cells.")
     chosen = np.zeros(adata.n_vars, dtype=bool)

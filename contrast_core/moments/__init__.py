@@ -1,6 +1,6 @@
 """Data read once, into counts, means and second moments."""
 
-from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._feature_moments import FeatureMoments, split_feature_moments
 from contrast_core.moments._moments import ALONE, Form, Moments, Threads, is_moments
 from contrast_core.moments._pairs import PairMoments, check_pairs, pair_moments
 from contrast_core.moments._products import ProductMoments, joint_products, product_moments
@@ -30,5 +30,6 @@ __all__ = [
     "product_moments",
     "span_moments",
     "sparse_scores",
+    "split_feature_moments",
     "weighted_sum",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from contrast_core._validation import FloatArray, MatrixLike
 from contrast_core.moments._kernels import compiled_pays, entry_moments
 from contrast_core.moments._moments import varies
 from contrast_core.moments._sparse_products import multipliable
-from contrast_core.rows import Rows, rows_of
+from contrast_core.rows import Rows, reduce_rows, rows_of
 
 
 class FeatureMoments(NamedTuple):
@@ -86,3 +87,42 @@ class FeatureMoments(NamedTuple):
                 + other.squares
                 + difference**2 * (self.n_samples * other.n_samples / n),
             )
+
+
+def split_feature_moments(
+    whole: Rows, sets: Sequence[NDArray[np.bool_]]
+) -> list[FeatureMoments | None]:
+    """Return moments of each feature over disjoint sets of rows, from one pass over all rows.
+
+    The pass is by features where that is cheaper. Values that are not finite make moments that are
+    not finite. A set without rows has None.
+    """
+    if whole.reads_rows:
+        return reduce_rows([whole.take(mask) for mask in sets], _FeatureSum, check=False)
+    blocks = [
+        [FeatureMoments.at_once(block[mask]) for mask in sets if mask.any()]
+        for _, block in whole.column_blocks()
+    ]
+    found = iter([_side_by_side(parts) for parts in zip(*blocks, strict=True)])
+    return [next(found) if mask.any() else None for mask in sets]
+
+
+class _FeatureSum:
+    """Sum of the moments of blocks of rows."""
+
+    def __init__(self) -> None:
+        self._found: FeatureMoments | None = None
+
+    def add(self, block: Any, *_: object) -> None:
+        if block.shape[0]:
+            found = FeatureMoments.at_once(block)
+            self._found = found if self._found is None else self._found.merge(found)
+
+    def result(self) -> FeatureMoments | None:
+        return self._found
+
+
+def _side_by_side(blocks: Sequence[FeatureMoments]) -> FeatureMoments:
+    """Return the moments of all features from those of blocks of features."""
+    means, squares = ([getattr(each, name) for each in blocks] for name in ("mean", "squares"))
+    return FeatureMoments(blocks[0].n_samples, np.concatenate(means), np.concatenate(squares))

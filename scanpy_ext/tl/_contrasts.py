@@ -17,7 +17,6 @@ from contrast_core.significance import ConditionShift
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
-from .._relabelling import check_donor
 from .._select import BoolArray, Default, Levels, Mask
 
 FEWEST = 10  # cells of either side
@@ -129,7 +128,7 @@ def contrasts(
     >>> cx.get.contrasts(adata).index.to_list()
     ['B', 'T']
     """
-    check_donor(donor, groupby)
+    _select.check_donor(donor, groupby)
     key = "contrasts" if key_added is None else _keys.checked(key_added)
     _write.check_free(adata, key, {"varm": [key, f"{key}_stability"]})
     selection = _select.cells(adata, groupby, reference, groups, None, None)

@@ -14,11 +14,10 @@ from contrast_core import condition_shift, responders
 from contrast_core.feedback import warn
 from contrast_core.rows import load_into_memory
 
-from .. import _keys, _read, _select, _write
+from .. import _keys, _matrix, _read, _select, _write
 from .._arguments import listed, quoted
 from .._docs import documented
-from .._relabelling import check_donor
-from .._select import Default, Levels, Mask
+from .._select import BoolArray, Default, Levels, Mask
 from ._contrasts import FEWEST, N_TOP, in_words
 
 
@@ -134,7 +133,7 @@ def response(
     >>> bool(row["share_low"] < 0.5 < row["share_high"]), bool(row["reference_called"] <= 0.05)
     (True, True)
     """
-    check_donor(donor, groupby)
+    _select.check_donor(donor, groupby)
     key = "response" if key_added is None else _keys.checked(key_added)
     _write.check_free(adata, key, {"obs": [key, f"{key}_called"]})
     if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
@@ -148,7 +147,8 @@ def response(
     rows, place = load_into_memory(data.matrix.take(used)), np.cumsum(used) - 1
     if within is not None:
         of_cells = _read.known_labels(adata, within, "within", used)
-        values: Any = _centred(rows.load(dense=True), of_cells, back[used], within)
+        _check_references(of_cells, back[used], within)
+        values: Any = _matrix.centred(rows.load(dense=True), of_cells, back[used])
     donors = None if donor is None else _read.known_labels(adata, donor, "donor", front)
     of_foreground = np.cumsum(front) - 1
     names = np.asarray(data.feature_names)
@@ -233,18 +233,12 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
-def _centred(
-    values: NDArray[Any], labels: NDArray[np.str_], reference: NDArray[np.bool_], within: str
-) -> NDArray[np.floating]:
-    """Cells less the mean of the reference cells of their donor or batch."""
-    centred: NDArray[Any] = values.astype(np.float32 if values.dtype == np.float32 else np.float64)
+def _check_references(labels: NDArray[np.str_], reference: BoolArray, within: str) -> None:
+    """Raise ValueError if a donor or batch has too few reference cells to compare with."""
     for label in np.unique(labels).tolist():
-        here = labels == label
-        if (here & reference).sum() < FEWEST:
+        n = int((reference & (labels == label)).sum())
+        if n < FEWEST:
             raise ValueError(
-                f"within: {label!r} of adata.obs[{within!r}] has {int((here & reference).sum())} "
-                f"reference cells; at least {FEWEST} are needed to compare its cells with. Leave "
-                "its cells out."
+                f"within: {label!r} of adata.obs[{within!r}] has {n} reference cells; at least "
+                f"{FEWEST} are needed to compare its cells with. Leave its cells out."
             )
-        centred[here] -= values[here & reference].mean(axis=0)
-    return centred

@@ -11,11 +11,11 @@ from anndata import AnnData
 from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability
 from contrast_core.feedback import Progress
 
-from .. import _keys, _write
+from .. import _keys, _select, _write
 from .._arguments import is_among, quoted
 from .._docs import documented
 from .._read import contrast_input
-from .._relabelling import check_donor, resampled
+from .._relabelling import resampled
 from .._select import DEFAULT, Default, Levels, Mask, cells
 
 
@@ -155,7 +155,7 @@ def significance(
     key = _keys.checked("significance" if key_added is None else key_added)
     if not is_among(method, _METHODS):
         raise ValueError(f"method={quoted(method)} is unknown; expected one of {list(_METHODS)}.")
-    check_donor(donor, groupby)
+    _select.check_donor(donor, groupby)
     _write.check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, foreground, background)
     data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)

@@ -104,7 +104,7 @@ def test_donors_on_one_side_only_are_told(design):
 def test_counts_and_values_that_are_no_logarithms(design):
     logs = design.X
     design.X = np.rint(logs * 3)
-    with pytest.warns(ContrastWarning, match="values: these look like raw counts"):
+    with pytest.warns(ContrastWarning, match="values: the values look like raw counts"):
         check(design)
     design.X = np.expm1(logs)
     with pytest.warns(ContrastWarning, match="which no logarithm of counts does"):
