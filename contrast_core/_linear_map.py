@@ -192,6 +192,26 @@ class LinearMap:
         squared = self._back**2
         return np.asarray(squared / squared.max(axis=1, keepdims=True))
 
+    @staticmethod
+    def reconstruction_of(projection: FloatArray, loadings: FloatArray) -> FloatArray:
+        r"""Return the reconstruction within the span of loadings, for scores that may be shrunk.
+
+        .. math:: R = (W^\top P)^+ W^\top
+
+        Scores that are shrunk, as posterior means are, are stretched back; the pseudo-inverse
+        leaves those that were shrunk to zero at zero.
+
+        Parameters
+        ----------
+        projection, loadings : ndarray of shape (n_features, k)
+            P and W.
+
+        Returns
+        -------
+        ndarray of shape (k, n_features)
+        """
+        return np.asarray(np.linalg.pinv(loadings.T @ projection) @ loadings.T)
+
     @property
     def _back(self) -> FloatArray:
         if self.reconstruction is None:

@@ -139,13 +139,10 @@ class Fitted:
                 "of genes, from scanpy_ext.tl.cpca, cpca_star, pcpca or clvm without obsm=."
             )
         mean, other = self.vector("mean"), self.vector("background_mean")
-        # Scores that are shrunk, as posterior means are, are stretched back; the pseudo-inverse
-        # leaves those that were shrunk to zero at zero.
-        back = np.linalg.pinv(self.loadings.T @ filters) @ self.loadings.T
         return LinearMap(
             mean=mean,
             projection=filters,
-            reconstruction=back,
+            reconstruction=LinearMap.reconstruction_of(filters, self.loadings),
             offsets={"foreground": mean, "difference": mean - other, "none": np.zeros_like(mean)},
         )
 

@@ -12,10 +12,10 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core.pairing import ilisi, kbet, label_transfer
+from contrast_core.pairing import mixing_scores
 
 from ._arguments import check_anndata, check_count, is_among, listed, quoted
-from ._select import in_memory
+from ._select import column
 
 _DEFAULT = ("X_pca", "X_pca_plus", "X_pca_pp")
 
@@ -111,21 +111,18 @@ def mixing_report(
     >>> float(cx.get.mixing_report(adata, "condition", "cell_type").loc["X_pca", "transfer"])
     1.0
     """
-    from sklearn.metrics import silhouette_score
-
     check_anndata(adata)
-    for argument, name in {"groupby": groupby, "cell_type": cell_type}.items():
-        if not is_among(name, adata.obs.columns):
-            raise ValueError(
-                f"{argument}: adata.obs has no column {quoted(name)}. "
-                f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
-            )
+    labels = pd.DataFrame(
+        {
+            name: column(adata, name, argument)
+            for argument, name in {"groupby": groupby, "cell_type": cell_type}.items()
+        }
+    )
     reps = _embeddings(adata, reps)
     if isinstance(resolution, bool) or not isinstance(resolution, Real) or not 0 < resolution < inf:
         raise ValueError(f"resolution={quoted(resolution)}: expected a positive number.")
     n_seeds = check_count(n_seeds, "n_seeds")
     seed = check_count(random_state, "random_state", least=0)
-    labels = pd.DataFrame({name: in_memory(adata.obs, name) for name in (groupby, cell_type)})
     known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
     if max_cells is not None and len(known) > (n := check_count(max_cells, "max_cells")):
         known = np.sort(np.random.default_rng(seed).choice(known, n, replace=False))
@@ -141,16 +138,7 @@ def mixing_report(
     for rep in reps:
         scores = np.asarray(adata.obsm[rep])[known]
         clusterings = leiden(scores, range(seed, seed + n_seeds), resolution)
-        mixing, identity = _rand_indices(clusterings, conditions, types)
-        rows[rep] = {
-            "mixing_ari": mixing,
-            "silhouette_condition": silhouette_score(scores, conditions),
-            "cell_type_ari": identity,
-            "silhouette_cell_type": silhouette_score(scores, types),
-            "transfer": label_transfer(scores, types, conditions),
-            "ilisi": ilisi(scores, conditions),
-            "kbet": kbet(scores, conditions, types),
-        }
+        rows[rep] = mixing_scores(scores, conditions, types, clusterings)
     return pd.DataFrame.from_dict(rows, orient="index").astype(float).assign(n_cells=len(known))
 
 
@@ -193,20 +181,3 @@ def leiden(
         )
         found.append(cells.obs["leiden"].to_numpy(dtype=str))
     return found
-
-
-def _rand_indices(
-    clusterings: list[NDArray[Any]], conditions: NDArray[Any], types: NDArray[Any]
-) -> tuple[float, float]:
-    """Return the mean ARI with the condition within cell types, and with the cell type."""
-    from sklearn.metrics import adjusted_rand_score
-
-    inside = [types == name for name in np.unique(types)]
-    mixed = [
-        adjusted_rand_score(conditions[cells], clusters[cells])
-        for clusters in clusterings
-        for cells in inside
-        if len(np.unique(conditions[cells])) > 1
-    ]
-    identity = [adjusted_rand_score(types, clusters) for clusters in clusterings]
-    return float(np.mean(mixed)) if mixed else float("nan"), float(np.mean(identity))

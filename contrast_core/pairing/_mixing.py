@@ -6,6 +6,7 @@ no structure at all mixes perfectly, so they are read together with a measure of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,59 @@ _BISECTIONS = 40
 _TESTED = 50  # neighbours of each row whose conditions kBET tests
 _FEWEST = 20  # rows of a type whose neighbours are judged
 _VOTES = 15  # neighbours that vote for a label
+
+
+def mixing_scores(
+    X: ArrayLike, conditions: ArrayLike, types: ArrayLike, clusterings: Sequence[ArrayLike]
+) -> dict[str, float]:
+    """Return how well an embedding mixes conditions, and how well it keeps types apart.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, n_features)
+        The embedding.
+    conditions, types : array-like of shape (n,)
+        The condition and the type of each row; at least two of both.
+    clusterings : sequence of array-like of shape (n,)
+        Clusters of the rows in the embedding, once or several times; scores are averaged.
+
+    Returns
+    -------
+    dict of float
+        ``mixing_ari`` (adjusted Rand index of clusters and condition within the types that have
+        both conditions; NaN without such a type), ``silhouette_condition``, ``cell_type_ari`` (of
+        clusters and type), ``silhouette_cell_type``, and `label_transfer`, `ilisi` and `kbet` as
+        ``transfer``, ``ilisi`` and ``kbet``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from contrast_core.pairing import mixing_scores
+    >>> types, conditions = np.arange(40) // 20, np.arange(40) % 2
+    >>> X = 50.0 * types[:, None] + np.random.default_rng(0).normal(size=(40, 1))
+    >>> mixing_scores(X, conditions, types, [types])["cell_type_ari"]
+    1.0
+    """
+    from sklearn.metrics import adjusted_rand_score, silhouette_score
+
+    rows, conditions, types = np.asarray(X), np.asarray(conditions), np.asarray(types)
+    clusters = [np.asarray(each) for each in clusterings]
+    inside = [types == name for name in np.unique(types)]
+    mixed = [
+        adjusted_rand_score(conditions[here], each[here])
+        for each in clusters
+        for here in inside
+        if len(np.unique(conditions[here])) > 1
+    ]
+    return {
+        "mixing_ari": float(np.mean(mixed)) if mixed else float("nan"),
+        "silhouette_condition": float(silhouette_score(rows, conditions)),
+        "cell_type_ari": float(np.mean([adjusted_rand_score(types, each) for each in clusters])),
+        "silhouette_cell_type": float(silhouette_score(rows, types)),
+        "transfer": label_transfer(rows, types, conditions),
+        "ilisi": ilisi(rows, conditions),
+        "kbet": kbet(rows, conditions, types),
+    }
 
 
 def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:

@@ -51,7 +51,7 @@ class ConditionShift:
         Held-out difference of the means along the direction, in standard deviations of the
         background; 0 in expectation where the condition does nothing.
     effect_low, effect_high : float
-        Ends of its confidence interval.
+        Ends of its confidence interval. The upper end is at least 0, as the expected effect is.
     p_value : float
         Of the hypothesis that the effect is not positive.
     n_blocks : int
@@ -81,6 +81,29 @@ class ConditionShift:
     foreground_scores: FloatArray
     background_scores: FloatArray
 
+    def ratio(self) -> tuple[float, float, float]:
+        """Return the foreground : background ratio and the ends of its interval.
+
+        The mean squared distance of held-out rows of the foreground from the background's mean,
+        along the direction, relative to that of rows of the background: 1 plus the squared effect
+        (1 minus it, where the effect is negative), and about 1 without an effect.
+        """
+        effects = np.array([self.effect, self.effect_low, self.effect_high])
+        ratio, low, high = np.maximum(1 + effects * np.abs(effects), 0).tolist()
+        return ratio, low, high
+
+    def stability(self, n_top: int = 10) -> FloatArray:
+        """Return how often each feature is among those of largest loading, (n_features,).
+
+        It is the share of the resampled directions in which the feature is among the `n_top` of
+        largest absolute loading, with the sign that it has in `direction`.
+        """
+        n_top = min(check_count(n_top, "n_top"), len(self.direction))
+        size = np.abs(self.resampled)
+        least = np.partition(size, -n_top, axis=1)[:, -n_top, None]
+        same_sign = np.sign(self.resampled) == np.sign(self.direction)
+        return np.asarray(((size >= least) & (size > 0) & same_sign).mean(axis=0))
+
 
 def condition_shift(
     X: MatrixLike,
@@ -105,7 +128,9 @@ def condition_shift(
     is held out in turn, and the difference :math:`s_b` of its two means is taken along the
     direction of the others. The effect is the mean of the :math:`s_b`, its interval and p-value
     those of Student's t over blocks, with the variance of the mean times 3: without an effect
-    the product of every two blocks counts twice, and their sum is skewed.
+    the product of every two blocks counts twice, and their sum is skewed. The expectation of the
+    effect is never negative, since the direction estimates the difference that it is multiplied
+    with; the upper end of the interval is therefore at least 0.
 
     Parameters
     ----------
@@ -226,7 +251,7 @@ def condition_shift(
     return ConditionShift(
         float(effect),
         float(effect - half),
-        float(effect + half),
+        float(max(effect + half, 0.0)),
         float(student.sf(effect / error, n - 1)) if error > 0 else float(effect <= 0),
         n,
         blocks.names,
