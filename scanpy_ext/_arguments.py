@@ -100,25 +100,20 @@ def check_flag(value: object, name: str) -> bool:
 def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) -> dict[str, Any]:
     """Return `model_kwargs`, checked to be parameters of a class of the core.
 
-    Parameters
-    ----------
-    model
-        The class.
-    given
-        Its further parameters by name, or None.
-    *own
-        Parameters that the function sets itself.
-
-    Raises
-    ------
-    TypeError
-        If `given` is no mapping, or has a name that is no further parameter.
+    `own` are the parameters that the function sets itself. Raises TypeError for others.
     """
     known = [name for name in inspect.signature(model).parameters if name not in own]
+    return further(given, "model_kwargs", known, f"parameters of contrast_core.{model.__name__}")
+
+
+def further(
+    given: Mapping[str, Any] | None, argument: str, known: Sequence[str], what: str
+) -> dict[str, Any]:
+    """Return further parameters by name; raise TypeError if they are none of those known."""
     if not isinstance(given, Mapping | None) or set(given or ()) - set(known):
         raise TypeError(
-            f"model_kwargs={quoted(given)}: expected a dict of further parameters of "
-            f"contrast_core.{model.__name__}, which are {listed(known)}."
+            f"{argument}={quoted(given)}: expected a dict of further {what}, which are "
+            f"{listed(known)}."
         )
     return dict(given or {})
 

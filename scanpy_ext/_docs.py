@@ -57,10 +57,6 @@ obsm
     Use the embedding `adata.obsm[obsm]` instead of genes: the contrast is then taken among its
     dimensions. What would be in `.varm` is in `.uns[...]['loadings' | 'fit']`."""
 
-PROGRESS = """\
-progress
-    Show a progress bar: `True` for tqdm's, or a callable such as tqdm."""
-
 KEPT = """\
 `.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
 (shape `(n_comps,)`)
@@ -131,7 +127,6 @@ def documented(function: F) -> F:
             "PAIRING": PAIRING,
             "DATA": DATA,
             "OBSM": OBSM,
-            "PROGRESS": PROGRESS,
             "KEPT": KEPT,
             "FIT": FIT,
             "COPY": COPY,

@@ -11,7 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core.feedback import Progress, warn
+from contrast_core.feedback import warn
 from contrast_core.rows import Rows, load_into_memory
 
 from . import _keys, _values
@@ -23,10 +23,8 @@ from ._select import (
     DEFAULT,
     BoolArray,
     Default,
-    Levels,
     Mask,
     Selection,
-    cells,
 )
 from ._select import known_labels as known_labels
 from ._write import Result, check_writable, storable
@@ -88,11 +86,6 @@ class ContrastInput:
             "within": self.within[self.selection.foreground],
             "background_within": background if self.within_other is None else self.within_other,
         }
-
-    @property
-    def shared(self) -> BoolArray:
-        """The cells in both sets, (n_obs,)."""
-        return self.selection.foreground & self.selection.background
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -160,6 +153,8 @@ class ContrastInput:
         filters = model.projection_ if linear else None
         vectors = {"mean": model.mean_, "background_mean": model.background_mean_} | vectors
         entry = dict(entry) | self.sizes
+        for name in ("foreground_variance", "background_variance"):
+            entry[name] = getattr(model, f"{name}_")
         if self.within is not None:  # scores of the groups' means, by which those of new cells are
             entry["within_groups"] = model.within_labels_  # centred
             entry["within_scores"] = (model.within_means_ - model.mean_) @ model.projection_
@@ -181,27 +176,6 @@ def of_all_genes(values: NDArray[np.floating], features: BoolArray) -> NDArray[n
     whole = np.zeros((features.size, *values.shape[1:]))
     whole[features] = values
     return whole
-
-
-def read(
-    adata: AnnData,
-    *,
-    n_comps: int,
-    groupby: str | None = None,
-    reference: Levels | None = None,
-    groups: Levels | None = None,
-    foreground: Mask | None = None,
-    background: Mask | AnnData | None = None,
-    layer: str | None = None,
-    obsm: str | None = None,
-    mask_var: Mask | Default | None = DEFAULT,
-    copy: bool = False,
-    progress: Progress = False,
-) -> ContrastInput:
-    """Select cells and genes, and check them: `contrast_input` with keywords."""
-    check_writable(adata, copy)
-    selection = cells(adata, groupby, reference, groups, foreground, background)
-    return contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
 
 
 def contrast_input(

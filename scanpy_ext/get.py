@@ -51,7 +51,8 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
     `left_out`
         Donors that were left out: fewer than ten cells where they would be compared.
     `reason`
-        Why a level could not be compared; its other columns are then NaN.
+        Why a level could not be compared, where X is the condition, rows are cells and units are
+        donors; its other columns are then NaN.
 
     Raises
     ------

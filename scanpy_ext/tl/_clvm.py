@@ -147,8 +147,6 @@ def clvm(
         "params": data.params
         | _write.storable(n_shared=n_shared, likelihood=likelihood, **storable_texts(given)),
         "converged": model.converged_,
-        "foreground_variance": model.foreground_variance_,
-        "background_variance": model.background_variance_,
         trace: getattr(model, f"{trace}_"),
     }
     if not counts:

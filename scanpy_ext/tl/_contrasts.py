@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from contrast_core.significance import ConditionShift
 
 from .. import _keys, _read, _select, _write
 from .._docs import documented
-from .._select import BoolArray, Default, Levels, Mask
+from .._select import Default, Levels, Mask
 
 FEWEST = 10  # cells of either side
 N_TOP = 10  # genes that are named, and among which a gene has to be to count as stable
@@ -133,144 +132,104 @@ def contrasts(
     _write.check_free(adata, key, {"varm": [key, f"{key}_stability"]})
     selection = _select.cells(adata, groupby, reference, groups, None, None)
     data = _read.contrast_input(adata, selection, 1, layer, obsm, mask_var, copy)
-    labels = _select.column(adata, by, "by")
+    levels = _select.column(adata, by, "by").to_numpy(dtype=object)
     back = selection.background
     front = selection.foreground & ~back  # the treated cells alone
-    levels = labels.to_numpy(dtype=object)
-    used = (front | back) & labels.notna().to_numpy()
-    if by == groupby:
-        asked = {level: (front & (levels == level), back) for level in dict.fromkeys(levels[front])}
-    else:
-        known = dict.fromkeys(levels[used])
-        asked = {level: (front & (levels == level), back & (levels == level)) for level in known}
-    donors = None
-    if donor is not None:
-        donors = np.empty(adata.n_obs, dtype=object)
-        donors[used] = _read.known_labels(adata, donor, "donor", used)
+    used = (front | back) & pd.notna(levels)
     rows, place = load_into_memory(data.matrix.take(used)), np.cumsum(used) - 1
-    names = np.asarray(data.feature_names)
+    donors = np.empty(adata.n_obs, dtype=object)
+    if donor is not None:
+        donors[used] = _read.known_labels(adata, donor, "donor", used)
 
-    table, found = {}, {}
-    for level in asked:
-        sides = asked[level]
-        table[level] = row = _row(sides, donors)
-        if min(int(side.sum()) for side in sides) < FEWEST:
+    table: dict[str, dict[str, Any]] = {}
+    found: dict[str, ConditionShift] = {}
+    for level in dict.fromkeys(levels[front & used if by == groupby else used]):
+        here = levels == level
+        x, y = front & here, back if by == groupby else back & here
+        row: dict[str, Any] = {
+            "n_foreground": int(x.sum()),
+            "n_background": int(y.sum()),
+            "n_foreground_donors": len({*donors[x]} - {None}),
+            "n_background_donors": len({*donors[y]} - {None}),
+        }
+        table[level] = row
+        if min(row["n_foreground"], row["n_background"]) < FEWEST:
             row["reason"] = f"fewer than {FEWEST} cells on a side"
             continue
-        x, y = (rows.take(place[side]) for side in sides)
-        own: dict[str, Any] = {}
-        if donors is not None:
-            own = {
-                "units": donors[sides[0]].astype(str),
-                "background_units": donors[sides[1]].astype(str),
-            }
+        own = {} if donor is None else {"units": donors[x], "background_units": donors[y]}
         try:
-            result = condition_shift(x, background=y, random_state=0, **own)
+            shift = condition_shift(
+                rows.take(place[x]), background=rows.take(place[y]), random_state=0, **own
+            )
         except ValueError as error:
-            row["reason"] = in_words(error)
+            row["reason"] = str(error)
             continue
-        stability = _stability(result)
-        found[level] = (result.direction, stability)
-        row |= _measured(result, names, stability, by_donor=donors is not None)
-    frame = _sorted(pd.DataFrame.from_dict(table, orient="index", columns=list(_COLUMNS)))
-    known_levels = [level for level in frame.index if level in found]
-    arrays = [
-        np.stack([found[level][i] for level in known_levels], axis=1)
-        if known_levels
-        else np.empty((len(names), 0))
-        for i in (0, 1)
-    ]
-    entry: dict[str, Any] = {
+        found[level] = shift
+        row |= dict(zip(("ratio", "ratio_low", "ratio_high"), shift.ratio(), strict=True))
+        row["interval"] = "over cells, exploratory" if donor is None else "over donors"
+        row["p_value"] = np.nan if donor is None else shift.p_value
+        row["top_genes"] = _leading(shift, np.asarray(data.feature_names))
+        row["left_out"] = ", ".join(map(str, shift.left_out))
+
+    frame = _sorted(pd.DataFrame.from_dict(table, orient="index", columns=_COLUMNS))
+    compared = [level for level in frame.index if level in found]
+    entry = {
         "table": frame,
-        "levels": np.array(known_levels, dtype=object),
+        "levels": np.array(compared, dtype=object),
         "params": data.params | _write.storable(by=by, donor=donor),
     }
+    shape = len(compared), data.matrix.shape[1]
+    direction = np.reshape([found[level].direction for level in compared], shape).T
+    stability = np.reshape([found[level].stability(N_TOP) for level in compared], shape).T
     slots = {}
     if data.features is None:
-        entry |= {"loadings": arrays[0], "stability": arrays[1]}
+        entry |= {"loadings": direction, "stability": stability}
     else:
-        names_of_slots = (key, f"{key}_stability")
         slots["varm"] = {
-            name: _read.of_all_genes(array, data.features)
-            for name, array in zip(names_of_slots, arrays, strict=True)
+            key: _read.of_all_genes(direction, data.features),
+            f"{key}_stability": _read.of_all_genes(stability, data.features),
         }
     return _write.write(adata, _write.Result(key, entry, slots), copy=copy)
 
 
-# The columns of the table, with the value of those that could not be measured.
-_COLUMNS: dict[str, Any] = {
-    "n_foreground": 0,
-    "n_background": 0,
-    "n_foreground_donors": 0,
-    "n_background_donors": 0,
-    "ratio": np.nan,
-    "ratio_low": np.nan,
-    "ratio_high": np.nan,
-    "interval": "",
-    "p_value": np.nan,
-    "p_adjusted": np.nan,
-    "top_genes": "",
-    "left_out": "",
-    "reason": "",
-}
+_TEXTS = ["interval", "top_genes", "left_out", "reason"]
+_COLUMNS = [
+    "n_foreground",
+    "n_background",
+    "n_foreground_donors",
+    "n_background_donors",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "interval",
+    "p_value",
+    "p_adjusted",
+    "top_genes",
+    "left_out",
+    "reason",
+]
 
 
-def in_words(error: ValueError) -> str:
-    """Return what the core says of rows and units, said of cells and donors."""
-    words = str(error)
-    for core, here in (
-        ("units", "donors"),
-        ("rows", "cells"),
-        ("X", "the foreground"),
-        ("background", "the reference"),
-        ("both datasets", "both conditions"),
-    ):
-        words = re.sub(rf"\b{core}\b", here, words)
-    return words
+def top_places(direction: NDArray[np.floating]) -> NDArray[np.intp]:
+    """Return the places of the features of largest loading that have a part in a direction."""
+    order = np.argsort(-np.abs(direction), kind="stable")[:N_TOP]
+    return np.asarray(order[direction[order] != 0])
 
 
-def _row(sides: tuple[BoolArray, BoolArray], donors: NDArray[Any] | None) -> dict[str, Any]:
-    """Return the table's row of a level before it is compared."""
-    numbers = [int(side.sum()) for side in sides]
-    n_donors = [0, 0] if donors is None else [len(set(donors[side])) for side in sides]
-    return _COLUMNS | dict(zip(_COLUMNS, [*numbers, *n_donors], strict=False))
-
-
-def _measured(
-    result: ConditionShift, names: NDArray[Any], stability: NDArray[np.floating], *, by_donor: bool
-) -> dict[str, Any]:
-    """Return the table's row of a level that was compared."""
-    order = np.argsort(-np.abs(result.direction), kind="stable")[:N_TOP]
-    effects = np.array([result.effect, result.effect_low, result.effect_high])
-    # Mean squared distance from the reference's mean, relative to that of the reference's cells.
-    ratios = np.maximum(1 + effects * np.abs(effects), 0)
-    return {
-        **dict(zip(("ratio", "ratio_low", "ratio_high"), ratios.tolist(), strict=True)),
-        "interval": "over donors" if by_donor else "over cells, exploratory",
-        "p_value": result.p_value if by_donor else np.nan,
-        "top_genes": ", ".join(
-            f"{names[i]} ({stability[i]:.2f})" for i in order if result.direction[i] != 0
-        ),
-        "left_out": ", ".join(map(str, result.left_out)),
-    }
-
-
-def _stability(result: ConditionShift) -> NDArray[np.floating]:
-    """Share of the resamples in which each feature is among the top, with the same sign."""
-    n_top = min(N_TOP, len(result.direction))
-    magnitude = np.abs(result.resampled)
-    least = np.partition(magnitude, -n_top, axis=1)[:, -n_top, None]
-    counted = (magnitude >= least) & (magnitude > 0)
-    same = np.sign(result.resampled) == np.sign(result.direction)
-    return np.asarray((counted & same).mean(axis=0))
+def _leading(shift: ConditionShift, names: NDArray[Any]) -> str:
+    """Return the names of the genes of largest loading, each with its stability."""
+    stability = shift.stability(N_TOP)
+    return ", ".join(f"{names[i]} ({stability[i]:.2f})" for i in top_places(shift.direction))
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """Adjusted p-values; levels whose interval is above 1 come first, then by the ratio."""
+    """Return the levels whose interval is above 1 first, then by the ratio; adjust p-values."""
+    table[_TEXTS] = table[_TEXTS].fillna("")
+    numbers = [name for name in _COLUMNS[4:] if name not in _TEXTS]
+    table[numbers] = table[numbers].astype(float)
     tested = table["p_value"].notna().to_numpy()
     if tested.any():
         table.loc[tested, "p_adjusted"] = false_discovery_control(table.loc[tested, "p_value"])
-    table.index = table.index.astype(str)
-    table.index.name = "level"
+    table.index = table.index.astype(str).rename("level")
     order = np.lexsort((-table["ratio"].fillna(-np.inf), ~(table["ratio_low"] > 1)))
     return table.iloc[order]

@@ -109,7 +109,5 @@ def cpca(
         "params": data.params | {"alpha": alpha},
         "alpha": float(model.alpha_),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
-        "foreground_variance": model.foreground_variance_,
-        "background_variance": model.background_variance_,
     }
     return _write.write(adata, data.result(keys, model, entry), copy=copy)

@@ -104,7 +104,5 @@ def cpca_star(
         "params": data.params | {"beta": beta},
         "beta": float(model.beta_),
         "generalized_eigenvalues": model.generalized_eigenvalues_,
-        "foreground_variance": model.foreground_variance_,
-        "background_variance": model.background_variance_,
     }
     return _write.write(adata, data.result(keys, model, entry), copy=copy)

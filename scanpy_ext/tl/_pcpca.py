@@ -122,8 +122,6 @@ def pcpca(
         "objective": float(model.objective_),
         "converged": bool(model.converged_),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,
-        "foreground_variance": model.foreground_variance_,
-        "background_variance": model.background_variance_,
     }
     result = data.result(keys, model, entry, loadings=model.loadings_)
     return _write.write(adata, result, copy=copy)

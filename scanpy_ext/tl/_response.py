@@ -18,7 +18,7 @@ from .. import _keys, _matrix, _read, _select, _write
 from .._arguments import listed, quoted
 from .._docs import documented
 from .._select import BoolArray, Default, Levels, Mask
-from ._contrasts import FEWEST, N_TOP, in_words
+from ._contrasts import FEWEST, top_places
 
 
 @documented
@@ -150,19 +150,15 @@ def response(
         _check_references(of_cells, back[used], within)
         values: Any = _matrix.centred(rows.load(dense=True), of_cells, back[used])
     donors = None if donor is None else _read.known_labels(adata, donor, "donor", front)
-    of_foreground = np.cumsum(front) - 1
-    names = np.asarray(data.feature_names)
+    names = np.asarray(data.feature_names, dtype=str)
 
     posterior = np.full(adata.n_obs, np.nan)
     called = np.zeros(adata.n_obs, dtype=bool)
-    table, by_donor, unseen = {}, [], []
-    asked = list(dict.fromkeys(conditions[front]))
-    for condition in asked:
+    table: dict[str, dict[str, Any]] = {}
+    by_donor: list[list[Any]] = []
+    for condition in dict.fromkeys(conditions[front]):
         here = front & (conditions == condition)
-        table[condition] = row = _COLUMNS | {
-            "n_cells": int(here.sum()),
-            "n_reference": int(back.sum()),
-        }
+        table[condition] = row = {"n_cells": int(here.sum()), "n_reference": int(back.sum())}
         x, y = (
             rows.take(place[side]) if within is None else values[place[side]]
             for side in (here, back)
@@ -171,66 +167,50 @@ def response(
             shift = condition_shift(x, background=y, n_resamples=0, random_state=0)
             found = responders(shift.foreground_scores, shift.background_scores, level=level)
         except ValueError as error:
-            row["reason"] = in_words(error)
+            row["reason"] = str(error)
             continue
         posterior[here], called[here] = found.posterior, found.called
-        order = np.argsort(-np.abs(shift.direction), kind="stable")[:N_TOP]
-        row |= {
-            "effect": shift.effect,
-            "effect_low": shift.effect_low,
-            "effect_high": shift.effect_high,
-            **dict(zip(_SHARE, found.share(), strict=True)),
-            "threshold": found.threshold,
-            "reference_called": float((found.background_posterior > found.threshold).mean()),
-            "top_genes": ", ".join(map(str, names[order[shift.direction[order] != 0]])),
-        }
-        if shift.effect_low <= 0:
-            unseen.append(condition)
+        row |= {name: getattr(shift, name) for name in _EFFECT}
+        row |= dict(zip(_SHARE, found.share(), strict=True))
+        row["threshold"] = found.threshold
+        row["reference_called"] = float((found.background_posterior > found.threshold).mean())
+        row["top_genes"] = ", ".join(names[top_places(shift.direction)])
         if donors is not None:
-            own = donors[of_foreground[here]]
+            own = donors[here[front]]
             for name in np.unique(own):
-                share = dict(zip(_SHARE, found.share(own == name), strict=True))
-                by_donor.append(
-                    {
-                        "condition": condition,
-                        "donor": str(name),
-                        "n_cells": int((own == name).sum()),
-                        **share,
-                    }
-                )
+                of_donor = own == name
+                by_donor.append([condition, str(name), int(of_donor.sum()), *found.share(of_donor)])
+    frame = pd.DataFrame.from_dict(table, orient="index", columns=_COLUMNS)
+    frame = frame.rename_axis("condition").fillna({"top_genes": "", "reason": ""})
+    unseen = frame.index[frame["effect_low"] <= 0].to_list()
     if unseen:
         warn(
-            f"no response can be seen in {len(unseen)} of {len(asked)} condition(s), whose effect "
+            f"no response can be seen in {len(unseen)} of {len(frame)} condition(s), whose effect "
             f"on held-out cells has an interval that contains 0: {listed(unseen)}."
         )
-    frame = pd.DataFrame.from_dict(table, orient="index", columns=list(_COLUMNS))
-    frame.index.name = "condition"
     result: dict[str, Any] = {
         "conditions": frame.sort_values("share", ascending=False, kind="stable"),
         "params": data.params | _write.storable(donor=donor, within=within, level=level),
     }
     if donors is not None:
-        result["donors"] = pd.DataFrame(
-            by_donor, columns=["condition", "donor", "n_cells", *_SHARE]
-        ).rename(index=str)
+        columns = ["condition", "donor", "n_cells", *_SHARE]
+        result["donors"] = pd.DataFrame(by_donor, columns=columns).rename(index=str)
     slots = {"obs": {key: posterior, f"{key}_called": called}}
     return _write.write(adata, _write.Result(key, result, slots), copy=copy)
 
 
+_EFFECT = ("effect", "effect_low", "effect_high")
 _SHARE = ("share", "share_low", "share_high")
-# The columns of the table, with the value of those that could not be measured.
-_COLUMNS: dict[str, Any] = {
-    "n_cells": 0,
-    "n_reference": 0,
-    "effect": np.nan,
-    "effect_low": np.nan,
-    "effect_high": np.nan,
-    **dict.fromkeys(_SHARE, np.nan),
-    "threshold": np.nan,
-    "reference_called": np.nan,
-    "top_genes": "",
-    "reason": "",
-}
+_COLUMNS = [
+    "n_cells",
+    "n_reference",
+    *_EFFECT,
+    *_SHARE,
+    "threshold",
+    "reference_called",
+    "top_genes",
+    "reason",
+]
 
 
 def _check_references(labels: NDArray[np.str_], reference: BoolArray, within: str) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability
-from contrast_core.feedback import Progress
+from contrast_core import (
+    CPCA,
+    PCPCA,
+    CPCAStar,
+    bootstrap_stability,
+    condition_test,
+    permutation_test,
+)
 
 from .. import _keys, _select, _write
-from .._arguments import is_among, quoted
+from .._arguments import further, is_among, is_anndata, quoted
 from .._docs import documented
-from .._read import contrast_input
-from .._relabelling import resampled
-from .._select import DEFAULT, Default, Levels, Mask, cells
+from .._read import ContrastInput, contrast_input
+from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells, known_labels
 
 
 @documented
@@ -31,16 +37,12 @@ def significance(
     background: Mask | AnnData | None = None,
     n_comps: int = 2,
     method: Literal["cpca", "cpca_star", "pcpca"] = "cpca",
-    strength: float | Literal["auto"] = "auto",
-    n_permutations: int = 199,
-    n_resamples: int = 100,
     layer: str | None = None,
     obsm: str | None = None,
     mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
     copy: bool = False,
-    random_state: int | None = 0,
-    progress: Progress = False,
+    test_kwargs: Mapping[str, Any] | None = None,
 ) -> AnnData | None:
     """Permute donors between the two sets, and resample them: p-values and stability.
 
@@ -65,21 +67,17 @@ def significance(
         Number of components.
     method
         The method to ask about.
-    strength
-        Its `alpha`, `beta` or `gamma`. An automatic alpha or beta is chosen for each component and
-        relabelling (for the stability, once), an automatic gamma once.
-    n_permutations
-        Number of relabellings. If there are no more than that many, all are used.
-    n_resamples
-        Number of bootstrap samples.
     {DATA}
     {OBSM}
     key_added
         Name of the result in `.uns`, instead of `significance`.
     {COPY}
-    random_state
-        Seed of the relabellings and the samples.
-    {PROGRESS}
+    test_kwargs
+        Further settings: `"strength"`, the method's alpha, beta or gamma (`"auto"` by default:
+        an alpha or beta is then chosen for each component and relabelling, for the stability once,
+        and a gamma once); `"n_permutations"`, the number of relabellings (199; all, if there are no
+        more); `"n_resamples"`, the number of bootstrap samples (100); `"random_state"`, the seed
+        of both (0); and `"progress"`, `True` or a callable such as tqdm, for a progress bar.
 
     Returns
     -------
@@ -155,21 +153,28 @@ def significance(
     key = _keys.checked("significance" if key_added is None else key_added)
     if not is_among(method, _METHODS):
         raise ValueError(f"method={quoted(method)} is unknown; expected one of {list(_METHODS)}.")
+    given = _SETTINGS | further(test_kwargs, "test_kwargs", list(_SETTINGS), "settings")
     _select.check_donor(donor, groupby)
     _write.check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, foreground, background)
     data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
-    model = _METHODS[method](n_comps, **{_STRENGTHS[method]: strength})
-    sets = resampled(adata, data, donor, background)
-    test = sets.permuted(model, n_permutations, random_state, progress)
+    kind, name = _METHODS[method]
+    model = kind(n_comps, **{name: given["strength"]})
+    shared = _shared(data)
+    units = {} if donor is None else _units(adata, data, donor, background)
+    seeded = {name: given[name] for name in ("random_state", "progress")}
+    x, y = data.loaded()
+
+    permuted = seeded | {"background": y, "n_permutations": given["n_permutations"]}
+    if donor is None and not shared.any():
+        test = permutation_test(model, x, **permuted)
+    else:
+        treated = ~shared[selection.foreground]
+        if units:
+            permuted |= units | {"units": units["units"][treated]}
+        test = condition_test(model, x[treated], include_background=bool(shared.any()), **permuted)
     stability = bootstrap_stability(
-        model,
-        sets.foreground,
-        background=sets.background,
-        n_resamples=n_resamples,
-        random_state=random_state,
-        progress=progress,
-        **sets.donors,
+        model, x, background=y, n_resamples=given["n_resamples"], **seeded, **units
     )
     p_value = "p_value" if donor is not None else "exploratory_p_value"
     components = pd.DataFrame(
@@ -184,22 +189,58 @@ def significance(
         },
         index=[f"component {i + 1}" for i in range(n_comps)],
     )
-    params = data.params | _write.storable(
-        donor=donor, method=method, strength=strength, random_state=random_state
-    )
     result = {
         "components": components,
         "unit": "cell" if donor is None else "donor",
         "exploratory": donor is None,
         "smallest_p_value": float(test.smallest_p_value),
         "n_permutations": int(test.n_permutations),
-        "n_resamples": int(n_resamples),
+        "n_resamples": int(given["n_resamples"]),
         "n_foreground_units": int(test.n_units or data.sizes["n_foreground"]),
         "n_background_units": int(test.n_background_units or data.sizes["n_background"]),
-        "params": params,
+        "params": data.params
+        | _write.storable(
+            donor=donor,
+            method=method,
+            strength=given["strength"],
+            random_state=given["random_state"],
+        ),
     }
     return _write.write(adata, _write.Result(key, result), copy=copy)
 
 
-_METHODS: dict[str, Any] = {"cpca": CPCA, "cpca_star": CPCAStar, "pcpca": PCPCA}
-_STRENGTHS = {"cpca": "alpha", "cpca_star": "beta", "pcpca": "gamma"}
+_METHODS: dict[str, Any] = {
+    "cpca": (CPCA, "alpha"),
+    "cpca_star": (CPCAStar, "beta"),
+    "pcpca": (PCPCA, "gamma"),
+}
+_SETTINGS: dict[str, Any] = {
+    "strength": "auto",
+    "n_permutations": 199,
+    "n_resamples": 100,
+    "random_state": 0,
+    "progress": False,
+}
+
+
+def _shared(data: ContrastInput) -> BoolArray:
+    """Return the cells in both sets; raise ValueError if only some of the background are."""
+    shared = data.selection.foreground & data.selection.background
+    if shared.any() and (data.selection.background & ~shared).any():
+        raise ValueError(
+            f"{int(shared.sum())} of the {int(data.selection.background.sum())} background cells "
+            "are in the foreground too. Put all of them there, so that the difference between the "
+            "sets is asked about, or none."
+        )
+    return shared
+
+
+def _units(adata: AnnData, data: ContrastInput, donor: str, background: object) -> dict[str, Any]:
+    """Return the donors of both sets; another AnnData may be the background."""
+    front, back = data.selection.foreground, data.selection.background
+    return {
+        "units": known_labels(adata, donor, "donor", front),
+        "background_units": known_labels(background, donor, "donor")
+        if is_anndata(background)
+        else known_labels(adata, donor, "donor", back),
+    }

@@ -93,7 +93,7 @@ def test_too_few_donors_are_a_reason_and_no_error() -> None:
     cx.tl.contrasts(adata, **DESIGN, by="cell_type", donor="donor")
     table = cx.get.contrasts(adata)
     assert table["ratio"].isna().all()
-    assert "2 donors have 10 cells in both" in table.loc["a", "reason"]
+    assert "2 units have 10 rows in both" in table.loc["a", "reason"]
     assert adata.varm["contrasts"].shape == (60, 0)
     with pytest.raises(ValueError, match="no level could be compared"):
         cx.pl.contrasts(adata)

@@ -281,8 +281,7 @@ def test_significance_by_donor(donors, method):
         foreground="is_stim",
         background="is_ctrl",
         method=method,
-        strength=0.1,
-        n_resamples=20,
+        test_kwargs={"strength": 0.1, "n_resamples": 20},
     )
     result = donors.uns["significance"]
     table = result["components"]
@@ -307,7 +306,9 @@ def test_significance_by_donor(donors, method):
 
 def test_treated_donors_change_places_with_controls(donors):
     """With the controls in the foreground: a shift that all four treated donors share."""
-    cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, n_resamples=5)
+    cx.tl.significance(
+        donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs={"n_resamples": 5}
+    )
     result = donors.uns["significance"]
     assert result["smallest_p_value"] == pytest.approx(1 / 70)
     assert result["components"]["p_value"].iloc[0] <= 0.05
@@ -322,7 +323,7 @@ def test_significance_is_the_cores_condition_test(donors):
     front, back = (donors.obs[name].to_numpy() for name in ("is_stim", "is_ctrl"))
     owner = donors.obs["donor"].to_numpy(str)
     for include, design in ((True, REFERENCE), (False, {"foreground": front, "background": back})):
-        cx.tl.significance(donors, donor="donor", **design, **arguments)
+        cx.tl.significance(donors, donor="donor", **design, test_kwargs=arguments)
         core = condition_test(
             CPCA(2, alpha=1.0),
             donors.X[front],
@@ -347,7 +348,7 @@ def test_significance_is_the_cores_condition_test(donors):
     np.testing.assert_allclose(found["stability"], resampled.component_stability)
     np.testing.assert_allclose(found["retention"], resampled.component_retention)
     other, adata = donors[back].copy(), donors[front].copy()
-    cx.tl.significance(adata, donor="donor", background=other, **arguments)
+    cx.tl.significance(adata, donor="donor", background=other, test_kwargs=arguments)
     pd.testing.assert_frame_equal(
         adata.uns["significance"]["components"], donors.uns["significance"]["components"]
     )
@@ -355,7 +356,7 @@ def test_significance_is_the_cores_condition_test(donors):
 
 def test_significance_counts_the_donors_of_each_side(donors):
     few = donors[donors.obs["donor"] != "d7"].copy()
-    cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, n_resamples=2)
+    cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, test_kwargs={"n_resamples": 2})
     result = few.uns["significance"]
     sides = [few.obs.loc[few.obs["condition"] == level, "donor"] for level in ("stim", "ctrl")]
     assert sorted(side.nunique() for side in sides) == [3, 4]
@@ -378,7 +379,9 @@ def test_designs_that_donors_cannot_test_are_refused(donors, untouched):
 
 
 def test_without_donors_p_values_are_called_exploratory(donors, tmp_path):
-    cx.tl.significance(donors, donor=None, **REFERENCE, n_permutations=29, n_resamples=5)
+    cx.tl.significance(
+        donors, donor=None, **REFERENCE, test_kwargs={"n_permutations": 29, "n_resamples": 5}
+    )
     result = donors.uns["significance"]
     assert "p_value" not in result["components"]
     assert result["components"]["exploratory_p_value"].iloc[0] == pytest.approx(1 / 30)
@@ -403,16 +406,18 @@ def test_a_strong_effect_is_found_by_cell_with_the_reference_in_both_sets(in_bot
         if in_both_sets
         else {"foreground": ~is_control, "background": is_control}
     )
-    cx.tl.significance(adata, donor=None, **design, n_comps=1, n_permutations=19, n_resamples=2)
+    cx.tl.significance(
+        adata, donor=None, **design, n_comps=1, test_kwargs={"n_permutations": 19, "n_resamples": 2}
+    )
     assert adata.uns["significance"]["components"]["exploratory_p_value"].iloc[0] == 1 / 20
 
 
 def test_too_few_donors_are_told(donors):
     donors.obs["two"] = np.where(donors.obs["side"], "a", "b")
     with pytest.raises(
-        ValueError, match=r"4 ways to say which donors are foreground.* 3 donors against 3"
+        ValueError, match=r"4 ways to say which units are foreground.* 3 units against 3"
     ):
-        cx.tl.significance(donors, donor="two", **REFERENCE, n_resamples=2)
+        cx.tl.significance(donors, donor="two", **REFERENCE, test_kwargs={"n_resamples": 2})
     assert "significance" not in donors.uns
     donors.obs.loc["cell5", "donor"] = None
     with pytest.raises(ValueError, match="1 foreground or background cells have no value"):

@@ -53,7 +53,8 @@ cvae = tool(cx.tl.cvae, likelihood="gaussian", model_kwargs={"max_epochs": 1})
 star = tool(cx.tl.cpca_star)
 kernel = tool(cx.tl.kernel_cpca)
 pcpca = tool(cx.tl.pcpca)
-significance = tool(cx.tl.significance, donor="animal", n_permutations=20, n_resamples=2)
+FEW = {"n_permutations": 20, "n_resamples": 2}
+significance = tool(cx.tl.significance, donor="animal", test_kwargs=FEW)
 check = tool(cx.pp.contrast_check)
 
 
@@ -63,6 +64,10 @@ def clvm_model(adata: AnnData, **options: Any) -> Any:
 
 def vi_model(adata: AnnData, **options: Any) -> Any:
     return clvm(adata, model_kwargs={"max_iter": 2, "inference": "vi"} | options)
+
+
+def tested(adata: AnnData, **options: Any) -> Any:
+    return significance(adata, test_kwargs=FEW | options)
 
 
 def cvae_model(adata: AnnData, **options: Any) -> Any:
@@ -110,10 +115,11 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (kernel, "key_added", KEYS, "key_added"),
     (pcpca, "gamma", STRENGTHS, "gamma"),
     (pcpca, "key_added", KEYS, "key_added"),
-    (significance, "strength", STRENGTHS, "strength|alpha"),
-    (significance, "n_permutations", NO_COUNTS, "n_permutations"),
-    (significance, "n_resamples", NO_COUNTS, "n_resamples|n_samples"),
-    (significance, "random_state", SEEDS, "random_state"),
+    (tested, "strength", STRENGTHS, "strength|alpha"),
+    (significance, "test_kwargs", [3, "strength", ["strength"], {"n_comps": 2}], "test_kwargs"),
+    (tested, "n_permutations", NO_COUNTS, "n_permutations"),
+    (tested, "n_resamples", NO_COUNTS, "n_resamples|n_samples"),
+    (tested, "random_state", SEEDS, "random_state"),
     (check, "donor", NO_NAMES, "donor"),
     (check, "cell_type", NO_NAMES, "cell_type"),
     (check, "batch", NO_NAMES, "batch"),

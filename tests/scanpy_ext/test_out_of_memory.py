@@ -25,10 +25,16 @@ NEED_ROWS = {
     "pca_pp": partial(cx.tl.pca_pp, **PAIRING, n_comps=2, truncation=6),
     "pca_plus": partial(cx.tl.pca_plus, **PAIRING, n_comps=2, scale=False),
     "significance": partial(
-        cx.tl.significance, donor="donor", **REFERENCE, n_permutations=19, n_resamples=5
+        cx.tl.significance,
+        donor="donor",
+        **REFERENCE,
+        test_kwargs={"n_permutations": 19, "n_resamples": 5},
     ),
     "significance by cell": partial(
-        cx.tl.significance, donor=None, **REFERENCE, n_permutations=19, n_resamples=5
+        cx.tl.significance,
+        donor=None,
+        **REFERENCE,
+        test_kwargs={"n_permutations": 19, "n_resamples": 5},
     ),
     "contrast_check": partial(cx.pp.contrast_check, **REFERENCE, donor="donor", cell_type="type"),
     "kernel_cpca": partial(cx.tl.kernel_cpca, **REFERENCE, alpha=1.0),

@@ -186,7 +186,7 @@ def test_contrast_curve_marks_the_representatives(done):
 def test_scree_shows_p_values_by_donor(done):
     done.obs["donor"] = [f"d{i // 25}" for i in range(200)]
     design = {"foreground": "is_stim", "background": "is_ctrl"}
-    cx.tl.significance(done, donor="donor", **design, n_resamples=3)
+    cx.tl.significance(done, donor="donor", **design, test_kwargs={"n_resamples": 3})
     left, right = cx.pl.significance(done, show=False)
     table = done.uns["significance"]["components"]
     below = [label.get_text() for label in left.get_xticklabels()]
@@ -221,7 +221,10 @@ def every(done):
     """Cells with all that is plotted."""
     done.obs["donor"] = [f"d{i % 8}" for i in range(200)]
     cx.tl.significance(
-        done, donor="donor", **REFERENCE, n_resamples=3, n_permutations=20, random_state=0
+        done,
+        donor="donor",
+        **REFERENCE,
+        test_kwargs={"n_resamples": 3, "n_permutations": 20, "random_state": 0},
     )
     cx.pp.contrast_check(done, **REFERENCE, donor="donor")
     cx.pp.match_pairs(done, "condition", "ctrl", n_comps=3)

@@ -99,12 +99,18 @@ def study(n_kinds: int, n_donors: int, n_comps: int) -> AnnData:
     adata.obs["donor"] = pd.Categorical([f"patient_{1000 + i}" for i in donor])
     adata.obs["condition"] = pd.Categorical(np.where(stim, "stim", "ctrl"))
     adata.obsm["X_pca"] = np.asarray(adata.X)[:, :20]
-    by_donor = {"donor": "donor" if n_donors > 4 else None, "n_permutations": 20}
+    by_donor = {"donor": "donor" if n_donors > 4 else None}
     cx.pp.contrast_check(adata, **REFERENCE, donor="donor", cell_type="cell_type")
     cx.tl.cpca(adata, **REFERENCE, n_comps=n_comps, alpha=1.0)
     cx.tl.contrasts(adata, **REFERENCE, by="cell_type")
     cx.tl.cpca_path(adata, **REFERENCE, n_comps=n_comps)
-    cx.tl.significance(adata, **REFERENCE, **by_donor, n_comps=n_comps, n_resamples=2, strength=1.0)
+    cx.tl.significance(
+        adata,
+        **REFERENCE,
+        **by_donor,
+        n_comps=n_comps,
+        test_kwargs={"n_permutations": 20, "n_resamples": 2, "strength": 1.0},
+    )
     cx.pp.match_pairs(adata, "condition", "ctrl", donor="donor", n_comps=5)
     epochs = np.arange(1.0, 3.0 if n_comps == 2 else 60.0)
     losses = {"training_loss": 40 + 1 / epochs, "held_out_loss": 41 + 1 / epochs}

@@ -51,7 +51,7 @@ def test_cells_that_responded_are_told_from_those_that_escaped(within: str | Non
     assert set(row["top_genes"].split(", ")[:4]) <= {f"gene{i}" for i in range(6)}
     assert table.loc["none", "share_low"] == 0
     assert (table["reference_called"].dropna() <= 0.05).all()
-    assert "foreground has 8 cells" in table.loc["rare", "reason"]
+    assert "X has 8 rows" in table.loc["rare", "reason"]
     donors = adata.uns["response"]["donors"].set_index("donor")
     assert donors.loc["hit1", "share_high"] < donors.loc["hit2", "share"]
     assert donors["n_cells"].sum() == 600

@@ -13,8 +13,6 @@ PARTS = {"tl": cx.tl, "pp": cx.pp, "pl": cx.pl, "get": cx.get}
 EVERY = [getattr(part, name) for part in PARTS.values() for name in part.__all__]
 DESIGN = ["groupby", "reference", "groups", "foreground", "background"]
 DESIGNED = ["clvm", "cpca", "cpca_path", "cpca_star", "cvae", "kernel_cpca", "pcpca"]
-# The test of significance has the design, the data and the resampling.
-MORE = {"significance": 19}
 ENDS = ["layer", "mask_var", "key_added", "copy"]
 
 
@@ -25,7 +23,7 @@ def parameters(function: Any) -> dict[str, inspect.Parameter]:
 @pytest.mark.parametrize("function", EVERY, ids=lambda one: f"{one.__module__}.{one.__name__}")
 def test_no_function_has_many_parameters_or_hides_them(function: Any) -> None:
     names = parameters(function)
-    assert len(names) <= MORE.get(function.__name__, 15)
+    assert len(names) <= 15
     kinds = {name: parameter.kind for name, parameter in names.items()}
     hidden = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
     assert hidden in ([], ["kwargs"])  # which scanpy's plot of an embedding takes

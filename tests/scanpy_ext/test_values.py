@@ -26,7 +26,7 @@ TOOLS: dict[str, Any] = {
     "cpca_path": cx.tl.cpca_path,
     "kernel_cpca": cx.tl.kernel_cpca,
     "significance": lambda a, **k: cx.tl.significance(
-        a, donor="donor", n_permutations=20, n_resamples=2, **k
+        a, donor="donor", **k, test_kwargs={"n_permutations": 20, "n_resamples": 2}
     ),
 }
 
@@ -162,7 +162,9 @@ def test_columns_that_hold_no_donors_are_told_or_refused(logs: AnnData, untouche
         lambda name: cx.tl.cpca(logs, **REFERENCE, within=name),
         lambda name: cx.pp.match_pairs(logs, "condition", "ctrl", name, n_comps=5),
         lambda name: cx.pp.contrast_check(logs, **REFERENCE, donor=name),
-        lambda name: cx.tl.significance(logs, **REFERENCE, donor=name, n_resamples=2),
+        lambda name: cx.tl.significance(
+            logs, **REFERENCE, donor=name, test_kwargs={"n_resamples": 2}
+        ),
     ]
     for call in calls:
         with untouched(logs), pytest.raises(ValueError, match=r"5 cells of .* the text 'None'"):
