@@ -144,9 +144,7 @@ def significance(
     >>> adata = anndata.AnnData(values)
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 40
     >>> adata.obs["donor"] = np.repeat([f"donor {i}" for i in range(8)], 10)
-    >>> cx.tl.significance(
-    ...     adata, donor="donor", groupby="condition", reference="ctrl", n_resamples=10
-    ... )
+    >>> cx.tl.significance(adata, donor="donor", groupby="condition", reference="ctrl")
     >>> list(adata.uns["significance"]["components"])[0], adata.uns["significance"]["unit"]
     ('p_value', 'donor')
     """
