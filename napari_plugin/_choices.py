@@ -19,10 +19,10 @@ from napari_plugin._layers import (
     pixels_of,
     region_of,
 )
-from napari_plugin._pair import BoolArray, Images, Pair, box_of, holds_signal, is_large_enough
+from napari_plugin._pair import Images, Pair, box_of, holds_signal, is_large_enough
 from napari_plugin._parts import Level, Line, row
 from napari_plugin._results import place_in
-from napari_plugin._settings import InputError
+from napari_plugin._settings import BoolArray, InputError
 
 if TYPE_CHECKING:
     import napari
@@ -236,13 +236,14 @@ class Choices(Container[Widget]):
             mask = region_of(layer, area)
         except InputError:
             return "Drag a box over an area that shows no signal.", ""
-        rows, columns = box_of(mask)
-        text = f"{len(rows)} x {len(columns)} pixels"
-        if not is_large_enough((len(rows), len(columns)), self._side):
+        box = box_of(mask)
+        height, width = (side.stop - side.start for side in box)
+        text = f"{height} x {width} pixels"
+        if not is_large_enough((height, width), self._side):
             return f"{text}: too small. About 100 x 100 are enough.", "instead"
-        corner = (slice(each.start, min(each.stop, each.start + _MOST)) for each in (rows, columns))
-        box = np.asarray(pixels_of(layer)[(*place_in(self._viewer, layer), *corner)])
-        if holds_signal(box):
+        corner = (slice(each.start, min(each.stop, each.start + _MOST)) for each in box)
+        pixels = np.asarray(pixels_of(layer)[(*place_in(self._viewer, layer), *corner)])
+        if holds_signal(pixels):
             return f"{text}: one part differs from the rest. Does it hold signal?", "doubtful"
         if mask.sum() < 16 * self._side**2:
             return f"{text}: small. A larger box gives a better result.", "doubtful"

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.images import Frames
-from napari_plugin._apply import as_dask, display_range, removed
 from napari_plugin._export import Calibration
+from napari_plugin._lazy import display_range, removed
 from napari_plugin._model import Outcome
-from napari_plugin._pair import BoolArray, Images
-from napari_plugin._settings import InputError, parameters
+from napari_plugin._pair import Images, as_dask
+from napari_plugin._settings import BoolArray, InputError, parameters
 
 if TYPE_CHECKING:
     from napari.layers import Image, Labels, Shapes
@@ -97,7 +97,7 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
     if channel is None:
         return Images(layer.name, data)
     if not isinstance(data, np.ndarray):  # slicing others may read them
-        data = as_dask(data, getattr(data, "chunks", (*(1,) * (data.ndim - 2), *data.shape[-2:])))
+        data = as_dask(data)
     where = [slice(None)] * data.ndim
     where[channel.axis] = slice(channel.number, channel.number + 1)
     return Images(f"{layer.name} channel {channel.number}", data[tuple(where)])
@@ -159,26 +159,18 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
 
 def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
     data = np.asarray(pixels_of(labels)) > 0
-    same = np.allclose(layer.scale[-2:], labels.scale[-2:]) and np.allclose(
-        layer.translate[-2:], labels.translate[-2:]
-    )
-    if data.shape == shape and same:
+    matrix, shift = _between(layer, labels)
+    if data.shape == shape and np.allclose(matrix, np.eye(2)) and np.allclose(shift, 0):
         return data
-    if data.ndim > 2:  # marked at any time or depth
-        data = np.asarray(data.any(axis=tuple(range(data.ndim - 2))))
-    if data.shape == shape[-2:] and same:
-        return data
-    index = _other_coordinates(layer, labels, shape[-2:])
-    rows, columns = (np.rint(each).astype(int) for each in index)
-    inside = (rows >= 0) & (rows < data.shape[0]) & (columns >= 0) & (columns < data.shape[1])
-    mask = np.zeros(shape[-2:], dtype=bool)
-    mask[inside] = data[rows[inside], columns[inside]]
-    return mask
+    ndimage: Any = import_module("scipy.ndimage")  # without types
+    flat = data.any(axis=tuple(range(data.ndim - 2))).astype(np.uint8)  # at any time or depth
+    placed = {"output_shape": shape[-2:], "order": 0, "mode": "grid-constant"}
+    return np.asarray(ndimage.affine_transform(flat, matrix, shift, **placed) > 0)
 
 
 def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
     draw: Any = import_module("skimage.draw")  # without types
-
+    matrix, shift = _between(shapes, layer)
     mask = np.zeros(shape, dtype=bool)
     for vertices, kind in zip(shapes.data, shapes.shape_type, strict=True):
         if kind in ("line", "path"):
@@ -188,35 +180,22 @@ def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
             centre, half = corners.mean(axis=0), np.ptp(corners, axis=0) / 2
             turn = np.linspace(0, 2 * np.pi, 60)[:, None]
             corners = centre + half * np.hstack([np.sin(turn), np.cos(turn)])
-        world = _to_world(shapes, corners)
-        mask |= draw.polygon2mask(shape, _from_world(layer, world))
+        mask |= draw.polygon2mask(shape, corners @ matrix.T + shift)
     return mask
 
 
 def _plane(layer: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the map of the last two axes to the world: matrix (2, 2) and shift (2,)."""
-    n = layer.ndim
-    origin = np.zeros((1, n))
-    corners = np.repeat(origin, 3, axis=0)
+    corners = np.zeros((3, layer.ndim))
     corners[1, -2], corners[2, -1] = 1, 1
     world = np.array([layer.data_to_world(corner) for corner in corners])[:, -2:]
     return (world[1:] - world[0]).T, world[0]
 
 
-def _to_world(layer: Any, points: NDArray[Any]) -> NDArray[np.float64]:
-    matrix, shift = _plane(layer)
-    return np.asarray(points @ matrix.T + shift)
-
-
-def _from_world(layer: Any, points: NDArray[Any]) -> NDArray[np.float64]:
-    matrix, shift = _plane(layer)
-    return np.asarray(np.linalg.solve(matrix, (points - shift).T).T, dtype=np.float64)
-
-
-def _other_coordinates(layer: Any, other: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return where the pixels of one layer lie in another, (2, height, width)."""
-    grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, 2)
-    return _from_world(other, _to_world(layer, grid)).T.reshape(2, *shape)
+def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the map from pixels of one layer to those of another: matrix (2, 2) and shift (2,)."""
+    (matrix, shift), (onto, start) = _plane(one), _plane(other)
+    return np.linalg.solve(onto, matrix), np.linalg.solve(onto, shift - start)
 
 
 def result_layers(outcome: Outcome, place: Place) -> dict[str, LayerData]:
@@ -286,11 +265,9 @@ def preview_layer(layer: Image, crop: tuple[slice, ...], found: Any) -> LayerDat
 def _map_spatial(layer: Image, channel: Channel | None) -> dict[str, Any]:
     """Place (k, 1, ..., H, W) over the frames of a layer (..., H, W).
 
-    In the plane as the layer is (napari composes rotation, shear and scale in this order, so their
-    last 2 x 2 blocks do it); along the frames' axes one voxel spans the whole layer, along the
-    channels' axis one channel.
+    In the plane they lie as the layer does; along the frames' axes one voxel spans the whole layer,
+    along the channels' axis one channel.
     """
-    ndim = layer.ndim + 1
     first, last = np.asarray(layer.extent.world)[:, :-2]
     scale = last - first + np.abs(layer.scale[:-2])
     translate = (first + last) / 2
@@ -298,15 +275,11 @@ def _map_spatial(layer: Image, channel: Channel | None) -> dict[str, Any]:
         step = layer.scale[channel.axis]
         scale[channel.axis] = step
         translate[channel.axis] = layer.translate[channel.axis] + step * channel.number
-    rotate, shear, affine = np.eye(ndim), np.zeros(ndim * (ndim - 1) // 2), np.eye(ndim + 1)
-    rotate[-2:, -2:] = np.asarray(layer.rotate)[-2:, -2:]
-    shear[-1] = layer.shear[-1]  # of the upper triangle, row by row
-    affine[-3:-1, -3:] = np.asarray(layer.affine.affine_matrix)[-3:-1, -3:]
+    matrix, shift = _plane(layer)
+    affine = np.diag([1.0, *scale, 1.0, 1.0, 1.0])
+    affine[-3:-1, -3:-1] = matrix
+    affine[:-1, -1] = [0.0, *translate, *shift]
     return {
-        "scale": (1.0, *scale, *layer.scale[-2:]),
-        "translate": (0.0, *translate, *layer.translate[-2:]),
-        "rotate": rotate,
-        "shear": shear,
         "affine": affine,
         "units": ("pixel", *layer.units),
         "axis_labels": ("component", *layer.axis_labels),

@@ -67,13 +67,29 @@ class MethodChoices(Section):
             tooltip="Patches for large or single images; whole frames for films of small ones, "
             "whose signal returns to the same place",
         )
-        self.side = SpinBox(label="Patch side", value=16, min=4, max=48)
+        self.side = SpinBox(
+            label="Patch side",
+            value=0,
+            min=0,
+            max=48,
+            tooltip="In pixels; 0 is automatic: 16, or strips along the lines of stripes",
+        )
         self.step = SpinBox(
             label="Patch step",
             value=0,
             min=0,
             max=48,
             tooltip="From a patch to the next; 0 is automatic",
+        )
+        self.level = ComboBox(
+            label="Brightness",
+            choices=(
+                ("Automatic", "auto"),
+                ("Keep the background's mean", "keep"),
+                ("Remove the background's mean", "remove"),
+            ),
+            tooltip="The mean of the background is removed where it is a dark ground, as in "
+            "fluorescence",
         )
         self.constant = CheckBox(
             text="Background equally strong everywhere",
@@ -95,7 +111,8 @@ class MethodChoices(Section):
             "Method",
             [
                 *(self.method, self._slider, self.n_components, self.compare, self.side),
-                *(self.step, self.constant, self.anywhere, self.absorbed, self.by_hand, self.raw),
+                *(self.step, self.level, self.constant, self.anywhere, self.absorbed),
+                *(self.by_hand, self.raw),
             ],
         )
         self._slider.margins = (0, 0, 0, 0)
@@ -124,7 +141,8 @@ class MethodChoices(Section):
         self._slider.enabled = not self.by_hand.value
         self.n_components.visible = method != "automatic"
         self.side.visible = self.step.visible = not whole
-        self.constant.visible = method == "automatic" and not whole
+        for widget in (self.level, self.constant):
+            widget.visible = method == "automatic" and not whole
         for widget in (self.anywhere, self.absorbed):
             widget.visible = method == "automatic" and self.compare.value != PATCHES
         self.raw.visible = method in WITH_SLIDER and self.by_hand.value
@@ -144,8 +162,12 @@ class MethodChoices(Section):
         found = default_samples(shape, method, behind)
         if self.compare.value == BY_SIZE and isinstance(found, Frames):
             return found
-        side, step = self.side.value, self.step.value
-        return Patches(side, min(step, side)) if step else default_patches(method, side)
+        side, step, default = self.side.value, self.step.value, default_patches(method)
+        if not side and not step:
+            return default
+        side = side or default.sides[-1]
+        step = step or max(1, side * default.stride // default.sides[-1])
+        return Patches((side, side), min(step, side))
 
     def settings(self) -> Settings:
         """Return how the background is removed."""
@@ -159,4 +181,5 @@ class MethodChoices(Section):
             constant_strength=self.constant.value,
             signal_anywhere=self.anywhere.value,
             absorbed=self.absorbed.value,
+            level=self.level.value,
         )

@@ -1,4 +1,4 @@
-"""The work of the window, without the window: fit, apply, preview, move the slider, check."""
+"""The work of the window, without the window: run, preview, move the slider, check."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core.images import FrameBackgroundRemover, Frames, weight_maps
-from napari_plugin._apply import (
+from contrast_core.images import Frames, weight_maps
+from napari_plugin._lazy import as_lazy, display_range
+from napari_plugin._pair import Images, Pair, check, n_pixels, n_windows
+from napari_plugin._settings import (
+    SMALL_FRAME,
     FloatImage,
-    as_lazy,
-    denoise,
-    display_range,
-    is_lazy,
-    prepare,
-    signal_strength,
+    Report,
+    Samples,
+    Settings,
+    no_report,
+    progress_of,
 )
-from napari_plugin._pair import Images, Pair, Watched, check, n_pixels, n_windows
-from napari_plugin._settings import Report, Samples, Settings
-from napari_plugin._solve import LONGEST_HERE, Solution, fit, judge, variance_kept
+from napari_plugin._solve import LONGEST_HERE, Solution, fit
 
 _MOST_POINTS = 5000
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
@@ -31,9 +31,9 @@ _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 _READ = 1.0e-8
 _REMOVE = 3.5e-8
 _PROJECT = 1.5e-8
-_SOLVE_FRAMES = 1.2e-9  # times the cube of the pixels, with the process that does it
+_SOLVE_FRAMES = 5e-9  # times the cube of the pixels, with the verdicts
 _PROCESS = 2.0
-_FIT = 1e-6  # of a large frame to its library
+_CHECK = 1.0  # the windows are chosen and the result is checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +67,16 @@ class Task:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the result is computed where it is looked at."""
-        return is_lazy(self.pair.foreground, self.settings.method, self.available)
+        """Whether the result is computed on view: projections, and what memory would not hold."""
+        large = 4 * math.prod(self.pair.foreground.shape) > self.available // 8
+        return self.settings.method != "automatic" or large
 
     def solution(self, report: Report, part: Images | None = None) -> Solution:
         """Return the saved model, or fit one."""
         if self.saved is not None:
             return self.saved
-        return fit(self.pair, self.samples, self.settings, report, part)
+        few = self.is_lazy and self.settings.method == "automatic"
+        return fit(self.pair, self.samples, self.settings, report, part, few)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,7 @@ class Outcome:
     denoised : ndarray of float32, or dask array
         In memory, or computed where it is looked at.
     maps : ndarray of shape (k, height, width) or of the images' shape, optional
-        Weights of the components of whole frames; how strong the signal is around each pixel.
+        Weights of the components of whole frames, or how strong the signal is around each pixel.
     shown : (float, float)
         A good range of intensities for the result.
     """
@@ -106,17 +108,6 @@ class Outcome:
     denoised: Any
     maps: NDArray[np.float32] | None
     shown: tuple[float, float]
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences for the user that are known without further checks."""
-        used, n = self.solution.n_used, self.task.pair.foreground.n_images
-        said = self.solution.remarks
-        if used is not None and used < n and self.task.pair.mask is None:
-            unit = "frames" if isinstance(self.task.samples, Frames) else "images"
-            text = f"The patterns were learnt from {used} of the {n} {unit}, evenly spread."
-            said = (*said, text)
-        return said
 
 
 def run(task: Task, report: Report) -> Outcome:
@@ -141,25 +132,31 @@ def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: 
 def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatImage]:
     """Return the result on a part of the images; patches of the foreground are learnt from it."""
     solution = task.solution(report, part)
-    return solution, denoise(solution, part, report, "Previewing")
+    return solution, solution.apply(part, report, "Previewing")
 
 
 def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
-    images, denoised = task.pair.foreground, None
+    images = task.pair.foreground
+    denoised: Any
     if task.is_lazy:
-        denoised, blocks = as_lazy(solution, images)
-        plane = prepare(denoised, blocks, solution, images, task.place, report)
-        if isinstance(task.samples, Frames):  # a film's frames differ in brightness
-            plane = np.asarray(denoised[(*(0,) * (len(images.shape) - 3), slice(0, 32))])
+        denoised, on_view = as_lazy(solution, images)
+        on_view.report = report
+        chunk: tuple[Any, ...] = ()
+        if task.place:  # all of the chunk that is looked at, which the window finds in its cache
+            *outer, number = task.place
+            length = denoised.chunks[len(outer)][0]
+            chunk = (*outer, slice(number // length * length, (number // length + 1) * length))
+        plane = np.asarray(denoised[chunk])
+        on_view.report = no_report
     else:
-        denoised = plane = denoise(solution, images, report)
+        denoised = plane = solution.apply(images, report)
         plane = plane.reshape(-1, *images.image_shape)[:: max(1, plane.size // 2**20)]
     maps = None
     if isinstance(solution.samples, Frames):
-        if getattr(solution.estimator, "method_", "") != "library" and n_components(solution):
+        if solution.has_maps:
             maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
     elif not task.is_lazy or images.n_images == 1:  # else a map for each image that is looked at
-        maps = signal_strength(solution, images, report)
+        maps = solution.signal_strength(images, report)
     return Outcome(task, solution, denoised, maps, display_range(plane))
 
 
@@ -183,32 +180,22 @@ class Checked:
 
 def examine(outcome: Outcome, report: Report) -> Checked:
     """Return curve, scores of the frames, and verdicts."""
-    solution, curve, points = outcome.solution, None, None
-    if has_scores(outcome):
-        points = _embed(outcome, report)
+    solution = outcome.solution
+    points = _embed(outcome, report) if has_scores(solution) else None
+    curve = None
     if solution.is_live and solution.n_features <= 2 * LONGEST_HERE:
         curve = _curve(solution, report)
-    said = () if outcome.task.saved else judge(outcome.task.pair, solution, report)
-    return Checked(curve, points, said)
+    return Checked(curve, points, solution.judgement.sentences(report))
 
 
-def has_scores(outcome: Outcome) -> bool:
+def has_scores(solution: Solution) -> bool:
     """Return whether frames have scores: whole frames, and at least two components."""
-    solution = outcome.solution
-    library = getattr(solution.estimator, "method_", "") == "library"
-    return isinstance(solution.samples, Frames) and not library and n_components(solution) >= 2
-
-
-def n_components(solution: Solution) -> int:
-    """Return how many components were found, or asked for."""
-    return int(getattr(solution.estimator, "n_components_", solution.settings.n_components))
+    return solution.has_maps and solution.n_components >= 2
 
 
 def _curve(solution: Solution, report: Report) -> Curve:
-    kept: list[tuple[float, float]] = []
-    for done, suppression in enumerate(_CURVE):
-        report(done, len(_CURVE), "Drawing the curve")
-        kept.append(variance_kept(solution.at(suppression, solution.settings.n_components)))
+    at = progress_of(report, "Drawing the curve")(_CURVE, len(_CURVE))
+    kept = [solution.at(each, solution.settings.n_components).variance_kept() for each in at]
     signal, background = zip(*kept, strict=True)
     return Curve(_CURVE, signal, background)
 
@@ -216,33 +203,33 @@ def _curve(solution: Solution, report: Report) -> Curve:
 def _embed(outcome: Outcome, report: Report) -> Embedding:
     """Return the scores of the first two components of at most 5,000 frames."""
     images, estimator = outcome.task.pair.foreground, outcome.solution.estimator
-    if isinstance(estimator, FrameBackgroundRemover):
-        filters = estimator.filters_[:, :2]
-    else:
-        filters = estimator.components_[:2].T
-    kept = np.arange(0, images.n_images, -(-images.n_images // _MOST_POINTS))
-    rows = Frames().rows(Watched(images, report, "Drawing the frames", kept))
-    scores = [(rows.read(*ends) - estimator.mean_) @ filters for ends in pairwise(rows.edges())]
-    places = np.stack(np.unravel_index(kept, images.shape[:-2]), axis=1).tolist()
+    filters = getattr(estimator, "filters_", None)
+    filters = estimator.components_[:2].T if filters is None else filters[:, :2]
+    chosen = np.arange(images.n_images) % -(-images.n_images // _MOST_POINTS) == 0
+    rows = Frames().rows(images.data, chosen.reshape(images.shape[:-2]))
+    edges = list(pairwise(rows.edges()))
+    blocks = progress_of(report, "Drawing the frames")(edges, len(edges))
+    scores = [(rows.read(*ends) - estimator.mean_) @ filters for ends in blocks]
+    places = np.stack(np.nonzero(chosen.reshape(images.shape[:-2])), axis=1).tolist()
     return Embedding(np.concatenate(scores), tuple(map(tuple, places)))
 
 
 def estimate(task: Task) -> str:
     """Return in words how long a run will take and how much memory."""
-    pair, samples, method = task.pair, task.samples, task.settings.method
+    pair, samples, automatic = task.pair, task.samples, task.settings.method == "automatic"
     images, pixels = pair.foreground, n_pixels(pair, samples)
     if isinstance(samples, Frames):
         per_image, n_read = pixels, (images.n_images + pair.behind.n_images) * pixels
     else:
         per_image = pixels * n_windows(images.image_shape, samples.sides[-1], samples.stride)
         n_read = 2 * min(images.n_images * per_image, 2**17 * pixels)
-    rate = _REMOVE if method == "automatic" else _PROJECT
+    rate = _REMOVE if automatic else _PROJECT
     seconds = (1 if task.is_lazy else images.n_images) * per_image * rate + n_read * _READ
+    seconds += _CHECK if automatic else 0
     memory = 150 * 2**20 + (0 if task.is_lazy else 4 * math.prod(images.shape))
-    whole = isinstance(samples, Frames) and method == "automatic"
-    if whole:
-        seconds += min(_SOLVE_FRAMES * pixels**3 + _PROCESS, images.n_images * _FIT * pixels)
-    memory += min(n_read * 8 if whole else 20 * 8 * pixels**2, 2**31)
+    if isinstance(samples, Frames) and automatic and pixels <= SMALL_FRAME:
+        seconds += _SOLVE_FRAMES * pixels**3 + _PROCESS
+    memory += min(n_read * 8 if isinstance(samples, Frames) else 20 * 8 * pixels**2, 2**31)
     text = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
     how = "; the result is computed as you look at it" if task.is_lazy else ""
     return f"About {text} and {memory / 2**30:.1f} GB of memory{how}."

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 
 from contrast_core.images import Frames
 from napari_plugin._settings import (
+    BoolArray,
     InputError,
     Report,
     Samples,
@@ -18,9 +22,8 @@ from napari_plugin._settings import (
     no_report,
 )
 
-BoolArray = NDArray[np.bool_]
-
 _FEWEST_WINDOWS = 64
+_MOST_READ = 2**24  # pixels of background, which are enough to learn from
 _FAR = 8.0  # times the median deviation of tiles
 
 
@@ -45,6 +48,18 @@ class Images:
     def n_images(self) -> int:
         """Number of images over all leading axes."""
         return math.prod(self.shape[:-2])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the pixels."""
+        return np.dtype(getattr(self.data, "dtype", np.float64))
+
+    def plane(
+        self, number: int, box: tuple[slice, slice] = (slice(None), slice(None))
+    ) -> NDArray[Any]:
+        """Return a box of one image, by its number over all leading axes."""
+        place = map(int, np.unravel_index(number, self.shape[:-2]))
+        return np.asarray(self.data[(*place, *box)])
 
     @property
     def pixels(self) -> str:
@@ -76,6 +91,35 @@ class Pair:
         """The images that hold the background."""
         return self.background or self.foreground
 
+    def numbers(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the numbers of the frames with signal, and of those of the background."""
+        if self.mask is None:
+            return np.arange(self.foreground.n_images), np.arange(self.behind.n_images)
+        return np.flatnonzero(~self.mask), np.flatnonzero(self.mask)
+
+    def background_alone(self, report: Report, *, crop: bool) -> tuple[Any, BoolArray | None]:
+        """Return a stack that shows the background, and where in it.
+
+        With `crop`, or where the mask marks frames, the marked part of some images is read.
+        """
+        mask = self.mask
+        if mask is None or not (crop or self.masks_frames):
+            return self.behind.data, mask
+        box, inside, shape = (slice(None), slice(None)), None, self.foreground.image_shape
+        numbers = np.arange(self.foreground.n_images)
+        if self.masks_frames:
+            numbers = self.numbers()[1]
+        else:
+            box = box_of(mask)
+            inside = mask[..., *box]
+            shape = inside.shape[-2:]
+            if mask.ndim > 2:
+                inside = inside.reshape(-1, *shape)
+                numbers = np.flatnonzero(inside.any(axis=(1, 2)))
+        numbers = spread(numbers, max(1, _MOST_READ // math.prod(shape)))
+        stack = load(self.foreground, numbers, report, "Reading", box)
+        return stack, inside[numbers] if inside is not None and inside.ndim > 2 else inside
+
     @property
     def masks_frames(self) -> bool:
         """Whether the mask marks frames rather than pixels."""
@@ -83,71 +127,26 @@ class Pair:
         return mask is not None and mask.shape == self.foreground.shape[:-2]
 
 
-class Watched:
-    """Some images of a stack, (n, height, width), that report whenever they are sliced.
+def load(
+    images: Images,
+    numbers: NDArray[np.intp],
+    report: Report,
+    doing: str,
+    box: tuple[slice, slice] = (slice(None), slice(None)),
+) -> NDArray[Any]:
+    """Return a box of some images of a stack in memory, (n, height, width)."""
+    found = []
+    for done, number in enumerate(numbers):
+        report(done, len(numbers), f"{doing} {images.name}")
+        found.append(images.plane(int(number), box))
+    return np.stack(found)
 
-    The core slices a stack block by block, so that `report` can show progress and stop the work.
 
-    Parameters
-    ----------
-    images : Images
-    report : callable, optional
-        Called before each block with the pixels that were read.
-    doing : str
-        Passed to `report`.
-    chosen : ndarray of int, optional
-        Numbers of the images over all leading axes; all by default.
-    box : pair of range, optional
-        Rows and columns of the images; all by default.
-
-    Raises
-    ------
-    InputError
-        When pixels are NaN or infinite, with the frame's number.
-    """
-
-    def __init__(
-        self,
-        images: Images,
-        report: Report = no_report,
-        doing: str = "Reading",
-        chosen: NDArray[np.intp] | None = None,
-        box: tuple[range, range] | None = None,
-    ) -> None:
-        self._images, self._report, self._doing = images, report, doing
-        self._chosen = np.arange(images.n_images) if chosen is None else chosen
-        height, width = images.image_shape
-        self._box = box or (range(height), range(width))
-        self.shape = (len(self._chosen), *map(len, self._box))
-        self.dtype = np.dtype(getattr(images.data, "dtype", np.float64))
-        self._done = 0
-
-    def __getitem__(self, index: Any) -> NDArray[Any]:
-        total = math.prod(self.shape)
-        self._report(min(self._done, total), total, self._doing)
-        where: list[Any] = list(index) if isinstance(index, tuple) else [index]
-        if Ellipsis in where:
-            at = where.index(Ellipsis)
-            where[at : at + 1] = [slice(None)] * (4 - len(where))
-        where += [slice(None)] * (3 - len(where))
-        numbers = self._chosen[where[0]]
-        within = [each[along] for each, along in zip(self._box, where[1:], strict=True)]
-        block = self._read(
-            np.atleast_1d(numbers),
-            tuple(slice(r.start, r.stop, r.step) if isinstance(r, range) else r for r in within),
-        )
-        if block.dtype.kind == "f" and not np.isfinite(block).all():
-            bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
-            raise missing(self._images, int(np.atleast_1d(numbers)[bad.argmax()]))
-        self._done += block.size
-        return block if np.ndim(numbers) else np.asarray(block[0])
-
-    def _read(self, numbers: NDArray[np.intp], rest: tuple[Any, ...]) -> NDArray[Any]:
-        data, leading = self._images.data, self._images.shape[:-2]
-        if len(leading) == 1 and np.ptp(numbers) + 1 == len(numbers):
-            return np.asarray(data[(slice(int(numbers[0]), int(numbers[-1]) + 1), *rest)])
-        places = [np.unravel_index(i, leading) if leading else () for i in numbers]
-        return np.stack([np.asarray(data[(*map(int, place), *rest)]) for place in places])
+def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return at most so many of the numbers, evenly spread."""
+    if len(numbers) <= most:
+        return numbers
+    return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).round().astype(int)])
 
 
 def missing(images: Images, number: int) -> InputError:
@@ -156,6 +155,44 @@ def missing(images: Images, number: int) -> InputError:
     return InputError(
         f"{images.name!r} has empty (NaN) or infinite pixels{where}. Fill them with the value of "
         "empty background, or crop them away."
+    )
+
+
+@contextmanager
+def in_words(pair: Pair, report: Report = no_report) -> Iterator[None]:
+    """Raise errors of the core about pixels as errors for the user."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        text = str(error)
+        if "NaN or infinite" in text:
+            images = pair.behind if "the background has NaN" in text else pair.foreground
+            raise _first_missing(images, report) from error
+        if "constant" in text and "background" in text:
+            raise _constant(pair) from error
+        if "lies in the mask" in text:
+            raise InputError(
+                "No patch lies in the background area. Draw a larger one; about 100 x 100 pixels "
+                "are enough."
+            ) from error
+        raise
+
+
+def _first_missing(images: Images, report: Report) -> InputError:
+    for number in range(images.n_images - 1):
+        report(number, images.n_images, "Looking for missing pixels")
+        if not np.isfinite(images.plane(number)).all():
+            return missing(images, number)
+    return missing(images, images.n_images - 1)
+
+
+def _constant(pair: Pair) -> InputError:
+    where = f" ({pair.background.name!r})" if pair.background else ""
+    return InputError(
+        f"The background{where} is the same everywhere, so that it has no pattern to be learnt. "
+        "Choose an area, frames or a layer in which the disturbance can be seen."
     )
 
 
@@ -168,7 +205,13 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
         With what to do instead.
     """
     for images in (pair.foreground, pair.behind):
-        _check_images(images)
+        if len(images.shape) < 2 or not math.prod(images.shape):
+            raise InputError(f"{images.name!r} holds no image. Choose a layer with one.")
+        if images.dtype.kind not in "biuf":
+            raise InputError(
+                f"{images.name!r} has pixels that are not plain intensities. Choose a layer of "
+                "intensities, such as the magnitude of complex pixels."
+            )
     if pair.background is None and pair.mask is None:
         raise InputError(
             "It is not known where the background is alone. Press Draw a box and draw one over an "
@@ -208,18 +251,6 @@ def n_windows(shape: tuple[int, int], side: int, stride: int) -> int:
     return math.prod(-(-(n - side) // stride) + 1 for n in shape)
 
 
-def _check_images(images: Images) -> None:
-    shape = images.shape
-    if len(shape) < 2 or not math.prod(shape):
-        raise InputError(f"{images.name!r} holds no image. Choose a layer with one.")
-    dtype = np.dtype(getattr(images.data, "dtype", float))
-    if dtype.kind not in "biuf":
-        raise InputError(
-            f"{images.name!r} has pixels that are not plain intensities. Choose a layer of "
-            "intensities, such as the magnitude of complex pixels."
-        )
-
-
 def _check_frames(pair: Pair) -> None:
     foreground, behind = pair.foreground, pair.behind
     for images in (foreground, behind):
@@ -238,8 +269,7 @@ def _check_frames(pair: Pair) -> None:
             "A box marks pixels, but whole frames are compared. Choose frames or another layer as "
             "the background, or compare small patches."
         )
-    n_background = int(pair.mask.sum()) if pair.mask is not None else behind.n_images
-    n_frames = foreground.n_images - (n_background if pair.mask is not None else 0)
+    n_frames, n_background = map(len, pair.numbers())
     if min(n_frames, n_background) < 4:
         raise InputError(
             f"There are {n_frames} frames with signal and {n_background} of background; at least 4 "
@@ -262,7 +292,7 @@ def _check_patches(pair: Pair, samples: Any) -> None:
         if len(pair.foreground.shape) == 2:
             raise InputError("A single image has no range of frames. Draw a box instead.")
         return
-    height, width = map(len, box_of(pair.mask))
+    height, width = (side.stop - side.start for side in box_of(pair.mask))
     if not is_large_enough((height, width), side):
         raise InputError(
             f"The background area is {height} x {width} pixels, too small for patches of {side} x "
@@ -270,11 +300,11 @@ def _check_patches(pair: Pair, samples: Any) -> None:
         )
 
 
-def box_of(mask: BoolArray) -> tuple[range, range]:
+def box_of(mask: BoolArray) -> tuple[slice, slice]:
     """Return rows and columns of the smallest box around the marked pixels."""
     planes = mask.reshape(-1, *mask.shape[-2:])
     rows, columns = (np.flatnonzero(planes.any(axis=axes)) for axes in ((0, 2), (0, 1)))
-    return range(int(rows[0]), int(rows[-1]) + 1), range(int(columns[0]), int(columns[-1]) + 1)
+    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 def is_large_enough(box: tuple[int, int], side: int) -> bool:
@@ -296,3 +326,12 @@ def holds_signal(box: NDArray[Any]) -> bool:
         if far.max() > _FAR * max(np.median(far), 1e-300):
             return True
     return False
+
+
+def as_dask(data: Any, chunks: tuple[int, ...] | None = None) -> Any:
+    """Return an array as a dask array, of these chunks or its own; nothing is read."""
+    da: Any = import_module("dask.array")  # without types
+    if isinstance(data, da.Array):
+        return data if chunks is None else data.rechunk(chunks)
+    own = getattr(data, "chunks", None) or (*(1,) * (len(data.shape) - 2), *data.shape[-2:])
+    return da.from_array(data, chunks=chunks or own, name=False)

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from contrast_core import CPCA, PCPCA, CPCAStar, load, save
-from contrast_core.images import FrameBackgroundRemover, Frames, StructuredBackgroundRemover
-from napari_plugin._apply import as_lazy
+from contrast_core import load, save
+from contrast_core.images import Frames, Patches
 from napari_plugin._export import FORMATS, export
+from napari_plugin._lazy import as_lazy
 from napari_plugin._open import opened
 from napari_plugin._pair import Images
-from napari_plugin._settings import (
-    AUTOMATIC,
-    InputError,
-    Method,
-    Report,
-    Samples,
-    Settings,
-    default_patches,
-    no_report,
-)
+from napari_plugin._settings import InputError, Report, Settings, no_report
 from napari_plugin._solve import Solution
 
 ENDING = ".contrast"
-_METHODS: dict[type, Method] = {
-    CPCA: "cpca",
-    PCPCA: "pcpca",
-    CPCAStar: "cpca_star",
-    StructuredBackgroundRemover: "automatic",
-    FrameBackgroundRemover: "automatic",
-}
 
 
 def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
@@ -42,12 +27,19 @@ def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
     """
     if not path.name.endswith(ENDING):
         path = path.with_name(path.name + ENDING)
+    estimator = copy(solution.estimator)
+    estimator.dock_ = {
+        "settings": asdict(solution.settings),
+        "windows": asdict(solution.samples),
+        "automatic": solution.automatic,
+        "level": solution.level,
+    }
     try:
-        save(solution.estimator, path, moments=True)
+        save(estimator, path, moments=True)
     except TypeError:  # moments of large frames hold the frames
-        save(solution.estimator, path)
+        save(estimator, path)
         return path, False
-    return path, hasattr(solution.estimator, "foreground_moments_")
+    return path, hasattr(estimator, "foreground_moments_")
 
 
 def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
@@ -65,43 +57,24 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
             f"{path.name} could not be read: it is not a model that was saved here, or it is "
             "damaged. Choose another file."
         ) from error
-    method = _METHODS.get(type(estimator))
-    if method is None:
+    if not hasattr(estimator, "dock_"):
         raise InputError(
-            f"{path.name} holds a model that does not remove backgrounds from images. Choose one "
-            "that was saved here."
+            f"{path.name} holds a model that was not saved here. Choose one that Save model wrote."
         )
-    settings, automatic = Settings(method), None
-    if method != "automatic":
-        automatic = estimator.strength_
-        if method == "cpca" and not automatic:
-            settings = Settings("pca")
-        settings = replace(settings, n_components=len(estimator.components_), suppression=AUTOMATIC)
-    elif getattr(estimator, "background_strength", "") == "constant":
-        settings = replace(settings, constant_strength=True)
-    return Solution(estimator, _samples_of(estimator, method, shape), settings, automatic)
-
-
-def _samples_of(estimator: Any, method: str, shape: tuple[int, ...]) -> Samples:
-    """Return what the rows of a model from a file are in images of a shape."""
-    n = int(estimator.n_features_in_)
-    side = round(n**0.5)
-    if isinstance(estimator, FrameBackgroundRemover):
-        frame = tuple(map(int, estimator.frame_shape))
-        if shape[-2:] == frame:
-            return Frames()
+    made, height, width = estimator.dock_, *shape[-2:]
+    samples = Patches(**made["windows"]) if made["windows"] else Frames()
+    n, fits = int(estimator.n_features_in_), height * width
+    if isinstance(samples, Patches):
+        fits = n if samples.sides[0] <= height and samples.sides[1] <= width else 0
+    elif hasattr(estimator, "frame_shape"):
+        fits = n if tuple(estimator.frame_shape) == (height, width) else 0
+    if fits != n:
         raise InputError(
-            f"The saved model is for frames of {frame[0]} x {frame[1]} pixels, these are of "
-            f"{shape[-2]} x {shape[-1]}. Choose images of that size."
+            f"The saved model is for frames or patches of {n} pixels, which these images of "
+            f"{height} x {width} do not have. Choose images like those it was made from."
         )
-    if method != "automatic" and shape[-2] * shape[-1] == n:
-        return Frames()
-    if side * side == n and min(shape[-2:]) >= side:
-        return default_patches("automatic" if method == "automatic" else "cpca", side)
-    raise InputError(
-        f"The saved model is for frames or patches of {n} pixels, which these images of "
-        f"{shape[-2]} x {shape[-1]} do not have. Choose images like those it was made from."
-    )
+    settings = Settings(**made["settings"])
+    return Solution(estimator, samples, settings, made["automatic"], made["level"])
 
 
 def apply_to_folder(
@@ -142,7 +115,8 @@ def apply_to_folder(
         try:
             with opened(path) as (data, calibration):
                 images = Images(path.name, data)
-                lazy, _ = as_lazy(load_model(model, images.shape), images, told)
+                lazy, on_view = as_lazy(load_model(model, images.shape), images)
+                on_view.report = told
                 export(lazy, target / f"{name}{ending}", calibration, told)
         except InputError as error:
             failures.append(f"{path.name}: {error}")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from contrast_core.images import Frames, Patches
 
 Method: TypeAlias = Literal["automatic", "cpca", "pcpca", "pca", "cpca_star"]
+Level: TypeAlias = Literal["auto", "keep", "remove"]
 Samples: TypeAlias = Patches | Frames
+FloatImage: TypeAlias = NDArray[np.float32]
+BoolArray: TypeAlias = NDArray[np.bool_]
 Report: TypeAlias = Callable[[int, int, str], None]
 """Called with the work done, the total and what is being done; raises `Cancelled` to stop."""
 
@@ -26,8 +32,13 @@ AUTOMATIC = 0.5
 """Suppression at which a projection has the strength that is chosen automatically."""
 STRONGEST = 0.99
 SMALL_FRAME = 2048
-"""Most pixels of frames whose covariances the automatic method estimates; larger ones are compared
-with a library of background frames."""
+"""Most pixels of frames whose covariances are estimated."""
+_DOING = {
+    "map": "Removing",
+    "check": "Checking",
+    "choose windows": "Choosing windows",
+    "read": "Reading",
+}
 
 
 class InputError(ValueError):
@@ -40,6 +51,17 @@ class Cancelled(Exception):
 
 def no_report(done: int, total: int, doing: str) -> None:
     """Ignore progress."""
+
+
+def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]:
+    """Return a progress bar for the core that passes progress on to `report`."""
+
+    def progress(items: Iterable[Any], total: int | None = None, desc: str = "") -> Iterator[Any]:
+        for done, item in enumerate(items):
+            report(done, total or 0, doing or _DOING.get(desc, f"Reading {desc}"))
+            yield item
+
+    return progress
 
 
 @dataclass(frozen=True)
@@ -62,6 +84,8 @@ class Settings:
         For the automatic method on small frames: the signal may be anywhere in the frame.
     absorbed : bool, default=False
         For the automatic method on frames: light is absorbed; the result is the optical density.
+    level : {"auto", "keep", "remove"}, default="auto"
+        For the automatic method on patches: whether the mean of the background is kept.
     """
 
     method: Method = "automatic"
@@ -71,6 +95,7 @@ class Settings:
     constant_strength: bool = False
     signal_anywhere: bool = False
     absorbed: bool = False
+    level: Level = "auto"
 
 
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
@@ -99,8 +124,8 @@ def default_samples(
 ) -> Samples:
     """Return whole frames for stacks whose background is a stack of such frames, or patches.
 
-    `behind` is the shape of the background's images; None for an area of the images, which only
-    patches can use. A projection compares large frames by patches.
+    `behind` is the shape of the background's images, or None for an area of the images, which only
+    patches can use. Projections compare large frames by patches.
     """
     if len(shape) < 3 or behind is None or len(behind) < 3 or behind[-2:] != shape[-2:]:
         return default_patches(method)
@@ -109,9 +134,12 @@ def default_samples(
     return Frames() if enough and (small or method == "automatic") else default_patches(method)
 
 
-def default_patches(method: Method, side: int = 16) -> Patches:
-    """Return patches at every second pixel, or at every fourth for a projection with a slider."""
-    return Patches(side, max(1, side // 8 if method == "automatic" else side // 4))
+def default_patches(method: Method) -> Patches:
+    """Return the patches that are used where the user has chosen none.
+
+    For the automatic method they are the core's default, and stand for its own choice of windows.
+    """
+    return Patches() if method == "automatic" else Patches(16, 4)
 
 
 def parameters(settings: Settings, samples: Samples) -> dict[str, Any]:

@@ -1,12 +1,11 @@
-"""From images to a fitted model, and what speaks against it."""
+"""From images to a fitted model of signal and background, and what speaks against it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,41 +14,39 @@ from numpy.typing import NDArray
 from contrast_core import CPCA, PCPCA, CPCAStar, SecondMoments
 from contrast_core.feedback import muted
 from contrast_core.images import (
-    FrameBackgroundRemover,
     Frames,
     Patches,
-    StructuredBackgroundRemover,
     block_moments,
-    library_verdicts,
-    stationary_moments,
+    suppress_background,
     verdicts,
 )
-from napari_plugin._pair import BoolArray, Images, Pair, Watched, box_of, check
+from napari_plugin._pair import Images, Pair, check, in_words, load, spread
 from napari_plugin._process import compute
 from napari_plugin._settings import (
     AUTOMATIC,
     METHODS,
     SMALL_FRAME,
     WITH_SLIDER,
+    FloatImage,
     InputError,
     Report,
     Samples,
     Settings,
     no_report,
+    progress_of,
     strength,
 )
 
 Estimator: TypeAlias = Any
 
-LARGEST_MATRIX = 4096
-"""Most pixels of a frame whose covariances are formed: 128 MiB each."""
 LONGEST_HERE = 512
 """Most features of decompositions that stop the window for less than a tenth of a second."""
 
 _MOST_VALUES = 2**24  # of frames that are held in memory
+_MOST_BEHIND = 2**26  # the same of background frames
 _MOST_PRODUCTS = 2e10  # pixels times frames squared, for large frames: half a second
-_WINDOWS = 2**16  # more patches improve moments of a few hundred features no further
-_FEW_IMAGES = 64  # of a stack, evenly spread: they show how its background looks
+_FEW_PIXELS = 2**21  # are enough to learn what the images of a stack have in common
+_CORNER = 64  # pixels, the longest side of a window
 _MUCH_BACKGROUND = 0.25  # share of its variance; contrastive PCA keeps .00 on the samples
 
 _CLASSES: dict[str, tuple[type, str, Any]] = {
@@ -58,6 +55,28 @@ _CLASSES: dict[str, tuple[type, str, Any]] = {
     "pcpca": (PCPCA, "gamma", "auto"),
     "cpca_star": (CPCAStar, "beta", "auto"),
 }
+
+
+class Judgement:
+    """Sentences on what speaks against a foreground and a background.
+
+    Parameters
+    ----------
+    said : tuple of str, optional
+        The sentences, where they are known.
+    blocks : list of list of SecondMoments, optional
+        Moments of blocks of the two, which are judged when the sentences are asked for.
+    """
+
+    def __init__(self, said: tuple[str, ...] = (), blocks: Any = None) -> None:
+        self._said, self._blocks = said, blocks
+
+    def sentences(self, report: Report) -> tuple[str, ...]:
+        """Return the sentences; the first time it may take seconds."""
+        if self._blocks is not None:
+            found = _isolated(report, self._blocks[0][0].n_features, verdicts, *self._blocks)
+            self._said, self._blocks = tuple(verdict.sentence for verdict in found), None
+        return self._said
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +93,21 @@ class Solution:
         How it was fitted.
     automatic : float, optional
         For a projection: the strength chosen automatically.
+    level : float, default=0
+        For the automatic method: what is added to the signal, so that images stay as bright.
     n_used : int, optional
-        How many of the images were read to learn from; None for a model from a file.
+        How many frames were learnt from, if not all.
+    judgement : Judgement
+        What speaks against the pair of images that it was fitted to.
     """
 
     estimator: Estimator
     samples: Samples
     settings: Settings
     automatic: float | None = None
+    level: float = 0.0
     n_used: int | None = None
+    judgement: Judgement = field(default_factory=Judgement)
 
     @property
     def is_live(self) -> bool:
@@ -98,6 +123,17 @@ class Solution:
         """Pixels of a sample."""
         return int(self.estimator.n_features_in_)
 
+    @property
+    def has_maps(self) -> bool:
+        """Whether components of whole frames have maps of weights and scores."""
+        is_library = getattr(self.estimator, "method_", "") == "library"
+        return isinstance(self.samples, Frames) and not is_library and self.n_components > 0
+
+    @property
+    def n_components(self) -> int:
+        """How many components were found, or asked for."""
+        return int(getattr(self.estimator, "n_components_", self.settings.n_components))
+
     def at(self, suppression: float, n_components: int) -> Solution:
         """Return the solution for another suppression and number of components; nothing is read."""
         settings = replace(
@@ -110,19 +146,72 @@ class Solution:
         estimator, automatic = fit_projection(*moments, settings, known)
         return replace(self, estimator=estimator, settings=settings, automatic=automatic)
 
+    def apply(
+        self, images: Images, report: Report = no_report, doing: str = "Removing"
+    ) -> FloatImage:
+        """Return images without their background, in memory.
+
+        Raises
+        ------
+        InputError
+            If pixels are missing.
+        """
+        function: Callable[..., Any] = self.estimator.transform
+        if self.settings.method != "automatic":
+            function = partial(self.estimator.denoise, offset="difference")
+        return self.mapped(lambda rows: function(rows) + self.level, images, report, doing)
+
+    def mapped(
+        self,
+        function: Callable[..., Any],
+        images: Images,
+        report: Report,
+        doing: str,
+        samples: Samples | None = None,
+    ) -> FloatImage:
+        """Return the result of a function of the samples, put back in their place."""
+        progress = progress_of(report, doing)
+        with in_words(Pair(images), report):
+            found = (samples or self.samples).map(function, images.data, progress=progress)
+        return np.asarray(found, dtype=np.float32)
+
+    def signal_strength(self, images: Images, report: Report) -> FloatImage:
+        """Return how strong the signal is around each pixel; the samples are patches."""
+        estimator, sides = self.estimator, self.samples.sides  # type: ignore[union-attr]
+
+        def strengths(rows: NDArray[Any]) -> NDArray[np.floating]:
+            if self.settings.method == "automatic":
+                return np.asarray(estimator.strengths(rows)[:, :1])
+            scores = (rows - estimator.mean_) @ estimator.components_.T
+            return np.asarray((scores**2).mean(axis=1, keepdims=True))
+
+        wide = Patches(sides, max(1, min(sides) // 2))
+        return self.mapped(strengths, images, report, "Mapping the signal", wide)
+
+    def variance_kept(self) -> tuple[float, float]:
+        """Return the shares of the foreground's and background's variance that are kept."""
+        return self._kept("foreground"), self._kept("background")
+
+    def _kept(self, side: str) -> float:
+        moments = getattr(self.estimator, f"{side}_moments_", None)
+        variance = getattr(self.estimator, f"{side}_variance_", None)
+        if moments is None or variance is None:
+            return 0.0
+        return float(np.sum(variance)) / max(float(moments.total_variance), 1e-300)
+
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences on what speaks against the model, known without further checks."""
-        estimator, said = self.estimator, []
-        if getattr(estimator, "method_", "") == "filter" and not estimator.n_components_:
-            said.append(TOO_FEW)
-        values = np.asarray(getattr(estimator, "contrastive_eigenvalues_", [1.0]), np.float64)
+        said = []
+        if self.n_used is not None:
+            said.append(f"The patterns were learnt from {self.n_used} frames, evenly spread.")
+        values = getattr(self.estimator, "contrastive_eigenvalues_", np.ones(1))
         if n_negative := int((values < -1e-12 * np.abs(values).max(initial=1e-300)).sum()):
             said.append(
                 f"{n_negative} of the {len(values)} components show more background than signal: "
                 "keep fewer, or lower the background suppression."
             )
-        if (kept := _kept(estimator, "background")) > _MUCH_BACKGROUND:
+        if (kept := self._kept("background")) > _MUCH_BACKGROUND:
             said.append(
                 f"{METHODS[self.settings.method]} keeps {kept:.0%} of the background's variance. "
                 "Use the automatic method or contrastive PCA, raise the suppression, or keep fewer "
@@ -131,15 +220,13 @@ class Solution:
         return tuple(said)
 
 
-TOO_FEW = (
-    "There are too few frames: nothing of the signal stands out of their noise, and the result is "
-    "little more than the mean signal. Take more frames; some hundreds are enough for a faint "
-    "signal."
-)
-
-
 def fit(
-    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images | None = None
+    pair: Pair,
+    samples: Samples,
+    settings: Settings,
+    report: Report,
+    part: Images | None = None,
+    few: bool = False,
 ) -> Solution:
     """Fit a model; `report` is called between blocks and may stop it.
 
@@ -150,6 +237,8 @@ def fit(
     report : callable
     part : Images, optional
         For a preview: the part of the images that patches of the foreground are learnt from.
+    few : bool, default=False
+        Whether patches are learnt from a few of the images.
 
     Raises
     ------
@@ -157,73 +246,116 @@ def fit(
         If the choices cannot work, pixels are missing, or the background does not vary.
     """
     check(pair, samples, settings)
-    sides = _sides(pair, samples, settings, report, part)
-    n_used = sides[0][0].shape[0]
+    if few and part is None and isinstance(samples, Patches):
+        numbers = np.arange(pair.foreground.n_images)
+        most = max(1, _FEW_PIXELS // math.prod(pair.foreground.image_shape))
+        stack = load(pair.foreground, spread(numbers, most), report, "Reading")
+        part = Images(pair.foreground.name, stack)
+    make = _automatic if settings.method == "automatic" else _projection
+    with in_words(pair, report):
+        return make(pair, samples, settings, report, part)
+
+
+def _automatic(
+    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images | None
+) -> Solution:
+    options: dict[str, Any] = {"progress": progress_of(report), "level": settings.level}
+    n_used = None
     if isinstance(samples, Frames):
-        rows = [samples.rows(stack) for stack, _ in sides]
+        image, background, n_used = _frames(pair, report, _MOST_VALUES, _MOST_BEHIND)
+        corner = image[:1]
+        options |= {
+            "sampling": "frames",
+            "stationary_signal": settings.signal_anywhere,
+            "multiplicative": settings.absorbed,
+        }
     else:
-        try:
-            rows = [_stride(samples, *side).rows(*side) for side in sides]
-        except ValueError as error:
-            raise InputError(
-                f"No patch of {samples.sides[0]} x {samples.sides[1]} pixels lies in the "
-                "background area. Draw a larger one; about 100 x 100 pixels are enough."
-            ) from error
-    estimator: Any
+        whole = part or pair.foreground
+        image = whole.data
+        background, options["background_mask"] = pair.background_alone(
+            report, crop=part is not None
+        )
+        corner = whole.plane(0, (slice(_CORNER), slice(_CORNER)))
+        options |= {
+            "sampling": "patches" if samples == Patches() else samples,
+            "background_strength": "constant" if settings.constant_strength else "varying",
+        }
+    n_features = 1
+    if isinstance(samples, Frames) and not settings.absorbed:
+        n_features = image[0].size if image[0].size <= SMALL_FRAME else 1
+    if n_features > LONGEST_HERE // 2:
+        options["progress"] = False
+    run = partial(suppress_background, apply_to=corner, **options)
+    found = _isolated(report, n_features, run, image, background)
+    return Solution(
+        found.estimator,
+        found.sampling,
+        settings,
+        level=found.level,
+        n_used=n_used,
+        judgement=Judgement(tuple(verdict.sentence for verdict in found.verdicts)),
+    )
+
+
+def _projection(
+    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images | None
+) -> Solution:
     x: Any
     y: Any
-    if _is_library(pair, samples, settings):
-        x, y = rows  # of which the core reads the background, some 512 MB of it
-    elif _holds_frames(pair, samples, settings):
-        x, y = map(_in_memory, rows)
-        if (y == y[0]).all():
-            raise _constant(pair)
+    progress = progress_of(report)
+    n_pixels, n_used, judgement = math.prod(pair.foreground.image_shape), None, Judgement()
+    if isinstance(samples, Frames) and n_pixels > SMALL_FRAME:
+        most = max(16, int(math.sqrt(_MOST_PRODUCTS / n_pixels))) * n_pixels
+        *stacks, n_used = _frames(pair, report, most // 2, most // 2)
+        x, y = (stack.reshape(len(stack), -1) for stack in stacks)
+        n_features = LONGEST_HERE + 1
     else:
-        x, y = map(SecondMoments.from_data, rows)
+        sides: list[tuple[Any, Any]]
+        if isinstance(samples, Frames):
+            mask = pair.mask
+            sides = [(pair.foreground.data, None if mask is None else ~mask)]
+            sides += [(pair.behind.data, mask)]
+        else:
+            behind = pair.background_alone(report, crop=part is not None)
+            sides = [((part or pair.foreground).data, None), behind]
+        blocks = [
+            block_moments(samples, stack, mask, name=name, progress=progress)
+            for (stack, mask), name in zip(sides, ("the image", "the background"), strict=True)
+        ]
+        judgement = Judgement(blocks=blocks)
+        x, y = (reduce(SecondMoments.merge, each) for each in blocks)
+        n_features = x.n_features
         if not y.varies.any():
-            raise _constant(pair)
-    report(0, 0, "Solving")
-    if settings.method != "automatic":
-        moments = isinstance(x, SecondMoments)
-        run = partial(compute, report) if moments and x.n_features > LONGEST_HERE else _call
-        estimator, automatic = run(fit_projection, x, y, settings, None)
-        return Solution(estimator, samples, settings, automatic, n_used)
-    if isinstance(samples, Frames):
-        estimator = FrameBackgroundRemover(
-            pair.foreground.image_shape,
-            stationary_signal=settings.signal_anywhere,
-            multiplicative=settings.absorbed,
-        )
-    else:
-        strengths = "constant" if settings.constant_strength else "varying"
-        y = stationary_moments(y, samples.sides)
-        estimator = StructuredBackgroundRemover(background_strength=strengths)  # type: ignore[arg-type]
-    library = _is_library(pair, samples, settings)
-    long = rows[0].shape[1] > LONGEST_HERE // 2 and not library
-    run = partial(compute, report) if long else _call
-    return Solution(run(_fitted, estimator, x, y), samples, settings, None, n_used)
+            raise ValueError("the background is constant")
+    fitted = _isolated(report, n_features, fit_projection, x, y, settings, None)
+    estimator, automatic = fitted
+    return Solution(estimator, samples, settings, automatic, n_used=n_used, judgement=judgement)
 
 
-def judge(pair: Pair, solution: Solution, report: Report) -> tuple[str, ...]:
-    """Return sentences on what speaks against a result; long, so asked for after it is shown."""
-    sides = _sides(pair, solution.samples, solution.settings, report, doing="Checking")
-    if getattr(solution.estimator, "method_", "") == "library":
-        rows = [solution.samples.rows(stack) for stack, _ in sides]
-        return tuple(each.sentence for each in library_verdicts(solution.estimator, *rows))
-    if solution.n_features > LARGEST_MATRIX:
-        return ()  # covariances of large frames are not formed
-    blocks = [block_moments(solution.samples, *side) for side in sides]
-    run = partial(compute, report) if solution.n_features > LONGEST_HERE // 2 else _call
-    return tuple(verdict.sentence for verdict in run(verdicts, *blocks))
+def _frames(
+    pair: Pair, report: Report, most: int, most_behind: int
+) -> tuple[NDArray[Any], NDArray[Any], int | None]:
+    """Return frames with signal and frames of background, at most so many values of them.
+
+    The third is the number of frames with signal if they are not all.
+    """
+    n_pixels = math.prod(pair.foreground.image_shape)
+    signal, alone = pair.numbers()
+    some = spread(signal, max(8, most // n_pixels))
+    return (
+        load(pair.foreground, some, report, "Reading"),
+        load(pair.behind, spread(alone, max(8, most_behind // n_pixels)), report, "Reading"),
+        len(some) if len(some) < len(signal) else None,
+    )
 
 
-def denoiser(solution: Solution) -> Callable[[NDArray[Any]], NDArray[np.floating]]:
-    """Return the function from samples to their signal over a background of zero."""
-    if solution.settings.method == "automatic":
-        function: Callable[..., Any] = solution.estimator.transform
-    else:
-        function = partial(solution.estimator.denoise, offset="difference")
-    return function
+def _isolated(
+    report: Report, n_features: int, function: Callable[..., Any], *arguments: Any
+) -> Any:
+    """Return ``function(*arguments)``, computed in a process of its own where that is long."""
+    if n_features > LONGEST_HERE // 2:
+        return compute(report, function, *arguments)
+    return function(*arguments)
 
 
 def fit_projection(
@@ -252,125 +384,3 @@ def fit_projection(
             largest = automatic / 0.9
         value = strength(automatic, settings.suppression, largest=largest)
         return kind(k, **{parameter: value}).fit(x, background=y), automatic
-
-
-def strides(pair: Pair, solution: Solution) -> list[Patches]:
-    """Return the patches that foreground and background were read by."""
-    sides = _sides(pair, solution.samples, solution.settings, no_report)
-    return [_stride(solution.samples, *side) for side in sides]  # type: ignore[arg-type]
-
-
-def variance_kept(solution: Solution) -> tuple[float, float]:
-    """Return the shares of the foreground's and background's variance that a projection keeps."""
-    return _kept(solution.estimator, "foreground"), _kept(solution.estimator, "background")
-
-
-def _kept(estimator: Any, side: str) -> float:
-    moments = getattr(estimator, f"{side}_moments_", None)
-    variance = getattr(estimator, f"{side}_variance_", None)
-    if moments is None or variance is None:
-        return 0.0
-    return float(np.sum(variance)) / max(float(moments.total_variance), 1e-300)
-
-
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
-
-
-def _fitted(estimator: Any, x: Any, y: Any) -> Any:
-    return estimator.fit(x, background=y)
-
-
-def _is_library(pair: Pair, samples: Samples, settings: Settings) -> bool:
-    large = settings.absorbed or math.prod(pair.foreground.image_shape) > SMALL_FRAME
-    return isinstance(samples, Frames) and settings.method == "automatic" and large
-
-
-def _holds_frames(pair: Pair, samples: Samples, settings: Settings) -> bool:
-    large = math.prod(pair.foreground.image_shape) > LARGEST_MATRIX
-    return isinstance(samples, Frames) and (settings.method == "automatic" or large)
-
-
-def _sides(
-    pair: Pair,
-    samples: Samples,
-    settings: Settings,
-    report: Report,
-    part: Images | None = None,
-    doing: str = "Reading",
-) -> list[tuple[Watched, BoolArray | None]]:
-    """Return the images to learn from, of foreground and background, and masks of their pixels."""
-    mask, images = pair.mask, (pair.foreground, pair.behind)
-    numbers = [np.arange(each.n_images) for each in images]
-    within: list[Any] = [(None, None), (None, None)]
-    if pair.masks_frames:
-        marked = mask.ravel()  # type: ignore[union-attr]
-        numbers[1] = np.flatnonzero(marked)
-        if isinstance(samples, Frames):
-            numbers[0] = np.flatnonzero(~marked)
-    elif mask is not None:
-        planes: BoolArray = mask.reshape(-1, *mask.shape[-2:])
-        if mask.ndim > 2:
-            numbers[1] = np.flatnonzero(planes.any(axis=(1, 2)))
-        rows, columns = box = box_of(mask)
-        planes = planes[:, rows.start : rows.stop, columns.start : columns.stop]
-        within[1] = box, planes if mask.ndim > 2 else planes[0]
-    if part is not None and isinstance(samples, Patches):
-        images, numbers[0] = (part, pair.behind), np.arange(part.n_images)
-    most = _most_images(pair, samples, settings, numbers)
-    found = []
-    for each, chosen, n, (area, marks) in zip(images, numbers, most, within, strict=True):
-        chosen = _spread(chosen, n)
-        marks = marks[chosen] if marks is not None and marks.ndim > 2 else marks
-        stack = Watched(each, report, f"{doing} {each.name}", chosen, area)
-        found.append((stack, None if marks is None or marks.all() else marks))
-    return found
-
-
-def _most_images(
-    pair: Pair, samples: Samples, settings: Settings, numbers: list[NDArray[np.intp]]
-) -> list[int]:
-    pixels = math.prod(pair.foreground.image_shape)
-    if isinstance(samples, Patches):
-        return [max(_FEW_IMAGES, 4 * _WINDOWS // math.prod(pair.behind.image_shape))] * 2
-    held = _holds_frames(pair, samples, settings)
-    if not held or _is_library(pair, samples, settings):
-        return [len(each) for each in numbers]
-    most = max(16, _MOST_VALUES // pixels)
-    if pixels > LARGEST_MATRIX:
-        most = max(16, int(math.sqrt(_MOST_PRODUCTS / pixels)))
-    n = sum(map(len, numbers))
-    return [max(8, min(len(each), len(each) * most // n)) for each in numbers]
-
-
-def _spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return at most so many of the numbers, evenly spread."""
-    if len(numbers) <= most:
-        return numbers
-    return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).round().astype(int)])
-
-
-def _stride(samples: Patches, stack: Watched, mask: BoolArray | None) -> Patches:
-    """Return patches at the stride that leaves enough of them, and in large stacks not too many."""
-    n = math.prod(stack.shape) if mask is None else int(mask.sum())
-    if mask is not None and mask.ndim == 2:
-        n *= stack.shape[0]
-    wide = min(max(1, math.ceil(math.sqrt(n / _WINDOWS))), *samples.sides)
-    large = stack.shape[0] > 1 or wide > 2 * samples.stride
-    return Patches(samples.size, wide if large else min(samples.stride, wide))
-
-
-def _in_memory(rows: Any) -> NDArray[np.floating]:
-    """Return rows in memory, as float32 where that is exact."""
-    out = np.empty(rows.shape, np.result_type(rows.dtype, np.float32))
-    for start, stop in pairwise(rows.edges()):
-        out[start:stop] = rows.read(start, stop)
-    return out
-
-
-def _constant(pair: Pair) -> InputError:
-    where = f" ({pair.background.name!r})" if pair.background else ""
-    return InputError(
-        f"The background{where} is the same everywhere, so that it has no pattern to be learnt. "
-        "Choose an area, frames or a layer in which the disturbance can be seen."
-    )

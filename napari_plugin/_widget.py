@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask
 import psutil
 from magicgui.widgets import CheckBox, ComboBox, Container, ProgressBar, PushButton, SpinBox, Widget
+from napari.utils import resize_dask_cache
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea
@@ -23,7 +25,7 @@ from napari_plugin._plot import Plot
 from napari_plugin._results import KINDS, Results, Shown, place_in, visible_part
 from napari_plugin._reuse import Reuse
 from napari_plugin._runner import Runner, Work
-from napari_plugin._settings import AUTOMATIC, WITH_SLIDER, InputError, Report
+from napari_plugin._settings import WITH_SLIDER, InputError, Report
 
 if TYPE_CHECKING:
     import napari
@@ -207,11 +209,12 @@ class ContrastiveDenoising(Container[Widget]):
 
         def work(report: Report) -> list[tuple[Outcome, dict[str, LayerData]]]:
             found = []
-            for task, place in tasks:
-                outcome = run(task, report)
-                layers = result_layers(outcome, place)
-                report(0, 1, "Showing")
-                found.append((outcome, layers))
+            # What is on screen is computed here, and the window finds it in napari's cache.
+            with resize_dask_cache(), dask.config.set({"optimization.fuse.active": False}):
+                for task, place in tasks:
+                    outcome = run(task, report)
+                    found.append((outcome, result_layers(outcome, place)))
+                    report(0, 1, "Showing")
             return found
 
         done = partial(self._on_outcomes, layer)
@@ -352,7 +355,7 @@ class ContrastiveDenoising(Container[Widget]):
             return
         if saved is not None and saved.settings.method != "automatic":
             self.method.method.value = saved.settings.method
-            self.method.suppression.value = round(100 * AUTOMATIC)
+            self.method.suppression.value = round(100 * saved.settings.suppression)
             self.method.n_components.value = saved.settings.n_components
         self._say(f"{path.name} is loaded: press Run to apply it, without a background.")
 
@@ -384,7 +387,7 @@ class ContrastiveDenoising(Container[Widget]):
         said = []
         for outcome, checked in zip(outcomes, found, strict=True):
             name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""
-            said += [name + text for text in (*outcome.remarks, *checked.verdicts)]
+            said += [name + text for text in (*outcome.solution.remarks, *checked.verdicts)]
         if not said:
             self.verdict.say("Good: the checks found nothing against this result.", "good")
             return

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrast_core.feedback import Progress, with_progress
+from contrast_core.images._excerpt import excerpt
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, Sampling, truth_values
 from contrast_core.images._stacks import Stack
@@ -36,7 +37,8 @@ def block_moments(
     sampling : Patches, Frames or Channels
         What a sample is. Patches are dealt into four blocks by the tiles that they lie in, two to
         eight tiles along each side of the images or of what the mask encloses, with as wide a
-        stride as leaves some 65,000 patches. Frames and pixels are cut into eight stretches, or
+        stride as leaves some 65,000 patches; of more than 2**24 pixels, evenly spread tiles are
+        read. Frames and pixels are cut into eight stretches, or
         fewer of at least two samples each.
     stack : array
         As for `Sampling.rows`.
@@ -62,12 +64,11 @@ def block_moments(
     stack = array_of(stack, name)
     if isinstance(sampling, Patches):
         return _tile_moments(sampling, stack, mask, name, progress)
-    rows = sampling.rows(stack, mask, name=name)
+    rows = sampling.rows(stack, mask, name=name).replace(progress=progress)
     n = rows.shape[0]
     n_blocks = min(_N_STRETCHES, n // 4 * 2) or 1
     edges = np.linspace(0, n, n_blocks + 1).round().astype(int)
-    stretches = with_progress(list(pairwise(edges)), n_blocks, "check", progress)
-    return [SecondMoments.from_data(rows.take(slice(*ends))) for ends in stretches]
+    return [SecondMoments.from_data(rows.take(slice(*ends))) for ends in pairwise(edges)]
 
 
 def wide_stride(sampling: Patches, stack: Stack, mask: ArrayLike | None = None) -> int:
@@ -84,6 +85,10 @@ def _tile_moments(
     sampling.rows(stack, mask, name=name)  # or it says why there are none
     image = tuple(stack.shape[-len(sampling.sides) :])
     counts = np.ones(image, dtype=bool) if mask is None else truth_values(mask, name)
+    if len(image) == 2:
+        stack, part = excerpt(stack, None if mask is None else counts, progress)
+        counts = np.ones(stack.shape[-2:], dtype=bool) if part is None else part
+        mask = part
     sampling = Patches(sampling.size, wide_stride(sampling, stack, mask))
     found = []
     for tiles in with_progress(_tiles(counts, sampling.sides), 4, "check", progress):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_plugin._apply import denoise
 from napari_plugin._model import Task
 from napari_plugin._pair import Images, Pair
 from napari_plugin._settings import Settings, no_report
@@ -21,7 +20,7 @@ def task_of(pair, samples, settings=None, place=()):
 def run(pair, samples, settings=None):
     """Solution and denoised images, in memory."""
     solution = fit(pair, samples, settings or Settings(), no_report)
-    return solution, denoise(solution, pair.foreground)
+    return solution, solution.apply(pair.foreground)
 
 
 def pair_of(film):

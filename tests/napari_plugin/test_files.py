@@ -11,13 +11,13 @@ import zarr
 from contrast_core import SecondMoments, save
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import Frames, Patches
-from napari_plugin._apply import as_lazy, denoise
 from napari_plugin._export import Calibration, export
+from napari_plugin._lazy import as_lazy
 from napari_plugin._open import opened
 from napari_plugin._pair import Images, Pair
 from napari_plugin._saved import apply_to_folder, load_model, save_model
 from napari_plugin._settings import Cancelled, InputError, Settings, no_report
-from napari_plugin._solve import fit
+from napari_plugin._solve import Solution, fit
 
 MICRONS = Calibration((2.0, 0.5, 0.25), ("second", "micrometer", "micrometer"), ("t", "y", "x"))
 
@@ -115,22 +115,23 @@ def test_every_tiff_is_read_where_it_is_sliced(tmp_path):
 
 @pytest.mark.parametrize("name", ["many.ome.tif", "many.ome.zarr"])
 def test_a_folder_is_processed_block_by_block(tmp_path, fringes, by_patches, monkeypatch, name):
-    asked = []
+    asked, original = [], Solution.apply
 
     def watched(solution, images, *others):
         asked.append(images.shape)
-        return denoise(solution, images, *others)
+        return original(solution, images, *others)
 
     stack = np.stack([fringes.image] * 5).astype(np.float32)
     (tmp_path / "in").mkdir()
     export(stack, tmp_path / "in" / name, MICRONS)
     path, _ = save_model(by_patches, tmp_path / "m")
     assert path.name == "m.contrast"  # the ending that is looked for
-    monkeypatch.setattr("napari_plugin._apply.denoise", watched)
+    expected = by_patches.apply(Images("", stack))
+    monkeypatch.setattr(Solution, "apply", watched)
     assert apply_to_folder(path, tmp_path / "in", tmp_path / "out") == ()
     assert asked == [(1, 128, 128)] * 5
     found, calibration = read_images(tmp_path / "out" / "many.ome.tif")
-    np.testing.assert_allclose(found, denoise(by_patches, Images("", stack)), atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     assert calibration.units[1:] == MICRONS.units[1:]
 
 
@@ -143,7 +144,7 @@ def test_images_that_differ_in_their_ending_keep_their_results(tmp_path, fringes
     names = ["h.tif.ome.tif", "h.tiff.ome.tif", "k.ome.tif"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     for name, sign in zip(names, (1, -1, 1), strict=True):
-        expected = denoise(by_patches, Images("", sign * fringes.image))
+        expected = by_patches.apply(Images("", sign * fringes.image))
         np.testing.assert_allclose(read_images(tmp_path / "out" / name)[0], expected, atol=1e-5)
 
 
@@ -189,7 +190,7 @@ def test_a_saved_model_gives_the_same_and_its_slider_lives_on(tmp_path, film, by
         assert again.settings.method == method
         assert again.samples == Frames()
         images = Images("cells", film[0])
-        np.testing.assert_array_equal(denoise(again, images), denoise(solution, images))
+        np.testing.assert_array_equal(again.apply(images), solution.apply(images))
         assert again.is_live == solution.is_live == (method != "automatic")
         if again.is_live:
             np.testing.assert_allclose(
@@ -203,8 +204,8 @@ def test_a_model_of_patches_is_for_images_of_any_size(tmp_path, fringes, by_patc
     path = tmp_path / "fringes.contrast"
     save_model(by_patches, path)
     image = fringes.image[:90, :70]
-    found = denoise(load_model(path, image.shape), Images("cells", image))
-    whole = denoise(by_patches, Images("cells", fringes.image))
+    found = load_model(path, image.shape).apply(Images("cells", image))
+    whole = by_patches.apply(Images("cells", fringes.image))
     np.testing.assert_allclose(found[:70, :50], whole[:70, :50], atol=1e-4)
     with pytest.raises(InputError, match="frames or patches of 256 pixels"):
         load_model(path, (10, 12, 12))
@@ -215,10 +216,10 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, film, by_frames):
     with pytest.raises(InputError, match="could not be read: it is not a model"):
         load_model(tmp_path / "no.contrast", (6, 5))
     save(SecondMoments.from_data(film[0].reshape(40, 30)), tmp_path / "moments.contrast")
-    with pytest.raises(InputError, match="holds a model that does not remove"):
+    with pytest.raises(InputError, match="holds a model that was not saved here"):
         load_model(tmp_path / "moments.contrast", (6, 5))
     save_model(by_frames["automatic"], tmp_path / "frames.contrast")
-    with pytest.raises(InputError, match="for frames of 6 x 5 pixels, these are of 8 x 8"):
+    with pytest.raises(InputError, match="of 30 pixels, which these images of 8 x 8"):
         load_model(tmp_path / "frames.contrast", (9, 8, 8))
 
 
@@ -242,7 +243,7 @@ def test_failures_in_a_folder_are_listed(tmp_path, fringes, by_patches):
     assert [text.partition(":")[0] for text in failures] == ["broken.tif", "rgb.tif"]
     assert sorted(path.name for path in target.iterdir()) == ["a.ome.tif", "b.ome.tif"]
     found, calibration = read_images(target / "a.ome.tif")
-    expected = denoise(by_patches, Images("cells", fringes.image))
+    expected = by_patches.apply(Images("cells", fringes.image))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert calibration.scale == (0.25, 0.25)
     assert calibration.units == ("micrometer",) * 2

@@ -207,7 +207,7 @@ def test_a_file_that_cannot_be_written_is_told_in_the_dock(picture, notified, mo
 def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
     viewer, picture, monkeypatch, notified, make_endless
 ):
-    for step in ("_model.fit", "_model.signal_strength", "_model.denoise", "_solve.Watched"):
+    for step in ("_model.fit", "_solve.Solution.signal_strength", "_solve.Solution.apply"):
         endless = make_endless()
         with monkeypatch.context() as patch:
             patch.setattr(f"napari_plugin.{step}", endless)

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QApplication, QDockWidget
 from contrast_core import CPCA
 from contrast_core.feedback import muted
 from contrast_core.images import Patches, suppress_background, weight_maps
-from napari_plugin import _apply
+from napari_plugin import _lazy
 from napari_plugin._choices import BOX, FRAMES, OTHER, THIS_FRAME
 from napari_plugin._method import PATCHES, WHOLE
 from napari_plugin._results import place_in
@@ -44,7 +44,7 @@ def test_from_the_sample_and_a_box_to_cells_without_fringes(viewer, dock, notifi
     found = viewer.layers[f"{name} denoised"]
     mask = np.zeros(before.shape, dtype=bool)
     mask[5:145, 5:145] = True
-    expected = suppress_background(before, mask, sampling=Patches())
+    expected = suppress_background(before, mask)
     assert np.corrcoef(found.data.ravel(), expected.denoised.ravel())[0, 1] > 0.9999
     clean = source.metadata["clean"]
     fit = np.polynomial.Polynomial.fit(found.data.ravel(), clean.ravel(), 1)
@@ -536,7 +536,7 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     read, computed = [], []
     for kind, name, seen in (
         (da.Array, "__array__", read),
-        (_apply._Blocks, "_computed", computed),
+        (_lazy.OnView, "__call__", computed),
     ):
         original = getattr(kind, name)
 
