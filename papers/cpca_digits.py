@@ -5,16 +5,13 @@ Abid et al., Figures 1 and 5.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.digits import SIDE, DigitsOnPictures, deals
 from benchmarks.common.measures import accuracy, silhouette
-from benchmarks.common.report import Report, image, panels, scatter, spread
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.report import Report, image, panels, run, scatter, spread
 from contrast_core import CPCA
 
 ALPHA = 2.0  # the paper's
@@ -54,10 +51,9 @@ def draw(report: Report, kind: str, data: DigitsOnPictures, model: CPCA, ten: CP
     report.save(figure, f"cpca_digits_{kind}")
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     found: dict[str, list[list[float]]] = {}
-    for kind, seed, data in deals(data_folder()):
+    for kind, seed, data in deals():
         ten = CPCA(10, alpha=ALPHA).fit(data.foreground, background=data.background)
         model = CPCA(2).fit(ten.foreground_moments_, background=ten.background_moments_)
         scores = [model.at(alpha).transform(data.foreground) for alpha in (0.0, ALPHA)]
@@ -73,12 +69,12 @@ def main() -> int:
     for kind, values in found.items():
         pca, cpca, auto, *silhouettes, blurred, clear, same = np.transpose(values)
         print(f"{kind}, {len(values)} deals")
-        report.row("  LDA accuracy, PCA", "no clusters", spread(pca), bool(pca.max() < 0.75))
+        report.row("  LDA accuracy, PCA", "no clusters", spread(pca), pca.max() < 0.75)
         report.row(
             "  LDA accuracy, cPCA, alpha 2",
             "two clusters",
             spread(cpca),
-            bool(cpca.min() > 0.9),
+            cpca.min() > 0.9,
             short=f"{(cpca > 0.9).sum()} of {len(cpca)} deals are above .90; with the automatic "
             f"alpha {(auto > 0.9).sum()} are: {spread(auto)}. In the others the background's "
             "pictures lack some of what hides the digits: with other crops of the same pictures "
@@ -95,10 +91,8 @@ def main() -> int:
             spread(clear),
             bool(np.all(clear > blurred)),
         )
-        report.bound(f"{kind}: median accuracy at alpha 2 above .90", bool(np.median(cpca) > 0.9))
-    return len(report.missed)
+        report.bound(f"{kind}: median accuracy at alpha 2 above .90", np.median(cpca) > 0.9)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

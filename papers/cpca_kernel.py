@@ -5,13 +5,10 @@ Abid et al., Figures 8 and 9, with their polynomial kernel.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.measures import accuracy
-from benchmarks.common.report import Report, panels, scatter, spread
+from benchmarks.common.report import Report, panels, run, scatter, spread
 from contrast_core import CPCA, KernelCPCA, contrast_path
 
 N_DRAWS = 10
@@ -32,8 +29,7 @@ def cross(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, Y, labels
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     found = []
     kernel = {"kernel": "poly", "degree": 2, "coef0": 1, "kernel_gamma": 1.0}
     for seed in range(N_DRAWS):
@@ -70,20 +66,20 @@ def main() -> int:
     *straight, kernel_pca, kernel_cpca, automatic, inside = np.transpose(found)
     for name, values in zip(("PCA", "cPCA"), straight, strict=True):
         text = f"LDA accuracy, {name}"
-        report.row(text, "not separable", spread(values), bool(values.max() < 0.75))
+        report.row(text, "not separable", spread(values), values.max() < 0.75)
     report.row(
         "  share of cPCA in the two features",
         "the subspace",
         spread(inside),
-        bool(inside.min() > 0.95),
+        inside.min() > 0.95,
     )
     report.row(
         "LDA accuracy, kernel PCA",
         "not separable",
         spread(kernel_pca),
-        bool(np.median(kernel_pca) < 0.75),
+        np.median(kernel_pca) < 0.75,
     )
-    good = bool(kernel_cpca.min() > 0.95)
+    good = kernel_cpca.min() > 0.95
     report.row(
         "LDA accuracy, kernel cPCA, best of three views", "separable", spread(kernel_cpca), good
     )
@@ -92,9 +88,7 @@ def main() -> int:
         "With this kernel the automatic alpha stays too weak, as KernelCPCA's description says:\n"
         "look at the views of a path."
     )
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

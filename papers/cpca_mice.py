@@ -6,21 +6,17 @@ are left out: a mouse was measured fifteen times.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.measures import accuracy, silhouette
-from benchmarks.common.report import Report, panels, scatter
+from benchmarks.common.report import Report, panels, run, scatter
 from contrast_core import contrast_path
 from contrast_core.datasets import load_mouse_protein
 
 DATA = "mouse protein expression, the paper's: 270 + 135 rows, 77 proteins, its zeros and scaling."
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     mice = load_mouse_protein()
     path = contrast_path(mice.foreground, background=mice.background)
     strengths = dict.fromkeys([0.0, *path.representative_alphas])
@@ -46,9 +42,7 @@ def main() -> int:
         path.at(path.representative_alphas[-1]).transform(mice.foreground), shuffled
     )
     report.row("silhouette of shuffled labels", "no clusters", chance, chance < 0.05)
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

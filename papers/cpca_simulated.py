@@ -5,14 +5,11 @@ Abid et al., Appendix A and Figure 7.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 from sklearn.metrics import silhouette_score
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.measures import accuracy
-from benchmarks.common.report import Report, panels, scatter, spread
+from benchmarks.common.report import Report, panels, run, scatter, spread
 from contrast_core import CPCA, SecondMoments, contrast_path
 from contrast_core.datasets import make_four_groups
 
@@ -99,13 +96,10 @@ def front(report: Report) -> None:
     report.save(figure, "cpca_simulated_front")
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     four_groups(report)
     front(report)
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

@@ -14,18 +14,20 @@ mouse and digits.
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.measures import accuracy
-from benchmarks.common.report import Report, panels
+from benchmarks.common.report import Report, panels, run
 from benchmarks.common.tasks import tasks
 from contrast_core import CPCA, CPCAStar
 
+DATA = (
+    "the paper's mice, and digits on photographs (bundled) and on outdoor scenes (CONTRAST_DATA), "
+    "not on the UPenn pictures; its artificial data, of which it says too little, are left out."
+)
 LEVEL = 0.9
 UNIT = np.append(np.arange(0, 1, 0.01), 0.995)
 ODDS = np.logspace(-3, 6, 46)
@@ -40,12 +42,7 @@ def width(position: NDArray[np.float64], accuracies: NDArray[np.float64]) -> flo
     return total
 
 
-def main() -> int:
-    report = Report(
-        "the paper's mice, and digits on photographs (bundled) and on outdoor scenes "
-        "(CONTRAST_DATA), not on the UPenn pictures; its artificial "
-        "data, of which it says too little, are left out."
-    )
+def main(report: Report) -> None:
     chosen = {name: data for name, data in tasks().items() if name != "Kang cells"}
     figure, axes = panels(len(chosen), 2, 4.0)
     for row, (name, data) in zip(axes, chosen.items(), strict=True):
@@ -80,9 +77,7 @@ def main() -> int:
         row[0].set_xlabel("alpha / (1 + alpha), or beta")
         row[1].set_xlabel("log10 of alpha, or of beta / (1 - beta)")
     report.save(figure, "cpca_star_range")
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

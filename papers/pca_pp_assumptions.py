@@ -13,13 +13,11 @@ assumption is violated.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from benchmarks.common.report import Report, panels
+from benchmarks.common.report import Report, panels, run
 from contrast_core import CPCA, PCAPlus, PCAPlusPlus
 from contrast_core.contrast import expected_subspace_error
 from contrast_core.linalg import subspace_error
@@ -165,14 +163,11 @@ def violated(report: Report) -> None:
         report.row(name, "follows", text, follows)
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     one_direction(report)
     truncation(report)
     violated(report)
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

@@ -5,15 +5,11 @@ The PCA++ paper's Figure 2d and Appendix I.1.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.digits import deals
 from benchmarks.common.measures import accuracy
-from benchmarks.common.report import Report, panels, scatter, spread
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.report import Report, panels, run, scatter, spread
 from contrast_core import CPCA, PCAPlus, PCAPlusPlus
 from contrast_core.moments import PairMoments
 
@@ -26,10 +22,9 @@ DATA = (
 )
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     found: dict[str, list[list[float]]] = {}
-    for kind, seed, data in deals(data_folder()):
+    for kind, seed, data in deals():
         # The other view's crop is another frame's: what lies behind the digit is drawn anew.
         crops = data.foreground - data.clean
         other = data.clean + crops[np.random.default_rng(seed).permutation(len(crops))]
@@ -67,9 +62,7 @@ def main() -> int:
             spread(default_first),
             np.median(default_first) > 0.9,
         )
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

@@ -7,15 +7,12 @@ the data included.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from resource import RUSAGE_SELF, getrusage
-from time import process_time
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from benchmarks.common.report import Report
+from benchmarks.common.measures import in_a_process, peak_memory, seconds
+from benchmarks.common.report import Report, run
 from contrast_core import PCAPlusPlus
 
 # (pairs, features): the paper's seconds.
@@ -26,16 +23,11 @@ SECONDS = {
     5000: (0.009, 0.662, 13.919, 53.610),
     10000: (0.017, 1.310, 26.433, 100.656),
 }
-SIZES = {
-    (n, d): seconds
-    for n, row in SECONDS.items()
-    for d, seconds in zip(N_FEATURES, row, strict=True)
-}
 K = 5
 DATA = (
     f"pairs with {K} shared directions and {K} of background over unit noise, drawn here; {K} "
     "components of the paper's form, truncation at the edge of the noise. CPU seconds of one "
-    "thread, best of three of the small sizes; peak memory with the data, of which there are "
+    "thread, median of three of the small sizes; peak memory with the data, of which there are "
     "0.16 GB at 10,000 x 1,000 and 1.6 GB at the largest size."
 )
 
@@ -51,42 +43,32 @@ def measure(n: int, d: int) -> None:
         for view in (X, positive):
             view[rows] = signal + 2 * rng.normal(size=(len(signal), K)) @ behind
             view[rows] += rng.normal(size=signal.shape)
-    times = []
-    for _ in range(3 if n * d < 2e7 else 1):
-        start = process_time()
-        PCAPlusPlus(K, exchangeable=False).fit(X, positive=positive)
-        times.append(process_time() - start)
+    model = PCAPlusPlus(K, exchangeable=False)
+    repeats = 3 if n * d < 2e7 else 1
+    [(taken, _)] = seconds(lambda: model.fit(X, positive=positive), repeats=repeats)
     block = X[:2000, :2000].copy()
-    start = process_time()
-    block.T @ positive[: len(block), :2000]
+    [(product, _)] = seconds(lambda: block.T @ positive[: len(block), :2000], repeats=1)
     products = n * d**2 / (len(block) * block.shape[1] ** 2)  # of the cross-moment; half for S
-    floor = 1.5 * products * (process_time() - start)
-    print(min(times), getrusage(RUSAGE_SELF).ru_maxrss / 1e6, floor)
+    print(taken, peak_memory(), 1.5 * products * product)
 
 
-def main() -> int:
-    report = Report(DATA)
-    for (n, d), paper in SIZES.items():
-        call = [sys.executable, __file__, "measure", str(n), str(d)]
-        printed = subprocess.run(call, capture_output=True, text=True, check=True).stdout
-        seconds, peak, floor = (float(word) for word in printed.split())
-        report.row(
-            f"{n:,} pairs x {d:,} features: seconds",
-            paper,
-            f"{seconds:.3f} s, {peak:.2f} GB",
-            seconds <= paper,
-            short=f"one thread needs {floor:.4f} s here for the products of the two moments alone, "
-            "and some milliseconds go to checking the input; the paper does not say how many "
-            "threads it had"
-            if floor > 0.5 * paper or paper < 0.02
-            else "",
-        )
-    return len(report.missed)
+def main(report: Report) -> None:
+    if sys.argv[1:]:
+        measure(*map(int, sys.argv[1:]))
+        return
+    for n, row in SECONDS.items():
+        for d, paper in zip(N_FEATURES, row, strict=True):
+            taken, peak, floor = in_a_process(__file__, n, d)
+            slow = floor > 0.5 * paper or paper < 0.02
+            why = (
+                f"one thread needs {floor:.4f} s here for the products of the two moments alone, "
+                "and some milliseconds go to checking the input; the paper does not say how many "
+                "threads it had"
+            )
+            what = f"{n:,} pairs x {d:,} features: seconds"
+            here = f"{taken:.4f} s, {peak:.2f} GB"
+            report.row(what, paper, here, taken <= paper, short=why if slow else "")
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        if sys.argv[1:2] == ["measure"]:
-            measure(*(int(word) for word in sys.argv[2:]))
-        else:
-            sys.exit(main())
+    run(main, "" if sys.argv[1:] else DATA)

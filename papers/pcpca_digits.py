@@ -9,15 +9,11 @@ where they vary more.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.digits import SIDE, deals
 from benchmarks.common.measures import silhouette, standardised
-from benchmarks.common.report import Report, image, panels, scatter, spread
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.report import Report, image, panels, run, scatter, spread
 from contrast_core import PCPCA
 
 GAMMA = 0.8  # the paper's
@@ -44,10 +40,9 @@ def draw(report: Report, kind: str, models: list[PCPCA], X: np.ndarray, labels: 
     report.save(figure, f"pcpca_digits_{kind}")
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     found: dict[str, list[list[float]]] = {}
-    for kind, seed, data in deals(data_folder()):
+    for kind, seed, data in deals():
         X, Y, same, held_out = (
             standardised(rows)
             for rows in (data.foreground, data.background, data.same_pictures, data.held_out)
@@ -78,12 +73,12 @@ def main() -> int:
         gains, same_gains, auto_gains, _ = values[11:15] - values[10]
         ends, left = values[15:]
         print(f"{kind}, {len(plain)} deals; gamma' ends at {spread(ends)}")
-        report.row("  silhouette, PPCA", 0.007, spread(plain), bool(np.median(plain) < 0.05))
+        report.row("  silhouette, PPCA", 0.007, spread(plain), np.median(plain) < 0.05)
         report.row(
             f"  silhouette, PCPCA, {GAMMA}",
             0.33,
             spread(contrast),
-            bool(np.median(contrast) >= 0.33),
+            np.median(contrast) >= 0.33,
             short=f"a fifth of what the crops vary most by, their brightness, is {spread(left)} "
             "times as much as the digits' largest variance, and more where the background lacks "
             f"some of it. With other crops of the same pictures as the background: {spread(same)}, "
@@ -97,7 +92,7 @@ def main() -> int:
             "  held-out log-likelihood, gain over PPCA",
             "higher",
             f"{(gains > 0).sum()} of {len(gains)} deals",
-            bool(gains.min() > 0),
+            gains.min() > 0,
             short="the background's pictures are not those that hide the digits: with other crops "
             f"of the same pictures it is higher in {(same_gains > 0).sum()} deals of {len(gains)}, "
             f"by {spread(same_gains)}; with those of the deal by {spread(gains)}",
@@ -106,9 +101,7 @@ def main() -> int:
         if kind == "scenes":
             reached = bool(np.median(contrast_scaled) >= 0.28 and np.median(gains) > 0)
             report.bound("median 0.28 with scaled axes, higher likelihood in most deals", reached)
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

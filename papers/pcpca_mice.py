@@ -5,13 +5,10 @@ Li et al., Figures 2 to 4. Where gamma="auto" lands is marked in the figure.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.measures import silhouette
-from benchmarks.common.report import Report, panels, scatter
+from benchmarks.common.report import Report, panels, run, scatter
 from benchmarks.common.tasks import data_folder
 from contrast_core import CPCA, PCPCA
 from contrast_core.datasets import load_mouse_protein, make_toy
@@ -43,8 +40,7 @@ def toys() -> list[tuple[np.ndarray, np.ndarray]]:
     return pairs
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     pairs = toys()
     turns = np.array([turn(X, Y) for X, Y in pairs])
     for gamma, degrees in zip(GAMMAS, turns.T, strict=True):
@@ -102,9 +98,7 @@ def main() -> int:
     for axis, fitted, name in ((axes[1, 2], model.at(0.0), "PPCA"), (axes[1, 3], model, "PCPCA")):
         scatter(axis, fitted.transform(X), mice.labels, f"mice, {name}")
     report.save(figure, "pcpca_mice")
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

@@ -8,13 +8,10 @@ automatic contrasts, which use no labels, is printed beside it.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.common.measures import silhouette
-from benchmarks.common.report import Report, panels
+from benchmarks.common.report import Report, panels, run
 from contrast_core import CPCA, PCPCA
 from contrast_core.datasets import load_mouse_protein
 
@@ -41,8 +38,7 @@ def best(rows: np.ndarray, background: np.ndarray, labels: np.ndarray) -> list[f
     return values
 
 
-def main() -> int:
-    report = Report(DATA)
+def main(report: Report) -> None:
     mice = load_mouse_protein()
     found = []
     for variance in VARIANCES:
@@ -90,9 +86,7 @@ def main() -> int:
     axes[0, 0].set(xlabel="variance of the noise", ylabel="silhouette", title="mice with noise")
     axes[0, 0].legend(fontsize=8)
     report.save(figure, "pcpca_noise")
-    return len(report.missed)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main, DATA)

@@ -6,6 +6,7 @@ On fifteen BSDS500 photographs of meadows and undergrowth, which may be used but
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -33,10 +34,14 @@ def digits_on_scenes(data: Path, n_samples: int = 5000, *, seed: int = 0) -> Dig
     PCPCA deal theirs: with so few of them the result depends on which ones hide the digits.
     """
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
+    return _mixed(mnist, small_scenes(data), n_samples, seed)
+
+
+def small_scenes(data: Path) -> Any:
+    """The fifteen scenes, their short side resized to 100 pixels."""
     scenes = np.load(data / "textures" / "bsds500_grass_scenes.npz")["images"] / 255.0
     short, long = scenes.shape[1:]
-    small = resampling(short, 100) @ scenes @ resampling(long, round(100 * long / short)).T
-    return _mixed(mnist, small, n_samples, seed)
+    return _resampling(short, 100) @ scenes @ _resampling(long, round(100 * long / short)).T
 
 
 def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPictures:
@@ -47,12 +52,13 @@ def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPi
     return _mixed(mnist, photographs, n_samples, seed)
 
 
-def deals(data: Path | None) -> Iterator[tuple[str, int, DigitsOnPictures]]:
+def deals() -> Iterator[tuple[str, int, DigitsOnPictures]]:
     """Twelve deals of each kind of pictures that there is."""
     for seed in range(N_DEALS):
         yield "photographs", seed, digits_on_photographs(seed=seed)
-    for seed in range(N_DEALS if data is not None else 0):
-        yield "scenes", seed, digits_on_scenes(data, seed=seed)
+    folder = os.environ.get("CONTRAST_DATA")
+    for seed in range(N_DEALS if folder else 0):
+        yield "scenes", seed, digits_on_scenes(Path(folder), seed=seed)
 
 
 def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPictures:
@@ -73,7 +79,7 @@ def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPict
     )
 
 
-def resampling(length: int, target: int) -> Any:
+def _resampling(length: int, target: int) -> Any:
     """Weights (target, length) of bilinear resizing, widened against aliasing."""
     width = length / target
     centres = (np.arange(target) + 0.5) * width - 0.5

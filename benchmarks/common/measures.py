@@ -1,9 +1,15 @@
-"""Measures of how well an embedding separates known groups, as the papers define them."""
+"""How well an embedding separates known groups, and what a call costs."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import silhouette_score
@@ -11,10 +17,10 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross
 
 
 def standardised(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return features with mean 0 and standard deviation 1; constant features become 0."""
-    sd = rows.std(axis=0)
+    """Return features whose known values have mean 0 and sd 1; constant features become 0."""
+    sd = np.nanstd(rows, axis=0)
     sd[sd == 0] = 1
-    return (rows - rows.mean(axis=0)) / sd
+    return (rows - np.nanmean(rows, axis=0)) / sd
 
 
 def silhouette(scores: NDArray[Any], labels: NDArray[Any], *, scaled: bool = True) -> float:
@@ -39,3 +45,45 @@ def accuracy(
     folds = StratifiedKFold(5) if groups is None else StratifiedGroupKFold(9)
     model = LinearDiscriminantAnalysis()
     return float(cross_val_score(model, scores, labels, cv=folds, groups=groups).mean())
+
+
+def seconds(*calls: Callable[[], Any], repeats: int = 3) -> list[tuple[float, Any]]:
+    """Return the median CPU seconds of each call, made by turns, and what it returned."""
+    taken: list[list[float]] = [[] for _ in calls]
+    results: list[Any] = [None] * len(calls)
+    for _ in range(repeats):
+        for i, call in enumerate(calls):
+            start = time.process_time()
+            results[i] = call()
+            taken[i].append(time.process_time() - start)
+    return [(float(np.median(t)), result) for t, result in zip(taken, results, strict=True)]
+
+
+def allocated(call: Callable[[], Any]) -> float:
+    """Return what a call allocates at most, in GB."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1] / 1e9
+    finally:
+        tracemalloc.stop()
+
+
+def in_a_process(script: str, *arguments: object) -> list[float]:
+    """Run a file in a process of its own and return the numbers in the last line that it prints."""
+    command = [sys.executable, script, *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [float(word) for word in done.stdout.splitlines()[-1].split()]
+
+
+def peak_memory() -> float:
+    """Return the most memory that this process has held, in GB, so far or since `forget_peak`."""
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 2**20
+
+
+def forget_peak() -> None:
+    """Count the peak anew from what is held now (Linux)."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")

@@ -1,29 +1,33 @@
-"""What every experiment prints, a paper's figure beside ours, and how it draws the paper's."""
+"""What every study prints, counts and draws: a figure beside the paper's, or beside its bound."""
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable
 from textwrap import fill
-from typing import Any
+from typing import Any, NoReturn
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
+from threadpoolctl import threadpool_limits
 
 from benchmarks.common.tasks import OUTPUT
 from contrast_core import ContrastWarning
 
 mpl.use("Agg")
-warnings.simplefilter("ignore", ContrastWarning)  # the papers' ranges end where contrasts do
+warnings.simplefilter("ignore", ContrastWarning)  # the studies go to the ends of the ranges
 
 
 class Report:
-    """Rows of "paper" and "here"; those that miss are counted."""
+    """Rows of "paper" and "here", and bounds; those that miss are counted."""
 
-    def __init__(self, data: str) -> None:
-        print(fill(f"Data: {data}", 100))
-        print(f"{'':46}{'paper':>16}  here")
+    def __init__(self, data: str = "") -> None:
         self.missed: list[str] = []
+        if data:
+            print(fill(f"Data: {data}", 100))
+            print(f"{'':46}{'paper':>16}  here")
 
     def row(self, what: str, paper: object, here: object, reached: Any, *, short: str = "") -> None:
         """A figure of the paper; `short` says why ours falls short of it, where that is known."""
@@ -40,9 +44,21 @@ class Report:
         print(f"{what:46}{'-':>16}  {_shown(here)}", flush=True)
 
     def bound(self, what: str, reached: Any) -> None:
-        """What must hold here beside, or instead of, the paper's figure."""
+        """A statement that must hold here beside, or instead of, the paper's figure."""
         print(f"{what}: {'reached' if reached else 'MISSED'}", flush=True)
         if not reached:
+            self.missed.append(what)
+
+    def measured(
+        self, what: str, value: float, *, least: float = -np.inf, most: float = np.inf
+    ) -> None:
+        """A figure of ours that must lie between two bounds, of which one or both may be absent."""
+        sides = (("at least", least), ("at most", most))
+        told = ", ".join(f"{word} {side:.3g}" for word, side in sides if np.isfinite(side))
+        good = bool(least <= value <= most)
+        verdict = "" if not told else ": reached" if good else ": MISSED"
+        print(f"  {what:66}{value:10.4g}  {told}{verdict}", flush=True)
+        if not good:
             self.missed.append(what)
 
     def save(self, figure: Any, name: str) -> None:
@@ -53,6 +69,16 @@ class Report:
         figure.savefig(OUTPUT / f"{name}.png", dpi=110)
         plt.close(figure)
         print(f"drawn: {OUTPUT / name}.png")
+
+
+def run(study: Callable[[Report], object], data: str = "", *, threads: int = 1) -> NoReturn:
+    """Run a study on so many BLAS threads; the exit status says whether all its bounds hold."""
+    report = Report(data)
+    with threadpool_limits(threads):
+        study(report)
+    if report.missed:
+        print("NOT REACHED: " + "; ".join(report.missed))
+    sys.exit(bool(report.missed))
 
 
 def panels(rows: int, columns: int, size: float = 3.0) -> tuple[Any, Any]:
