@@ -38,7 +38,7 @@ EXPERIMENTS = {
         "missing_values",
     ),
     "An online algorithm for contrastive PCA": ("cpca_star_range", "cpca_star_online"),
-    "Severson, Ghosh and Ng: contrastive latent variable models": ("clvm", "clvm_figures", "cvae"),
+    "Severson, Ghosh and Ng: contrastive latent variable models": ("clvm", "cvae"),
     "PCA++": (
         "pca_pp_theory",
         "pca_pp_assumptions",
@@ -54,7 +54,6 @@ if __name__ == "__main__":
             Path(__file__).resolve().parent,
             __doc__,
             EXPERIMENTS,
-            arguments={"cvae": ("digits", "ten")},  # the paper's part of that file
             needs={"cvae": "torch", "posterior": "arviz"},
         )
     )

@@ -19,14 +19,13 @@ def run(
     description: str | None,
     groups: Mapping[str, Sequence[str]],
     *,
-    arguments: Mapping[str, Sequence[str]] | None = None,
     needs: Mapping[str, str] | None = None,
     when_named: Sequence[str] = (),
 ) -> int:
     """Run the files of a folder, each in an own process, and return 0 if all their bounds hold.
 
-    `groups` names the files under headings, `arguments` says what a file is called with, and
-    `needs` which module it cannot do without. A file of `when_named` runs only if it is named.
+    `groups` names the files under headings, and `needs` says which module a file cannot do without.
+    A file of `when_named` runs only if it is named.
     """
     names = [name for group in groups.values() for name in group]
     parser = argparse.ArgumentParser(
@@ -53,7 +52,7 @@ def run(
                 print(f"left out: it needs {needed}")
                 continue
             file = folder / name if (folder / name).is_dir() else folder / f"{name}.py"
-            status, rows = _shown([str(file), *(arguments or {}).get(name, ())], environment)
+            status, rows = _shown(str(file), environment)
             short += [f"{name}: {row}" for row in rows]
             if status:
                 missed.append(name)
@@ -63,11 +62,11 @@ def run(
     return int(bool(missed))
 
 
-def _shown(call: list[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
+def _shown(file: str, environment: Mapping[str, str]) -> tuple[int, list[str]]:
     """Run a file and show what it prints; return its status, and its rows that are short."""
     before = getrusage(RUSAGE_CHILDREN)
     short = []
-    command = [sys.executable, "-u", *call]
+    command = [sys.executable, "-u", file]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
             print(line, end="", flush=True)

@@ -3,7 +3,7 @@
 They are installed for the length of the run. First whether they find what this suite finds, once
 their conventions are converted, and where they depart from the papers; then what each does with odd
 data, on the same data in one run; then times. ContrastiveVI (scvi-tools) stands beside
-`tl.cvae` in `papers/cvae.py`.
+`tl.cvae` in `benchmarks/cvae.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,125 @@
+"""CVAE on cells: beside cPCA, CLVM and ContrastiveVI, and its memory.
+
+*Cells* (CONTRAST_DATA): glioblastoma cells with and without panobinostat, Kang's blood cells with
+and without interferon, raw counts. Every patient or donor in turn is left out of embedding and
+discriminant; the foreground are all other cells, the background their controls. Two dimensions:
+cPCA and CLVM of log counts, CVAE of counts, and ContrastiveVI of scvi-tools, where the variable
+SCVI_PYTHON names a Python that has it (an environment of its own: `pip install scvi-tools`).
+
+*Memory*: 100,000 + 100,000 sparse cells x 2,000 genes, one epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import scipy.sparse as sp
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from benchmarks.common.measures import in_a_process, peak_memory, silhouette
+from benchmarks.common.report import Report, run
+from benchmarks.common.tasks import data_folder
+from contrast_core import CLVM, CPCA, CVAE
+
+N_CELLS, N_GENES = 100_000, 2_000
+SETS = {
+    "glioblastoma": ("glioblastoma/glioblastoma_panobinostat.h5ad", "patient"),
+    "Kang, 2 donors": ("kang_pbmc/kang_labelled_2donors.h5ad", "donor"),
+    "Kang, 5 donors": ("kang_pbmc/kang_5donors.h5ad", "donor"),
+}
+
+
+def logarithms(counts: Any) -> Any:
+    totals = np.asarray(counts.sum(axis=1)).ravel()
+    return np.log1p((sp.diags(1e4 / totals) @ counts).toarray())
+
+
+def linear(method: Any) -> Any:
+    """Scores of all cells from fits to the logarithms of some."""
+
+    def scores(counts: Any, used: Any, treated: Any) -> Any:
+        logs = logarithms(counts)
+        model = method().fit(logs[used], background=logs[used & ~treated])
+        return model.transform(logs)
+
+    return scores
+
+
+def autoencoder(counts: Any, used: Any, treated: Any) -> Any:
+    model = CVAE(n_shared=8, likelihood="negative_binomial", random_state=0)
+    return model.fit(counts[used], background=counts[used & ~treated]).transform(counts)
+
+
+def contrastive_vi(counts: Any, used: Any, treated: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        sp.save_npz(f"{folder}/counts.npz", counts.tocsr())
+        np.savez(f"{folder}/cells.npz", used=used, treated=treated)
+        script = str(Path(__file__).with_name("_contrastive_vi.py"))
+        subprocess.run([os.environ["SCVI_PYTHON"], script, folder], check=True)
+        return np.load(f"{folder}/scores.npy")
+
+
+def cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.children_user
+
+
+def cells(folder: Path) -> None:
+    methods = {"cPCA": linear(CPCA), "CLVM": linear(CLVM), "CVAE": autoencoder}
+    if "SCVI_PYTHON" in os.environ:
+        methods["ContrastiveVI"] = contrastive_vi
+    print("accuracy of a discriminant (each left out), silhouette; CPU seconds of a fit")
+    for name, (path, column) in SETS.items():
+        adata = anndata.read_h5ad(folder / path)
+        counts = sp.csr_matrix(adata.X)
+        genes = np.sort(np.argsort(logarithms(counts).var(axis=0))[-1000:])
+        counts, who = counts[:, genes], adata.obs[column].astype(str).to_numpy()
+        treated = (adata.obs["condition"].astype(str) != "ctrl").to_numpy()
+        for method, embed in methods.items():
+            found = []
+            for left_out in np.unique(who):
+                used, before = who != left_out, cpu_seconds()
+                scores = embed(counts, used, treated)
+                spent = cpu_seconds() - before
+                discriminant = LinearDiscriminantAnalysis().fit(scores[used], treated[used])
+                accuracy = discriminant.score(scores[~used], treated[~used])
+                found.append((accuracy, silhouette(scores[~used], treated[~used]), spent))
+            each = " ".join(f"{accuracy:.2f}" for accuracy, *_ in found)
+            text = "{:.2f} ({})  {:.2f}; {:.1f} s".format(
+                *np.mean(found, axis=0)[:1], each, *np.mean(found, axis=0)[1:]
+            )
+            print(f"{name:16}{method:14} {text}", flush=True)
+
+
+def epoch() -> None:
+    """Print the largest resident memory, in GB, of one epoch."""
+    rng = np.random.default_rng(0)
+    counts = sp.random(N_CELLS, N_GENES, density=0.06, format="csr", rng=rng, dtype=np.float32)
+    counts.data = 1.0 + rng.poisson(1.0, counts.nnz).astype(np.float32)
+    model = CVAE(likelihood="negative_binomial", max_epochs=1, random_state=0)
+    model.fit(counts, background=counts[rng.permutation(N_CELLS)])
+    print(peak_memory())
+
+
+def main(report: Report) -> None:
+    if sys.argv[1:] == ["epoch"]:
+        epoch()
+        return
+    folder = data_folder()
+    if folder is None:
+        print("the cells are left out: CONTRAST_DATA does not name the folder of the larger data")
+    else:
+        cells(folder)
+    [peak] = in_a_process(__file__, "epoch")
+    report.measured("GB, an epoch of 100,000 + 100,000 sparse cells", peak, most=3.0)
+
+
+if __name__ == "__main__":
+    run(main)
