@@ -1,8 +1,8 @@
 """Times and memory, ours and others', one file after the other: `python benchmarks [NAME ...]`.
 
 Without names fifty minutes. Each file says what it measures and what must be reached, and fails
-below it; those that install another package say so too. `peers`, `contrast_path` and `sweep`, and
-the window, which needs a screen, run only if they are named.
+below it; those that install another package say so too. `peers`, `cvae`, `sweep` and the napari
+plugin, whose window needs a screen, run only if they are named.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common.runner import run
 
 TABLES = {
-    "dense data in memory": ("speed", "hard_paths", "sweep", "contrast_path"),
-    "more features than rows": ("wide", "wide_sparse"),
+    "dense data in memory": ("speed", "sweep"),
+    "more features than rows": ("wide",),
     "rows from chunks and dask": ("out_of_core",),
-    "cells, beside scanpy's PCA": ("cells", "cells_speed"),
+    "cells, beside scanpy's PCA and ContrastiveVI": ("cells", "cvae"),
     "a GPU": ("gpu",),
     "the napari plugin": ("napari_live", "napari_window"),
     "packages that others published": ("peers",),
@@ -30,6 +30,6 @@ if __name__ == "__main__":
             Path(__file__).resolve().parent,
             __doc__,
             TABLES,
-            when_named=("sweep", "contrast_path", "napari_live", "napari_window", "peers"),
+            when_named=("sweep", "cvae", "napari_live", "napari_window", "peers"),
         )
     )

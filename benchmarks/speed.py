@@ -1,174 +1,121 @@
-"""Dense data in memory: the table of times against peers and against "just PCA".
+"""Dense data in memory beside peers, the papers' own algorithms and "just PCA".
 
-    python benchmarks/speed.py            # everything, a quarter of an hour
-    python benchmarks/speed.py path pca   # some of it: path, pca, kernel, pairs
-
-CPU seconds on one BLAS thread, medians of three to nine, both sides of a ratio by turns in the same
-process, so that a busy machine does not decide (10,000 x 10,000, which takes minutes: once). Memory
-is what numpy allocates beyond the data at most, in a run of its own. `contrastive` 1.2.0 and
-`pcpca` 0.4 are installed for the length of the run.
+CPU seconds on one BLAS thread, medians of three, both sides of a ratio by turns in the same
+process, so that a busy machine does not decide (10,000 x 10,000 and the wide rows of `contrastive`,
+which take minutes: once). Memory is what numpy allocates beyond the data at most. `contrastive`
+1.2.0 and `pcpca` 0.4 are installed for the length of the run. Sines of the largest angle are to
+LAPACK's subspaces, in units of what is allowed: max(1e-8, 100 eps |C| / gap).
 """
 
 from __future__ import annotations
 
-import sys
-import time
-import tracemalloc
-import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-from contrast_path import errors
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import rbf_kernel
-from threadpoolctl import threadpool_limits
 
+from benchmarks.common.measures import allocated, excess, seconds
 from benchmarks.common.peers import peers
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastWarning,
-    CPCAStar,
-    KernelCPCA,
-    PCAPlusPlus,
-    SecondMoments,
-    contrast_path,
-)
-from contrast_core.linalg import add_products, leading_eigenpairs
+from benchmarks.common.report import Report, run
+from contrast_core import CPCA, PCPCA, KernelCPCA, PCAPlusPlus, SecondMoments, contrast_path
+from contrast_core.linalg import add_products
 
 N = 5000
 
 
-class Row(NamedTuple):
-    """One line of the table: a measured figure, and the bound that it must keep."""
-
-    work: str
-    figure: str
-    bound: str
-    reached: bool
-
-
-def main(chosen: list[str]) -> int:
-    parts = {"path": path_rows, "pca": pca_rows, "kernel": kernel_rows, "pairs": pair_rows}
-    missed = 0
-    print(f"{'work':<64}{'measured':<34}{'bound':<16}")
-    for name in chosen or list(parts):
-        for row in parts[name]():
-            missed += not row.reached
-            verdict = "" if row.reached else "  NOT REACHED"
-            print(f"{row.work:<64}{row.figure:<34}{row.bound:<16}{verdict}", flush=True)
-    print("all bounds reached" if not missed else f"{missed} bounds NOT REACHED")
-    return int(missed > 0)
-
-
-def path_rows() -> Iterator[Row]:
-    """cPCA at the automatic contrast and over the whole path."""
-    with peers() as (contrastive, pcpca, _):
-        for n_features, wanted in ((500, 8.0), (1000, 15.0), (2000, 6.0)):
-            X, Y = expression_like(n_features)
-            peer = contrastive.CPCA(standardize=False)
-
-            def ours(X: Any = X, Y: Any = Y) -> Any:
-                path = contrast_path(X, background=Y)
-                CPCA().fit(path.foreground, background=path.background)
-                return path
-
-            (slow, _), (fast, path) = medians(
-                lambda peer=peer, X=X, Y=Y: peer.fit_transform(X, Y), ours
-            )
-            yield Row(
-                f"automatic cPCA and 41 contrasts, D = {n_features}, contrastive",
-                f"{slow:.2f} s / {fast:.2f} s = {slow / fast:.1f}",
-                f"at least {wanted:g}",
-                slow / fast >= wanted,
-            )
-            x, y = path.foreground.covariance, path.background.covariance
-            some = slice(None, None, 1 if n_features < 1000 else 8)
-            sine, relative = errors(x, y, path.alphas[some], path.components[some])
-            yield Row(
-                f"  largest sine to dense eigh, D = {n_features}",
-                f"{sine:.1e}",
-                "its own",
-                relative <= 1,
-            )
-            large, small = peak(lambda peer=peer, X=X, Y=Y: peer.fit_transform(X, Y)), peak(ours)
-            yield Row(
-                f"  peak memory, D = {n_features}, contrastive",
-                f"{large:.0f} MB / {small:.0f} MB = {large / small:.1f}",
-                "",
-                True,
-            )
-            if n_features == 500:
-                yield from pcpca_rows(pcpca, X, Y)
-    for n_features, wanted in ((500, 0.02), (2000, 0.5)):
+def path(report: Report, contrastive: Any) -> None:
+    """cPCA at the automatic contrast and over the whole path of 41 contrasts."""
+    for n_features, wanted in ((500, 8.0), (1000, 15.0), (2000, 6.0)):
         X, Y = expression_like(n_features)
-        fitted = CPCA(alpha=1.0).fit(X, background=Y)
-        [(again, _)] = medians(lambda fitted=fitted: fitted.at(17.0), repeats=9)
-        yield Row(
-            f"solving again at another contrast, D = {n_features}",
-            f"{again * 1000:.0f} ms",
-            f"at most {wanted * 1000:g} ms",
-            again <= wanted,
-        )
-    star = CPCAStar(2, beta=0.5).fit(path.foreground, background=path.background)
-    betas = 1 - 1 / (1 + np.logspace(-2, 2, 41))
-    (solving, _), (lapack, _) = medians(
-        lambda: star.path(betas.tolist()), lambda: leading_eigenpairs(x, 2)
-    )
-    yield Row(
-        "41 proved betas of cPCA*, D = 2000, LAPACK at each",
-        f"41 x {lapack:.2f} s / {solving:.2f} s = {41 * lapack / solving:.1f}",
-        "at least 2",
-        41 * lapack >= 2 * solving,
-    )
+        peer = contrastive.CPCA(standardize=False)
+
+        def ours(X: Any = X, Y: Any = Y) -> Any:
+            path = contrast_path(X, background=Y)
+            CPCA().fit(path.foreground, background=path.background)
+            return path
+
+        def theirs(peer: Any = peer, X: Any = X, Y: Any = Y) -> Any:
+            return peer.fit_transform(X, Y)
+
+        (slow, _), (fast, found) = seconds(theirs, ours)
+        what = f"automatic cPCA and 41 contrasts, D = {n_features}, contrastive / ours"
+        report.measured(what, slow / fast, least=wanted)
+        covariances = found.foreground.covariance, found.background.covariance
+        some = slice(None, None, 1 if n_features < 1000 else 8)
+        off = excess(*covariances, found.alphas[some], found.components[some])
+        report.measured("  sine to LAPACK, share of what is allowed", off, most=1.0)
+        report.measured("  memory, contrastive / ours", allocated(theirs) / allocated(ours))
+        fitted = CPCA(alpha=1.0).fit(found.foreground, background=found.background)
+        [(again, _)] = seconds(lambda fitted=fitted: fitted.at(17.0), repeats=9)
+        bound = {500: 0.02, 2000: 0.5}.get(n_features, np.inf)
+        report.measured("  seconds to solve again at another contrast", again, most=bound)
 
 
-def pcpca_rows(pcpca: Any, X: Any, Y: Any) -> Iterator[Row]:
-    """PCPCA at one contrast; the peer takes centred features as rows."""
+def likelihood(report: Report, pcpca: Any) -> None:
+    """PCPCA, complete and with missing values; the peer takes centred features as rows."""
+    X, Y = expression_like(500)
     x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
     peer = pcpca.PCPCA(n_components=2, gamma=0.5)
-    (slow, _), (fast, ours) = medians(
+    (slow, _), (fast, ours) = seconds(
         lambda: peer.fit(x, y), lambda: PCPCA(2, gamma=0.5).fit(X, background=Y)
     )
-    sine = np.sin(scipy.linalg.subspace_angles(peer.W_mle, ours.loadings_).max())
-    yield Row(
-        f"PCPCA at one contrast, D = {X.shape[1]}, pcpca",
-        f"{slow:.2f} s / {fast:.2f} s = {slow / fast:.1f}",
-        "",
-        True,
+    report.measured("PCPCA at one contrast, D = 500, pcpca / ours", slow / fast)
+    sine = float(np.sin(scipy.linalg.subspace_angles(peer.W_mle, ours.loadings_).max()))
+    report.measured("  sine to the peer's", sine, most=1e-7)
+    rng = np.random.default_rng(0)
+    X, Y = (rng.normal(size=(500, 50)) for _ in range(2))
+    for rows in (X, Y):
+        rows[rng.random(rows.shape) < 0.3] = np.nan
+    peer = pcpca.PCPCA(n_components=2, gamma=0.2)
+    (slow, _), (fast, _) = seconds(
+        lambda: peer.gradient_descent_missing_data(X.T, Y.T, n_iter=1, verbose=False),
+        lambda: PCPCA(2, gamma=0.2).fit(X, background=Y),
     )
-    yield Row("  sine to the peer's", f"{sine:.1e}", "at most 1e-7", sine <= 1e-7)
+    what = "PCPCA, 500 + 500 x 50, 30% missing: seconds of a whole fit"
+    report.measured(what, fast)
+    report.measured("  iterations of pcpca in that time", fast / slow)
 
 
-def pca_rows() -> Iterator[Row]:
+def wide(report: Report, contrastive: Any) -> None:
+    """1000 + 1000 rows of 20,000 features, path of 41 contrasts."""
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(4, 20_000)) * (rng.random((4, 20_000)) < 0.05)
+    X, Y = rng.normal(size=(2, 1000, 20_000))
+    X += rng.normal(size=(1000, 4)) * [3.0, 2.0, 1.5, 1.0] @ directions
+    Y += rng.normal(size=(1000, 2)) * [3.0, 2.0] @ directions[:2]
+    [(fast, found)] = seconds(lambda: contrast_path(X, background=Y))
+    peer = contrastive.CPCA(standardize=False)
+    [(slow, _)] = seconds(lambda: peer.fit_transform(X, Y), repeats=1)
+    what = "41 contrasts of 1000 + 1000 x 20,000, contrastive / ours"
+    report.measured(what, slow / fast, least=8.0)
+    # LAPACK in an independent basis of the span, from a QR decomposition.
+    both = np.vstack([X - X.mean(axis=0), Y - Y.mean(axis=0)])
+    basis, triangle = scipy.linalg.qr(both.T, mode="economic", check_finite=False)
+    covariances = [part @ part.T / 1000 for part in (triangle[:, :1000], triangle[:, 1000:])]
+    inside = found.components[::8] @ basis
+    off = excess(*covariances, found.alphas[::8], inside)
+    report.measured("  sine to LAPACK, share of what is allowed", off, most=1.0)
+
+
+def pca(report: Report) -> None:
     """One contrast as the price of just PCA."""
     X, Y = expression_like(2000)
-    both = np.vstack([X, Y])
-    pca = PCA(2, svd_solver="covariance_eigh")
-    (plain, _), (ours, _) = medians(
-        lambda: pca.fit(both), lambda: CPCA(alpha=1.0).fit(X, background=Y), repeats=5
+    both, plain = np.vstack([X, Y]), PCA(2, svd_solver="covariance_eigh")
+    (slow, _), (fast, _) = seconds(
+        lambda: plain.fit(both), lambda: CPCA(alpha=1.0).fit(X, background=Y)
     )
-    yield Row(
-        "CPCA(alpha=1), D = 2000, scikit-learn's PCA of all rows",
-        f"{ours:.2f} s / {plain:.2f} s = {ours / plain:.2f}",
-        "at most 1",
-        ours <= plain,
-    )
+    report.measured("CPCA(alpha=1) / PCA of all rows, D = 2000", fast / slow, most=1.0)
     rows, products = np.ascontiguousarray(X), np.zeros((2000, 2000))
-    (limit, _), (moments, _) = medians(
-        lambda: add_products(rows, products), lambda: SecondMoments.from_data(X), repeats=5
+    (limit, _), (moments, _) = seconds(
+        lambda: add_products(rows, products), lambda: SecondMoments.from_data(X)
     )
-    yield Row(
-        "moments of 5000 x 2000, share of the measured syrk rate",
-        f"{limit:.2f} s / {moments:.2f} s = {limit / moments:.0%}",
-        "at least 60%",
-        limit >= 0.6 * moments,
-    )
+    what = "moments of 5000 x 2000, share of the rate of symmetric products"
+    report.measured(what, limit / moments, least=0.6)
 
 
-def kernel_rows() -> Iterator[Row]:
+def kernel(report: Report) -> None:
     """A path of kernel contrasts against the paper's non-symmetric eigenproblem."""
     X, Y = (rows[:1000] for rows in expression_like(50))
     rows, gamma = np.vstack([X, Y]), 0.01
@@ -178,73 +125,39 @@ def kernel_rows() -> Iterator[Row]:
         contrast_path(fitted.foreground_moments_, background=fitted.background_moments_)
 
     centring = scipy.linalg.block_diag(*[np.eye(1000) - 1 / 1000] * 2)
-    kernel = centring @ rbf_kernel(rows, gamma=gamma) @ centring
-
-    def paper() -> None:  # one contrast; 41 take 41 times as long
-        weights = np.concatenate([np.full(1000, 1 / 1000), np.full(1000, -1.0 / 1000)])
-        scipy.linalg.eig(weights[:, None] * kernel)
-
-    (fast, _), (slow, _) = medians(ours, paper)
-    yield Row(
-        "kernel path, N = 2000, 41 contrasts, non-symmetric form",
-        f"41 x {slow:.2f} s / {fast:.2f} s = {41 * slow / fast:.0f}",
-        "at least 30",
-        41 * slow >= 30 * fast,
-    )
+    matrix = centring @ rbf_kernel(rows, gamma=gamma) @ centring
+    weights = np.repeat([1 / 1000, -1 / 1000], 1000)
+    [(fast, _)] = seconds(ours)
+    [(slow, _)] = seconds(lambda: scipy.linalg.eig(weights[:, None] * matrix), repeats=1)
+    what = "41 kernel contrasts, N = 2000, non-symmetric form at each / ours"
+    report.measured(what, 41 * slow / fast, least=30)
 
 
-def pair_rows() -> Iterator[Row]:
+def pairs(report: Report) -> None:
     """PCA++ against the plain generalised eigenproblem."""
     X, positive = paired(4000, 2000)
 
     def published() -> None:
         """The truncated inverse of S times S+, and its eigenvectors."""
-        n = len(X)
-        values, vectors = np.linalg.eigh(X.T @ X / n)
-        kept = vectors[:, -100:]
-        inverse = (kept / values[-100:]) @ kept.T
-        np.linalg.eig(inverse @ ((X.T @ positive + positive.T @ X) / (2 * n)))
+        values, vectors = np.linalg.eigh(X.T @ X / len(X))
+        inverse = (vectors[:, -100:] / values[-100:]) @ vectors[:, -100:].T
+        np.linalg.eig(inverse @ ((X.T @ positive + positive.T @ X) / (2 * len(X))))
 
     literal = PCAPlusPlus(5, truncation=100, exchangeable=False)
-    (plain, _), (ours, _) = medians(published, lambda: literal.fit(X, positive=positive), repeats=5)
-    yield Row(
-        "PCA++ from rows, D = 2000, s = 100, inverse(S) S+ by eig",
-        f"{plain:.2f} s / {ours:.2f} s = {plain / ours:.1f}",
-        "at least 6",
-        plain >= 6 * ours,
-    )
+    (slow, _), (fast, _) = seconds(published, lambda: literal.fit(X, positive=positive))
+    what = "PCA++ from rows, D = 2000, s = 100, inverse(S) S+ by eig / ours"
+    report.measured(what, slow / fast, least=6)
     X, positive = paired(10_000, 10_000)
-    taken = {
-        truncation: medians(
-            lambda t=truncation: PCAPlusPlus(5, truncation=t).fit(X, positive=positive), repeats=1
-        )[0][0]
-        for truncation in ("auto", 100)
-    }
-    covariance = X.T @ X
+    [(fast, _)] = seconds(lambda: PCAPlusPlus(5).fit(X, positive=positive), repeats=1)
+    covariance, cross = X.T @ X, X.T @ positive
     covariance.flat[:: len(covariance) + 1] += 1.0
-    cross = X.T @ positive
     cross += cross.T
-    top = len(covariance) - 1
-    [(plain, _)] = medians(
-        lambda: scipy.linalg.eigh(
-            cross,
-            covariance,
-            subset_by_index=[top - 4, top],
-            overwrite_a=True,
-            overwrite_b=True,
-            check_finite=False,
-        ),
-        repeats=1,
+    options = {"overwrite_a": True, "overwrite_b": True, "check_finite": False}
+    top = [len(cross) - 5, len(cross) - 1]
+    [(slow, _)] = seconds(
+        lambda: scipy.linalg.eigh(cross, covariance, subset_by_index=top, **options), repeats=1
     )
-    for truncation, ours in taken.items():
-        # The noise has no gap behind the hundredth direction: there the covariance is decomposed.
-        bounded = truncation == "auto"
-        yield Row(
-            f"PCA++ from rows, n = D = 10,000, k = 5, s = {truncation}, eigh(S+, S)",
-            f"{ours:.1f} s / {plain:.1f} s = {ours / plain:.2f}",
-            "less than 0.25" if bounded else "",
-            not bounded or ours < 0.25 * plain,
-        )
+    report.measured("PCA++ from rows, n = D = 10,000 / eigh(S+, S)", fast / slow, most=0.25)
 
 
 def expression_like(n_features: int, seed: int = 0) -> tuple[Any, Any]:
@@ -259,9 +172,9 @@ def expression_like(n_features: int, seed: int = 0) -> tuple[Any, Any]:
     return X @ rotation, Y @ rotation
 
 
-def paired(n_pairs: int, n_features: int, seed: int = 0) -> tuple[Any, Any]:
+def paired(n_pairs: int, n_features: int) -> list[Any]:
     """Two views that share five directions; each has strong background in five others."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     signal = rng.normal(size=(n_pairs, 5)) * np.sqrt([50, 25, 20, 15, 10])
     views = []
     for _ in range(2):
@@ -269,32 +182,18 @@ def paired(n_pairs: int, n_features: int, seed: int = 0) -> tuple[Any, Any]:
         rows[:, :5] += signal
         rows[:, 5:10] += rng.normal(size=(n_pairs, 5)) * np.sqrt([500, 400, 300, 200, 100])
         views.append(rows)
-    return views[0], views[1]
+    return views
 
 
-def medians(*calls: Callable[[], Any], repeats: int = 3) -> list[tuple[float, Any]]:
-    """Median CPU seconds of each, by turns, and what it returned."""
-    taken: list[list[float]] = [[] for _ in calls]
-    results: list[Any] = [None] * len(calls)
-    for _ in range(repeats):
-        for i, call in enumerate(calls):
-            start = time.process_time()
-            results[i] = call()
-            taken[i].append(time.process_time() - start)
-    return [(float(np.median(t)), result) for t, result in zip(taken, results, strict=True)]
-
-
-def peak(call: Callable[[], Any]) -> float:
-    """What a call allocates at most, MB."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
+def main(report: Report) -> None:
+    with peers() as (contrastive, pcpca, _):
+        path(report, contrastive)
+        likelihood(report, pcpca)
+        wide(report, contrastive)
+    pca(report)
+    kernel(report)
+    pairs(report)
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", ContrastWarning)
-    with threadpool_limits(1):
-        sys.exit(main(sys.argv[1:]))
+    run(main)

@@ -180,7 +180,7 @@ def mouse(report: Report) -> None:
             "below pooled",
             f"{row['error at 0.2']:.3f}, pooled {row['error of pooled PPCA']:.3f}",
             row["error at 0.2"] < row["error of pooled PPCA"],
-            short=f"a contrast takes away what the sets share ({row['error at 0']:.3f} without one), "
+            short=f"a contrast removes what the sets share ({row['error at 0']:.3f} without one), "
             "and pooled PPCA learns from half as many rows again",
         )
         report.note("  at half of gamma_max_", row["error of half"])

@@ -69,7 +69,7 @@ def errors(d: int, background: np.ndarray, seed: int, n: int, runs: int) -> np.n
     for _ in range(runs):
         pairs = positive_pairs(d, background, rng, n)
         subspaces = (
-            leading_eigenpairs(pairs.covariance, K).components,
+            leading_eigenpairs(pairs.first.covariance, K).components,
             PCAPlus(K, exchangeable=False).fit(pairs).components_,
             PCAPlusPlus(K, exchangeable=False, weighted=False).fit(pairs).components_,
             PCAPlusPlus(K).fit(pairs).components_,

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_score
+
+from contrast_core.linalg import subspace_error
 
 
 def standardised(rows: NDArray[Any]) -> NDArray[Any]:
@@ -87,3 +90,15 @@ def forget_peak() -> None:
     """Count the peak anew from what is held now (Linux)."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
+
+
+def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
+    """Return the largest sine of subspaces to LAPACK's, relative to what rounding allows."""
+    worst = 0.0
+    for alpha, found in zip(alphas, components, strict=True):
+        values, vectors = scipy.linalg.eigh(c_x - alpha * c_y)
+        k = len(found)
+        gap = values[-k] - values[-k - 1]
+        allowed = max(1e-8, 100 * np.finfo(float).eps * np.abs(values).max() / gap)
+        worst = max(worst, subspace_error(found, vectors[:, -k:].T) / allowed)
+    return worst
