@@ -48,30 +48,50 @@ HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
 KEPT = ("front", "cvae")
 DRAWINGS: dict[str, Callable[[], Any]] = {}
-COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
-GREY = "0.75"
+PAGE = 7.2  # width of a page in inches
+CONTROL, TREATED, OTHER = "#0072b2", "#d55e00", "#56b4e9"
+GROUPS = ["#009e73", "#cc79a7", "#e69f00", "#332288"]  # groups that are no conditions
+METHODS = {"PCA": "0.5", "cPCA": "#332288"}
+GREY = "0.8"
+MICE = {"Control": ("control", CONTROL), "Ts65Dn": ("Down syndrome model", TREATED)}
 
 
 def drawing(draw: Callable[[], Any]) -> Callable[[], Any]:
-    """Enter a function into the list."""
+    """Enter a function into the list of drawings."""
     DRAWINGS[draw.__name__] = draw
     return draw
 
 
-def panels(n: int, width: float = 2.6, height: float = 2.5) -> Any:
-    """One row of so many panels."""
-    return plt.subplots(1, n, figsize=(n * width, height), layout="constrained")[1]
+def panels(n: int, height: float = 2.6, width: float = PAGE) -> Any:
+    """Return the axes of n panels in a row."""
+    return plt.subplots(1, n, figsize=(width, height))[1]
 
 
 def bare(ax: Any, title: str, xlabel: str = "", ylabel: str = "") -> None:
-    """No ticks: what counts is who lies beside whom."""
+    """Set title and labels and remove the ticks, whose values mean nothing here."""
     ax.set(xticks=[], yticks=[], title=title, xlabel=xlabel, ylabel=ylabel)
+    for side in ax.spines.values():
+        side.set_visible(True)
+        side.set_color(GREY)
 
 
-def points(ax: Any, scores: np.ndarray, labels: np.ndarray, names: dict[Any, str]) -> None:
-    """Rows by their group."""
-    for color, (label, name) in zip(COLORS, names.items(), strict=False):
-        ax.scatter(*scores[labels == label].T, s=6, color=color, label=name, linewidths=0)
+def points(ax: Any, scores: np.ndarray, labels: np.ndarray, groups: dict[Any, Any]) -> None:
+    """Draw rows in the colour of their group; `groups` maps a label to a name and a colour."""
+    for label, (name, color) in groups.items():
+        ax.scatter(*scores[labels == label].T, s=7, color=color, label=name, linewidths=0)
+
+
+def legend_below(ax: Any, title: str | None = None) -> None:
+    """Name the colours of a panel below the figure, where no point is covered."""
+    handles, names = ax.get_legend_handles_labels()
+    ax.figure.legend(
+        handles,
+        names,
+        loc="outside lower center",
+        ncols=len(names),
+        markerscale=2.5,
+        title=title,
+    )
 
 
 @drawing
