@@ -62,9 +62,9 @@ def drawing(draw: Callable[[], Any]) -> Callable[[], Any]:
     return draw
 
 
-def panels(n: int, height: float = 2.6, width: float = PAGE) -> Any:
-    """Return the axes of n panels in a row."""
-    return plt.subplots(1, n, figsize=(width, height))[1]
+def panels(n: int, height: float = 2.6) -> Any:
+    """Return the axes of n panels in a row as wide as the page."""
+    return plt.subplots(1, n, figsize=(PAGE, height))[1]
 
 
 def bare(ax: Any, title: str, xlabel: str = "", ylabel: str = "") -> None:
@@ -82,14 +82,14 @@ def points(ax: Any, scores: np.ndarray, labels: np.ndarray, groups: dict[Any, An
 
 
 def legend_below(ax: Any, title: str | None = None) -> None:
-    """Name the colours of a panel below the figure, where no point is covered."""
+    """Name the colours of a panel below the figure, where they cover nothing."""
     handles, names = ax.get_legend_handles_labels()
     ax.figure.legend(
         handles,
         names,
         loc="outside lower center",
         ncols=len(names),
-        markerscale=2.5,
+        markerscale=2.5 if ax.collections and not ax.lines else 1,
         title=title,
     )
 
@@ -101,20 +101,15 @@ def front() -> None:
     cpca = CPCA(n_components=2).fit(mice.foreground, background=mice.background)
     field = cells_behind_fringes((448, 448))
     result = suppress_background(field.image, field.empty)
-    axes = panels(4)
-    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
+    axes = panels(4, 2.6)
     for ax, model, name in zip(
-        axes[:2], (cpca.at(0), cpca), ("PCA", "contrastive PCA"), strict=False
+        axes, (cpca.at(0), cpca), ("PCA:\nmice mixed", "contrastive PCA:\nmice apart"), strict=False
     ):
-        points(ax, model.transform(mice.foreground), mice.labels, names)
-        bare(ax, name, "component 1", "component 2")
-    axes[1].legend(fontsize=8, markerscale=2, loc="best", handletextpad=0)
-    for ax, picture, name in zip(
-        axes[2:],
-        (field.image, result.denoised),
-        ("cells behind fringes", "background removed"),
-        strict=False,
-    ):
+        points(ax, model.transform(mice.foreground), mice.labels, MICE)
+        bare(ax, name)
+    legend_below(axes[0])
+    names = "image:\ncells and fringes", "denoised:\ncells only"
+    for ax, picture, name in zip(axes[2:], (field.image, result.denoised), names, strict=True):
         ax.imshow(picture, cmap="gray")
         bare(ax, name)
 
@@ -123,13 +118,13 @@ def front() -> None:
 def mice() -> None:
     """Two components of PCA and of cPCA."""
     data = load_mouse_protein()
-    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
     cpca = CPCA(n_components=2).fit(data.foreground, background=data.background)
-    axes = panels(2)
-    for ax, model in zip(axes, (cpca.at(0), cpca), strict=True):
-        points(ax, model.transform(data.foreground), data.labels, names)
-        bare(ax, f"alpha = {model.alpha_:.2g}" + (" (PCA)" if not model.alpha_ else ""))
-    axes[1].legend(fontsize=8, markerscale=2, handletextpad=0)
+    axes = panels(2, 3.6)
+    titles = "PCA: the genotypes are mixed", f"cPCA, alpha = {cpca.alpha_:.2g}: they lie apart"
+    for ax, model, title in zip(axes, (cpca.at(0), cpca), titles, strict=True):
+        points(ax, model.transform(data.foreground), data.labels, MICE)
+        bare(ax, title, "component 1", "component 2")
+    legend_below(axes[0])
 
 
 @drawing
@@ -137,24 +132,15 @@ def alpha() -> None:
     """Four groups at four strengths: each shows another split."""
     data = make_four_groups()
     path = contrast_path(data.foreground, background=data.background)
-    strengths = [0, 1, 3, 100]
+    names = {i: (f"group {i + 1}", GROUPS[i]) for i in range(4)}
+    axes = panels(4, 2.4)
+    titles = "0 (PCA):\nonly noise", "1:\none split", "3:\nboth splits", "100:\nthe other split"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ContrastWarning)  # of the strongest
-        models = [path.at(strength) for strength in strengths]
-    axes = panels(5, 2.4)
-    for ax, strength, model in zip(axes, strengths, models, strict=False):
-        scores = model.transform(data.foreground)
-        points(ax, scores, data.labels, {i: f"group {i}" for i in range(4)})
-        bare(ax, f"alpha = {strength}" + (" (PCA)" if not strength else ""))
-    ax = axes[4]
-    ax.plot(path.background_variances.sum(1), path.foreground_variances.sum(1), ".-", color=GREY)
-    for strength, model, color in zip(strengths, models, COLORS, strict=True):
-        at = model.background_variance_.sum(), model.foreground_variance_.sum()
-        ax.plot(*at, "o", color=color, label=f"{strength}")
-    ax.set(
-        xlabel="background variance", ylabel="foreground variance", title="the trade", xscale="log"
-    )
-    ax.legend(fontsize=7, title="alpha", title_fontsize=7)
+        warnings.simplefilter("ignore", ContrastWarning)  # the largest alpha leaves little variance
+        for ax, strength, title in zip(axes, (0, 1, 3, 100), titles, strict=True):
+            points(ax, path.at(strength).transform(data.foreground), data.labels, names)
+            bare(ax, f"alpha = {title}")
+    legend_below(axes[0])
 
 
 @drawing
@@ -168,24 +154,27 @@ def background() -> None:
     treated = np.arange(n) >= n // 2
     X = centres[kind] + rng.normal(size=(n, 20))
     X[:, 5] += 3 * treated  # the effect: one feature, in all kinds alike
-    axes = panels(2)
+    groups = {
+        0: ("control", CONTROL),
+        1: ("treated", TREATED),
+        2: ("treated, of the missing type", OTHER),
+    }
+    group = treated * (1 + (kind == 0))
+    axes = panels(2, 3.4)
     for ax, keep, title in zip(
         axes,
         (np.ones(n, dtype=bool), kind != 0),
-        ("background has all kinds", "background lacks one kind"),
-        strict=False,
+        (
+            "background has all cell types:\ntreatment leads",
+            "background lacks one type:\nthat type leads",
+        ),
+        strict=True,
     ):
         model = CPCA(1).fit(X, background=X[~treated & keep])
         scores = np.column_stack([model.transform(X)[:, 0], rng.normal(size=n)])
-        points(ax, scores, kind * 2 + treated, {})
-        for color, label, name in (
-            (GREY, ~treated, "control"),
-            (COLORS[1], treated & (kind > 0), "treated"),
-            (COLORS[0], treated & (kind == 0), "treated, of that kind"),
-        ):
-            ax.scatter(*scores[label].T, s=6, color=color, label=name, linewidths=0)
-        bare(ax, title, "component 1")
-    axes[0].legend(fontsize=7, markerscale=2, loc="upper left", handletextpad=0)
+        points(ax, scores, group, groups)
+        bare(ax, title, "component 1", "random height")
+    legend_below(axes[0])
 
 
 @drawing
@@ -199,25 +188,24 @@ def reference_cells() -> None:
     X[:, 0] += 4 * treated  # every treated cell
     X[:, 1] += 4 * responds  # half of the treated cells
     X[:, 2] += 6 * rng.normal(size=2 * n)  # what cells differ by anyway
-    control, names = X[~treated], {0: "control", 1: "treated, weak", 2: "treated, strong"}
-    with_, without = (
-        CPCA(1).fit(rows, background=control).transform(X)[:, 0] for rows in (X, X[treated])
+    both, without = (
+        CPCA(1).fit(rows, background=X[~treated]).transform(X)[:, 0] for rows in (X, X[treated])
     )
-    axes = panels(2, 3)
+    groups = (
+        ("control", CONTROL, ~treated),
+        ("treated, not responding", OTHER, treated & ~responds),
+        ("treated, responding", TREATED, responds),
+    )
+    axes = panels(2, 3.0)
     for ax, scores, title in (
-        (axes[0], with_, "with the reference cells"),
-        (axes[1], without, "without them"),
+        (axes[0], both, "with the reference cells:\ntreated against control"),
+        (axes[1], without, "without them:\nwhich treated cells respond"),
     ):
         bins = np.linspace(scores.min(), scores.max(), 40)
-        for color, kind, name in zip(
-            (GREY, COLORS[0], COLORS[1]),
-            (~treated, treated & ~responds, responds),
-            names.values(),
-            strict=False,
-        ):
-            ax.hist(scores[kind], bins, color=color, alpha=0.7, label=name)
+        for name, color, rows in groups:
+            ax.hist(scores[rows], bins, color=color, alpha=0.7, label=name)
         bare(ax, title, "component 1", "cells")
-    axes[0].legend(fontsize=7)
+    legend_below(axes[0])
 
 
 @drawing
@@ -231,22 +219,20 @@ def components() -> None:
     X[:, 0] *= 2.5
     X[:, 1] *= 1.8
     test = permutation_test(CPCA(5), X, background=Y, n_permutations=199, random_state=0)
-    ax = panels(1, 4, 2.6)
+    ax = panels(1, 3.2)
     at = np.arange(1, 6)
-    ax.fill_between(at, *np.quantile(test.null_statistics, (0.05, 0.95), axis=0), color=GREY)
-    ax.plot(at, test.statistics, "o-", color=COLORS[0])
-    for number, p, height in zip(at, test.p_values, test.statistics, strict=False):
-        ax.annotate(
-            f"p = {p:.3g}",
-            (number, height),
-            (0, 7),
-            textcoords="offset points",
-            fontsize=8,
-            ha="center",
-        )
-    ax.set(xlabel="component", ylabel="statistic", xticks=at, xlim=(0.6, 5.4))
-    ax.margins(y=0.15)
-    ax.set_title("observed, and 90% of relabellings", fontsize=9)
+    band = np.quantile(test.null_statistics, (0.05, 0.95), axis=0)
+    ax.fill_between(at, *band, color=GREY, label="90% of relabellings")
+    ax.plot(at, test.statistics, "o-", color=METHODS["cPCA"], label="observed")
+    ax.set(
+        xlabel="component",
+        ylabel="statistic",
+        xticks=at,
+        xticklabels=[f"{i}\np = {p:.2g}" for i, p in zip(at, test.p_values, strict=True)],
+        xlim=(0.7, 5.3),
+        title="Two of five components stand out of relabelled data",
+    )
+    legend_below(ax)
 
 
 @drawing
@@ -257,8 +243,8 @@ def how_many() -> None:
     truth = np.eye(n_features)[:1]
     shared = np.linalg.qr(rng.normal(size=(n_features, 5)))[0].T
     shared[:, 0] = 0
-    ax = panels(1, 4, 2.6)
-    for color, size in zip(COLORS, (1.0, 2.0, 4.0), strict=False):
+    ax = panels(1, 3.4)
+    for color, size in zip(GROUPS, (1.0, 2.0, 4.0), strict=False):
         errors = np.empty((5, len(rows)))
         for draw in range(5):
             for i, n in enumerate(rows):
@@ -270,9 +256,14 @@ def how_many() -> None:
                 found = CPCA(1).fit(X, background=Y).components_
                 errors[draw, i] = subspace_error(found, truth)
         ax.plot(rows, errors.mean(0), "o-", color=color, label=f"{size:g}")
-    ax.set(xscale="log", ylim=(0, 1), xlabel="rows in each set", ylabel="sine of the angle")
-    ax.set_title("100 features; sd of the signal in units of the noise", fontsize=9)
-    ax.legend(fontsize=8)
+    ax.set(
+        xscale="log",
+        ylim=(0, 1.02),
+        xlabel="rows in each dataset",
+        ylabel="sine of the angle\nto the true direction",
+        title="More rows find the direction; a weak one needs many (100 features)",
+    )
+    legend_below(ax, "standard deviation of the signal, in units of the noise")
 
 
 @drawing
@@ -288,15 +279,15 @@ def cells() -> None:
     sc.pp.log1p(adata)
     adata = adata[np.random.default_rng(0).permutation(adata.n_obs)].copy()  # none on top
     treated = (adata.obs["condition"] == "panobinostat").to_numpy()
-    axes = panels(2)
-    for ax, name, form in zip(axes, ("PCA", "cPCA"), ({"alpha": 0}, {}), strict=True):
+    groups = {False: ("control", CONTROL), True: ("drug (panobinostat)", TREATED)}
+    axes = panels(2, 3.6)
+    for ax, title, form in zip(
+        axes, ("PCA: the drug is mixed in", "cPCA: the drug leads"), ({"alpha": 0}, {}), strict=True
+    ):
         cx.tl.cpca(adata, groupby="condition", reference="ctrl", within="patient", **form)
-        colors = np.where(treated, COLORS[1], COLORS[0])
-        ax.scatter(*adata.obsm["X_cpca"].T, s=3, c=colors, linewidths=0)
-        bare(ax, f"{name} within patients", "component 1", "component 2")
-    for color, name in zip(COLORS, ("control", "drug"), strict=False):
-        axes[1].scatter([], [], color=color, s=12, label=name)
-    axes[1].legend(fontsize=8, handletextpad=0)
+        points(ax, adata.obsm["X_cpca"], treated, groups)
+        bare(ax, f"{title}", "component 1", "component 2")
+    legend_below(axes[0], "tumour cells, centred within patients")
 
 
 @drawing
@@ -308,18 +299,18 @@ def frames() -> None:
     )
     model = CPCA(10, alpha="denoise").fit(digits.foreground, background=digits.background)
     rows = {
-        "noisy": digits.foreground,
+        "foreground": digits.foreground,
         "PCA": model.at(0).denoise(digits.foreground, offset="difference"),
         "cPCA": model.denoise(digits.foreground, offset="difference"),
-        "frames": filtered.transform(digits.foreground),
-        "clean": digits.clean,
+        "frame filter": filtered.transform(digits.foreground),
+        "truth": digits.clean,
     }
-    _figure, axes = plt.subplots(5, 8, figsize=(6.4, 4.2), layout="constrained")
+    _figure, axes = plt.subplots(5, 8, figsize=(PAGE, 4.6))
     for row, (name, frames_) in zip(axes, rows.items(), strict=True):
         for ax, frame in zip(row, frames_[:8], strict=False):
             ax.imshow(frame.reshape(28, 28), cmap="gray")
             bare(ax, "")
-        row[0].set_ylabel(name)
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
 
 
 @drawing
@@ -328,16 +319,16 @@ def fringes() -> None:
     image, clean, empty = cells_behind_fringes((448, 448))
     result = suppress_background(image, empty)
     shown = {
-        "image": image,
+        "image, empty box": image,
         "denoised": result.denoised,
         "removed": result.removed,
         "truth": clean,
     }
-    axes = panels(4, 2.4)
+    axes = panels(4, 2.2)
     for ax, (name, picture) in zip(axes, shown.items(), strict=True):
         ax.imshow(picture, cmap="gray")
         bare(ax, name)
-    axes[0].contour(empty, levels=[0.5], colors=COLORS[1])
+    axes[0].contour(empty, levels=[0.5], colors=TREATED)
 
 
 @drawing
@@ -346,13 +337,16 @@ def sparse() -> None:
     data = make_sparse_groups()
     dense = CPCA(2).fit(data.foreground, background=data.background)
     few = SparseCPCA(2, n_features_to_select=15).fit(data.foreground, background=data.background)
-    axes = panels(2, 3.4, 2.2)
-    for ax, model, name in zip(axes, (dense, few), ("cPCA", "SparseCPCA"), strict=True):
-        for color, loadings in zip(COLORS, model.components_, strict=False):
-            ax.plot(np.arange(1, 501), loadings, ".", ms=3, color=color)
-        ax.axvspan(0, 30.5, color=GREY, alpha=0.4, lw=0)
-        ax.set(title=name, xlabel="feature", xlim=(0, 120))
+    axes = panels(2, 2.8)
+    titles = "cPCA: every feature has a loading", "SparseCPCA: only features that matter"
+    for ax, model, title in zip(axes, (dense, few), titles, strict=True):
+        ax.axvspan(0, 30.5, color=GREY, alpha=0.5, lw=0, label="features that differ")
+        for i, loadings in enumerate(model.components_):
+            at = np.arange(1, len(loadings) + 1)
+            ax.plot(at, loadings, ".", ms=4, color=GROUPS[2 + i], label=f"component {i + 1}")
+        ax.set(title=title, xlabel="feature", xlim=(0, 120))
     axes[0].set_ylabel("loading")
+    legend_below(axes[0])
 
 
 @drawing
@@ -368,14 +362,16 @@ def kernel() -> None:
     between = np.sqrt(5) + 0.15 * rng.normal(size=n)
     turn = rng.uniform(0, 2 * np.pi, n)
     Y = np.column_stack([between * np.cos(turn), between * np.sin(turn), 4 * rng.normal(size=n)])
-    axes = panels(2)
+    groups = {0: ("inner ring", GROUPS[0]), 1: ("outer ring", GROUPS[1])}
+    titles = "cPCA: no straight direction\nseparates the rings", "KernelCPCA:\nthe rings lie apart"
+    axes = panels(2, 3.6)
     models = CPCA(2), KernelCPCA(2, kernel="rbf", kernel_gamma=0.05)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ContrastWarning)
-        for ax, model, name in zip(axes, models, ("cPCA", "KernelCPCA"), strict=True):
-            points(ax, model.fit(X, background=Y).transform(X), label, {0: "inner", 1: "outer"})
-            bare(ax, name, "component 1", "component 2")
-    axes[0].legend(fontsize=8, markerscale=2, handletextpad=0)
+        for ax, model, title in zip(axes, models, titles, strict=True):
+            points(ax, model.fit(X, background=Y).transform(X), label, groups)
+            bare(ax, title, "component 1", "component 2")
+    legend_below(axes[0])
 
 
 @drawing
@@ -383,8 +379,7 @@ def missing() -> None:
     """Mice with 60% of the values removed: two components all the same."""
     raw = load_mouse_protein(raw=True)
     rng = np.random.default_rng(0)
-    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
-    axes = panels(3)
+    axes = panels(3, 2.8)
     sets = [
         (rows - np.nanmean(rows, axis=0)) / np.nanstd(rows, axis=0)
         for rows in (raw.foreground, raw.background)
@@ -392,23 +387,22 @@ def missing() -> None:
     for ax, share in zip(axes, (0, 0.3, 0.6), strict=True):
         X, Y = (np.where(rng.random(rows.shape) < share, np.nan, rows) for rows in sets)
         model = PCPCA(2).fit(X, background=Y)
-        points(ax, model.transform(X), raw.labels, names)
-        bare(ax, f"{share:.0%} removed")
-    axes[0].legend(fontsize=8, markerscale=2, handletextpad=0)
+        points(ax, model.transform(X), raw.labels, MICE)
+        bare(ax, f"{share:.0%} of the values removed")
+    legend_below(axes[0])
 
 
 @drawing
 def latent() -> None:
     """CLVM: what both sets share, and what only the foreground has."""
     data = load_mouse_protein()
-    names = {"Ts65Dn": "Down syndrome", "Control": "control"}
     model = CLVM(n_shared=2, n_salient=2).fit(data.foreground, background=data.background)
-    axes = panels(2)
-    points(axes[0], model.transform_shared(data.foreground), data.labels, names)
-    points(axes[1], model.transform(data.foreground), data.labels, names)
-    bare(axes[0], "shared")
-    bare(axes[1], "salient")
-    axes[0].legend(fontsize=8, markerscale=2, handletextpad=0)
+    axes = panels(2, 3.6)
+    points(axes[0], model.transform_shared(data.foreground), data.labels, MICE)
+    points(axes[1], model.transform(data.foreground), data.labels, MICE)
+    bare(axes[0], "shared: the genotypes are mixed", "latent variable 1", "latent variable 2")
+    bare(axes[1], "salient: they lie apart", "latent variable 1", "latent variable 2")
+    legend_below(axes[0])
 
 
 @drawing
@@ -427,10 +421,13 @@ def pairs() -> None:
     model = PCAPlusPlus(2).fit(X, positive=positive)
     centred = X - X.mean(0)
     pca = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
-    axes = panels(2)
-    for ax, scores, name in zip(axes, (pca, model.transform(X)), ("PCA", "PCA++"), strict=True):
-        points(ax, scores, group, {0: "", 1: "", 2: ""})
-        bare(ax, name, "component 1", "component 2")
+    names = {i: (f"group {i + 1}", GROUPS[i]) for i in range(3)}
+    titles = "PCA: each view's own background", "PCA++: what the two views share"
+    axes = panels(2, 3.6)
+    for ax, scores, title in zip(axes, (pca, model.transform(X)), titles, strict=True):
+        points(ax, scores, group, names)
+        bare(ax, title, "component 1", "component 2")
+    legend_below(axes[0])
 
 
 @drawing
@@ -448,9 +445,15 @@ def online() -> None:
     for start, stop in zip([0, *seen[:-1]], seen, strict=True):
         model.partial_fit(X[order[start:stop]], inside[order[start:stop]])
         alignment.append(((target @ model.components_.T) ** 2).sum() / 2)
-    ax = panels(1, 4, 2.4)
-    ax.plot(seen, alignment, ".-", color=COLORS[0])
-    ax.set(xlabel="rows seen", ylabel="alignment with the batch", ylim=(0, 1.02), xscale="log")
+    ax = panels(1, 3.0)
+    ax.plot(seen, alignment, ".-", color=METHODS["cPCA"])
+    ax.set(
+        xlabel="rows seen",
+        ylabel="alignment",
+        ylim=(0, 1.02),
+        xscale="log",
+        title="A stream approaches the components of all rows at once",
+    )
 
 
 @drawing
@@ -461,8 +464,8 @@ def enough() -> None:
 
     data = load_mouse_protein()
     sizes = [1, 2, 3, 4, 5, 6]
-    ax = panels(1, 4, 2.6)
-    for name, strength, color in (("PCA", 0.0, GREY), ("cPCA", "auto", COLORS[0])):
+    ax = panels(1, 3.4)
+    for name, strength in (("PCA", 0.0), ("cPCA", "auto")):
         right = []
         for k in sizes:
             model = CPCA(k, alpha=strength)
@@ -476,10 +479,16 @@ def enough() -> None:
                 scores = model.transform(data.foreground[test])
                 hits.append(rule.predict(scores) == data.labels[test])
             right.append(np.concatenate(hits).mean())
-        ax.plot(sizes, right, "o-", color=color, label=name)
-    ax.axhline(0.5, color=GREY, ls=":", label="guessing")
-    ax.set(xlabel="components", ylabel="classified correctly", ylim=(0, 1.03), xticks=sizes)
-    ax.legend()
+        ax.plot(sizes, right, "o-", color=METHODS[name], label=name)
+    ax.axhline(0.5, color=GREY, ls="--", label="guessing")
+    ax.set(
+        xlabel="components",
+        ylabel="classified correctly",
+        ylim=(0, 1.03),
+        xticks=sizes,
+        title="From three components on, PCA is enough",
+    )
+    legend_below(ax)
 
 
 @drawing
@@ -493,30 +502,32 @@ def cvae() -> None:
     shown = {
         "foreground": new[:6],
         "denoised": model.denoise(new[:6]),
-        "foreground, drawn": model.sample_foreground(6, random_state=3),
-        "background, drawn": model.sample_background(6, random_state=3),
+        "new foreground": model.sample_foreground(6, random_state=3),
+        "new background": model.sample_background(6, random_state=3),
     }
-    montage, *others = panels(3, width=2.4, height=2.0)
-    frames = np.concatenate(
-        [np.hstack([image.reshape(28, 28) for image in images]) for images in shown.values()]
-    )
-    montage.imshow(frames, cmap="gray")
-    bare(montage, "")
-    montage.set_yticks(14 + 28 * np.arange(4), shown, fontsize=8)
+    montage, *others = panels(3, 2.9)
+    rows = [np.hstack([image.reshape(28, 28) for image in images]) for images in shown.values()]
+    bright = [np.clip((row - row.min()) / np.quantile(row - row.min(), 0.98), 0, 1) for row in rows]
+    montage.imshow(np.concatenate(bright), cmap="gray")
+    bare(montage, "frames")
+    montage.set_yticks(14 + 28 * np.arange(4), shown)
     pca = CPCA(alpha=0.0).fit(X, background=data.background)
-    for ax, fitted, name in zip(others, (pca, model), ("PCA", "CVAE, salient"), strict=True):
-        points(ax, fitted.transform(new), data.labels[4500:], {0: "zero", 1: "one"})
-        bare(ax, name)
-    others[-1].legend(fontsize=8, markerscale=2, handletextpad=0)
+    digits = {0: ("zero", GROUPS[0]), 1: ("one", GROUPS[1])}
+    titles = "PCA: mixed", "CVAE: apart"
+    for ax, fitted, title in zip(others, (pca, model), titles, strict=True):
+        points(ax, fitted.transform(new), data.labels[4500:], digits)
+        bare(ax, title)
+    legend_below(others[0])
 
 
 def main() -> None:
-    """Draw those that are named, or all."""
+    """Draw the pictures that are named, or all of them."""
     PICTURES.mkdir(exist_ok=True)
+    plt.style.use(HERE / "pictures.mplstyle")
     for name in sys.argv[1:] or [name for name in DRAWINGS if name != "cvae"]:
         DRAWINGS[name]()
         target = (HERE if name in KEPT else PICTURES) / f"{name}.png"
-        plt.gcf().savefig(target, dpi=110)
+        plt.gcf().savefig(target)
         plt.close("all")
 
 
