@@ -39,7 +39,12 @@ html_title = project
 html_static_path = ["_static"]
 html_css_files = ["style.css"]
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2, "use_download_button": True, "navbar_end": [], "navbar_persistent": []}
+html_theme_options = {
+    "show_toc_level": 2,
+    "use_download_button": True,
+    "navbar_end": [],
+    "navbar_persistent": [],
+}
 
 # Notebooks are written with their output, and the tests run them: not a second time here.
 nb_execution_mode = "off"
