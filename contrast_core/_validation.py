@@ -86,6 +86,24 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
     return objects
 
 
+def check_units(
+    units: ArrayLike | None, background_units: ArrayLike | None, n_rows: int, n_background: int
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return the unit (donor, animal) of each row of both datasets; None without units."""
+    if (units is None) != (background_units is None):
+        given, missing = ("units", "background_units")[:: 1 if background_units is None else -1]
+        raise ValueError(
+            f"{given} was given without {missing}; give the unit (donor, animal) of every row of "
+            "both datasets, or of neither."
+        )
+    if units is None or background_units is None:
+        return None
+    return (
+        check_labels(units, n_rows, "units"),
+        check_labels(background_units, n_background, "background_units"),
+    )
+
+
 def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:
     """A finite weight for each row, none negative, not all zero."""
     check_unmasked(weights, name)

@@ -13,6 +13,7 @@ from contrast_core.contrast._detectability import (
     signal_is_detectable,
 )
 from contrast_core.contrast._effective_pairs import effective_n_pairs
+from contrast_core.contrast._held_out import held_out_ratio
 from contrast_core.contrast._noise_bulk import NoiseBulk, noise_bulk
 from contrast_core.contrast._truncation import Truncation, truncated_eigenpairs
 
@@ -25,6 +26,7 @@ __all__ = [
     "detectable_spike",
     "effective_n_pairs",
     "expected_subspace_error",
+    "held_out_ratio",
     "noise_bulk",
     "representatives",
     "signal_is_detectable",

@@ -12,15 +12,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.base import clone
 
 from contrast_core._validation import FloatArray
-from contrast_core.contrast import background_ridge
+from contrast_core.contrast import held_out_ratio
 from contrast_core.images._frame_library import BISQUARE, MAD, fitted_pixels, most_components
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._scale_mixture import RIDGE, signal_factor
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import Rows
 
@@ -48,10 +46,6 @@ _FEWEST_FRAMES = 4  # of a library
 _ENOUGH_FRAMES = 40  # beyond, the error of the cold atoms falls no more
 _SPLITS = 10
 _DIRECTIONS = 2
-_RISEN = 1.05  # times the contrast before: less is none, beside how much two halves differ
-_ROUGH = 1e-3  # accuracy of eigenvectors, for the same reason
-_RESTARTS = 100  # of Lanczos iterations that find them; most need fewer than ten
-_SMALL = 64  # features up to which LAPACK is as fast
 
 
 @dataclass(frozen=True)
@@ -80,10 +74,9 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     r"""Return the problems of a contrast of images, from moments of blocks of them.
 
     - *Nothing found*: the two directions in which one half of the foreground varies most over the
-      background, at the best of the contrasts up to the automatic one, have less than 1.5 times
-      the background's variance in the other half: the median over at most ten half-splits of the
-      blocks, both ways. The threshold does not depend on total variances: an image is the
-      background with something added.
+      background have less than 1.5 times the background's variance in the other half: the median
+      over at most ten half-splits of the blocks, both ways. The threshold does not depend on
+      total variances: an image is the background with something added.
     - *Layers probably swapped*: the same ratio with the roles exchanged is 2 or more, and at least
       twice the former.
     - *Background resembles the signal*: with S and N, the covariances of signal and background,
@@ -358,50 +351,12 @@ def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]
         if not all(moments.varies.any() for half in halves for moments in half):
             continue
         for fitted, measured in (halves, halves[::-1]):
-            ratios.append(_held_out_ratio(fitted, measured, k))
+            ratios.append(held_out_ratio(fitted, measured, k))
             swapped = fitted[::-1], measured[::-1]
-            exchanged.append(_held_out_ratio(*swapped, k))
+            exchanged.append(held_out_ratio(*swapped, k))
     if not ratios:
         return np.inf, 0.0
     return float(np.median(ratios)), float(np.median(exchanged))
-
-
-def _held_out_ratio(
-    fitted: tuple[SecondMoments, SecondMoments],
-    measured: tuple[SecondMoments, SecondMoments],
-    k: int,
-) -> float:
-    """Return the largest ratio on one half, over the contrasts up to the other half's best.
-
-    These are the steps of `trace_ratio_alpha`, each begun where the one before ended. The first
-    directions are mostly the background's own, in which the measured half may have less than the
-    fitted one: so all are tried.
-    """
-    (x, y), ridges = fitted, (background_ridge(*fitted), background_ridge(*measured))
-    start = np.ones(x.n_features)
-    alpha = best = 0.0
-    while True:
-        directions = _leading(x.covariance, y.covariance, alpha, k, start)
-        start = directions.sum(axis=0)
-        here, there = (
-            float(variances_along(directions, pair[0].covariance).sum())
-            / (float(variances_along(directions, pair[1].covariance).sum()) + k * ridge)
-            for pair, ridge in zip((fitted, measured), ridges, strict=True)
-        )
-        best = max(best, there)
-        if here <= alpha * _RISEN:
-            return best
-        alpha = here
-
-
-def _leading(x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArray) -> FloatArray:
-    if len(x) > _SMALL:
-        try:
-            options = {"which": "LA", "tol": _ROUGH, "maxiter": _RESTARTS}
-            return np.asarray(eigsh(x - alpha * y, k, v0=start, **options)[1].T)
-        except ArpackNoConvergence:  # eigenvalues as close as one signal direction leaves them
-            pass
-    return contrastive_eigenpairs(x, y, alpha, k).components
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from contrast_core.significance._estimators import (
     fitted_on,
     resampling,
 )
-from contrast_core.significance._units import TwoSamples, two_samples
+from contrast_core.significance._units import TwoSamples, Weights, two_samples
 
 _FEATURES_AT_ONCE = 1000
 
@@ -96,13 +96,11 @@ def bootstrap_stability(
     background: MatrixLike | Sequence[MatrixLike],
     units: ArrayLike | None = None,
     background_units: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    background_mix: ArrayLike | None = None,
     n_resamples: int = 200,
     level: float = 0.95,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
+    **weights: Unpack[Weights],
 ) -> BootstrapStability:
     r"""Would other rows give the same components? Resample rows, or units, with replacement.
 
@@ -175,21 +173,19 @@ def bootstrap_stability(
     n_resamples = check_count(n_resamples, "n_resamples")
     share = check_number(level, "level", above=0, below=1)
     rng = check_generator(random_state)
-    weights: dict[str, Any] = {
-        "sample_weight": sample_weight,
-        "background_weight": background_weight,
-        "background_mix": background_mix,
-    }
     samples = two_samples(X, background, units, background_units, **weights)
-    parts = samples.foreground.units(), samples.background.units()
-    fitted = fitted_on(samples, parts, estimator, X, background, **weights)
+    parts = samples.units()
+    fitted = fitted_on(samples, parts, estimator, X, background)
     ours = components_of(fitted, samples)
     again = at_fixed_strength(fitted, len(ours))
     matched, retained, angles, turned = [], [], [], []
     with resampling(samples), muted():
         for _ in with_progress(range(n_resamples), n_resamples, "bootstrap", progress):
-            times_x, times_y = _draw(samples, rng)
-            again.fit(parts[0].moments(times_x), background=parts[1].moments(times_y))
+            x, y = (
+                part.moments(times * part.counts)
+                for part, times in zip(parts, _draw(samples, rng), strict=True)
+            )
+            again.fit(x, background=y)
             theirs = again.components_
             squared = (ours @ theirs.T) ** 2
             matched.append(squared[linear_sum_assignment(squared, maximize=True)])

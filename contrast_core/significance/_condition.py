@@ -16,17 +16,17 @@ from contrast_core._validation import (
     check_flag,
     check_generator,
 )
-from contrast_core.feedback import Progress, with_progress
+from contrast_core.feedback import Progress
 from contrast_core.moments import FeatureMoments
-from contrast_core.significance import _relabellings as relabellings
 from contrast_core.significance._deflation import Deflation
 from contrast_core.significance._estimators import (
     check_estimator,
     quietly_fitted,
     resampling,
 )
-from contrast_core.significance._permutation import PermutationTest, check_resolution
-from contrast_core.significance._statistic import Leading, Statistic
+from contrast_core.significance._permutation import PermutationTest
+from contrast_core.significance._relabellings import Relabellings
+from contrast_core.significance._statistic import Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 from contrast_core.solve import LIMITS
 
@@ -143,34 +143,25 @@ def condition_test(
     rng = check_generator(random_state)
     check_estimator(estimator)
     samples = two_samples(X, background, units, background_units, fewest=1)
-    n_distinct = relabellings.count(samples)
-    exact = n_distinct <= n_permutations
-    total = n_distinct if exact else n_permutations
-    check_resolution(samples, n_distinct, total)
-    parts = _units(_balanced(samples, rng))
-    is_treated = np.arange(samples.n_units) < samples.foreground.n_units
-    in_foreground = is_treated | include_background
-    fitted = quietly_fitted(
-        estimator, parts.moments_alike(in_foreground), parts.moments_alike(~is_treated)
+    relabellings = Relabellings.of(samples, n_permutations)
+    together = _units(_balanced(samples, rng))
+    is_treated = relabellings.given
+    x, y = (
+        together.moments(np.where(side, 1.0, 0.0), float(together.counts[side].sum()))
+        for side in (is_treated | include_background, ~is_treated)
     )
-    labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
+    fitted = quietly_fitted(estimator, x, y)
     with resampling(samples):
-        deflated = _DeflatedUnits.of(
-            parts,
-            is_treated,
+        deflated = _DeflatedUnits(
             Statistic.of(estimator, fitted),
             samples.n_varying,
-            len(fitted.components_),
+            (together,),
+            given=is_treated,
             pooled=include_background,
-        )
-        null = np.array(
-            [
-                deflated.statistics(chosen)
-                for chosen in with_progress(labels, total, "permute", progress)
-            ]
-        )
-    rounding = _ROUNDING if deflated.units.is_single else 1e-9
-    return PermutationTest.of(samples, deflated, null, n_distinct, exact=exact, rounding=rounding)
+        ).take(len(fitted.components_))
+        null = relabellings.statistics(deflated.statistics, rng, progress)
+    rounding = _ROUNDING if together.is_single else 1e-9
+    return PermutationTest.of(relabellings, deflated, null, rounding)
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
@@ -197,9 +188,8 @@ def _units(samples: TwoSamples) -> Units:
         _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
         for sample in both
     )
-    parts = [sample.units(np.float32 if single else np.float64) for sample in both]
-    units = Units.together(parts)
-    pairs = samples.shared + np.array([0, samples.foreground.n_units])
+    units = Units.together(samples.units(np.float32 if single else np.float64))
+    pairs = samples.pairs
     means = units.means.copy()
     free = np.setdiff1d(np.arange(len(units)), pairs)
     middle = means[pairs].mean(axis=1, keepdims=True)
@@ -210,47 +200,37 @@ def _units(samples: TwoSamples) -> Units:
 
 @dataclass
 class _DeflatedUnits(Deflation):
-    """All units, less the components found; with `pooled` all are the foreground."""
+    """Units of both datasets together; with `pooled` all of them are the foreground."""
 
-    units: Units = field(kw_only=True)
+    given: NDArray[np.bool_] = field(kw_only=True)
     pooled: bool = field(kw_only=True)
-    every: FloatArray | None = field(kw_only=True, default=None)
+    every: FloatArray | None = None
 
-    @classmethod
-    def of(
-        cls,
-        units: Units,
-        is_treated: NDArray[np.bool_],
-        statistic: Statistic,
-        n_varying: int,
-        k: int,
-        *,
-        pooled: bool,
-    ) -> Self:
-        """The components of the data as they are."""
-        deflated = cls(statistic, n_varying, units=units, pooled=pooled)
-        for j in range(k):
-            x, y = (part[j:, j:] for part in deflated._sets(is_treated))
-            totals = float(np.trace(x)), float(np.trace(y))
-            deflated.check(totals, deflated.units)
-            found = statistic.leading(x, y, totals, n_varying - j)
-            mirror = deflated.add(found, totals, units.means.shape[1])
-            deflated.units = deflated.units.mirrored(mirror)
-        if pooled:
-            deflated.every, _ = deflated._sets(is_treated)
-        return deflated
+    def take(self, n_components: int) -> Self:
+        """Find the components of the data as they are, and keep the covariance of all units."""
+        super().take(n_components)
+        if self.pooled:  # which no relabelling changes
+            self.every, _ = self._sets(self.given)
+        return self
+
+    def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
+        x, y = self._sets(self.given)
+        return x[j:, j:], y[j:, j:]
 
     def statistics(self, is_treated: NDArray[np.bool_]) -> list[float]:
         """Return the statistic of every component under other labels."""
         x, y = self._sets(is_treated)
-        return [self._of(x[j:, j:], y[j:, j:], j).statistic for j in range(len(self.found))]
-
-    def _of(self, x: FloatArray, y: FloatArray, j: int) -> Leading:
-        return self.statistic.leading(x, y, self.totals[j], self.n_varying - j, self.found[j])
+        leading = (
+            self.statistic.leading(x[j:, j:], y[j:, j:], totals, self.n_varying - j, found)
+            for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
+        )
+        return [each.statistic for each in leading]
 
     def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Covariances of foreground and background."""
+        """Return the covariances of foreground and background, whose units count the same."""
+        [units] = self.units
+        is_foreground = np.ones_like(is_treated) if self.pooled else is_treated
         x = self.every
         if x is None:
-            x = self.units.alike(np.ones_like(is_treated) if self.pooled else is_treated)
-        return x, self.units.alike(~is_treated)
+            x = units.covariance(is_foreground / is_foreground.sum())
+        return x, units.covariance(~is_treated / (~is_treated).sum())

@@ -21,9 +21,9 @@ from contrast_core._validation import (
     MatrixLike,
     check_count,
     check_generator,
-    check_labels,
     check_number,
     check_same_features,
+    check_units,
 )
 from contrast_core.moments import FeatureMoments
 from contrast_core.rows import Rows, rows_of
@@ -278,19 +278,10 @@ def _blocks(
     background_units: ArrayLike | None,
     rng: np.random.Generator,
 ) -> _Blocks:
-    if (units is None) != (background_units is None):
-        given, missing = ("units", "background_units")[:: 1 if background_units is None else -1]
-        raise ValueError(
-            f"{given} was given without {missing}; give the unit (donor, animal) of every row of "
-            "both datasets, or of neither."
-        )
-    if units is None or background_units is None:
+    labels = check_units(units, background_units, *sizes)
+    if labels is None:
         x, y = (np.array_split(rng.permutation(size), _FOLDS) for size in sizes)
         return _Blocks(x, y)
-    labels = (
-        check_labels(units, sizes[0], "units"),
-        check_labels(background_units, sizes[1], "background_units"),
-    )
     counts = [
         dict(zip(*(each.tolist() for each in np.unique(side, return_counts=True)), strict=True))
         for side in labels

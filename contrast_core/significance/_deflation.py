@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -15,7 +15,10 @@ from contrast_core.significance._units import Units
 
 @dataclass
 class Deflation:
-    """Components found so far; what is left for component j are the coordinates from j on.
+    """Components of two covariances, and the units without them.
+
+    A reflection turns what is removed with component j to coordinate j, so that the coordinates
+    from j on are what is left for the next component. A subclass defines `_given`.
 
     Parameters
     ----------
@@ -23,13 +26,37 @@ class Deflation:
         How a component is found.
     n_varying : int
         Features, or coordinates, that vary.
+    units : tuple of Units
+        The units of both datasets, apart or together.
     """
 
     statistic: Statistic
     n_varying: int
+    units: tuple[Units, ...]
     found: list[Leading] = field(default_factory=list)
     totals: list[tuple[float, float]] = field(default_factory=list)
     mirrors: list[FloatArray] = field(default_factory=list)
+
+    def take(self, n_components: int) -> Self:
+        """Find the components of the data as they are.
+
+        Raises
+        ------
+        ValueError
+            If nothing is left for one of them.
+        """
+        for j in range(n_components):
+            x, y = self._given(j)
+            totals = float(np.trace(x)), float(np.trace(y))
+            self._check(totals)
+            found = self.statistic.leading(x, y, totals, self.n_varying - j)
+            mirror = self._add(found, totals)
+            self.units = tuple(part.mirrored(mirror) for part in self.units)
+        return self
+
+    def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
+        """Return the covariances of the data as they are, in the coordinates from j on."""
+        raise TypeError(f"{type(self).__name__} does not define the covariances of the data.")
 
     def strengths(self) -> FloatArray:
         """Return the strengths of the components of the data without relabelling."""
@@ -41,7 +68,7 @@ class Deflation:
         )
 
     def components(self) -> FloatArray:
-        """Their directions, as rows in the coordinates of the units."""
+        """Return the directions of the components, as rows in the coordinates of the units."""
         rows = np.zeros((len(self.found), len(self.mirrors[0])))
         for j, found in enumerate(self.found):
             rows[j, j:] = found.direction
@@ -49,15 +76,9 @@ class Deflation:
                 rows[j] -= 2 * (rows[j] @ mirror) * mirror
         return rows
 
-    def check(self, totals: Sequence[float], units: Units) -> None:
-        """Raise ValueError if nothing is left for the next component.
-
-        Raises
-        ------
-        ValueError
-            If a dataset does not vary there, or nothing does.
-        """
-        j, rounding = len(self.found), units.rounding
+    def _check(self, totals: tuple[float, float]) -> None:
+        """Raise ValueError if a dataset does not vary in what is left for the next component."""
+        j, rounding = len(self.found), self.units[0].rounding
         for total, name, whole in zip(
             totals, ("X", "background"), self.totals[0] if j else (0.0, 0.0), strict=True
         ):
@@ -67,10 +88,10 @@ class Deflation:
                     f"before it leave. Use n_components={j} or fewer."
                 )
 
-    def add(self, found: Leading, totals: tuple[float, float], n_features: int) -> FloatArray:
-        """Take a component. Returns the normal (D,) of the mirror that turns it to coordinate j."""
+    def _add(self, found: Leading, totals: tuple[float, float]) -> FloatArray:
+        """Keep a component; return the normal (D,) of the mirror that turns it to coordinate j."""
         j = len(self.found)
-        mirror = np.zeros(n_features)
+        mirror = np.zeros(self.units[0].means.shape[1])
         mirror[j:] = found.removed / np.linalg.norm(found.removed)
         mirror[j] += math.copysign(1.0, mirror[j])
         mirror /= np.linalg.norm(mirror)

@@ -15,6 +15,7 @@ from contrast_core.feedback import muted
 from contrast_core.linalg import blas_threads
 from contrast_core.probabilistic import PCPCA
 from contrast_core.significance._units import TwoSamples, Units
+from contrast_core.solve import Design
 from contrast_core.spectral import CPCA
 
 _SMALL = 1000  # features: up to here threads wait more than they work
@@ -26,9 +27,8 @@ def fitted_on(
     estimator: MomentContrast,
     X: MatrixLike,
     background: MatrixLike | Sequence[MatrixLike],
-    **weights: Any,
 ) -> MomentContrast:
-    """A clone of the estimator, fitted to all of the data: their units, or the data themselves.
+    """Return a clone of the estimator, fitted to the units, or to wide data themselves.
 
     Raises
     ------
@@ -37,12 +37,13 @@ def fitted_on(
     """
     check_estimator(estimator)
     if samples.basis is None:
-        return quietly_fitted(estimator, units[0].moments(), units[1].moments())
-    return quietly_fitted(estimator, X, background, **weights)
+        x, y = (part.moments(part.counts) for part in units)
+        return quietly_fitted(estimator, x, y)
+    return quietly_fitted(estimator, X, background, samples.design)
 
 
 def check_estimator(estimator: object) -> None:
-    """Raises TypeError unless it is a linear one that contrasts by second moments."""
+    """Raise TypeError unless it is a linear method that contrasts second moments."""
     if not isinstance(estimator, MomentContrast):
         raise TypeError(
             f"estimator is {type(estimator).__name__}; expected a linear contrastive method such "
@@ -51,12 +52,12 @@ def check_estimator(estimator: object) -> None:
 
 
 def quietly_fitted(
-    estimator: MomentContrast, X: Any, background: Any, **weights: Any
+    estimator: MomentContrast, X: Any, background: Any, design: Design | None = None
 ) -> MomentContrast:
-    """A clone, fitted; whether later components are worth anything is what the caller asks."""
+    """Return a fitted clone, without the warning of components that the caller is to test."""
     fitted: MomentContrast = clone(estimator)
     with muted("negative contrast"):
-        return fitted.fit(X, background=background, **weights)
+        return fitted.fit(X, background=background, **({} if design is None else vars(design)))
 
 
 def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContrast:
@@ -83,7 +84,7 @@ def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContra
 
 
 def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
-    """Components in the coordinates of the units, shape (k, D or r)."""
+    """Return the components in the coordinates of the units, (k, D or r)."""
     components = fitted.components_
     return components if samples.basis is None else components @ samples.basis.T
 

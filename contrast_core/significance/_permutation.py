@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._short_repr import ShortRepr
 from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
-from contrast_core.feedback import Progress, warn, with_progress
+from contrast_core.feedback import Progress, warn
 from contrast_core.linalg import fix_signs
-from contrast_core.significance import _relabellings as relabellings
 from contrast_core.significance._deflation import Deflation
 from contrast_core.significance._estimators import fitted_on, resampling
+from contrast_core.significance._relabellings import LEVEL, Relabellings
 from contrast_core.significance._statistic import Statistic
-from contrast_core.significance._units import TwoSamples, Units, two_samples
-
-_LEVEL = 0.05
+from contrast_core.significance._units import Units, Weights, two_samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,20 +64,18 @@ class PermutationTest(ShortRepr):
     @classmethod
     def of(
         cls,
-        samples: TwoSamples,
+        relabellings: Relabellings,
         deflated: Deflation,
         null_statistics: FloatArray,
-        n_distinct: int,
-        *,
-        exact: bool,
         rounding: float = 1e-9,
     ) -> Self:
         """Compute p-values from the data's components and the statistics of relabelled data."""
         observed = np.array([found.statistic for found in deflated.found])
         # The given labels come up among the relabellings too, with other rounding.
         reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)
-        total, components = len(null_statistics), deflated.components()
-        p_values = reached / n_distinct if exact else (1 + reached) / (1 + total)
+        samples, components = relabellings.samples, deflated.components()
+        exact, total = relabellings.is_exact, relabellings.total
+        p_values = reached / total if exact else (1 + reached) / (1 + total)
         return cls(
             p_values=np.maximum.accumulate(p_values),
             statistics=observed,
@@ -89,7 +85,7 @@ class PermutationTest(ShortRepr):
                 components if samples.basis is None else components @ samples.basis
             ),
             n_permutations=total,
-            n_distinct=n_distinct,
+            n_distinct=relabellings.n_distinct,
             exact=exact,
             n_units=samples.numbers()[0],
             n_background_units=samples.numbers()[1],
@@ -100,7 +96,7 @@ class PermutationTest(ShortRepr):
         """The smallest p-value that this test can give."""
         return 1 / self.n_distinct if self.exact else 1 / (1 + self.n_permutations)
 
-    def n_significant(self, level: float = _LEVEL) -> int:
+    def n_significant(self, level: float = LEVEL) -> int:
         """Number of leading components with a p-value of at most `level`."""
         return int((self.p_values <= level).sum())
 
@@ -112,12 +108,10 @@ def permutation_test(
     background: MatrixLike | Sequence[MatrixLike],
     units: ArrayLike | None = None,
     background_units: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    background_mix: ArrayLike | None = None,
     n_permutations: int = 999,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
+    **weights: Unpack[Weights],
 ) -> PermutationTest:
     r"""How many components are real? Permute which rows, or units, are foreground.
 
@@ -230,11 +224,6 @@ def permutation_test(
     """
     n_permutations = check_count(n_permutations, "n_permutations")
     rng = check_generator(random_state)
-    weights: dict[str, Any] = {
-        "sample_weight": sample_weight,
-        "background_weight": background_weight,
-        "background_mix": background_mix,
-    }
     samples = two_samples(X, background, units, background_units, **weights)
     if samples.repeats_background():
         warn(
@@ -242,49 +231,21 @@ def permutation_test(
             "is compared with itself. Give the treated rows alone as X to condition_test, which "
             "puts the background into the foreground itself."
         )
-    n_distinct = relabellings.count(samples)
-    exact = n_distinct <= n_permutations
-    total = n_distinct if exact else n_permutations
-    check_resolution(samples, n_distinct, total)
-    parts = samples.foreground.units(), samples.background.units()
-    fitted = fitted_on(samples, parts, estimator, X, background, **weights)
-    statistic = Statistic.of(estimator, fitted)
-    labels = relabellings.every(samples) if exact else relabellings.random(samples, total, rng)
+    relabellings = Relabellings.of(samples, n_permutations)
+    parts = samples.units()
+    fitted = fitted_on(samples, parts, estimator, X, background)
     with resampling(samples):
-        deflated = _DeflatedSamples.of(samples, parts, statistic, len(fitted.components_))
-        null = np.array(
-            [
-                deflated.statistics(chosen, rng)
-                for chosen in with_progress(labels, total, "permute", progress)
-            ]
+        deflated = _DeflatedSamples(
+            Statistic.of(estimator, fitted),
+            samples.n_varying,
+            _centred(parts, samples.shared),
+            given=relabellings.given,
+            shared=samples.shared,
+        ).take(len(fitted.components_))
+        null = relabellings.statistics(
+            lambda chosen: deflated.statistics(chosen, rng), rng, progress
         )
-    return PermutationTest.of(samples, deflated, null, n_distinct, exact=exact)
-
-
-def check_resolution(samples: TwoSamples, n_distinct: int, total: int) -> None:
-    """Raise if no p-value could reach 0.05 however many relabellings are drawn; warn if too few."""
-    grouped = samples.foreground.codes is not None
-    what = "units" if grouped else "rows"
-    free = [len(samples.only(side)) for side in (0, 1)]
-    if min(free) == 0 < max(free):
-        where = "X" if free[0] else "background"
-        raise ValueError(
-            f"{max(free)} units occur in {where} alone, while all of the other dataset's occur in "
-            "both and are compared with themselves: those could never change sides. Leave them "
-            "out, or give units of either dataset alone."
-        )
-    if n_distinct < 1 / _LEVEL:
-        raise ValueError(
-            f"there are only {n_distinct} ways to say which {what} are foreground, so that no "
-            f"p-value can be below {1 / n_distinct:.2g}. At least {1 / _LEVEL:.0f} are needed: 3 "
-            f"{what} against 3" + (", or 5 units that occur in both datasets." if grouped else ".")
-        )
-    if total < n_distinct and 1 / (1 + total) > _LEVEL:
-        ways = str(n_distinct) if n_distinct < 10**15 else "very many"
-        warn(
-            f"there are {ways} ways to say which {what} are foreground and {total} are used: "
-            f"no p-value can be below {1 / (1 + total):.2g}. More permutations are needed.",
-        )
+    return PermutationTest.of(relabellings, deflated, null)
 
 
 class _Sums(NamedTuple):
@@ -306,30 +267,16 @@ class _Sums(NamedTuple):
 
 @dataclass
 class _DeflatedSamples(Deflation):
-    """Units of both datasets, without the components found so far."""
+    """Centred units of foreground and background, each divided by a scale of its own."""
 
-    units: tuple[Units, Units] = field(kw_only=True)
+    given: NDArray[np.bool_] = field(kw_only=True)
     shared: NDArray[np.intp] = field(kw_only=True)
     scales: list[tuple[float, float]] = field(default_factory=list)
 
-    @classmethod
-    def of(
-        cls, samples: TwoSamples, units: tuple[Units, Units], statistic: Statistic, k: int
-    ) -> _DeflatedSamples:
-        """Find the components of the data as they are."""
-        centred, shared = _centred(units, samples.shared), samples.shared
-        deflated = cls(statistic, samples.n_varying, units=centred, shared=shared)
-        given = np.arange(samples.n_units) < samples.foreground.n_units
-        for j in range(k):
-            x, y = (deflated._sums(side).covariance(j, (1.0, 1.0)) for side in (given, ~given))
-            totals = float(np.trace(x)), float(np.trace(y))
-            deflated.check(totals, deflated.units[0])
-            deflated.scales.append((deflated.units[0].scale(j), deflated.units[1].scale(j)))
-            found = statistic.leading(x, y, totals, samples.n_varying - j)
-            mirror = deflated.add(found, totals, deflated.units[0].means.shape[1])
-            in_x, in_y = deflated.units
-            deflated.units = in_x.mirrored(mirror), in_y.mirrored(mirror)
-        return deflated
+    def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
+        self.scales.append((self.units[0].scale(j), self.units[1].scale(j)))
+        x, y = (self._sums(side).covariance(j, (1.0, 1.0)) for side in (self.given, ~self.given))
+        return x, y
 
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
         """Return the statistic of every component under other labels."""

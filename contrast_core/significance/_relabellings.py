@@ -1,62 +1,126 @@
-"""Which units could have been the foreground, as far as can be told without an effect."""
+"""Which units could have been the foreground, if the two datasets did not differ."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrast_core._validation import FloatArray
+from contrast_core.feedback import Progress, warn, with_progress
 from contrast_core.significance._units import TwoSamples
 
-
-def count(samples: TwoSamples) -> int:
-    """Distinct relabellings: swaps within shared units, times free choices among the others."""
-    free_x, free_y = len(samples.only(0)), len(samples.only(1))
-    swaps: int = 2 ** len(samples.shared)
-    return swaps * math.comb(free_x + free_y, free_x)
+LEVEL = 0.05
 
 
-class _Places(NamedTuple):
-    """Positions, among all n units, of the shared pairs (S, 2) and of the free units."""
+@dataclass(frozen=True)
+class Relabellings:
+    """The relabellings of a permutation test: all of them, or some drawn at random.
 
-    n: int
-    pairs: NDArray[np.intp]
-    free: NDArray[np.intp]
-    n_chosen: int
+    Units that occur in both datasets swap their two parts; the others change places freely, so
+    that each dataset keeps its number of units.
+    """
+
+    samples: TwoSamples
+    n_distinct: int
+    total: int
 
     @classmethod
-    def of(cls, samples: TwoSamples) -> _Places:
-        n = samples.foreground.n_units
-        pairs = samples.shared + np.array([0, n], dtype=np.intp)
-        free = np.concatenate([samples.only(0), samples.only(1) + n])
-        return cls(samples.n_units, pairs, free, len(samples.only(0)))
+    def of(cls, samples: TwoSamples, n_permutations: int) -> Relabellings:
+        """Use all relabellings if there are no more than `n_permutations`.
 
-    def labels(self, swapped: ArrayLike, chosen: ArrayLike) -> NDArray[np.bool_]:
-        """With the given pairs swapped and the chosen free units in the foreground."""
-        labels = np.zeros(self.n, dtype=bool)
-        labels[self.pairs[:, 0]] = ~np.asarray(swapped, dtype=bool)
-        labels[self.pairs[:, 1]] = swapped
-        labels[self.free[np.asarray(chosen, dtype=np.intp)]] = True
+        Raises
+        ------
+        ValueError
+            If no p-value could reach 0.05 however many relabellings are drawn.
+
+        Warns
+        -----
+        ContrastWarning
+            If too few are drawn for a p-value of 0.05.
+        """
+        free = [len(samples.only(side)) for side in (0, 1)]
+        n_distinct = 2 ** len(samples.shared) * math.comb(sum(free), free[0])
+        total = min(n_distinct, n_permutations)
+        _check_resolution(free, n_distinct, total, grouped=samples.foreground.codes is not None)
+        return cls(samples, n_distinct, total)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all relabellings are used, the given one included."""
+        return self.total == self.n_distinct
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """Whether each unit of both datasets is foreground in the data as they are."""
+        return np.arange(self.samples.n_units) < self.samples.foreground.n_units
+
+    def statistics(
+        self,
+        statistics_of: Callable[[NDArray[np.bool_]], list[float]],
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> FloatArray:
+        """Return the statistics of every relabelling, (B, k)."""
+        labels = self._every() if self.is_exact else self._random(rng)
+        bar = with_progress(labels, self.total, "permute", progress)
+        return np.array([statistics_of(chosen) for chosen in bar])
+
+    def _every(self) -> Iterator[NDArray[np.bool_]]:
+        """Yield each relabelling once."""
+        n_free, n_chosen = len(self._free), len(self.samples.only(0))
+        for swapped in product([False, True], repeat=len(self.samples.shared)):
+            for chosen in combinations(range(n_free), n_chosen):
+                yield self._labels(swapped, chosen)
+
+    def _random(self, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
+        """Yield `total` relabellings, drawn with replacement."""
+        n_free, n_chosen = len(self._free), len(self.samples.only(0))
+        for _ in range(self.total):
+            swapped = rng.random(len(self.samples.shared)) < 0.5
+            yield self._labels(swapped, rng.permutation(n_free)[:n_chosen])
+
+    @cached_property
+    def _free(self) -> NDArray[np.intp]:
+        """Positions, among the units of both datasets, of those that are in one dataset only."""
+        return np.concatenate(
+            [self.samples.only(0), self.samples.only(1) + self.samples.foreground.n_units]
+        )
+
+    def _labels(self, swapped: ArrayLike, chosen: ArrayLike) -> NDArray[np.bool_]:
+        """Return which units are foreground if these pairs swap and these free units are chosen."""
+        labels = np.zeros(self.samples.n_units, dtype=bool)
+        pairs = self.samples.pairs
+        labels[pairs[:, 0]] = ~np.asarray(swapped, dtype=bool)
+        labels[pairs[:, 1]] = swapped
+        labels[self._free[np.asarray(chosen, dtype=np.intp)]] = True
         return labels
 
 
-def every(samples: TwoSamples) -> Iterator[NDArray[np.bool_]]:
-    """Each relabelling once: which units, first those of the foreground, are foreground."""
-    places = _Places.of(samples)
-    for swapped in product([False, True], repeat=len(places.pairs)):
-        for chosen in combinations(range(len(places.free)), places.n_chosen):
-            yield places.labels(swapped, chosen)
-
-
-def random(
-    samples: TwoSamples, total: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.bool_]]:
-    """So many relabellings, drawn with replacement."""
-    places = _Places.of(samples)
-    for _ in range(total):
-        swapped = rng.random(len(places.pairs)) < 0.5
-        yield places.labels(swapped, rng.permutation(len(places.free))[: places.n_chosen])
+def _check_resolution(free: Sequence[int], n_distinct: int, total: int, *, grouped: bool) -> None:
+    """Raise if no p-value could reach the level; warn if too few relabellings are drawn."""
+    what = "units" if grouped else "rows"
+    if min(free) == 0 < max(free):
+        where = "X" if free[0] else "background"
+        raise ValueError(
+            f"{max(free)} units occur in {where} alone, while all of the other dataset's occur in "
+            "both and are compared with themselves: those could never change sides. Leave them "
+            "out, or give units of either dataset alone."
+        )
+    if n_distinct < 1 / LEVEL:
+        raise ValueError(
+            f"there are only {n_distinct} ways to say which {what} are foreground, so that no "
+            f"p-value can be below {1 / n_distinct:.2g}. At least {1 / LEVEL:.0f} are needed: 3 "
+            f"{what} against 3" + (", or 5 units that occur in both datasets." if grouped else ".")
+        )
+    if total < n_distinct and 1 / (1 + total) > LEVEL:
+        ways = str(n_distinct) if n_distinct < 10**15 else "very many"
+        warn(
+            f"there are {ways} ways to say which {what} are foreground and {total} are used: "
+            f"no p-value can be below {1 / (1 + total):.2g}. More permutations are needed.",
+        )

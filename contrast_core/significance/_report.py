@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,8 @@ from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_
 from contrast_core.significance._cross_fit import CrossFittedRatio, cross_fitted_ratio
 from contrast_core.significance._estimators import check_estimator, quietly_fitted
 from contrast_core.significance._permutation import PermutationTest, permutation_test
-from contrast_core.solve import loaded_rows
+from contrast_core.significance._units import Weights
+from contrast_core.solve import Design, loaded_rows
 
 Columns: TypeAlias = dict[str, list[Any]]
 
@@ -215,13 +216,11 @@ def contrast_report(
     background: MatrixLike | Sequence[MatrixLike],
     units: ArrayLike | None = None,
     background_units: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    background_mix: ArrayLike | None = None,
     n_permutations: int = 999,
     n_resamples: int = 200,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
+    **weights: Unpack[Weights],
 ) -> ContrastReport:
     """Report what a contrast shows, and how certain it is, for the supplement of a paper.
 
@@ -288,11 +287,6 @@ def contrast_report(
     """
     check_estimator(estimator)
     rng = check_generator(random_state)
-    weights: dict[str, Any] = {
-        "sample_weight": sample_weight,
-        "background_weight": background_weight,
-        "background_mix": background_mix,
-    }
     given: dict[str, Any] = {
         "background": background,
         "units": units,
@@ -304,7 +298,7 @@ def contrast_report(
     test = permutation_test(estimator, X, n_permutations=n_permutations, **given, **bars)
     ratio = cross_fitted_ratio(X, n_components=len(test.p_values), **given)
     stability = bootstrap_stability(estimator, X, n_resamples=n_resamples, **given, **bars)
-    fitted = quietly_fitted(estimator, X, background, **weights)
+    fitted = quietly_fitted(estimator, X, background, Design(**weights))
     strengths, angles = _other_strengths(fitted)
     rows = loaded_rows(X, background)
     _warn_of_units(*map(FeatureMoments.from_data, (rows.foreground, rows.background)))

@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray, MatrixLike, check_labels
+from contrast_core._validation import FloatArray, MatrixLike, check_labels, check_units
 from contrast_core.moments import FeatureMoments, SecondMoments
 from contrast_core.solve import Design, check_variances, loaded_rows
 
 _SMALLEST, _LARGEST = 1e-150, 1e150  # of variances, so that their ratios are numbers too
 _MAX_ITERATIONS = 200
+
+
+class Weights(TypedDict, total=False):
+    """Weights of rows and of several backgrounds, as for `CPCA.fit`."""
+
+    sample_weight: ArrayLike | None
+    background_weight: ArrayLike | Sequence[ArrayLike | None] | None
+    background_mix: ArrayLike | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,18 +151,29 @@ class Units:
         counts = np.ones(rows.shape[0]) if weights is None else weights
         return cls(counts, np.asarray(dense, dtype=np.float64), None)
 
-    def moments(self, weights: ArrayLike | None = None) -> SecondMoments:
-        """Moments of all units together, each as often as its weight says (once by default)."""
-        times = np.ones(len(self)) if weights is None else np.asarray(weights, dtype=np.float64)
-        mass = times * self.counts
-        share = mass / mass.sum()
-        mean = share @ self.means
+    def covariance(self, share: FloatArray) -> FloatArray:
+        """Return the covariance of units with these shares of the weight (U,), which add up to 1.
+
+        It is in the precision of the units' own covariances.
+        """
         used = np.flatnonzero(share)
-        spread = (self.means[used] - mean) * np.sqrt(share[used])[:, None]
-        covariance = spread.T @ spread
-        if self.covariances is not None:
-            covariance += np.tensordot(share, self.covariances, axes=1)
-        return SecondMoments._unchecked(round(mass.sum()), mean, covariance)
+        away = (self.means[used] - share @ self.means) * np.sqrt(share[used])[:, None]
+        if self.covariances is None:
+            return np.asarray(away.T @ away)
+        dtype = self.covariances.dtype
+        away = away.astype(dtype, copy=False)
+        return np.asarray(
+            away.T @ away + np.tensordot(share.astype(dtype), self.covariances, axes=1)
+        )
+
+    def moments(self, mass: FloatArray, n_rows: float | None = None) -> SecondMoments:
+        """Return the moments of units with these weights (U,), as of `n_rows` rows."""
+        share = mass / mass.sum()
+        return SecondMoments._unchecked(
+            round(mass.sum() if n_rows is None else n_rows),
+            share @ self.means,
+            self.covariance(share).astype(np.float64, copy=False),
+        )
 
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
@@ -170,29 +189,6 @@ class Units:
         if self.covariances is not None:
             second += np.tensordot(chosen.astype(np.float64), self.covariances, axes=1)
         return first, second
-
-    def moments_alike(self, chosen: NDArray[np.bool_]) -> SecondMoments:
-        """Moments of some units together, all counting alike, of as many rows as they have."""
-        return SecondMoments._unchecked(
-            self.counts[chosen].sum(),
-            self.means[chosen].mean(axis=0),
-            self.alike(chosen).astype(np.float64, copy=False),
-        )
-
-    def alike(self, chosen: NDArray[np.bool_]) -> FloatArray:
-        """Covariance of some units together, all counting alike, in the precision of theirs."""
-        means = self.means[chosen]
-        away = (means - means.mean(axis=0)) / math.sqrt(len(means))
-        if self.covariances is None:
-            return np.asarray(away.T @ away)
-        first, *others = np.flatnonzero(chosen)
-        away = away.astype(self.covariances.dtype)
-        covariance = self.covariances[first].copy()
-        for i in others:
-            covariance += self.covariances[i]
-        covariance /= covariance.dtype.type(len(means))
-        covariance += away.T @ away
-        return np.asarray(covariance)
 
     def mirrored(self, normal: FloatArray) -> Self:
         """Return the units reflected at the plane with this unit normal (D,)."""
@@ -268,10 +264,26 @@ class TwoSamples(NamedTuple):
     n_varying: int
     basis: FloatArray | None
 
+    design: Design
+
     @property
     def n_units(self) -> int:
         """Number of units in both."""
         return self.foreground.n_units + self.background.n_units
+
+    @property
+    def pairs(self) -> NDArray[np.intp]:
+        """Positions of the shared units among those of foreground and background, (S, 2)."""
+        return self.shared + np.array([0, self.foreground.n_units], dtype=np.intp)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether rows belong to units; otherwise each row is one."""
+        return self.foreground.codes is not None
+
+    def units(self, dtype: DTypeLike = np.float64) -> tuple[Units, Units]:
+        """Return the units of foreground and background, read once."""
+        return self.foreground.units(dtype), self.background.units(dtype)
 
     def only(self, side: int) -> NDArray[np.intp]:
         """Units of one dataset (0 foreground, 1 background) without a counterpart."""
@@ -293,7 +305,7 @@ class TwoSamples(NamedTuple):
 
     def numbers(self) -> tuple[int | None, int | None]:
         """Number of units of foreground and background; None for rows."""
-        if self.foreground.codes is None:
+        if not self.is_grouped:
             return None, None
         return self.foreground.n_units, self.background.n_units
 
@@ -305,11 +317,11 @@ def two_samples(
     background_units: ArrayLike | None,
     *,
     fewest: int = 2,
-    **weights: Any,
+    **weights: Unpack[Weights],
 ) -> TwoSamples:
-    """Read both datasets, less rows without weight; `weights` are those of `Design`.
+    """Read both datasets without the rows of weight zero.
 
-    With units each dataset has `fewest` of them at least.
+    Where rows belong to units, each dataset has at least `fewest` of them.
 
     Raises
     ------
@@ -320,8 +332,9 @@ def two_samples(
     TypeError
         If labels are of different types.
     """
+    design = Design(**weights)
     try:
-        x, y, *of_rows, which = loaded_rows(X, background, Design(**weights))
+        x, y, *of_rows, which = loaded_rows(X, background, design)
     except ValueError as error:
         if "contains NaN" not in str(error):
             raise
@@ -335,20 +348,15 @@ def two_samples(
             f"units and {which[-1] + 1} backgrounds were given; with units there is one background "
             "only. Give all of its rows together, or no units."
         )
-    if (units is None) != (background_units is None):
-        given, missing = ("units", "background_units")[:: 1 if background_units is None else -1]
-        raise ValueError(
-            f"{given} was given without {missing}; give the unit (donor, animal) of every row of "
-            "both datasets, or of neither."
-        )
+    labels = check_units(units, background_units, x.shape[0], y.shape[0])
     (x, weights_x, used_x), (y, weights_y, used_y) = map(_weighted, (x, y), of_rows)
     strata = None if which is None else which[used_y]
     n_varying = _n_varying(x, y)
     shared = np.empty((0, 2), dtype=np.intp)
     codes: list[Any] = [None, None]
-    if units is not None and background_units is not None:
-        names_x, codes[0] = _labels(units, used_x, "units", fewest)
-        names_y, codes[1] = _labels(background_units, used_y, "background_units", fewest)
+    if labels is not None:
+        names_x, codes[0] = _coded(labels[0][used_x], "units", fewest)
+        names_y, codes[1] = _coded(labels[1][used_y], "background_units", fewest)
         check_labels([*names_x, *names_y], len(names_x + names_y), "units with background_units")
         place = {name: i for i, name in enumerate(names_y)}
         pairs = [(i, place[name]) for i, name in enumerate(names_x) if name in place]
@@ -362,7 +370,7 @@ def two_samples(
         x, y = np.split(coordinates.T, [x.shape[0]])
     foreground = Sample(x, "X", codes[0], weights_x)
     background = Sample(y, "background", codes[1], weights_y, strata)
-    return TwoSamples(foreground, background, shared, n_varying, basis)
+    return TwoSamples(foreground, background, shared, n_varying, basis, design)
 
 
 def _weighted(
@@ -391,11 +399,8 @@ def _n_varying(x: Any, y: Any) -> int:
     return int((of_each[0] | of_each[1]).sum())
 
 
-def _labels(
-    units: ArrayLike, used: NDArray[np.bool_], name: str, fewest: int
-) -> tuple[list[Any], NDArray[np.intp]]:
-    """Names of the units, and that of each row that is used."""
-    labels = check_labels(units, len(used), name)[used]
+def _coded(labels: NDArray[Any], name: str, fewest: int) -> tuple[list[Any], NDArray[np.intp]]:
+    """Return the names of the units, and the position of each row's unit among them."""
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < fewest:
         raise ValueError(

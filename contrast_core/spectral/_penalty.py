@@ -14,7 +14,7 @@ from contrast_core._validation import (
     MatrixLike,
     check_count,
     check_generator,
-    check_labels,
+    check_units,
     numbers_of,
 )
 from contrast_core.linalg import orthonormal_rows
@@ -164,8 +164,6 @@ def _folds(
 ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Which rows of each dataset each fold holds out."""
     n_folds = check_count(n_folds, "n_folds", at_least=2)
-    if (units is None) != (background_units is None):
-        raise ValueError("give units and background_units both, or neither.")
     sizes = []
     for rows in (x, y):
         if np.isnan(rows.shape[0]):
@@ -174,16 +172,10 @@ def _folds(
                 "compute_chunk_sizes() first."
             )
         sizes.append(int(rows.shape[0]))
-    if units is None or background_units is None:
+    labels = check_units(units, background_units, *sizes)
+    if labels is None:
         numbers = [rng.permutation(size) % n_folds for size in sizes]
     else:
-        labels = [
-            check_labels(given, size, name)
-            for given, size, name in (
-                (units, sizes[0], "units"),
-                (background_units, sizes[1], "background_units"),
-            )
-        ]
         distinct, unit = np.unique(np.concatenate(labels), return_inverse=True)
         numbers = np.split((rng.permutation(len(distinct)) % n_folds)[unit], sizes[:1])
     for number, name in zip(numbers, ("X", "background"), strict=True):

@@ -1,0 +1,76 @@
+"""Measure a contrast on rows that did not choose its directions (cross-fitting).
+
+Directions that are chosen to have a large ratio of variances have one on the rows that chose them,
+whatever the data. So one half of the rows chooses the directions, by the automatic contrast, and
+the other half measures their ratio (Chernozhukov et al., Econometrics Journal 21:C1, 2018).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+from contrast_core._validation import FloatArray
+from contrast_core.contrast._automatic import background_ridge
+from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.moments import SecondMoments
+
+TwoMoments: TypeAlias = tuple[SecondMoments, SecondMoments]
+
+_RISEN = 1.05  # times the ratio before; halves of the data differ by more than a smaller rise
+_ACCURACY = 1e-8  # of the eigenvectors: what rounding changes stays far below what rows change
+_RESTARTS = 100  # of Lanczos iterations, most of which need fewer than ten
+_SMALL = 64  # features, up to which LAPACK is as fast as Lanczos iterations
+
+
+def held_out_ratio(
+    fitted: TwoMoments, measured: TwoMoments, k: int, n_varying: int | None = None
+) -> float:
+    """Return the trace ratio of one half along the k directions that the other half chooses.
+
+    The fitted half takes the steps of `trace_ratio_alpha` until its own ratio rises by less than
+    5%. The measured half has no part in that.
+
+    Parameters
+    ----------
+    fitted, measured : pair of SecondMoments
+        Foreground and background moments of either half.
+    k : int
+        Number of directions.
+    n_varying : int, optional
+        As for `background_ridge`.
+
+    Raises
+    ------
+    ValueError
+        If one of the moments is constant.
+    """
+    ridges = [k * background_ridge(*half, n_varying) for half in (fitted, measured)]
+    x, y = (moments.covariance for moments in fitted)
+    alpha, start = 0.0, np.ones(len(x))
+    while True:
+        directions = _leading(x, y, alpha, k, start)
+        own, other = (
+            _variance(directions, half[0]) / (_variance(directions, half[1]) + ridge)
+            for half, ridge in zip((fitted, measured), ridges, strict=True)
+        )
+        if own <= alpha * _RISEN:
+            return other
+        alpha, start = own, directions.sum(axis=0)
+
+
+def _variance(directions: FloatArray, moments: SecondMoments) -> float:
+    return float(variances_along(directions, moments.covariance).sum())
+
+
+def _leading(x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArray) -> FloatArray:
+    """Return the k leading eigenvectors of ``x - alpha * y`` as rows."""
+    if len(x) > max(_SMALL, 4 * k):
+        try:
+            options = {"which": "LA", "tol": _ACCURACY, "maxiter": _RESTARTS}
+            return np.asarray(eigsh(x - alpha * y, k, v0=start, **options)[1].T)
+        except ArpackNoConvergence:  # the wanted eigenvalues lie too close to the others
+            pass
+    return contrastive_eigenpairs(x, y, alpha, k).components
