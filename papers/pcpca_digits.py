@@ -34,7 +34,7 @@ def draw(report: Report, kind: str, models: list[PCPCA], X: np.ndarray, labels: 
     figure, axes = panels(2, 5)
     for row, (model, name) in enumerate(zip(models, ("PPCA", f"PCPCA, {GAMMA}"), strict=False)):
         scatter(axes[row, 0], model.transform(X), labels, name)
-        samples = model.sample(300, noise=False, random_state=0)
+        samples = model.sample_foreground(300, add_noise=False, random_state=0)
         for axis, sample in zip(axes[row, 1:], samples, strict=False):
             image(axis, sample.reshape(SIDE, SIDE), f"drawn from {name}")
     report.save(figure, f"pcpca_digits_{kind}")

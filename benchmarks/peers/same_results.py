@@ -281,7 +281,7 @@ def departures_of_pcpca(pcpca: ModuleType) -> None:
     say(f"pcpca does not centre: all features moved by 5 give a sine of {np.sin(angle):.2f}")
     fitted = pcpca.PCPCA(n_components=2, gamma=0.2 * n / m)
     fitted.fit(x, y)
-    say(f"pcpca, sample() returns {fitted.sample()}")
+    say(f"pcpca, sample_foreground() returns {fitted.sample_foreground()}")
 
 
 def departures_of_rho(rhopca: Package) -> None:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from contrast_core._base import Dataset, Offset
+from contrast_core._linear_map import LinearMap
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -30,16 +33,15 @@ from contrast_core.probabilistic._clvm_checks import (
 from contrast_core.probabilistic._clvm_em import Fit
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 from contrast_core.probabilistic._clvm_observed import RowLikelihood, observed_rows
-from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Search, Sparsity, fit_selected
 from contrast_core.probabilistic._clvm_start import VariationalFit, modelled, starting_point
-from contrast_core.probabilistic._density_model import any_missing
-from contrast_core.probabilistic._two_densities import TwoDensities
+from contrast_core.probabilistic._latent_model import LatentModel, any_missing
+from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, Plan, contrast_moments
 
 
-class CLVM(TwoDensities):
+class CLVM(LatentModel):
     r"""Contrastive latent variable model: latent variables of both datasets, and of one only.
 
     Shared latent variables z act on foreground and background alike, salient ones t on the
@@ -238,11 +240,9 @@ class CLVM(TwoDensities):
     (True, 0.43)
     """
 
-    _of_some = (
-        *("elbo_", "log_likelihoods_", "noise_variance_"),
-        *("dispersions_", "library_size_"),
-    )
-
+    shared_loadings_: FloatArray
+    salient_loadings_: FloatArray
+    tails_: Tails
     selected_: NDArray[np.bool_]
     log_likelihoods_: FloatArray
     n_iter_: int
@@ -283,6 +283,109 @@ class CLVM(TwoDensities):
         self.random_state = random_state
         self.device = device
         self.progress = progress
+
+    @property
+    def _tails(self) -> Tails:
+        return self.tails_
+
+    @property
+    def _n_shared(self) -> int:
+        return int(self.shared_loadings_.shape[1])
+
+    def _loadings(self, dataset: str) -> FloatArray:
+        if dataset == "background":
+            return self.shared_loadings_
+        return np.hstack([self.shared_loadings_, self.salient_loadings_])
+
+    @property
+    def _projector(self) -> LinearMap:
+        return self.linear_map_
+
+    def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
+        r"""The salient part of rows: the shared part and the noise go.
+
+        .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
+
+        The least squares estimate of W t, with what shared variables and noise add as the errors:
+        a projection on the span of W along what the background would do, not an orthogonal one.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows to denoise.
+        offset : {"foreground", "difference", "none"}, default="foreground"
+            What is added back, as in `CPCA.denoise`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If `offset` is none of the three, the features are not those of the fit, or a value is
+            NaN or infinite.
+        """
+        return super().denoise(X, offset=offset)
+
+    def transform_shared(
+        self,
+        X: MatrixLike,
+        *,
+        dataset: Dataset = "foreground",
+        groups: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Posterior means of the shared latent variables.
+
+        Parameters
+        ----------
+        X : as for `transform`
+            Rows from anywhere.
+        dataset : {"foreground", "background"}, default="foreground"
+            Which model the rows are of: that of the background, about its own mean, has no salient
+            part.
+        groups : array-like of shape (n,), optional
+            As for `transform`; of background rows each group is centred by its own mean here.
+
+        Returns
+        -------
+        ndarray of shape (n, n_shared)
+            For a dask array or a tensor, the same, as from `transform`.
+
+        Raises
+        ------
+        ValueError
+            If `dataset` is neither, or as for `transform`.
+        TypeError
+            As for `transform`.
+        """
+        check_is_fitted(self)
+        return self._latent_means(X, dataset, slice(self._n_shared), groups)
+
+    def sample_background(
+        self,
+        n_samples: int = 1,
+        *,
+        add_noise: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Draw rows like those of the background, which have no salient part.
+
+        Parameters
+        ----------
+        n_samples, add_noise, random_state
+            As for `sample_foreground`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `n_samples` is not an integer of at least 1.
+        """
+        return self._sample("background", n_samples, add_noise, random_state)
 
     def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
         tails = check_tails(self.robust, self.likelihood, self.inference)

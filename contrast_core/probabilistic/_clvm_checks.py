@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from contrast_core._validation import check_choice, check_count, check_number, shown
-from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Sparsity
+from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import Rows, check_device
 from contrast_core.solve import Design
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrast_core._validation import FloatArray
-from contrast_core.probabilistic._clvm_posterior import (
+from contrast_core.probabilistic._row_posterior import (
     from_standard,
     identity,
     log_gamma,
@@ -40,11 +40,32 @@ class CountModel(NamedTuple):
         mu: the logarithm of each feature's share of a row's total, l.
     log_dispersion : array of shape (n_features,)
         Logarithm of r.
+    library_size : float
+        Total of the rows that are drawn.
     """
 
     loadings: Any
     mean: Any
     log_dispersion: Any
+    library_size: float = 1.0
+
+    def latent_means(self, rows: Any) -> FloatArray:
+        """Return the posterior means of the latent variables, (n, k)."""
+        found: FloatArray = count_posteriors(checked_counts(rows), self).latent
+        return found
+
+    def log_density(self, rows: Any) -> FloatArray:
+        """Return a column of lower bounds of the rows' log-probabilities."""
+        rows = checked_counts(rows)
+        found: FloatArray = count_bound(rows, self, count_posteriors(rows, self))[:, None]
+        return found
+
+    def sample(self, n: int, rng: np.random.Generator, add_noise: bool) -> FloatArray:
+        """Draw rows of counts, or of expected counts without noise, (n, n_features)."""
+        logarithms = rng.standard_normal((n, self.loadings.shape[1])) @ self.loadings.T + self.mean
+        rates, r = self.library_size * np.exp(logarithms), np.exp(self.log_dispersion)
+        drawn = rng.negative_binomial(r, r / (r + rates)) if add_noise else rates
+        return np.asarray(drawn, np.float64)
 
 
 class NormalPosteriors(NamedTuple):
@@ -147,19 +168,6 @@ def _logarithms(found: NormalPosteriors, base: Any, loadings: Any) -> tuple[Any,
     xp = namespace(base)
     variances = found.covariance @ outer_products(loadings).T
     return base + found.latent @ loadings.T, xp.sqrt(xp.clip(variances, 0.0, None))
-
-
-def counts_latent(rows: FloatArray, *, model: CountModel, first: int, last: int) -> FloatArray:
-    """Posterior means of latent variables `first` to `last`, (n, k)."""
-    found: FloatArray = count_posteriors(checked_counts(rows), model).latent[:, first:last]
-    return found
-
-
-def counts_density(rows: FloatArray, *, model: CountModel) -> FloatArray:
-    """Column of lower bounds of the rows' log-probabilities."""
-    rows = checked_counts(rows)
-    found: FloatArray = count_bound(rows, model, count_posteriors(rows, model))[:, None]
-    return found
 
 
 def checked_counts(rows: FloatArray) -> FloatArray:

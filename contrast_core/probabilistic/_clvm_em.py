@@ -13,6 +13,7 @@ from contrast_core.linalg import fix_signs, leading_eigenpairs
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._ascent import Ascent, Evaluation, ascend
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
+from contrast_core.probabilistic._row_posterior import Model, principal_axes
 
 _LEAST_NOISE = 1e-13  # of the mean variance; below it the noise is rounding
 _FIRST_NOISE = 0.1
@@ -39,13 +40,6 @@ class Means(NamedTuple):
 
     x: FloatArray
     y: FloatArray
-
-
-class Model(NamedTuple):
-    """Loadings of all latent variables, the shared ones first (size, k + t); noise variance."""
-
-    loadings: FloatArray
-    noise: float
 
 
 class Problem(NamedTuple):
@@ -102,32 +96,8 @@ class _Expected(NamedTuple):
     second: FloatArray
 
 
-class LinearPosterior(NamedTuple):
-    """Posterior of latent variables: map from centred rows to means (size, K), and covariance."""
-
-    gain: FloatArray
-    covariance: FloatArray
-
-
-def posterior(model: Model) -> LinearPosterior:
-    """Return the posterior of the latent variables given a row."""
-    axes, _, precisions = _principal(model)
-    covariance = axes / precisions @ axes.T
-    return LinearPosterior(model.loadings @ covariance / model.noise, covariance)
-
-
-def _principal(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Axes (K, K) on which the columns of the loadings are orthogonal.
-
-    With their squared lengths there (K,), and how much more precise the posterior is than the prior
-    (K,).
-    """
-    squares, axes = np.linalg.eigh(model.loadings.T @ model.loadings)
-    return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
-
-
 def _expected(side: DatasetSummary, model: Model, n_features: int) -> _Expected:
-    axes, squares, precisions = _principal(model)
+    axes, squares, precisions = principal_axes(model)
     # On these axes nothing cancels: columns may be nearly parallel and far longer than the noise.
     loadings, noise = model.loadings @ axes, model.noise
     gain = loadings / (precisions * noise)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc, gammainccinv
 
 from contrast_core._validation import FloatArray
-from contrast_core.probabilistic._clvm_em import DatasetSummary, Model, Problem
+from contrast_core.probabilistic._clvm_em import DatasetSummary, Problem
+from contrast_core.probabilistic._row_posterior import Model
 
 _STEPS = 500  # at most; below a hundred in practice
 _SETTLED = 1e-3  # change of the logarithm of a feature's precision

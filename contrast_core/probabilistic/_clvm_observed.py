@@ -12,18 +12,17 @@ from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._clvm_em import (
     Fit,
     Means,
-    Model,
     first_model,
     fit_em,
     likelihood_problem,
     random_model,
     rotated,
 )
-from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
 from contrast_core.probabilistic._clvm_rows import fit_rows
 from contrast_core.probabilistic._clvm_selection import Search, Selected
 from contrast_core.probabilistic._incomplete import observed_part
+from contrast_core.probabilistic._row_posterior import Model, Tails
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_index, contrast_moments
 

@@ -9,14 +9,15 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._ascent import Evaluation, ascend
-from contrast_core.probabilistic._clvm_em import Fit, Means, Model
-from contrast_core.probabilistic._clvm_posterior import (
+from contrast_core.probabilistic._clvm_em import Fit, Means
+from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
+from contrast_core.probabilistic._row_posterior import (
+    Model,
     RowPosteriors,
     Tails,
     expected,
     outer_products,
 )
-from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
 
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
 _LARGEST = 300.0  # logarithm of a weight, or of its inverse

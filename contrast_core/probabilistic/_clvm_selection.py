@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.feedback import warn
-from contrast_core.probabilistic._clvm_em import Fit, Model
+from contrast_core.probabilistic._clvm_em import Fit
 from contrast_core.probabilistic._clvm_priors import (
     LIKELIHOOD_ALONE,
     PRIOR_RATE,
@@ -17,6 +17,7 @@ from contrast_core.probabilistic._clvm_priors import (
     Relevance,
     Support,
 )
+from contrast_core.probabilistic._row_posterior import Model
 
 Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
 

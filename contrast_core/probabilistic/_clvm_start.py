@@ -15,9 +15,9 @@ from contrast_core.probabilistic._clvm_counts import checked_counts
 from contrast_core.probabilistic._clvm_em import Fit, Means
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 from contrast_core.probabilistic._clvm_observed import RowLikelihood, described_model, observed_rows
-from contrast_core.probabilistic._clvm_posterior import Tails
 from contrast_core.probabilistic._clvm_selection import Likelihood, Search, Sparsity, fit_sparse
-from contrast_core.probabilistic._density_model import any_missing
+from contrast_core.probabilistic._latent_model import any_missing
+from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import ELEMENTS, Rows, rows_of
 from contrast_core.solve import contrast_moments
 

@@ -20,12 +20,11 @@ from contrast_core.probabilistic._clvm_counts import (
     count_bound,
     count_posteriors,
 )
-from contrast_core.probabilistic._clvm_em import Model
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
-from contrast_core.probabilistic._clvm_posterior import Tails, expected, value_weights
 from contrast_core.probabilistic._clvm_priors import PRIOR_RATE, PRIOR_SHAPE
 from contrast_core.probabilistic._clvm_selection import PRUNED, Sparsity, check_support
 from contrast_core.probabilistic._clvm_start import Start, VariationalFit
+from contrast_core.probabilistic._row_posterior import Model, Tails, expected, value_weights
 from contrast_core.rows import ELEMENTS, Rows, minibatches
 
 _RATES = (0.02, 0.005, 0.001)  # of Adam, one after another, in standard deviations of the noise

@@ -33,23 +33,17 @@ _CONVERGED = 1e-5  # per feature, up to which rounding may end it earlier
 class IncompleteRows(NamedTuple):
     """Foreground and background, of which some values are missing, divided by `scale`.
 
-    `filled` are the moments of both with means for what is missing, and how they are solved.
+    `filled` are the moments of both with means for what is missing, and how they are solved;
+    `shares` are those of foreground and background rows that have each feature observed.
     """
 
     rows: ObservedRows
+    shares: tuple[FloatArray, FloatArray]
     mean: FloatArray
     background_mean: FloatArray
     scale: float
     filled: tuple[Moments, Moments, Plan]
     names: tuple[str, ...] | None
-
-    @property
-    def shares(self) -> tuple[FloatArray, FloatArray]:
-        """The share of foreground and of background rows that have each feature observed."""
-        masks, starts = self.rows.masks, self.rows.starts
-        sides = self.rows.foreground, self.rows.background
-        x, y = (np.add.reduceat(weights, starts) @ masks for weights in sides)
-        return x, y
 
 
 class IncompleteFit(NamedTuple):
@@ -99,7 +93,8 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
     )
     scale = float(np.sqrt(moments[0].total_variance / max(1.0, foreground @ seen.sum(axis=1))))
     return IncompleteRows(
-        ObservedRows.sorted(stacked / (scale or 1.0), seen, foreground, background, d),
+        ObservedRows.of(stacked / (scale or 1.0), seen, foreground, background, d),
+        (foreground @ seen, background @ seen),
         means[0],
         np.asarray(np.sum(means[1:], axis=0)),
         scale,
@@ -237,7 +232,7 @@ def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
 
 
 def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int) -> OptimizeResult:
-    n_features = rows.values.shape[1]
+    n_features = rows.blocks[0].values.shape[1]
     d = (len(start) - 1) // n_features
 
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:

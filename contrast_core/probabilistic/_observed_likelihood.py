@@ -1,26 +1,27 @@
-"""The contrastive likelihood of what is observed, and its gradient, by small stacked systems."""
+"""The contrastive likelihood of the observed values of rows, and its gradient.
+
+By Fisher's identity the gradient of the density of what is observed of a row is the expected
+gradient of the whole, so that the posteriors of the latent variables are all it takes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
-from contrast_core.probabilistic._patterns import (
-    Systems,
-    latent_means,
+from contrast_core.probabilistic._row_posterior import (
+    Model,
+    RowPosteriors,
+    expected,
     outer_products,
     patterns_of,
-    systems_of,
 )
 from contrast_core.rows import ELEMENTS
-
-_LOG_2PI = float(np.log(2 * np.pi))
 
 
 class ContrastiveLikelihood(NamedTuple):
@@ -38,43 +39,48 @@ class Ratio(NamedTuple):
     by_loadings: FloatArray
 
 
-class _Span(NamedTuple):
-    """Some rows, and the patterns that they have; rows of a pattern follow each other."""
+class _Block(NamedTuple):
+    """Rows that are taken together, sorted by which of their values are observed.
 
-    rows: slice
-    patterns: slice
-
-
-@dataclass(frozen=True, eq=False)
-class ObservedRows:
-    r"""Foreground and background rows about their means, 0 where a value is missing.
-
-    Sorted by pattern, so that what depends on the pattern alone is computed once for all its rows.
-    Nothing here is larger than the rows are: systems are d x d, and rows are taken in spans.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, n_features)
-        Centred rows, 0 where missing; those of both datasets.
+    values : ndarray of shape (b, n_features)
+        Rows about their means, 0 where a value is missing.
     masks : ndarray of shape (P, n_features)
-        1 where observed, of each pattern.
-    starts : ndarray of shape (P,)
-        The first row of each pattern.
-    foreground, background : ndarray of shape (n,)
-        Weight of each row in its dataset, which sum to one; 0 in the other.
-    spans : tuple
-        Rows that are taken together.
+        For each pattern 1 where a value is observed, else 0.
+    codes, starts : ndarrays of shape (b,) and (P,)
+        The pattern of each row, ascending, and the first row of each pattern.
+    foreground, background : ndarray of shape (b,)
+        Weight of each row in its dataset; 0 in the other. Each sums to one over all blocks.
     """
 
     values: FloatArray
     masks: FloatArray
+    codes: NDArray[np.intp]
     starts: NDArray[np.intp]
     foreground: FloatArray
     background: FloatArray
-    spans: tuple[_Span, ...]
+
+    def sums(
+        self, weights: FloatArray, latent: FloatArray, second: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return weighted sums over rows, for each feature over those that have it observed.
+
+        Products of values with latent variables (n_features, d), and of latent variables with each
+        other, from those of each row (b, d * d), (n_features, d, d).
+        """
+        n_features, d = self.masks.shape[1], latent.shape[1]
+        of_patterns = np.add.reduceat(weights[:, None] * second, self.starts)
+        inner = (self.masks.T @ of_patterns).reshape(n_features, d, d)
+        return self.values.T @ (weights[:, None] * latent), inner
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedRows:
+    """Foreground and background rows in blocks, whose d x d systems take little memory."""
+
+    blocks: tuple[_Block, ...]
 
     @classmethod
-    def sorted(
+    def of(
         cls,
         values: FloatArray,
         observed: NDArray[np.bool_],
@@ -83,75 +89,49 @@ class ObservedRows:
         d: int,
     ) -> ObservedRows:
         """Sort rows by pattern; `d` is the number of components that they will be used for."""
-        masks, codes = patterns_of(observed)
-        order = np.argsort(codes, kind="stable")
+        order = np.argsort(patterns_of(observed)[1], kind="stable")
         n, n_features = values.shape
-        edges = [*range(0, n, max(1, ELEMENTS // max(n_features, d * d))), n]
-        # A pattern that reaches from one span into the next counts as two.
-        begins = np.flatnonzero(np.diff(codes[order], prepend=-1))
-        starts = np.union1d(begins, edges[:-1])
-        between = np.searchsorted(starts, edges)
-        spans = (
-            _Span(slice(*rows), slice(*patterns))
-            for rows, patterns in zip(pairwise(edges), pairwise(between), strict=True)
-        )
-        return cls(
-            values[order],
-            masks[codes[order][starts]],
-            starts,
-            foreground[order],
-            background[order],
-            tuple(spans),
-        )
-
-    @property
-    def squares(self) -> FloatArray:
-        """Squared length of each row, (n,)."""
-        return np.asarray(np.einsum("nf,nf->n", self.values, self.values))
+        step = max(1, ELEMENTS // max(n_features, d * d))
+        blocks = []
+        for start in range(0, n, step):
+            some = order[start : start + step]
+            masks, codes = patterns_of(observed[some])
+            starts = np.searchsorted(codes, np.arange(len(masks)))
+            sides = foreground[some], background[some]
+            blocks.append(_Block(values[some], masks, codes, starts, *sides))
+        return cls(tuple(blocks))
 
     def likelihood(
         self, loadings: FloatArray, log_noise: float, gamma: float
     ) -> ContrastiveLikelihood:
-        r"""Value and gradient of the objective at ``gamma``, the contrast adjusted for sizes.
+        r"""Return value and gradient of the objective at ``gamma``, adjusted for sample sizes.
 
         .. math:: \sum_i a_i \log N(x_i^o; 0, A_i) - \gamma \sum_j b_j \log N(y_j^o; 0, B_j)
 
-        with weights a and b that sum to one. Of a row with D_o values observed and
-        :math:`M = W_o^\top W_o + \sigma^2 I`, :math:`z = M^{-1} W_o^\top x_o`,
-
-        .. math:: \log\det A = (D_o - d) \log\sigma^2 + \log\det M, \quad
-            x_o^\top A^{-1} x_o = (x_o^\top x_o - z^\top W_o^\top x_o) / \sigma^2, \quad
-            A^{-1} W_o = W_o M^{-1} .
+        with weights a and b that sum to one.
 
         References
         ----------
         Li, Jones and Engelhardt 2020, Sec. 7.1.
         """
-        noise, d = float(np.exp(log_noise)), loadings.shape[1]
-        value, by_log_noise = 0.0, 0.0
+        noise, value, by_log_noise = float(np.exp(log_noise)), 0.0, 0.0
         by_loadings = np.zeros_like(loadings)
-        weights = self.foreground - gamma * self.background
-        for rows, masks, starts, systems, projected, means in self._solved(loadings, noise):
-            x, c = self.values[rows], weights[rows]
-            in_pattern = np.add.reduceat(c, starts)
-            n_observed = masks.sum(axis=1)
-            left = np.einsum("nf,nf->n", x, x) - np.einsum("nk,nk->n", projected, means)
-            densities = n_observed * _LOG_2PI + (n_observed - d) * log_noise
-            value -= 0.5 * float(
-                in_pattern @ (densities + systems.log_determinant) + c @ left / noise
-            )
-            inner = np.add.reduceat(c[:, None] * outer_products(means), starts) / noise
-            inner += in_pattern[:, None] * systems.inverse.reshape(-1, d * d)
-            by_loadings += x.T @ (c[:, None] * means) / noise - _times(masks, inner, loadings)
-            traces = np.trace(systems.inverse, axis1=1, axis2=2)
-            lengths = np.einsum("nk,nk->n", means, means)
-            by_log_noise -= 0.5 * float(
-                in_pattern @ (n_observed - d + noise * traces) - c @ (left / noise - lengths)
-            )
+        for block, found in self._posteriors(Model(loadings, noise)):
+            weights = block.foreground - gamma * block.background
+            second = outer_products(found.latent) + found.covariance
+            cross, inner = block.sums(weights, found.latent, second)
+            times = np.einsum("fij,fj->fi", inner, loadings)
+            value += float(weights @ found.log_density)
+            by_loadings += (cross - times) / noise
+            # Expected squared residuals of the observed values.
+            left = float(weights @ (block.values**2).sum(axis=1))
+            left += float(((times - 2 * cross) * loadings).sum())
+            n_observed = float(weights @ block.masks.sum(axis=1)[block.codes])
+            by_log_noise -= 0.5 * (n_observed - left / noise)
         return ContrastiveLikelihood(value, by_loadings, by_log_noise)
 
     def residual_ratio(self, loadings: FloatArray, ridge: float) -> Ratio:
-        r"""Foreground over background: what the columns of W leave of the observed values.
+        r"""Return foreground over background of what W leaves of the observed values.
 
         .. math:: \log \frac{\sum_i a_i r(x_i)}{\sum_j b_j r(y_j)}, \qquad
             r(x) = \min_z \|x_o - W_o z\|^2 + \tau \|z\|^2, \quad
@@ -161,30 +141,33 @@ class ObservedRows:
         does not depend on the length of W.
         """
         d = loadings.shape[1]
-        tau = ridge * float(np.einsum("fk,fk->", loadings, loadings)) / d
-        solved = list(self._solved(loadings, tau))
-        left = self.squares
-        for rows, _, _, _, projected, means in solved:
-            left[rows] -= np.einsum("nk,nk->n", projected, means)
-        residuals = float(self.foreground @ left), float(self.background @ left)
-        weights = self.foreground / residuals[0] - self.background / residuals[1]
+        tau = ridge * float((loadings**2).sum()) / d
+        found = [(block, each.latent) for block, each in self._posteriors(Model(loadings, tau))]
+        # The least squares solutions z are posterior means where tau is the noise variance.
+        lefts = [
+            (block.values * (block.values - latent @ loadings.T)).sum(axis=1)
+            for block, latent in found
+        ]
+        pairs = list(zip(found, lefts, strict=True))
+        x = sum(float(block.foreground @ left) for (block, _), left in pairs)
+        y = sum(float(block.background @ left) for (block, _), left in pairs)
         by_loadings = np.zeros_like(loadings)
-        for rows, masks, starts, _, _, means in solved:
-            x, c = self.values[rows], weights[rows]
-            inner = np.add.reduceat(c[:, None] * outer_products(means), starts)
-            by_loadings -= 2 * (x.T @ (c[:, None] * means) - _times(masks, inner, loadings))
-            by_tau = float(c @ np.einsum("nk,nk->n", means, means))
+        for block, latent in found:
+            weights = block.foreground / x - block.background / y
+            cross, inner = block.sums(weights, latent, outer_products(latent))
+            by_loadings -= 2 * (cross - np.einsum("fij,fj->fi", inner, loadings))
+            by_tau = float(weights @ (latent**2).sum(axis=1))
             by_loadings += (2 * ridge / d * by_tau) * loadings
-        return Ratio(float(np.log(residuals[0] / residuals[1])), by_loadings)
+        return Ratio(float(np.log(x / y)), by_loadings)
 
     def expected_variances(
         self, components: FloatArray, lengths: FloatArray, noise: float
     ) -> tuple[FloatArray, FloatArray]:
-        r"""Variances of foreground and background along the model's axes, given what is observed.
+        r"""Return the variances of both datasets along the model's axes, given what is observed.
 
         Missing values count with their conditional mean and covariance under the model, so that
         at a maximum :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, as for complete
-        rows: the gradient of the density of what is observed is the expected one of the whole.
+        rows.
 
         Parameters
         ----------
@@ -197,42 +180,22 @@ class ObservedRows:
         -------
         ndarrays of shape (d,)
         """
-        foreground, background = np.zeros((2, len(lengths)))
-        axes = components.T
-        for rows, masks, starts, systems, _, means in self._solved(axes * lengths, noise):
-            d = len(lengths)
-            codes = _codes(starts, len(means))
-            unseen = ((1 - masks) @ outer_products(axes)).reshape(-1, d, d)
-            through = lengths[:, None] * unseen  # W_u' v_u for each pattern
-            covariance = noise * (
-                np.einsum("pkj,pkl,plj->pj", through, systems.inverse, through)
-                + np.diagonal(unseen, axis1=1, axis2=2)
-            )
-            along = self.values[rows] @ axes + np.einsum("nk,nkj->nj", means, through[codes])
-            squared = along**2 + covariance[codes]
-            foreground += self.foreground[rows] @ squared
-            background += self.background[rows] @ squared
+        d, axes = len(lengths), components.T
+        foreground, background = np.zeros((2, d))
+        for block, found in self._posteriors(Model(axes * lengths, noise)):
+            unseen = ((1 - block.masks) @ outer_products(axes)).reshape(-1, d, d)[block.codes]
+            through = lengths[:, None] * unseen  # W_u' v_u for each row
+            covariance = found.covariance.reshape(-1, d, d)
+            squared = np.einsum("nkj,nkl,nlj->nj", through, covariance, through)
+            squared += noise * np.diagonal(unseen, axis1=1, axis2=2)
+            squared += (block.values @ axes + np.einsum("nk,nkj->nj", found.latent, through)) ** 2
+            foreground += block.foreground @ squared
+            background += block.background @ squared
         return foreground, background
 
-    def _solved(
-        self, loadings: FloatArray, noise: float
-    ) -> Iterator[tuple[slice, FloatArray, NDArray[np.intp], Systems, FloatArray, FloatArray]]:
-        """Yield each span's rows, masks, starts of patterns, systems, ``X W`` and means of z."""
-        for rows, patterns in self.spans:
-            masks, starts = self.masks[patterns], self.starts[patterns] - rows.start
-            systems = systems_of(masks, loadings, noise)
-            projected = self.values[rows] @ loadings
-            means = latent_means(systems, _codes(starts, len(projected)), projected)
-            yield rows, masks, starts, systems, projected, means
-
-
-def _codes(starts: NDArray[np.intp], n: int) -> NDArray[np.intp]:
-    """Which pattern each of n rows has."""
-    return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
-
-
-def _times(masks: FloatArray, inner: FloatArray, loadings: FloatArray) -> FloatArray:
-    """Each feature's sum of its patterns' d x d matrices, (P, d * d), times its row of W."""
-    n_features, d = loadings.shape
-    summed = (masks.T @ inner).reshape(n_features, d, d)
-    return np.asarray(np.einsum("fij,fj->fi", summed, loadings))
+    def _posteriors(self, model: Model) -> Iterator[tuple[_Block, RowPosteriors]]:
+        for block in self.blocks:
+            yield (
+                block,
+                expected(block.values, block.masks, block.masks, model, "normal", block.codes),
+            )

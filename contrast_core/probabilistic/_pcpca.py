@@ -10,10 +10,9 @@ import numpy as np
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, check_count
 from contrast_core.moments import Moments
-from contrast_core.probabilistic._density_model import any_missing
 from contrast_core.probabilistic._gibbs_posterior import GibbsPosterior
 from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
-from contrast_core.probabilistic._latent_variables import LatentVariableModel
+from contrast_core.probabilistic._latent_model import LatentModel, any_missing
 from contrast_core.probabilistic._valid_range import (
     ValidRange,
     check_gamma,
@@ -31,7 +30,7 @@ from contrast_core.solve import (
 )
 
 
-class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
+class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     r"""Probabilistic contrastive PCA: a density for the foreground that the background lacks.
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
@@ -172,9 +171,9 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
 
     _strength = "gamma"
     _background_is_optional = True
-    _of_some = ("start_objectives_",)
 
-    latent_covariance_: FloatArray
+    loadings_: FloatArray
+    gamma_: float
     gamma_max_: float
     foreground_variance_: FloatArray
     background_variance_: FloatArray
@@ -196,6 +195,9 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentVariableModel):
         self.n_components = n_components
         self.gamma = gamma
         self.max_iter = max_iter
+
+    def _loadings(self, dataset: str) -> FloatArray:
+        return self.loadings_
 
     def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
         check_count(self.max_iter, "max_iter")
@@ -310,7 +312,6 @@ def _described(
         "components_": components,
         "loadings_": components.T * lengths,
         "noise_variance_": noise_variance,
-        "latent_covariance_": np.diag(noise_variance / model_variances),
         "gamma_": gamma,
         "gamma_max_": gamma_max,
         "contrastive_eigenvalues_": (1 - gamma) * model_variances,

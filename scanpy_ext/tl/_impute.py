@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from anndata import AnnData
 
-from contrast_core.probabilistic import LatentGaussian
+from contrast_core.probabilistic import FactorModel
 
 from .. import _fitted, _keys, _matrix, _select, _write
 from .._arguments import check_flag
@@ -113,7 +113,7 @@ def impute(
     return _write.write(adata, _write.Result("impute", entry, slots, adds=True), copy=copy)
 
 
-def _model(fitted: _fitted.Fitted) -> LatentGaussian:
+def _model(fitted: _fitted.Fitted) -> FactorModel:
     """Return the density of the foreground."""
     if fitted.genes is None or "gamma" not in fitted.result:  # whose loadings are all of the signal
         raise ValueError(
@@ -121,10 +121,10 @@ def _model(fitted: _fitted.Fitted) -> LatentGaussian:
             "from scanpy_ext.tl.pcpca without obsm=."
         )
     noise = float(fitted.result["noise_variance"])
-    return LatentGaussian(fitted.vector("mean"), fitted.loadings, noise)
+    return FactorModel(fitted.vector("mean"), fitted.loadings, noise)
 
 
-def _filled(rows: Any, model: LatentGaussian, places: Any, n_layers: int) -> list[Any]:
+def _filled(rows: Any, model: FactorModel, places: Any, n_layers: int) -> list[Any]:
     """Return all cells with missing values filled in, and standard deviations if asked for."""
     kind = np.float32 if rows.dtype == np.float32 else np.float64
     layers = [np.zeros(rows.shape, kind) for _ in range(n_layers)]

@@ -244,7 +244,7 @@ TABLE = [
         Kind([([0.5, 2], np.array([0.5, 2]))], [[], "2", [None], [-1], [10**400], [True], [{}]]),
         lambda v: [f.components_ for f in FITTED.path(v)],
     ),
-    Parameter("PCPCA.sample", "n_samples", COUNT, lambda v: MODEL.sample(v, random_state=0)),
+    Parameter("PCPCA.sample_foreground", "n_samples", COUNT, lambda v: MODEL.sample_foreground(v, random_state=0)),
     function(MODEL.sample, "noise", FLAG, random_state=0),
     function(MODEL.sample, "random_state", optional(SEED)),
     Parameter(

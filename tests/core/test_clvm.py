@@ -202,13 +202,13 @@ def test_samples_have_the_models_mean_and_covariance(dataset: Any) -> None:
     mean = model.mean_ if dataset == "foreground" else model.background_mean_
     covariance = covariances(model)[dataset == "background"]
     n = 40_000
-    rows = model.sample(n, dataset=dataset, noise=True, random_state=0)
+    rows = getattr(model, f"sample_{dataset}")(n, add_noise=True, random_state=0)
     scale = np.sqrt(np.diag(covariance).max())
     np.testing.assert_allclose(rows.mean(axis=0), mean, atol=5 * scale / np.sqrt(n))
     np.testing.assert_allclose(np.cov(rows.T), covariance, atol=8 * scale**2 / np.sqrt(n))
-    clean = model.sample(50, dataset=dataset, random_state=0) - mean
+    clean = getattr(model, f"sample_{dataset}")(50, random_state=0) - mean
     assert np.linalg.matrix_rank(clean) == (4 if dataset == "foreground" else 2)
-    np.testing.assert_array_equal(model.sample(3, random_state=1), model.sample(3, random_state=1))
+    np.testing.assert_array_equal(model.sample_foreground(3, random_state=1), model.sample_foreground(3, random_state=1))
 
 
 # Data of all forms

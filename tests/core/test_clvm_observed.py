@@ -222,7 +222,7 @@ def test_clone_pickle_and_file(robust: Any, tmp_path: Any) -> None:
 def test_samples_have_its_quartiles(robust: Any) -> None:
     X, Y = gappy(200, 150)
     model = fit(X, Y, robust=robust)
-    drawn = model.sample(40_000, noise=True, random_state=0)
+    drawn = model.sample_foreground(40_000, add_noise=True, random_state=0)
     assert drawn.shape == (40_000, 8)
     spread = np.subtract(*np.quantile(drawn, [0.75, 0.25], axis=0))
     data = np.subtract(*np.nanquantile(X, [0.75, 0.25], axis=0))

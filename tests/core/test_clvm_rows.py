@@ -12,8 +12,9 @@ from scipy.stats import multivariate_normal, multivariate_t
 from contrast_core import CLVM
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
-from contrast_core.probabilistic._clvm_em import Fit, Means, Model
+from contrast_core.probabilistic._clvm_em import Fit, Means
 from contrast_core.probabilistic._clvm_rows import fit_rows
+from contrast_core.probabilistic._row_posterior import Model
 from tests.core.test_clvm import generated
 
 TAILS: Any = ["normal", "entries", "rows"]

@@ -17,8 +17,8 @@ from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_counts as counts
-from contrast_core.probabilistic import _clvm_posterior as posterior
-from contrast_core.probabilistic._clvm_em import Model
+from contrast_core.probabilistic import _row_posterior as posterior
+from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.rows import rows_of
 from tests.core.test_clvm import generated
@@ -178,7 +178,7 @@ def test_counts_find_what_logarithms_do_not() -> None:
     assert scores.shape == (300, 1)
     assert shared.shape == (300, 2)
     np.testing.assert_allclose(model.transform(sp.csr_array(X)), scores, atol=1e-6)
-    drawn = model.sample(4000, noise=True, random_state=0)
+    drawn = model.sample_foreground(4000, add_noise=True, random_state=0)
     np.testing.assert_allclose(drawn.mean(axis=0).sum(), X.sum(axis=1).mean(), rtol=0.15)
     assert np.corrcoef(drawn.mean(axis=0), X.mean(axis=0))[0, 1] > 0.95
     for name in ("projection_", "latent_covariance_", "noise_variance_"):

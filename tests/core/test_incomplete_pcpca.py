@@ -91,8 +91,8 @@ def test_likelihood_is_that_of_dense_matrices(
     scaled = [(rows - np.nanmean(rows, axis=0)) / data.scale for rows in (X, Y)]
     x, y = (density(rows, np.zeros(12), model).mean() for rows in scaled)
     assert found.value == pytest.approx(x - gamma * y, rel=1e-12)
-    assert len(data.rows.masks) < len(X) + len(Y)
-    assert len(data.rows.spans) == (1 if elements > 64 else 56)
+    assert sum(len(block.masks) for block in data.rows.blocks) < len(X) + len(Y)
+    assert len(data.rows.blocks) == (1 if elements > 64 else 56)
 
 
 @pytest.mark.parametrize("elements", [2**22, 64])

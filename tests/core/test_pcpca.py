@@ -257,21 +257,21 @@ def test_samples_have_the_models_mean_and_covariance() -> None:
     X, Y = planted()
     model = fit(X, Y)
     n = 40_000
-    noisy = model.sample(n, noise=True, random_state=0)
+    noisy = model.sample_foreground(n, add_noise=True, random_state=0)
     scale = np.sqrt(np.diag(model_covariance(model)).max())
     np.testing.assert_allclose(noisy.mean(axis=0), model.mean_, atol=5 * scale / np.sqrt(n))
     np.testing.assert_allclose(
         np.cov(noisy.T), model_covariance(model), atol=8 * scale**2 / np.sqrt(n)
     )
-    clean = model.sample(50, random_state=0)
+    clean = model.sample_foreground(50, random_state=0)
     np.testing.assert_allclose(model.denoise(clean), clean, atol=1e-9)
-    np.testing.assert_array_equal(clean, model.sample(50, random_state=0))
-    assert not np.array_equal(clean, model.sample(50, random_state=1))
-    assert model.sample().shape == (1, 12)
+    np.testing.assert_array_equal(clean, model.sample_foreground(50, random_state=0))
+    assert not np.array_equal(clean, model.sample_foreground(50, random_state=1))
+    assert model.sample_foreground().shape == (1, 12)
     with pytest.raises(ValueError, match="n_samples=0 is out of range"):
-        model.sample(0)
+        model.sample_foreground(0)
     with pytest.raises(TypeError, match=r"n_samples must be an integer, got 2\.5"):
-        model.sample(2.5)  # type: ignore[arg-type]
+        model.sample_foreground(2.5)  # type: ignore[arg-type]
 
 
 def test_at_and_path_are_fits_from_the_same_moments() -> None:

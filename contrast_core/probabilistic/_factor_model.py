@@ -1,0 +1,161 @@
+"""The fitted density of one dataset: few latent variables and noise of one variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrast_core._validation import FloatArray
+from contrast_core.probabilistic._row_posterior import (
+    DEGREES,
+    Model,
+    RowPosteriors,
+    Tails,
+    linear_posterior,
+    outer_products,
+    patterns_of,
+    settled,
+)
+from contrast_core.rows import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class FactorModel:
+    r"""The model :math:`x = L z + \mu + \varepsilon` of rows of which values may be missing.
+
+    Its methods take blocks of dense rows, NaN where a value is missing. Rows with the same values
+    observed share a linear system of the size of z.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_features,)
+    loadings : ndarray of shape (n_features, k)
+        L; its columns need not be orthogonal.
+    noise_variance : float
+        sigma^2, positive; for Student's t the square of its scale.
+    tails : {"normal", "entries", "rows"}
+        Distribution of the noise: normal, or Student's t of each value or of each whole row.
+    degrees : float
+        Degrees of freedom of Student's t.
+
+    References
+    ----------
+    Li, Jones and Engelhardt, arXiv:2012.07977, 2020, Sec. 7.2.
+    """
+
+    mean: FloatArray
+    loadings: FloatArray
+    noise_variance: float
+    tails: Tails = "normal"
+    degrees: float = DEGREES
+
+    @property
+    def model(self) -> Model:
+        """Loadings and noise variance."""
+        return Model(self.loadings, self.noise_variance)
+
+    @property
+    def gain(self) -> FloatArray:
+        """Map from centred complete rows to posterior means, (n_features, k)."""
+        return linear_posterior(self.model).gain
+
+    def latent_means(self, rows: Any) -> FloatArray:
+        """Return the posterior means of z, (n, k); 0 where nothing is observed."""
+        found: FloatArray = self._posterior(rows)[1].latent
+        return found
+
+    def log_density(self, rows: Any) -> FloatArray:
+        """Return the log-density of what is observed, (n, 1); 0 where nothing is."""
+        found: FloatArray = self._posterior(rows)[1].log_density[:, None]
+        return found
+
+    def normal_log_densities(self, rows: Rows) -> FloatArray:
+        """Return the normal log-density of each row, (n,), for rows of every kind.
+
+        Complete rows take a projection on the axes of L and what it leaves, by Woodbury's identity
+        and the determinant lemma.
+        """
+        axes, lengths, _ = np.linalg.svd(self.loadings, full_matrices=False)
+        noise, variances = self.noise_variance, lengths**2 + self.noise_variance
+        n_features, k = axes.shape
+        constant = n_features * np.log(2 * np.pi) + np.log(variances).sum()
+        complete = partial(  # arrays as keywords, which become tensors for rows that are tensors
+            _complete_log_densities,
+            mean=self.mean,
+            axes=axes,
+            variances=variances,
+            noise=np.array(noise),
+            constant=np.array(constant + (n_features - k) * np.log(noise)),
+        )
+        function = by_completeness(complete, self.log_density) if rows.can_miss else complete
+        column: FloatArray = rows.map(function, 1, dense=True)
+        return column[:, 0]
+
+    def imputed(self, rows: Any) -> FloatArray:
+        """Return the rows with conditional means where values are missing, (n, n_features)."""
+        observed, found = self._posterior(rows)
+        return np.asarray(np.where(observed, rows, found.latent @ self.loadings.T + self.mean))
+
+    def deviations(self, rows: Any) -> FloatArray:
+        """Return conditional standard deviations of missing values, (n, n_features), else 0."""
+        observed, found = self._posterior(rows)
+        variances = self.noise_variance + found.covariance @ outer_products(self.loadings).T
+        return np.asarray(np.where(observed, 0.0, np.sqrt(variances)))
+
+    def draws(self, rows: Any, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Return the rows with draws where values are missing, (n_draws, n, n_features)."""
+        observed, found = self._posterior(rows)
+        n, k = found.latent.shape
+        spread = np.linalg.cholesky(found.covariance.reshape(n, k, k))
+        drawn = np.empty((n_draws, *rows.shape))
+        for one in drawn:
+            latent = found.latent + (spread @ rng.standard_normal((n, k, 1)))[:, :, 0]
+            one[:] = latent @ self.loadings.T + self.mean
+            one += np.sqrt(self.noise_variance) * rng.standard_normal(one.shape)
+            np.copyto(one, rows, where=observed)
+        return drawn
+
+    def sample(self, n: int, rng: np.random.Generator, add_noise: bool) -> FloatArray:
+        """Draw rows from the model, (n, n_features)."""
+        rows = rng.standard_normal((n, self.loadings.shape[1])) @ self.loadings.T
+        if add_noise:
+            errors = np.sqrt(self.noise_variance) * rng.standard_normal(rows.shape)
+            if self.tails == "entries":
+                errors *= np.sqrt(self.degrees / rng.chisquare(self.degrees, rows.shape))
+            rows += errors
+        if self.tails == "rows":
+            rows *= np.sqrt(self.degrees / rng.chisquare(self.degrees, (n, 1)))
+        return np.asarray(rows + self.mean)
+
+    def _posterior(self, rows: Any) -> tuple[NDArray[np.bool_], RowPosteriors]:
+        """Return which values are observed, and the posterior of each row."""
+        rows = np.asarray(rows, dtype=np.float64)
+        observed = ~np.isnan(rows)
+        left = np.where(observed, rows - self.mean, 0.0)
+        masks, codes = patterns_of(observed)
+        return observed, settled(left, masks, self.model, self.tails, codes, self.degrees)
+
+
+def by_completeness(complete: Any, incomplete: Any) -> Any:
+    """Return a function of dense blocks: one without missing values, another one with them."""
+    return partial(_either, complete=complete, incomplete=incomplete)
+
+
+def _either(rows: Any, complete: Any, incomplete: Any) -> FloatArray:
+    found: FloatArray = incomplete(rows) if np.isnan(rows).any() else complete(rows)
+    return found
+
+
+def _complete_log_densities(
+    rows: Any, mean: Any, axes: Any, variances: Any, noise: Any, constant: Any
+) -> Any:
+    """Return a column of log-densities; `constant` is minus twice the part common to all rows."""
+    centred = rows - mean
+    projected = centred @ axes
+    left = centred - projected @ axes.T
+    distance = (projected**2 / variances).sum(axis=1) + (left**2).sum(axis=1) / noise
+    return -0.5 * (constant + distance)[:, None]

@@ -1,0 +1,429 @@
+"""What the fitted latent variable models do with rows: scores, densities, imputation, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from contrast_core._base import Dataset, ScoreMixin
+from contrast_core._linear_map import LinearMap
+from contrast_core._moment_contrast import MomentContrast
+from contrast_core._validation import (
+    FloatArray,
+    MatrixLike,
+    check_choice,
+    check_count,
+    check_flag,
+    check_generator,
+)
+from contrast_core.moments import Moments, is_moments
+from contrast_core.probabilistic._clvm_counts import CountModel
+from contrast_core.probabilistic._factor_model import FactorModel, by_completeness
+from contrast_core.probabilistic._row_posterior import Tails, linear_posterior
+from contrast_core.rows import Rows
+from contrast_core.solve import Design, design_rows
+
+
+class LatentModel(ScoreMixin, MomentContrast):
+    """Base of `PCPCA` and `CLVM`: a density of rows, of which values may be missing.
+
+    A subclass defines `_fit_parts` and `_loadings`, and sets ``noise_variance_``.
+    """
+
+    noise_variance_: float
+    dispersions_: FloatArray
+    library_size_: float
+
+    @property
+    def _tails(self) -> Tails:
+        """Distribution of the noise."""
+        return "normal"
+
+    @property
+    def _n_shared(self) -> int:
+        """Number of shared latent variables, which come before the salient ones."""
+        return 0
+
+    def _loadings(self, dataset: str) -> FloatArray:
+        """Return the loadings of all latent variables of a dataset, (n_features, k)."""
+        raise TypeError(f"{type(self).__name__} does not define its loadings.")
+
+    def _model(self, dataset: object = "foreground") -> FactorModel | CountModel:
+        """Return the density of the rows of a dataset."""
+        check_is_fitted(self)
+        name = check_choice(dataset, "dataset", ["foreground", "background"])
+        if name == "background" and not hasattr(self, "background_mean_"):
+            raise ValueError(
+                f"dataset='background' was given, but this {type(self).__name__} was fitted "
+                "without a background: fit it with one, or leave dataset out."
+            )
+        mean = self.mean_ if name == "foreground" else self.background_mean_
+        if self._tails == "counts":
+            log_dispersions = np.log(self.dispersions_)
+            return CountModel(self._loadings(name), mean, log_dispersions, self.library_size_)
+        return FactorModel(mean, self._loadings(name), self.noise_variance_, self._tails)
+
+    def _linear_model(self, attribute: str) -> FactorModel:
+        """Return the foreground's density, or raise an error if its scores are not linear."""
+        model = self._model()
+        if isinstance(model, CountModel) or model.tails == "entries":
+            given = "robust='entries'" if self._tails == "entries" else "counts"
+            raise AttributeError(
+                f"{attribute} is not defined: {type(self).__name__} with {given} weighs every "
+                "value of a row, so that its scores are no linear map of rows and there is no way "
+                "back from them. transform, transform_shared, score_samples, score and the samples "
+                "are defined. Use robust='rows' or no robust, or logarithms instead of counts, for "
+                "the rest."
+            )
+        return model
+
+    @property
+    def latent_covariance_(self) -> FloatArray:
+        """Covariance of the salient latent variables given a complete row, (t, t)."""
+        model = self._model()
+        if isinstance(model, CountModel):
+            raise AttributeError("latent_covariance_ is not defined for counts: each row has one.")
+        return linear_posterior(model.model).covariance[self._n_shared :, self._n_shared :]
+
+    @property
+    def projection_(self) -> FloatArray:
+        """Map from centred rows to posterior means, (n_features, t)."""
+        return self._linear_model("projection_").gain[:, self._n_shared :]
+
+    @property
+    def reconstruction_(self) -> FloatArray:
+        """Map from posterior means to centred rows, (t, n_features)."""
+        loadings = self._loadings("foreground")[:, self._n_shared :]
+        # A latent variable as weak as the noise is shrunk to zero, from which nothing leads back.
+        return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
+
+    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+        r"""Posterior means of the latent variables, of `CLVM` the salient ones.
+
+        .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
+            M = (S S^\top + \sigma^2 I)^{-1}
+
+        with S = 0 for `PCPCA`. What shared latent variables or the noise explain counts for little.
+        With ``robust="rows"`` a row's weight leaves this as it is; with ``robust="entries"`` it is
+        the mean where weights of the row's values and latent variables, each given the other as in
+        the E-step, have settled, from weights of 1.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere; sparse input stays sparse, except with ``robust="entries"`` and for
+            counts. NaN in dense rows is a missing value, whether or not the fit had any: the mean
+            is then given what is observed, and 0 if nothing is.
+        groups : array-like of shape (n,), optional
+            As in `CPCA.transform`, for complete rows; not with ``robust="entries"`` or counts.
+
+        Returns
+        -------
+        ndarray of shape (n, n_components) or (n, n_salient)
+            Their posterior covariance is `latent_covariance_` for every complete row.
+
+        Raises
+        ------
+        ValueError
+            If the features are not those of the fit, a value is infinite, or one is NaN in rows
+            with groups, sparse rows or a tensor.
+        TypeError
+            If X is a tensor and the model that of ``robust="entries"`` or of counts.
+        """
+        check_is_fitted(self)
+        return self._latent_means(X, "foreground", slice(self._n_shared, None), groups)
+
+    def _latent_means(
+        self, X: MatrixLike, dataset: object, which: slice, groups: ArrayLike | None
+    ) -> FloatArray:
+        """Return the posterior means of some of the latent variables."""
+        model = self._model(dataset)
+        by_row = partial(_columns, model=model, which=which)
+        width = model.loadings[:, which].shape[1]
+        if isinstance(model, CountModel) or model.tails == "entries":
+            if groups is not None:
+                raise ValueError(
+                    "groups are given, but with robust='entries' or counts scores are not linear "
+                    "in the rows, and cannot be centred by group: leave groups out."
+                )
+            found: FloatArray = self._weighted_rows(X).map(by_row, width, dense=True)
+            return found
+        gain = model.gain[:, which]
+        linear = LinearMap(mean=model.mean, projection=gain)
+        rows = self._rows(X, missing=groups is None)
+        if groups is not None:
+            scores = linear.transform(rows)
+            return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
+        if not rows.can_miss:
+            return linear.transform(rows)
+        either: FloatArray = rows.map(by_completeness(linear.transform, by_row), width)
+        return either
+
+    def _weighted_rows(self, X: MatrixLike) -> Rows:
+        """Return rows for a model that weighs them one by one."""
+        rows = self._rows(X, missing=self._tails != "counts")
+        if not (rows.can_miss or rows.is_sparse):
+            raise TypeError(
+                f"{rows.name} is a tensor, but a model that is robust, or of counts, weighs rows "
+                "with NumPy: give arrays."
+            )
+        return rows
+
+    def inverse_transform(self, X: MatrixLike) -> FloatArray:
+        r"""Rows of the components' subspace whose posterior means are the ones given.
+
+        .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
+
+        with M as in `transform`. After `transform` this is what `denoise` gives. The model's mean
+        of a row given t is ``t @ W.T + mean_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_components) or (n, n_salient)
+            Latent variables.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is not the number of latent variables.
+
+        References
+        ----------
+        Tipping and Bishop 1999, Sec. 3.3.
+        """
+        return super().inverse_transform(X)
+
+    def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
+        r"""Log-density of each row under the model of its dataset.
+
+        Normal, about the mean of the dataset. With ``robust="rows"`` Student's t with the same
+        scale; with ``robust="entries"`` and for counts, which have no closed form, the variational
+        lower bound.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+            Rows from anywhere. The density of dense rows with missing values (NaN) is that of what
+            is observed.
+        dataset : {"foreground", "background"}, default="foreground"
+            Which of the two. `PCPCA` has the same covariance for both, about their own means;
+            `CLVM` has no salient part in the background, so that the difference tells which of them
+            a row is more like.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Natural logarithms; 0 for a row of which nothing is observed.
+
+        Raises
+        ------
+        ValueError
+            If `dataset` is neither, or a background that the fit did not have; if the features are
+            not those of the fit, a value is infinite, or one is NaN in sparse rows or a tensor.
+        TypeError
+            If X is a tensor and the model robust or of counts.
+        """
+        model = self._model(dataset)
+        if isinstance(model, FactorModel) and model.tails == "normal":
+            return model.normal_log_densities(self._rows(X, missing=True))
+        column: FloatArray = self._weighted_rows(X).map(model.log_density, 1, dense=True)
+        return column[:, 0]
+
+    def impute(
+        self,
+        X: MatrixLike,
+        *,
+        dataset: Dataset = "foreground",
+        return_std: bool = False,
+        n_draws: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> Any:
+        r"""Fill missing values in from what is observed of the same row.
+
+        .. math:: \hat x_u = \bar x_u + L_u \operatorname{E}[z \mid x_o], \qquad
+            \operatorname{Cov}[x_u \mid x_o] = \sigma^2
+            \bigl(I + L_u (L_o^\top L_o + \sigma^2 I)^{-1} L_u^\top\bigr)
+
+        with o and u for the observed and missing values of a row, and L for the loadings of all
+        latent variables of the dataset.
+
+        Parameters
+        ----------
+        X : array-like, masked array or DataFrame of shape (n, n_features)
+            Rows from anywhere; NaN (or a mask) marks what is missing. For a row with nothing
+            observed the conditional mean is the mean of the dataset.
+        dataset : {"foreground", "background"}, default="foreground"
+            Which dataset the rows are like, as in `score_samples`.
+        return_std : bool, default=False
+            Whether to return the conditional standard deviations too.
+        n_draws : int, optional
+            Return so many draws of the missing values instead of their means. Values of a row are
+            drawn jointly.
+        random_state : int, Generator or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features), or (n_draws, n, n_features)
+            X in float64 with its missing values filled in; what is observed is as it was. With
+            `return_std` a tuple of this and the standard deviations, (n, n_features), 0 where a
+            value is observed.
+
+        Raises
+        ------
+        ValueError
+            If the fit was robust or of counts, `dataset` is neither, the features are not those of
+            the fit, a value is infinite, or draws are asked for together with standard deviations.
+        TypeError
+            If X is sparse or a tensor, in which nothing can be missing, or a parameter has the
+            wrong type.
+
+        References
+        ----------
+        Li, Jones and Engelhardt 2020, Sec. 7.2.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from contrast_core import PCPCA
+        >>> from contrast_core.datasets import load_mouse_protein
+        >>> mice = load_mouse_protein()
+        >>> pcpca = PCPCA(gamma=0.2).fit(mice.foreground, background=mice.background)
+        >>> gappy = mice.foreground.copy()
+        >>> gappy[:, 0] = np.nan
+        >>> filled, std = pcpca.impute(gappy, return_std=True)
+        >>> bool(np.corrcoef(filled[:, 0], mice.foreground[:, 0])[0, 1] > 0.7)
+        True
+        """
+        model = self._model(dataset)
+        if isinstance(model, CountModel) or model.tails != "normal":
+            raise ValueError(
+                f"impute needs a fit with normal noise, but this one is of {self._tails}: fit "
+                "again with normal noise and without robust, which takes missing values too."
+            )
+        with_std = check_flag(return_std, "return_std")
+        rows = self._rows(X, missing=True)
+        if not rows.can_miss:
+            kind = "sparse, and what it does not store is zero" if rows.is_sparse else "a tensor"
+            raise TypeError(
+                f"{rows.name} is {kind}; missing values are NaN in an array or a DataFrame. "
+                "Convert it, with NaN where values are missing."
+            )
+        width = self.n_features_in_
+        if n_draws is None:
+            filled = rows.map(model.imputed, width)
+            return (filled, rows.map(model.deviations, width)) if with_std else filled
+        if with_std:
+            raise ValueError(
+                "return_std=True and n_draws are both given; the spread of the draws is the "
+                "standard deviation: leave one out."
+            )
+        count, rng = check_count(n_draws, "n_draws"), check_generator(random_state)
+        elements = max(1, rows.elements // count)
+        drawn = [model.draws(block, count, rng) for block in rows.blocks(elements=elements)]
+        return np.concatenate(drawn, axis=1)
+
+    def sample_foreground(
+        self,
+        n_samples: int = 1,
+        *,
+        add_noise: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Draw rows like those of the foreground; of `PCPCA` like what only the foreground has.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows.
+        add_noise : bool, default=False
+            Whether to add the noise. Without it the rows lie in the span of the loadings, or are
+            expected counts; with it they are draws from the density of `score_samples`.
+        random_state : int, Generator or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `n_samples` is not an integer of at least 1.
+
+        References
+        ----------
+        Li, Jones and Engelhardt 2020, Sec. 6.4.
+        """
+        return self._sample("foreground", n_samples, add_noise, random_state)
+
+    def _sample(
+        self, dataset: Dataset, n_samples: object, add_noise: object, random_state: Any
+    ) -> FloatArray:
+        model, n = self._model(dataset), check_count(n_samples, "n_samples")
+        noisy = check_flag(add_noise, "add_noise")
+        return model.sample(n, check_generator(random_state), noisy)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _fit_design(self, X: MatrixLike | Moments, background: Any, design: Design) -> Self:
+        """Let missing values through to the fit; reduce complete data to moments."""
+        several = background if type(background) in (list, tuple) else [background]
+        parts = []
+        if not any(is_moments(one) for one in (X, *several)):
+            parts = self._rows_with_gaps(X, background, design)
+        fitted = self._fit_parts(parts, design)
+        if fitted is not None:
+            return fitted
+        if parts:
+            X, *others = parts
+            background = others if len(others) > 1 else next(iter(others), None)
+        return super()._fit_design(X, background, design)
+
+    def _rows_with_gaps(self, X: Any, background: Any, design: Design) -> list[Rows]:
+        """Return foreground and backgrounds, with NaN let through in those that are in memory."""
+        remedy = (
+            f"{type(self).__name__} takes missing values (NaN) of arrays, masked arrays and "
+            "DataFrames in memory, not of sparse matrices, tensors, stored or dask data. Convert "
+            "these, or fill the entries in, for example with sklearn.impute.SimpleImputer."
+        )
+        optional = self._background_is_optional
+        parts = design_rows(X, background, design, missing=True, optional=optional)
+        return [
+            part.replace(missing=part.missing and part.in_memory, remedy=part.remedy or remedy)
+            for part in parts
+        ]
+
+    def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
+        """Fit from foreground and backgrounds, or return None where their moments are enough.
+
+        There are no parts if moments were given.
+        """
+        raise TypeError(f"{type(self).__name__} does not define how to fit.")
+
+    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
+        for name in [each for each in vars(self) if each.endswith("_")]:  # of a fit before
+            if name not in attributes:
+                delattr(self, name)
+        return super()._set_fitted(feature_names, **attributes)
+
+
+def _columns(rows: Any, model: FactorModel | CountModel, which: slice) -> FloatArray:
+    return model.latent_means(rows)[:, which]
+
+
+def any_missing(parts: Sequence[Rows]) -> bool:
+    """Return whether any value is missing."""
+    return any(part.any_missing() for part in parts)

@@ -1,0 +1,209 @@
+r"""Posterior of the latent variables of each row, for NumPy arrays and torch tensors.
+
+A row is :math:`x = L z + \mu + \varepsilon` with standard normal z and noise that is normal or
+Student's t. Only the values that are observed count: with the rows :math:`L_o` of the loadings that
+belong to them, z has the covariance :math:`\sigma^2 (L_o^\top L_o + \sigma^2 I)^{-1}`, so that
+no matrix is larger than the number of latent variables squared. This is the E-step of expectation
+maximisation, the gradient of PCPCA's likelihood of incomplete rows, and the bound that stochastic
+variational inference climbs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from contrast_core._validation import FloatArray
+
+Tails: TypeAlias = Literal["normal", "entries", "rows", "counts"]
+
+DEGREES = 4.0  # of freedom, by default, of Student's t
+_WEIGHTING_STEPS = 500  # at most, of the weights of a new row's values
+_SETTLED = 1e-9  # change of the latent variables of a new row, at which their iteration ends
+
+
+class Model(NamedTuple):
+    """Loadings of all latent variables, the shared ones first (size, k + t); noise variance."""
+
+    loadings: FloatArray
+    noise: float
+
+
+class RowPosteriors(NamedTuple):
+    """Per row: log-density, weights (n, D), means (n, k) and covariances (n, k * k) of z."""
+
+    log_density: Any
+    weights: Any
+    latent: Any
+    covariance: Any
+
+
+class LinearPosterior(NamedTuple):
+    """Posterior given complete rows: map from centred rows to means (size, k), and covariance."""
+
+    gain: FloatArray
+    covariance: FloatArray
+
+
+def linear_posterior(model: Model) -> LinearPosterior:
+    """Return the posterior of the latent variables given a complete row."""
+    axes, _, precisions = principal_axes(model)
+    covariance = axes / precisions @ axes.T
+    return LinearPosterior(model.loadings @ covariance / model.noise, covariance)
+
+
+def principal_axes(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the axes (k, k) on which the columns of the loadings are orthogonal.
+
+    With them come the squared lengths of the columns there (k,), and the posterior precisions in
+    units of those of the prior (k,).
+    """
+    squares, axes = np.linalg.eigh(model.loadings.T @ model.loadings)
+    return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
+
+
+def patterns_of(observed: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return the distinct patterns of observed values (P, D), as 0 and 1, and each row's (n,)."""
+    packed = np.packbits(observed, axis=1)
+    _, first, codes = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return observed[first].astype(np.float64), codes.reshape(-1)
+
+
+def expected(
+    left: Any,
+    seen: Any,
+    weights: Any,
+    model: Model,
+    tails: Tails,
+    codes: Any = None,
+    degrees: float = DEGREES,
+) -> RowPosteriors:
+    """Return the posteriors and log-densities of rows: the E-step.
+
+    Parameters
+    ----------
+    left : array of shape (n, n_features)
+        Rows about their mean, 0 where a value is missing.
+    seen : array of shape (n, n_features), or fewer rows
+        1 where a value is observed, else 0. A single row serves all; with `codes` there is one for
+        each pattern, whose linear system is then solved once.
+    weights : array of shape (n, n_features)
+        Weight of each value, for ``"entries"`` only; `seen` to begin with.
+    model : Model
+        For tensors the noise variance is a tensor too, and gradients flow.
+    tails
+        Distribution of the noise.
+    codes : array of shape (n,), optional
+        Index of each row's pattern in `seen`, for ``"normal"`` and ``"rows"``.
+    degrees : float
+        Degrees of freedom of Student's t.
+
+    Returns
+    -------
+    RowPosteriors
+        For ``"entries"`` the log-density is the variational bound in which weights and latent
+        variables are independent, each the best given the other's last. What is the same for all
+        rows may come once.
+    """
+    xp = namespace(left)
+    loadings, noise = model
+    k = loadings.shape[1]
+    given = weights if tails == "entries" else seen
+    systems = (given @ outer_products(loadings)).reshape(len(given), k, k)
+    systems = systems + noise * identity(k, left)
+    inverse, log_determinant = xp.linalg.inv(systems), xp.linalg.slogdet(systems)[1]
+    if codes is not None:
+        inverse, log_determinant, given, seen = (
+            each[codes] for each in (inverse, log_determinant, given, seen)
+        )
+    latent = (inverse @ ((given * left) @ loadings)[:, :, None])[:, :, 0]
+    covariance = noise * inverse.reshape(len(inverse), k * k)
+    if tails == "entries":
+        scaled = _scaled(left, latent, covariance, model, degrees)
+        constant = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - np.log(degrees * np.pi) / 2
+        constant = constant - xp.log(noise) / 2
+        inside = (seen * (constant - (degrees + 1) / 2 * xp.log1p(scaled))).sum(axis=1)
+        # The covariance is the noise variance times the inverse system.
+        divergence = from_standard(latent, covariance, k * xp.log(noise) - log_determinant)
+        new = seen * _weights(scaled, degrees)
+        return RowPosteriors(inside - divergence, new, latent, covariance)
+    n_seen = seen.sum(axis=1)
+    # A sum of squared residuals: a difference of sums of squares could lose all of its digits.
+    distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
+    distance = distance + (latent**2).sum(axis=1)
+    log_determinant = log_determinant + (n_seen - k) * xp.log(noise)
+    if tails == "normal":
+        density = -0.5 * (n_seen * np.log(2 * np.pi) + log_determinant + distance)
+        return RowPosteriors(density, given, latent, covariance)
+    together = degrees + n_seen
+    density = log_gamma(together / 2) - gammaln(degrees / 2) - n_seen / 2 * np.log(degrees * np.pi)
+    density = density - log_determinant / 2 - together / 2 * xp.log1p(distance / degrees)
+    scale = (together / (degrees + distance))[:, None]
+    return RowPosteriors(density, given * scale, latent, covariance / scale)
+
+
+def _scaled(left: Any, latent: Any, covariance: Any, model: Model, degrees: float) -> Any:
+    """Return expected squared residuals, over the noise variance times the degrees of freedom."""
+    around = (left - latent @ model.loadings.T) ** 2 + covariance @ outer_products(model.loadings).T
+    return around / (degrees * model.noise)
+
+
+def _weights(scaled: Any, degrees: float) -> Any:
+    return (degrees + 1) / degrees / (1 + scaled)
+
+
+def value_weights(
+    left: Any, seen: Any, latent: Any, covariance: Any, model: Model, degrees: float = DEGREES
+) -> Any:
+    """Return the weight of each value, (n, n_features), given posteriors of latent variables."""
+    return seen * _weights(_scaled(left, latent, covariance, model, degrees), degrees)
+
+
+def settled(
+    left: Any, seen: Any, model: Model, tails: Tails, codes: Any = None, degrees: float = DEGREES
+) -> RowPosteriors:
+    """Iterate the E-step of new rows until the weights of their values no longer change."""
+    if tails != "entries":
+        return expected(left, seen, seen, model, tails, codes, degrees)
+    seen = seen if codes is None else seen[codes]
+    found = expected(left, seen, seen + 0 * left, model, tails, degrees=degrees)
+    for _ in range(_WEIGHTING_STEPS):
+        before = found.latent
+        found = expected(left, seen, found.weights, model, tails, degrees=degrees)
+        if not abs(found.latent - before).max(initial=0.0) > _SETTLED:
+            break
+    return found
+
+
+def from_standard(latent: Any, covariance: Any, log_determinant: Any) -> Any:
+    """Return the divergence of normal posteriors, covariances (n, k * k), from the prior."""
+    k = latent.shape[1]
+    traces = covariance[:, :: k + 1].sum(axis=1)
+    return 0.5 * (traces + (latent**2).sum(axis=1) - k - log_determinant)
+
+
+def namespace(array: Any) -> Any:
+    """Return the module whose functions take such arrays: NumPy or torch."""
+    return np if isinstance(array, np.ndarray) else import_module("torch")
+
+
+def log_gamma(array: Any) -> Any:
+    """Return the log-gamma function of an array, a tensor or a number."""
+    return array.lgamma() if hasattr(array, "lgamma") else gammaln(array)
+
+
+def outer_products(vectors: Any) -> Any:
+    """Return the outer product of each row with itself, (n, k * k)."""
+    n, k = vectors.shape
+    return (vectors[:, :, None] * vectors[:, None, :]).reshape(n, k * k)
+
+
+def identity(k: int, like: Any) -> Any:
+    """Return the identity matrix, as an array or a tensor like another one."""
+    if isinstance(like, np.ndarray):
+        return np.eye(k)
+    return namespace(like).eye(k, dtype=like.dtype, device=like.device)
