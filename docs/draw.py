@@ -498,7 +498,7 @@ def cvae() -> None:
 
     data = digits_on_photos(5000)
     X, new = data.foreground[:4500], data.foreground[4500:]
-    model = CVAE(max_epochs=20, random_state=0).fit(X, background=data.background)
+    model = CVAE(max_iter=20, random_state=0).fit(X, background=data.background)
     shown = {
         "foreground": new[:6],
         "denoised": model.denoise(new[:6]),

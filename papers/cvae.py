@@ -116,7 +116,7 @@ def medians(report: Report, name: str, kind: str, seeds: range, **options: Any) 
     found = []
     for seed in seeds:
         data = digits(kind, seed, ten=bool(options))
-        model = CVAE(max_epochs=N_EPOCHS, random_state=seed, **options)
+        model = CVAE(max_iter=N_EPOCHS, random_state=seed, **options)
         [(spent, _)] = seconds(
             lambda m=model, d=data: m.fit(d["X"], background=d["background"]), repeats=1
         )

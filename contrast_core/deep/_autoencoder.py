@@ -19,7 +19,7 @@ from contrast_core._validation import (
     check_flag,
     check_generator,
 )
-from contrast_core.deep._reading import Likelihood, Measured
+from contrast_core.deep._reading import Measured, Noise
 from contrast_core.rows import check_device
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Autoencoder(ScoreMixin, Embedding):
     training_state_: dict[str, Any] | None
     seed_: int
     latent_sizes_: tuple[int, int]
-    likelihood_: Likelihood
+    noise_: Noise
     own_networks_: tuple[str, ...]
 
     @property
@@ -169,7 +169,7 @@ class Autoencoder(ScoreMixin, Embedding):
         n_samples: int = 1,
         *,
         denoised: bool = False,
-        noise: bool = False,
+        add_noise: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> FloatArray:
         """Draw rows like those of the foreground.
@@ -180,7 +180,7 @@ class Autoencoder(ScoreMixin, Embedding):
             Number of rows.
         denoised : bool, default=False
             Leave the shared part out, as `denoise` does: what is added to the background, alone.
-        noise : bool, default=False
+        add_noise : bool, default=False
             Whether to add the noise; counts are then drawn from the negative binomial, else they
             are expected counts. Their sum is the mean of the background's rows.
         random_state : int, Generator or None, default=None
@@ -196,21 +196,21 @@ class Autoencoder(ScoreMixin, Embedding):
             If a parameter is out of range.
         """
         return self._sample(
-            n_samples, True, not check_flag(denoised, "denoised"), noise, random_state
+            n_samples, True, not check_flag(denoised, "denoised"), add_noise, random_state
         )
 
     def sample_background(
         self,
         n_samples: int = 1,
         *,
-        noise: bool = False,
+        add_noise: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> FloatArray:
         """Draw rows like those of the background.
 
         Parameters
         ----------
-        n_samples, noise, random_state
+        n_samples, add_noise, random_state
             As for `sample_foreground`.
 
         Returns
@@ -222,15 +222,15 @@ class Autoencoder(ScoreMixin, Embedding):
         ValueError, TypeError
             If a parameter is out of range.
         """
-        return self._sample(n_samples, False, True, noise, random_state)
+        return self._sample(n_samples, False, True, add_noise, random_state)
 
     def _sample(
-        self, n_samples: int, salient: bool, shared: bool, noise: bool, random_state: Any
+        self, n_samples: int, salient: bool, shared: bool, add_noise: bool, random_state: Any
     ) -> FloatArray:
         coder, rng = self._coder(), check_generator(random_state)
         n = check_count(n_samples, "n_samples")
         t, z = (rng.standard_normal((n, size)) for size in self.latent_sizes_)
-        seed = int(rng.integers(2**63)) if check_flag(noise, "noise") else None
+        seed = int(rng.integers(2**63)) if check_flag(add_noise, "add_noise") else None
         return coder.decoded(t if salient else None, z if shared else None, noise=seed)
 
     @property
@@ -253,7 +253,7 @@ class Autoencoder(ScoreMixin, Embedding):
                 f"but the parameter networks has {list(given)}. Model files hold weights, not "
                 "code: give the same networks by set_params(networks=...)."
             )
-        networks = self._networks(self.n_features_in_, self.latent_sizes_, self.likelihood_, 0)
+        networks = self._networks(self.n_features_in_, self.latent_sizes_, self.noise_, 0)
         restored(networks, self.weights_)
         return Coder(networks, self._measured, self._device())
 
@@ -261,7 +261,7 @@ class Autoencoder(ScoreMixin, Embedding):
         self,
         n_features: int,
         sizes: tuple[int, int],
-        likelihood: Likelihood,
+        noise: Noise,
         seed: int,
     ) -> ContrastiveNetworks:
         import torch
@@ -269,5 +269,5 @@ class Autoencoder(ScoreMixin, Embedding):
         from contrast_core.deep._networks import ContrastiveNetworks, sizes_of
 
         generator = torch.Generator().manual_seed(seed)
-        noise = () if likelihood == "gaussian" else (n_features,)
-        return ContrastiveNetworks(self.networks, sizes_of(n_features, *sizes), noise, generator)
+        shape = () if noise == "normal" else (n_features,)
+        return ContrastiveNetworks(self.networks, sizes_of(n_features, *sizes), shape, generator)

@@ -19,8 +19,8 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.deep._autoencoder import Autoencoder
-from contrast_core.deep._reading import Likelihood, look_through, measured
-from contrast_core.feedback import warn
+from contrast_core.deep._reading import Noise, look_through, measured
+from contrast_core.feedback import Progress, warn
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_rows
 
@@ -45,7 +45,7 @@ class CVAE(BackgroundMixin, Autoencoder):
     :math:`f_t` is all that the foreground has more, its shift included, and divided by the root of
     the background's mean variance; the model is the same in any units.
 
-    Counts, of single cells, are modelled as such with ``likelihood="negative_binomial"``: with
+    Counts, of single cells, are modelled as such with ``noise="counts"``: with
     their sum :math:`\ell` and the background's shares r of the features,
 
     .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) .
@@ -59,8 +59,9 @@ class CVAE(BackgroundMixin, Autoencoder):
     n_shared : int, default=8
         Shared latent dimensions, from 1. With too few of them the salient ones take over what the
         background has as well.
-    likelihood : {"gaussian", "negative_binomial"}, default="gaussian"
-        Of rows given the latent variables; the latter of counts only.
+    noise : {"normal", "counts"}, default="normal"
+        Distribution of rows given the latent variables: normal, or negative binomial for raw
+        counts.
     networks : dict of torch.nn.Module, optional
         Other networks than the paper's, under some of the names ``"salient_encoder"`` and
         ``"shared_encoder"``, from rows (b, n_features) to means and logarithms of variances side by
@@ -69,7 +70,7 @@ class CVAE(BackgroundMixin, Autoencoder):
         and end with ``torch.nn.Flatten()``. They are copied, and start from the weights they have.
         By default two hidden layers of 128 and 256 units with ReLU, the wider one on the side of
         the rows.
-    max_epochs : int, optional
+    max_iter : int, optional
         Passes over the data, at most. By default as many as make 4000 minibatches, from 20 to 400.
     batch_size : int, default=128
         Rows in a minibatch, of both datasets together, in proportion to their rows.
@@ -81,14 +82,14 @@ class CVAE(BackgroundMixin, Autoencoder):
         are those of the best epoch. With 0 the weights of the last epoch are kept.
     warm_start : bool, default=False
         Go on with the fit before, which may have been in another process (see
-        `contrast_core.load`), for `max_epochs` more. On the same data (their held-out loss tells)
+        `contrast_core.load`), for `max_iter` more. On the same data (their held-out loss tells)
         it is as if the training had not been interrupted, to the last bit on the same processor.
         On other data only the weights that were kept and the scale are taken over.
     device : str or torch.device, optional
         Where to compute, such as ``"cuda"``, with products in bfloat16 while training on a GPU that
         has it. By default the processor.
-    verbose : bool, default=False
-        Show a progress bar of the epochs.
+    progress : bool or callable, default=False
+        Show a bar of the passes: tqdm's, or one that is called as tqdm is.
     random_state : int, Generator or None, default=None
         Seed of the first weights, of the minibatches and of the draws. With an integer the numbers
         are the same each time on the same processor with as many threads. Layers of `networks` that
@@ -111,7 +112,7 @@ class CVAE(BackgroundMixin, Autoencoder):
     best_epoch_ : int
         After how many epochs the weights are those that were kept.
     converged_ : bool
-        Whether the held-out loss had settled before `max_epochs`.
+        Whether the held-out loss had settled before `max_iter`.
     training_state_ : dict of arrays and numbers, or None
         What a warm start needs: the weights of the last epoch and what Adam keeps of each, three
         times the size of `weights_` at most. None after a loss that is no number.
@@ -150,7 +151,7 @@ class CVAE(BackgroundMixin, Autoencoder):
     >>> turn = rng.uniform(0, 2 * np.pi, size=200)
     >>> foreground, background = shared[:200].copy(), shared[200:]
     >>> foreground[:, :2] += 3 * np.column_stack([np.cos(turn), np.sin(turn)])
-    >>> cvae = CVAE(max_epochs=5, random_state=0).fit(foreground, background=background)
+    >>> cvae = CVAE(max_iter=5, random_state=0).fit(foreground, background=background)
     >>> cvae.transform(foreground).shape, cvae.sample_foreground(7).shape
     ((200, 2), (7, 10))
     """
@@ -164,28 +165,28 @@ class CVAE(BackgroundMixin, Autoencoder):
         n_salient: int = 2,
         *,
         n_shared: int = 8,
-        likelihood: Likelihood = "gaussian",
+        noise: Noise = "normal",
         networks: Mapping[str, nn.Module] | None = None,
-        max_epochs: int | None = None,
+        max_iter: int | None = None,
         batch_size: int = 128,
         learning_rate: float = 1e-3,
         validation_fraction: float = 0.1,
         warm_start: bool = False,
         device: Any = None,
-        verbose: bool = False,
+        progress: Progress = False,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.n_salient = n_salient
         self.n_shared = n_shared
-        self.likelihood = likelihood
+        self.noise = noise
         self.networks = networks
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
         self.device = device
-        self.verbose = verbose
+        self.progress = progress
         self.random_state = random_state
 
     def fit(self, X: MatrixLike, y: object = None, *, background: MatrixLike) -> Self:
@@ -209,7 +210,7 @@ class CVAE(BackgroundMixin, Autoencoder):
         ------
         ValueError, TypeError
             If a parameter is out of range; if the features differ, a value is NaN or infinite, or
-            is no count for a likelihood of counts; if a dataset has one row, or the background does
+            is no count with ``noise="counts"``; if a dataset has one row, or the background does
             not vary; if a network's output does not fit; if a loss is no number in the first epoch.
             (In a later one that is a warning, and the weights of the best epoch before are kept.)
         ImportError
@@ -219,32 +220,32 @@ class CVAE(BackgroundMixin, Autoencoder):
         from contrast_core.deep._fit import Settings, fit_networks
         from contrast_core.deep._state import restored, stored, weights_of
 
-        sizes, likelihood = self._sizes(), self._likelihood()
+        sizes, noise = self._sizes(), self._noise()
         settings = Settings(
             batch_size=check_count(self.batch_size, "batch_size", at_least=2),
             learning_rate=check_number(self.learning_rate, "learning_rate", above=0),
             held_out=check_number(
                 self.validation_fraction, "validation_fraction", at_least=0, at_most=0.5
             ),
-            max_epochs=self.max_epochs
-            if self.max_epochs is None
-            else check_count(self.max_epochs, "max_epochs"),
+            max_epochs=self.max_iter
+            if self.max_iter is None
+            else check_count(self.max_iter, "max_iter"),
         )
-        verbose, device = check_flag(self.verbose, "verbose"), self._device()
+        device = self._device()
         going_on = check_flag(self.warm_start, "warm_start") and hasattr(self, "weights_")
         x, y_ = self._datasets(X, background)
         if going_on:
-            self._check_goes_on(x, sizes, likelihood)
-            look_through((x, y_), likelihood)
+            self._check_goes_on(x, sizes, noise)
+            look_through((x, y_), noise)
             scale, seed = self._measured, self.seed_
         else:
-            scale = measured(x, y_, likelihood)
+            scale = measured(x, y_, noise)
             seed = int(check_generator(self.random_state).integers(2**63))
-        networks = self._networks(x.shape[1], sizes, likelihood, seed)
+        networks = self._networks(x.shape[1], sizes, noise, seed)
         if going_on:
             restored(networks, self.weights_)
         history = fit_networks(
-            *(networks, x, y_, scale, settings, seed, device, x.progress or verbose),
+            *(networks, x, y_, scale, settings, seed, device, x.progress or self.progress),
             before=self._history() if going_on else None,
         )
         if history.ended == "not finite":
@@ -254,13 +255,15 @@ class CVAE(BackgroundMixin, Autoencoder):
                 "values far larger than others'."
             )
         weights = weights_of(networks)
-        noise = np.exp(2 * weights["log_noise"].astype(np.float64))
+        variance = np.exp(2 * weights["log_noise"].astype(np.float64))
         return self._set_fitted(
             x.names,
             n_features_in_=x.shape[1],
             weights_=weights,
             **scale._asdict(),
-            noise_variance_=noise if scale.rates_ is not None else float(noise) * scale.unit_**2,
+            noise_variance_=variance
+            if scale.rates_ is not None
+            else float(variance) * scale.unit_**2,
             training_loss_=history.training,
             held_out_loss_=history.held_out,
             best_epoch_=history.best,
@@ -268,7 +271,7 @@ class CVAE(BackgroundMixin, Autoencoder):
             training_state_=stored(history.state, weights),
             seed_=seed,
             latent_sizes_=sizes,
-            likelihood_=likelihood,
+            noise_=noise,
             own_networks_=tuple(sorted(self.networks or {})),
         )
 
@@ -308,15 +311,15 @@ class CVAE(BackgroundMixin, Autoencoder):
     def _sizes(self) -> tuple[int, int]:
         return check_count(self.n_salient, "n_salient"), check_count(self.n_shared, "n_shared")
 
-    def _likelihood(self) -> Likelihood:
-        check_choice(self.likelihood, "likelihood", get_args(Likelihood))
-        return self.likelihood
+    def _noise(self) -> Noise:
+        check_choice(self.noise, "noise", get_args(Noise))
+        return self.noise
 
-    def _check_goes_on(self, x: Rows, sizes: tuple[int, int], likelihood: Likelihood) -> None:
-        fitted, asked = (*self.latent_sizes_, self.likelihood_), (*sizes, likelihood)
+    def _check_goes_on(self, x: Rows, sizes: tuple[int, int], noise: Noise) -> None:
+        fitted, asked = (*self.latent_sizes_, self.noise_), (*sizes, noise)
         if fitted != asked:
             raise ValueError(
-                f"warm_start=True goes on from a fit with n_salient, n_shared and likelihood "
+                f"warm_start=True goes on from a fit with n_salient, n_shared and noise "
                 f"{shown(fitted)}, but they are {shown(asked)} now. Set them back, or leave "
                 "warm_start out."
             )

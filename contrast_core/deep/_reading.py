@@ -14,7 +14,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments import FeatureMoments
 from contrast_core.rows import Rows, load_into_memory, minibatches
 
-Likelihood: TypeAlias = Literal["gaussian", "negative_binomial"]
+Noise: TypeAlias = Literal["normal", "counts"]
 
 TARGET = 1e4  # counts per row, of what encoders see of counts
 _MOST_HELD_OUT = 5000  # rows, which are kept in memory
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
         return {} if self.rates_ is not None else {"shift": self.mean_, "scale": self.unit_}
 
 
-def measured(x: Rows, y: Rows, likelihood: Likelihood) -> Measured:
+def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
     """Mean and scale of the background, in one pass, after a look through both datasets.
 
     Raises
@@ -48,8 +48,8 @@ def measured(x: Rows, y: Rows, likelihood: Likelihood) -> Measured:
     ValueError
         If a value is not finite, counts are none, or the background does not vary.
     """
-    look_through((x, y), likelihood)
-    if likelihood == "gaussian":
+    look_through((x, y), noise)
+    if noise == "normal":
         seen = FeatureMoments.from_data(y)
         return Measured(seen.mean, _unit(seen, y.name))
     totals, parts = np.zeros(y.shape[1]), []
@@ -63,11 +63,11 @@ def measured(x: Rows, y: Rows, likelihood: Likelihood) -> Measured:
     return Measured(seen.mean, _unit(seen, y.name), rates / rates.sum(), mean_total)
 
 
-def look_through(datasets: Sequence[Rows], likelihood: Likelihood) -> None:
+def look_through(datasets: Sequence[Rows], noise: Noise) -> None:
     """Refuse what is not finite, or is no count where counts are modelled, before training."""
     for rows in datasets:
         for block in rows.blocks():
-            if likelihood != "gaussian":
+            if noise == "counts":
                 check_counts(block, rows.name)
 
 
@@ -91,8 +91,8 @@ def check_counts(block: Any, name: str) -> None:
         wrong |= values != np.floor(values)
     if wrong.any():
         raise ValueError(
-            f"{name} holds {values[wrong].flat[0]!s}, but likelihood='negative_binomial' is of "
-            "counts: whole numbers from 0. Give the raw counts, or take likelihood='gaussian'."
+            f"{name} holds {values[wrong].flat[0]!s}, but noise='counts' takes whole "
+            "numbers from 0. Give the raw counts, or take noise='normal'."
         )
 
 

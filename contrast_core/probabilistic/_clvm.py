@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,11 +30,16 @@ from contrast_core.probabilistic._clvm_checks import (
     check_tails,
     check_torch,
 )
-from contrast_core.probabilistic._clvm_em import Fit
-from contrast_core.probabilistic._clvm_moments import MomentLikelihood
-from contrast_core.probabilistic._clvm_observed import RowLikelihood, observed_rows
-from contrast_core.probabilistic._clvm_selection import Search, Sparsity, fit_selected
-from contrast_core.probabilistic._clvm_start import VariationalFit, modelled, starting_point
+from contrast_core.probabilistic._clvm_likelihood import (
+    Likelihood,
+    MomentLikelihood,
+    RowLikelihood,
+    Search,
+)
+from contrast_core.probabilistic._clvm_priors import PriorSettings
+from contrast_core.probabilistic._clvm_rows import observed_rows
+from contrast_core.probabilistic._clvm_selection import Sparsity, fit_selected
+from contrast_core.probabilistic._clvm_start import modelled, starting_point
 from contrast_core.probabilistic._latent_model import LatentModel, any_missing
 from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import Rows
@@ -68,11 +73,16 @@ class CLVM(LatentModel):
 
     Parameters
     ----------
-    n_shared : int, default=2
-        Shared latent dimensions, k, from 0.
     n_salient : int, default=2
         Salient latent dimensions, t, from 0; k + t from 1 to one below the number of features that
         vary: at least one direction must be left for the noise.
+    n_shared : int, default=2
+        Shared latent dimensions, k, from 0.
+    noise : "normal" or "counts", default="normal"
+        Distribution of the values. "counts", with "vi", is for raw counts: negative binomial, with
+        mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)` with the row's total
+        :math:`\ell_i` and a dispersion for each feature. Loadings are then of logarithms of rates,
+        and relative: what would multiply all features alike is in the total.
     sparsity : "auto", "horseshoe" or float above 0, optional
         Salient loadings of few features: those that the penalty
         :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W leaves, with the most likely
@@ -96,6 +106,25 @@ class CLVM(LatentModel):
         Student's t with 4 degrees of freedom instead of the normal distribution: of the noise of
         each value on its own, for single values that are wrong, or of each row as a whole, noise
         and latent variables, for whole samples that are. The data must be in memory, but for "vi".
+    priors : dict, optional
+        Parameters of the paper's priors, under these names:
+
+        ``"degrees_of_freedom"`` (4)
+            Of Student's t, with `robust`. The paper's inverse gamma prior of the noise variance has
+            half of it for its shape a; its rate b is that times `noise_variance_`, which the
+            likelihood determines.
+        ``"adaptive_penalty"`` (True)
+            With a number for `sparsity`: False for the paper's :math:`\rho \sum_i \|w_i\|`, rho in
+            units of the log-likelihood per unit of the data.
+        ``"horseshoe_scale"`` (1)
+            :math:`b_g` of the global scale, :math:`\tau \sim C^+(0, b_g)`.
+        ``"horseshoe_threshold"``, ``"horseshoe_probability"`` (0.5)
+            A feature goes where :math:`\rho_i^2 \tau^2` is below :math:`\delta` with a probability
+            above :math:`p_0`. By default the larger of 0.01 and :math:`8 \sigma^2 / n`, in units of
+            the features' mean variance.
+        ``"ard_shape"``, ``"ard_rate"`` (0.001 each)
+            :math:`a_0` and, in units of the noise variance, :math:`b_0` of the inverse gamma prior
+            of the variance of each shared column, with `ard`.
     inference : "em" or "vi", default="em"
         Expectation maximisation; or stochastic variational inference, which needs torch, on
         minibatches of rows, dense one by one, of data of every kind. The posterior of a row's
@@ -103,11 +132,6 @@ class CLVM(LatentModel):
         ``robust="rows"``, where the bound is the log-likelihood; with ``robust="entries"`` it is
         independent of the values' weights; for counts it is the best normal one; with
         ``sparsity="horseshoe"`` rows of W have posteriors too, gradients by draws from these.
-    likelihood : "normal" or "counts", default="normal"
-        "counts", with "vi", is of raw counts: negative binomial, of mean
-        :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)` with the row's total
-        :math:`\ell_i` and a dispersion for each feature. Loadings are then of logarithms of rates,
-        and relative: what would multiply all features alike is in the total.
     n_init : int, default=1
         Starts; the most likely solution is kept. The first is from the leading components of the
         background and of the contrast, the others are random.
@@ -243,6 +267,8 @@ class CLVM(LatentModel):
     shared_loadings_: FloatArray
     salient_loadings_: FloatArray
     tails_: Tails
+    degrees_of_freedom_: float
+    shrunk_probability_: FloatArray
     selected_: NDArray[np.bool_]
     log_likelihoods_: FloatArray
     n_iter_: int
@@ -255,14 +281,15 @@ class CLVM(LatentModel):
 
     def __init__(
         self,
+        n_salient: int = 2,
         *,
         n_shared: int = 2,
-        n_salient: int = 2,
+        noise: Literal["normal", "counts"] = "normal",
         sparsity: Sparsity | None = None,
         ard: bool = False,
         robust: Literal["entries", "rows"] | None = None,
+        priors: Mapping[str, float | bool] | None = None,
         inference: Literal["em", "vi"] = "em",
-        likelihood: Literal["normal", "counts"] = "normal",
         n_init: int = 1,
         tol: float = 1e-6,
         max_iter: int = 3000,
@@ -270,13 +297,14 @@ class CLVM(LatentModel):
         device: Any = None,
         progress: Progress = False,
     ) -> None:
-        self.n_shared = n_shared
         self.n_salient = n_salient
+        self.n_shared = n_shared
+        self.noise = noise
         self.sparsity = sparsity
         self.ard = ard
         self.robust = robust
+        self.priors = priors
         self.inference = inference
-        self.likelihood = likelihood
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
@@ -333,7 +361,7 @@ class CLVM(LatentModel):
         X: MatrixLike,
         *,
         dataset: Dataset = "foreground",
-        groups: ArrayLike | None = None,
+        within: ArrayLike | None = None,
     ) -> FloatArray:
         """Posterior means of the shared latent variables.
 
@@ -344,8 +372,8 @@ class CLVM(LatentModel):
         dataset : {"foreground", "background"}, default="foreground"
             Which model the rows are of: that of the background, about its own mean, has no salient
             part.
-        groups : array-like of shape (n,), optional
-            As for `transform`; of background rows each group is centred by its own mean here.
+        within : array-like of shape (n,), optional
+            As for `transform`; background rows are centred by their label's mean among these rows.
 
         Returns
         -------
@@ -360,7 +388,7 @@ class CLVM(LatentModel):
             As for `transform`.
         """
         check_is_fitted(self)
-        return self._latent_means(X, dataset, slice(self._n_shared), groups)
+        return self._latent_means(X, dataset, slice(self._n_shared), within)
 
     def sample_background(
         self,
@@ -388,7 +416,7 @@ class CLVM(LatentModel):
         return self._sample("background", n_samples, add_noise, random_state)
 
     def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
-        tails = check_tails(self.robust, self.likelihood, self.inference)
+        tails = check_tails(self.robust, self.noise, self.inference)
         if self.inference == "vi":
             return self._fit_variational(parts, design, tails)
         if tails != "normal" and not parts:
@@ -405,18 +433,30 @@ class CLVM(LatentModel):
         if tails != "normal":
             check_in_memory(parts, what)
         rows = observed_rows(*parts)
-        k, search, sparsity, ard = self._search(int(rows.varies.sum()))
-        likelihood = RowLikelihood(rows, tails, k, search._replace(tol=10 * search.tol))
-        found = fit_selected(likelihood, search.n_salient, sparsity, ard)
-        return self._described(rows.names, found.fit, tails_=tails, **likelihood.described(found))
+        k, search, *selection = self._search(int(rows.varies.sum()))
+        search = search._replace(tol=10 * search.tol)
+        return self._maximised(RowLikelihood(k, search, rows, tails), selection, rows.names, tails)
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
-        k, search, sparsity, ard = self._search(int((x.varies | y.varies).sum()))
-        likelihood = MomentLikelihood.of(x, y, k, search)
-        found = fit_selected(likelihood, search.n_salient, sparsity, ard)
-        attributes = likelihood.described(found)
-        return self._described(x.feature_names, found.fit, tails_="normal", **attributes)
+        k, search, *selection = self._search(int((x.varies | y.varies).sum()))
+        return self._maximised(MomentLikelihood(k, search, x, y), selection, x.feature_names)
+
+    def _maximised(
+        self,
+        likelihood: Likelihood,
+        selection: list[Any],
+        names: tuple[str, ...] | None,
+        tails: Tails = "normal",
+    ) -> Self:
+        found = fit_selected(likelihood, *selection)
+        attributes = likelihood.described(found) | {
+            "n_iter_": len(found.fit.log_likelihoods) - 1,
+            "converged_": found.fit.converged,
+        }
+        if found.shrunk is not None:
+            attributes["shrunk_probability_"] = found.shrunk
+        return self._described(names, tails, likelihood.search, attributes)
 
     def _fit_variational(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
         check_streamed(parts, design)
@@ -426,17 +466,13 @@ class CLVM(LatentModel):
         from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch
 
         found = fit_variational(
-            *(parts, start, k, tails, sparsity, ard),
-            rng=search.rng,
-            max_passes=search.max_iter,
-            device=device,
-            progress=self.progress,
+            parts, start, k, tails, sparsity, ard, search, device, self.progress
         )
         names = parts[0].names or parts[1].names
-        return self._described(names, found, tails_=tails, **found.described(start, tails))
+        return self._described(names, tails, search, found.described(start, tails))
 
     def _search(self, n_varying: int) -> tuple[int, Search, Sparsity | None, bool]:
-        """k, how to look for a maximum, and what to select."""
+        """Return k, how to look for a maximum, and what to select."""
         k, t = check_dimensions(self.n_shared, self.n_salient, n_varying)
         search = Search(
             t,
@@ -444,18 +480,26 @@ class CLVM(LatentModel):
             check_generator(self.random_state),
             check_number(self.tol, "tol", above=0),
             check_count(self.max_iter, "max_iter"),
+            PriorSettings.of(self.priors),
         )
-        return k, search, check_sparsity(self.sparsity, t), check_flag(self.ard, "ard")
+        sparsity = check_sparsity(self.sparsity, t, search.priors)
+        return k, search, sparsity, check_flag(self.ard, "ard")
 
     def _described(
-        self, names: tuple[str, ...] | None, found: Fit | VariationalFit, **attributes: Any
+        self,
+        names: tuple[str, ...] | None,
+        tails: Tails,
+        search: Search,
+        attributes: dict[str, Any],
     ) -> Self:
-        if not found.converged:
+        if not attributes["converged_"]:
             warn(
                 f"the likelihood still rises after max_iter={self.max_iter} evaluations or passes; "
                 "allow more, or use fewer latent variables."
             )
-        return self._set_fitted(names, **attributes)
+        if tails in ("entries", "rows"):
+            attributes["degrees_of_freedom_"] = search.priors.degrees_of_freedom
+        return self._set_fitted(names, tails_=tails, **attributes)
 
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design

@@ -9,25 +9,26 @@ from typing import Any
 import numpy as np
 
 from contrast_core._validation import check_choice, check_count, check_number, shown
+from contrast_core.probabilistic._clvm_priors import PriorSettings
 from contrast_core.probabilistic._clvm_selection import Sparsity
 from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import Rows, check_device
 from contrast_core.solve import Design
 
 
-def check_tails(robust: object, likelihood: object, inference: object) -> Tails:
-    """Return the distribution that `robust` and `likelihood` ask for, if `inference` has it."""
+def check_tails(robust: object, noise: object, inference: object) -> Tails:
+    """Return the distribution that `robust` and `noise` ask for, if `inference` has it."""
     by = check_choice(inference, "inference", ["em", "vi"])
-    of = check_choice(likelihood, "likelihood", ["normal", "counts"])
+    of = check_choice(noise, "noise", ["normal", "counts"])
     if of == "counts":
         if robust is not None:
             raise ValueError(
-                f"robust={robust!r} is of normal noise; likelihood='counts' has tails of its own: "
+                f"robust={robust!r} is of normal noise; noise='counts' has tails of its own: "
                 "leave one of them out."
             )
         if by == "em":
             raise ValueError(
-                "likelihood='counts' has no closed form: give inference='vi' as well, or fit "
+                "noise='counts' has no closed form: give inference='vi' as well, or fit "
                 "logarithms of normalised counts."
             )
         return "counts"
@@ -108,7 +109,7 @@ def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tup
     return k, check_count(n_salient, "n_salient", at_least=least, at_most=most, reason=reason)
 
 
-def check_sparsity(sparsity: object, n_salient: int) -> Sparsity | None:
+def check_sparsity(sparsity: object, n_salient: int, priors: PriorSettings) -> Sparsity | None:
     """Return the checked `sparsity`, which needs salient loadings."""
     if sparsity is None:
         return None
@@ -119,6 +120,11 @@ def check_sparsity(sparsity: object, n_salient: int) -> Sparsity | None:
         )
     if isinstance(sparsity, str):
         found = check_choice(sparsity, "sparsity", ["auto", "horseshoe"], "a number")
+        if found == "auto" and not priors.adaptive_penalty:
+            raise ValueError(
+                "sparsity='auto' chooses the adaptive penalty, but priors has adaptive_penalty="
+                "False: give a number for sparsity, or leave adaptive_penalty out."
+            )
         return "auto" if found == "auto" else "horseshoe"
     expected = "'auto', 'horseshoe' or a number"
     return check_number(sparsity, "sparsity", above=0, expected=expected)

@@ -176,7 +176,7 @@ def checked_counts(rows: FloatArray) -> FloatArray:
     wrong = (rows < 0) | (rows != np.floor(rows))
     if wrong.any():
         raise ValueError(
-            f"likelihood='counts' is of whole numbers from 0, but a value is {rows[wrong][0]:g}; "
-            "give raw counts, before normalisation and logarithms, or leave likelihood out."
+            f"noise='counts' takes whole numbers from 0, but a value is {rows[wrong][0]:g}; "
+            "give raw counts, before normalisation and logarithms, or leave noise out."
         )
     return rows

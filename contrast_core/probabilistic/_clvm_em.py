@@ -12,7 +12,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg import fix_signs, leading_eigenpairs
 from contrast_core.moments import Moments
 from contrast_core.probabilistic._ascent import Ascent, Evaluation, ascend
-from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
+from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior, Sums
 from contrast_core.probabilistic._row_posterior import Model, principal_axes
 
 _LEAST_NOISE = 1e-13  # of the mean variance; below it the noise is rounding
@@ -160,7 +160,7 @@ def evaluate(
     before, n = model.loadings, problem.n_rows
     value += prior.value(before) / n
     slope = Model(prior.slope(slope.loadings, before, n), slope.noise)
-    loadings = prior.maximised(cross, second, before, model.noise, n)
+    loadings = prior.maximised(Sums(cross, second, model.noise, n), before)
     return value, slope, Model(loadings, expected_noise(loadings, cross, second, problem))
 
 

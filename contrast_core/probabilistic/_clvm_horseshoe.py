@@ -10,6 +10,7 @@ from scipy.special import gammaincc, gammainccinv
 
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._clvm_em import DatasetSummary, Problem
+from contrast_core.probabilistic._clvm_priors import PriorSettings
 from contrast_core.probabilistic._row_posterior import Model
 
 _STEPS = 500  # at most; below a hundred in practice
@@ -38,10 +39,11 @@ class Scales(NamedTuple):
         of_all = self.global_shape / self.global_rate
         return self.local_shape / self.local_rate * of_all
 
-    def updated(self, squares: FloatArray, n_salient: int) -> Scales:
+    def updated(self, squares: FloatArray, n_salient: int, scale: float = 1.0) -> Scales:
         """The scales given the expected squared lengths of the rows of W, (size,).
 
-        Each half-Cauchy scale is one inverse gamma given another, which is solved for as well.
+        `scale` is that of the half-Cauchy prior of tau. Each half-Cauchy scale is one inverse
+        gamma given another, which is solved for as well.
         """
         local = self.local_shape / self.local_rate
         of_all = self.global_shape / self.global_rate
@@ -49,7 +51,7 @@ class Scales(NamedTuple):
         local_shape = (n_salient + 1) / 2
         local = local_shape / local_rate
         global_shape = (len(squares) * n_salient + 1) / 2
-        global_rate = 1 / (1 + of_all) + float(local @ squares) / 2
+        global_rate = 1 / (scale**-2 + of_all) + float(local @ squares) / 2
         return Scales(local_shape, local_rate, global_shape, global_rate)
 
     def below(self, limit: float) -> FloatArray:
@@ -67,21 +69,23 @@ class _LoadingsPosterior(NamedTuple):
     spread: FloatArray
 
 
-def horseshoe_support(problem: Problem, dense: Model) -> NDArray[np.bool_]:
-    r"""Features whose salient loadings the horseshoe prior does not shrink away, (size,).
+def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) -> FloatArray:
+    r"""Return the probability that the horseshoe prior shrinks salient loadings away, (size,).
 
-    .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i, \tau \sim C^+(0, 1)
+    .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i \sim C^+(0, 1), \quad
+        \tau \sim C^+(0, b_g)
 
     Coordinate ascent in closed form of the posterior of W, its scales and the latent variables,
-    independent of each other; S and the noise variance are points. A feature goes where
-    :math:`P(\rho_i^2 \tau^2 < \delta) > 1/2`, with :math:`\delta` 0.01, in units in which features
-    vary by 1 on average, or :math:`8 \sigma^2 / n` where rows are so few that this is more: by
-    0.01 alone a fifth of the features that are noise would stay with 60 rows.
+    independent of each other; S and the noise variance are points. The probability is that of
+    :math:`\rho_i^2 \tau^2 < \delta`, by default with :math:`\delta` 0.01, in units in which
+    features vary by 1 on average, or :math:`8 \sigma^2 / n` where rows are so few that this is
+    more: by 0.01 alone a fifth of the features that are noise would stay with 60 rows.
 
     Parameters
     ----------
     problem, dense
         The likelihood, and its maximum without the prior.
+    priors : PriorSettings
 
     References
     ----------
@@ -89,16 +93,15 @@ def horseshoe_support(problem: Problem, dense: Model) -> NDArray[np.bool_]:
     gamma is that of lambda, not of its inverse. Wand, Ormerod, Padoan and Fruehwirth, "Mean field
     variational Bayes for elaborate distributions", Bayesian Analysis 6(4), 2011.
     """
-    varies = np.asarray(dense.loadings.any(axis=1))  # of constant features there is nothing to tell
-    scales, noise = posterior_scales(problem, dense, varies)
-    support = varies.copy()
-    limit = least_scale(noise, problem.x.weight * problem.n_rows)
-    support[varies] = scales.below(limit) <= 0.5
-    return support
+    varies = np.asarray(dense.loadings.any(axis=1))  # constant features have no scale
+    scales, noise = posterior_scales(problem, dense, varies, priors.horseshoe_scale)
+    shrunk = np.ones(len(varies))
+    shrunk[varies] = scales.below(least_scale(priors, noise, problem.x.weight * problem.n_rows))
+    return shrunk
 
 
 def posterior_scales(
-    problem: Problem, dense: Model, varies: NDArray[np.bool_]
+    problem: Problem, dense: Model, varies: NDArray[np.bool_], scale: float = 1.0
 ) -> tuple[Scales, float]:
     """Return the posterior scales of the features that vary, and the noise variance."""
     size, n_latent = int(varies.sum()), dense.loadings.shape[1]
@@ -108,15 +111,17 @@ def posterior_scales(
     for _ in range(_STEPS):
         before = scales.precision
         squares = (found.model.loadings[varies, problem.n_shared :] ** 2).sum(axis=1)
-        scales = scales.updated(squares + np.trace(found.spread, axis1=1, axis2=2), t)
+        scales = scales.updated(squares + np.trace(found.spread, axis1=1, axis2=2), t, scale)
         if np.abs(np.log(scales.precision / before)).max() <= _SETTLED:
             break
         found = _updated(found, problem, varies, scales.precision)
     return scales, found.model.noise
 
 
-def least_scale(noise: float, n_rows: float) -> float:
-    """delta, from the noise variance where features vary by 1, and the foreground's rows."""
+def least_scale(priors: PriorSettings, noise: float, n_rows: float) -> float:
+    """Return delta, given the noise variance in units of the features' and the number of rows."""
+    if priors.horseshoe_threshold is not None:
+        return priors.horseshoe_threshold
     return max(_LEAST_SCALE, _ERRORS * noise / n_rows)
 
 

@@ -1,21 +1,76 @@
-"""Penalties and priors of loadings, which are maximised with the likelihood, and their M-steps.
+"""Priors and penalties of the loadings, which are maximised with the likelihood, and their M-steps.
 
-An M-step is given sums of the E-step: ``cross`` (D, K), products of rows with latent variables, and
-``second``, of these with each other, (K, K) or, where values have weights of their own, (D, K, K).
+Everything that can be set about a prior of `CLVM` is in `PriorSettings`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_flag, check_number, shown
+from contrast_core.probabilistic._row_posterior import DEGREES
 
-PRIOR_SHAPE, PRIOR_RATE = 1e-3, 1e-3  # of the inverse gamma; the rate in units of the noise
 _NEWTON_STEPS = 50  # about five in practice
+
+
+@dataclass(frozen=True)
+class PriorSettings:
+    """Parameters of the priors, under the names that `CLVM(priors=...)` takes."""
+
+    degrees_of_freedom: float = DEGREES
+    horseshoe_scale: float = 1.0
+    horseshoe_threshold: float | None = None
+    horseshoe_probability: float = 0.5
+    ard_shape: float = 1e-3
+    ard_rate: float = 1e-3  # in units of the noise variance
+    adaptive_penalty: bool = True
+
+    @classmethod
+    def of(cls, given: object) -> PriorSettings:
+        """Return the settings that a mapping asks for, checked; the others are the defaults."""
+        if given is None:
+            return cls()
+        names = [field.name for field in fields(cls)]
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"priors={shown(given)} is {type(given).__name__}; expected a dict with some of "
+                f"{', '.join(names)}."
+            )
+        checked = {}
+        for name, value in given.items():
+            if name not in names:
+                raise ValueError(f"priors has {shown(name)}; expected some of {', '.join(names)}.")
+            label = f"priors[{name!r}]"
+            if name == "adaptive_penalty":
+                checked[name] = check_flag(value, label)
+            elif name == "horseshoe_probability":
+                checked[name] = check_number(value, label, above=0, below=1)
+            else:
+                checked[name] = check_number(value, label, above=0)
+        return cls(**checked)
+
+
+class Sums(NamedTuple):
+    """Sums of the E-step over a share ``1 / n_rows`` of the rows, from which an M-step is made.
+
+    cross : ndarray of shape (D, K)
+        Products of rows with latent variables.
+    second : ndarray of shape (K, K), or (D, K, K) where values have weights of their own
+        Products of latent variables with each other.
+    noise : float
+        Noise variance.
+    n_rows : float
+    """
+
+    cross: FloatArray
+    second: FloatArray
+    noise: float
+    n_rows: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,16 +87,9 @@ class Prior:
         """The gradient, from that of the likelihood, per row where there are so many."""
         return of_likelihood
 
-    def maximised(
-        self,
-        cross: FloatArray,
-        second: FloatArray,
-        loadings: FloatArray,
-        noise: float,
-        n_rows: float = 1.0,
-    ) -> FloatArray:
-        """The M-step's loadings, from those before and sums over a share ``1 / n_rows`` of rows."""
-        return solved(second, cross)
+    def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
+        """Return the M-step's loadings, given those before."""
+        return solved(sums.second, sums.cross)
 
 
 LIKELIHOOD_ALONE = Prior()
@@ -60,15 +108,9 @@ class Support(Prior):
         found[~self.kept, self.n_shared :] = 0.0
         return found
 
-    def maximised(
-        self,
-        cross: FloatArray,
-        second: FloatArray,
-        loadings: FloatArray,
-        noise: float,
-        n_rows: float = 1.0,
-    ) -> FloatArray:
+    def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
         """Rows without salient loadings by regression on the shared latent variables alone."""
+        cross, second = sums.cross, sums.second
         found, k, without = solved(second, cross), self.n_shared, ~self.kept
         of_these = second if second.ndim == 2 else second[without]
         found[without, k:] = 0.0
@@ -97,16 +139,10 @@ class Penalty(Prior):
         rows = np.linalg.norm(loadings[:, self.n_shared :], axis=1)
         return -float((self.rates[rows > 0] * rows[rows > 0]).sum())
 
-    def maximised(
-        self,
-        cross: FloatArray,
-        second: FloatArray,
-        loadings: FloatArray,
-        noise: float,
-        n_rows: float = 1.0,
-    ) -> FloatArray:
+    def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
         """The exact minimum, of which rows are zero."""
-        return proximal(cross, second, self.n_shared, noise * self.rates / n_rows)
+        thresholds = sums.noise * self.rates / sums.n_rows
+        return proximal(sums.cross, sums.second, self.n_shared, thresholds)
 
 
 @dataclass(frozen=True)
@@ -123,6 +159,7 @@ class Relevance(Prior):
 
     n_shared: int
     n_features: int
+    shape: float
     rate: float
 
     def _inner(self, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -132,7 +169,7 @@ class Relevance(Prior):
 
     @property
     def _weight(self) -> float:
-        return self.n_features / 2 + PRIOR_SHAPE
+        return self.n_features / 2 + self.shape
 
     def _precision(self, loadings: FloatArray, n_rows: float) -> FloatArray:
         values, vectors = self._inner(loadings)
@@ -148,18 +185,11 @@ class Relevance(Prior):
         found[:, :k] -= loadings[:, :k] @ self._precision(loadings, n_rows)
         return found
 
-    def maximised(
-        self,
-        cross: FloatArray,
-        second: FloatArray,
-        loadings: FloatArray,
-        noise: float,
-        n_rows: float = 1.0,
-    ) -> FloatArray:
+    def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
         """Ridge regression."""
-        with_prior, k = second.copy(), self.n_shared
-        with_prior[..., :k, :k] += noise * self._precision(loadings, n_rows)
-        return solved(with_prior, cross)
+        with_prior, k = sums.second.copy(), self.n_shared
+        with_prior[..., :k, :k] += sums.noise * self._precision(loadings, sums.n_rows)
+        return solved(with_prior, sums.cross)
 
 
 def proximal(

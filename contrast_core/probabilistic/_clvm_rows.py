@@ -5,22 +5,95 @@ What second moments cannot tell: rows of which values are missing, and noise wit
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._ascent import Evaluation, ascend
 from contrast_core.probabilistic._clvm_em import Fit, Means
-from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior
+from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior, Sums
+from contrast_core.probabilistic._incomplete import observed_part
 from contrast_core.probabilistic._row_posterior import (
+    DEGREES,
     Model,
     RowPosteriors,
     Tails,
     expected,
     outer_products,
 )
+from contrast_core.rows import Rows
 
+_CLIPPED_AT = 4.5  # median absolute deviations: where the rows that give a start are cut off
 _LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
 _LARGEST = 300.0  # logarithm of a weight, or of its inverse
+
+
+class StandardisedRows(NamedTuple):
+    """Foreground and background about their medians, in units in which features vary by about 1.
+
+    x, y : ndarrays of shape (n, size) and (m, size)
+        Of the features that vary in either; NaN where nothing was observed.
+    clipped : tuple of ndarrays
+        The same without outliers, and with 0 for what is missing.
+    varies : ndarray of bool of shape (n_features,)
+        Which features these are.
+    medians : Means
+        In the units of the data, of all features.
+    unit : float
+        Of the data, what counts as 1.
+    names : tuple of str, optional
+        Of all features.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    clipped: tuple[FloatArray, FloatArray]
+    varies: NDArray[np.bool_]
+    medians: Means
+    unit: float
+    names: tuple[str, ...] | None
+
+
+def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
+    """Read both datasets.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two rows have a value, a feature is never observed, or the values leave the
+        range in which squares can be computed with.
+    """
+    values = [observed_part(part)[0] for part in (foreground, background)]
+    varies = np.any([np.nanmax(v, axis=0) > np.nanmin(v, axis=0) for v in values], axis=0)
+    medians = Means(*(np.nanmedian(v, axis=0) for v in values))
+    left = [(v - m)[:, varies] for v, m in zip(values, medians, strict=True)]
+    clipped = [_clipped(v) for v in left]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = [float((c**2).sum()) for c in clipped]
+    unit = float(np.sqrt(sum(squares) / max(1, sum(int((~np.isnan(v)).sum()) for v in left))))
+    if varies.any() and not 1e-150 < unit < 1e150:
+        raise ValueError(
+            f"the values vary by {unit:.3g}, beyond what can be squared; rescale both datasets."
+        )
+    unit = unit or 1.0
+    x, y = (v / unit for v in left)
+    cut = (clipped[0] / unit, clipped[1] / unit)
+    names = foreground.names or background.names
+    return StandardisedRows(x, y, cut, varies, medians, unit, names)
+
+
+def _clipped(left: FloatArray) -> FloatArray:
+    """Rows with entries of some deviations at most, the longest made as long as the median."""
+    if not left.size:
+        return left
+    deviations = np.nanmedian(np.abs(left), axis=0)
+    # Where most values are the same, none is an outlier by this.
+    most = np.where(deviations > 0, _CLIPPED_AT * deviations, np.inf)
+    cut = np.clip(np.where(np.isnan(left), 0.0, left), -most, most)
+    lengths = np.sqrt((cut**2).mean(axis=1))
+    return np.asarray(cut / np.maximum(1.0, lengths / (np.median(lengths) or np.inf))[:, None])
 
 
 def fit_rows(
@@ -33,14 +106,15 @@ def fit_rows(
     *,
     weights: list[FloatArray] | None = None,
     tails: Tails = "normal",
+    degrees: float = DEGREES,
     tol: float = 1e-5,
     max_iter: int = 2000,
 ) -> Fit:
     r"""Maximise the likelihood of the values observed, and a prior's.
 
-    Every value observed has a weight: 1 with normal noise; with Student's t of `DOF` degrees of
-    freedom, for each entry on its own or for each row together (noise and latent variables of a row
-    then share its scale), the expectation of what divides the variance,
+    Every observed value has a weight: 1 with normal noise; with Student's t of `degrees` degrees
+    of freedom, for each entry on its own or for each row together (noise and latent variables of a
+    row then share its scale), the expectation of what divides the variance,
 
     .. math:: u_{ij} = \frac{\nu + 1}{\nu + \operatorname{E} r_{ij}^2 / \sigma^2}
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
@@ -62,6 +136,8 @@ def fit_rows(
     weights : list of ndarrays, optional
         Of the values of both datasets to begin with, of ``"entries"``; by default 1.
     tails : {"normal", "entries", "rows"}, default="normal"
+    degrees : float
+        Degrees of freedom of Student's t.
     tol : float
         Length of a step to end at, of the loadings in standard deviations of the first noise, and
         of the logarithm of its variance.
@@ -111,7 +187,7 @@ def fit_rows(
         for i, width in enumerate((k, n_shared)):
             part = Model(model.loadings[:, :width], model.noise)
             left = seen[i] * (filled[i] - means[i])
-            sides.append(expected(left, seen[i], weights[i], part, tails))
+            sides.append(expected(left, seen[i], weights[i], part, tails, degrees=degrees))
         update, new_means = _maximised(filled, seen, sides, model, prior)
         if not update.noise > _LEAST_NOISE:
             raise ValueError(
@@ -157,7 +233,7 @@ def _maximised(
         cross[:, :width] += weighted.T @ side.latent
         moments = outer_products(side.latent) + side.covariance
         second[:, :width, :width] += (side.weights.T @ moments).reshape(d, width, width)
-    loadings = prior.maximised(cross, second, model.loadings, model.noise)
+    loadings = prior.maximised(Sums(cross, second, model.noise), model.loadings)
     left_over = 0.0
     for rows, side, mean in zip(filled, sides, means, strict=True):
         part = loadings[:, : side.latent.shape[1]]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.feedback import warn
 from contrast_core.probabilistic._clvm_em import Fit
-from contrast_core.probabilistic._clvm_priors import (
-    LIKELIHOOD_ALONE,
-    PRIOR_RATE,
-    Penalty,
-    Prior,
-    Relevance,
-    Support,
-)
+from contrast_core.probabilistic._clvm_likelihood import Likelihood, Selected
+from contrast_core.probabilistic._clvm_priors import Penalty, Relevance, Support
 from contrast_core.probabilistic._row_posterior import Model
 
 Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
@@ -25,63 +19,7 @@ _PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # in units of the log-likelihood
 PRUNED = 1e-2  # columns whose squared length is this share of the noise variance are none
 
 
-class Search(NamedTuple):
-    """Settings of the search for a maximum.
-
-    n_salient : int
-        Number of salient latent variables, t.
-    n_init : int
-        Starts, of which all but the first are random, by `rng`.
-    tol, max_iter
-        As for `fit_em` or `fit_rows`.
-    """
-
-    n_salient: int
-    n_init: int
-    rng: np.random.Generator
-    tol: float
-    max_iter: int
-
-
-class Likelihood(Protocol):
-    """Likelihood of a model's parameters per row, from moments or from rows."""
-
-    @property
-    def n_shared(self) -> int:
-        """Number of shared latent variables, k."""
-
-    @property
-    def n_features(self) -> int:
-        """Number of features that vary."""
-
-    @property
-    def n_rows(self) -> float:
-        """Number of rows of both datasets."""
-
-    def starts(self) -> list[Fit]:
-        """Where to begin; nothing is fitted yet."""
-
-    def climb(self, start: Fit, prior: Prior = LIKELIHOOD_ALONE, *, roughly: bool = False) -> Fit:
-        """The maximum together with a prior."""
-
-    def with_shared(self, n_shared: int) -> Self:
-        """Return the likelihood of a model with another number of shared variables."""
-
-    def horseshoe(self, dense: Fit) -> NDArray[np.bool_]:
-        """Features whose salient loadings the horseshoe prior does not shrink away."""
-
-
-class Selected(NamedTuple):
-    """The maximum with the rows and columns that are left, and the penalty by which."""
-
-    fit: Fit
-    n_shared: int
-    penalty: float | None = None
-
-
-def fit_selected(
-    likelihood: Likelihood, n_salient: int, sparsity: Sparsity | None, ard: bool
-) -> Selected:
+def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -> Selected:
     """Maximise the likelihood, with shared columns and salient rows selected where asked for.
 
     Raises
@@ -89,19 +27,13 @@ def fit_selected(
     ValueError
         If the likelihood is unbounded, or no salient loadings are left.
     """
-    best = _most_likely(likelihood)
+    best = likelihood.most_likely()
     if ard and likelihood.n_shared:
-        likelihood = likelihood.with_shared(
-            max(relevant_shared(likelihood, best), int(not n_salient))
-        )
-        best = _most_likely(likelihood)
+        least = int(not likelihood.search.n_salient)
+        likelihood = likelihood.with_shared(max(relevant_shared(likelihood, best), least))
+        best = likelihood.most_likely()
     found = Selected(best, likelihood.n_shared)
     return found if sparsity is None else fit_sparse(likelihood, best, sparsity)
-
-
-def _most_likely(likelihood: Likelihood) -> Fit:
-    fits = [likelihood.climb(start) for start in likelihood.starts()]
-    return max(fits, key=lambda fit: fit.log_likelihoods[-1])
 
 
 def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Selected:
@@ -129,14 +61,15 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
     """
     k = likelihood.n_shared
     if sparsity != "auto":
-        start, penalty = dense, None
+        start, penalty, shrunk = dense, None, None
         if sparsity == "horseshoe":
-            support = likelihood.horseshoe(dense)
+            shrunk = likelihood.horseshoe(dense)
+            support = shrunk <= likelihood.search.priors.horseshoe_probability
         else:
             start, penalty = _penalised(likelihood, dense, dense, sparsity), sparsity
             support = _support(start, k)
         check_support(support, sparsity)
-        return Selected(_with_rows(likelihood, start, support), k, penalty)
+        return Selected(_with_rows(likelihood, start, support), k, penalty, shrunk)
     start, support = dense, _support(dense, k)
     best = Selected(dense, k, 0.0)
     least = _criterion(dense, support, likelihood)
@@ -203,20 +136,24 @@ def _criterion(fit: Fit, support: NDArray[np.bool_], likelihood: Likelihood) -> 
 
 
 def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -> Fit:
-    """The maximum with the penalty, from a start on the way to it."""
-    prior = Penalty.adaptive(penalty, dense.model.loadings, likelihood.n_shared)
+    """Return the maximum with the penalty, from a start on the way to it."""
+    loadings, k = dense.model.loadings, likelihood.n_shared
+    prior = Penalty.adaptive(penalty, loadings, k)
+    if not likelihood.search.priors.adaptive_penalty:  # of lengths in the units of the data
+        prior = Penalty(k, np.full(len(loadings), penalty * likelihood.unit))
     return likelihood.climb(start, prior, roughly=True)
 
 
 def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
     r"""Return the number of shared columns that automatic relevance determination keeps.
 
-    Each column of S has the prior :math:`N(0, \nu I)` with :math:`\nu` inverse gamma of shape and
-    rate 0.001, the rate in units of the noise variance; see `Relevance`. The maximum with the
+    Each column of S has the prior :math:`N(0, \nu I)` with :math:`\nu` inverse gamma, its rate in
+    units of the noise variance; see `Relevance`. The maximum with the
     likelihood, where one more column may be a local one, is compared with that of one column fewer.
     """
     k, noise = likelihood.n_shared, dense.model.noise
-    prior = Relevance(k, likelihood.n_features, PRIOR_RATE * noise)
+    priors = likelihood.search.priors
+    prior = Relevance(k, likelihood.n_features, priors.ard_shape, priors.ard_rate * noise)
     found = likelihood.climb(dense, prior, roughly=True)
     while True:
         loadings, noise = found.model

@@ -13,9 +13,15 @@ from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.probabilistic._clvm_checks import check_dimensions
 from contrast_core.probabilistic._clvm_counts import checked_counts
 from contrast_core.probabilistic._clvm_em import Fit, Means
-from contrast_core.probabilistic._clvm_moments import MomentLikelihood
-from contrast_core.probabilistic._clvm_observed import RowLikelihood, described_model, observed_rows
-from contrast_core.probabilistic._clvm_selection import Likelihood, Search, Sparsity, fit_sparse
+from contrast_core.probabilistic._clvm_likelihood import (
+    Likelihood,
+    MomentLikelihood,
+    RowLikelihood,
+    Search,
+    described_model,
+)
+from contrast_core.probabilistic._clvm_rows import observed_rows
+from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse
 from contrast_core.probabilistic._latent_model import any_missing
 from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import ELEMENTS, Rows, rows_of
@@ -76,6 +82,7 @@ class VariationalFit(NamedTuple):
     n_shared: int
     elbo: FloatArray
     converged: bool
+    shrunk: FloatArray | None = None
 
     def described(self, start: Start, tails: Tails) -> dict[str, Any]:
         """Fitted attributes."""
@@ -90,6 +97,9 @@ class VariationalFit(NamedTuple):
             of_rows |= {"dispersions_": dispersions, "library_size_": start.total}
         else:
             variance = of_rows["noise_variance_"] = float(np.exp(self.log_scale[0])) * start.unit**2
+        if self.shrunk is not None:
+            of_rows["shrunk_probability_"] = np.ones(len(start.varies))
+            of_rows["shrunk_probability_"][start.varies] = self.shrunk
         of_model = described_model(whole, variance, Means(*means), self.n_shared)
         return of_model | of_rows | {"n_iter_": len(self.elbo) - 2}
 
@@ -127,14 +137,14 @@ def starting_point(
         solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
-        of_moments = MomentLikelihood.of(x, y, n_shared, exact)
+        of_moments = MomentLikelihood(n_shared, exact, x, y)
         found, dense, penalty = _begun(of_moments, sparsity)
-        unit = of_moments.problem.unit
+        unit = of_moments.unit
         loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
         means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
         rows = observed_rows(*(_some(part, search.rng) for part in parts))
-        of_rows = RowLikelihood(rows, tails, n_shared, search)
+        of_rows = RowLikelihood(n_shared, search, rows, tails)
         found, dense, penalty = _begun(of_rows, sparsity)
         (loadings, noise), both = of_rows.whole(found)
         before = of_rows.whole(dense)[0].loadings
@@ -148,7 +158,7 @@ def starting_point(
 
 def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
     """The most likely model with the features that are left, and with all; and the penalty."""
-    dense = likelihood.climb(likelihood.starts()[0])
+    dense = likelihood.most_likely()
     if sparsity is None or sparsity == "horseshoe":
         return dense, dense, 0.0
     found = fit_sparse(likelihood, dense, sparsity)
@@ -168,7 +178,7 @@ def _of_counts(
     for part, mean in zip(parts, sums, strict=True):
         if not mean.any():
             raise ValueError(
-                f"{part.name} holds nothing but zeros, but likelihood='counts' is of shares of "
+                f"{part.name} holds nothing but zeros, but noise='counts' is of shares of "
                 "the rows' totals: give the raw counts."
             )
     totals = [np.maximum(rows.sum(axis=1, keepdims=True), 1.0) for rows in some]
@@ -176,7 +186,7 @@ def _of_counts(
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # in their shares
-    of_logarithms = RowLikelihood(rows, "normal", n_shared, search)
+    of_logarithms = RowLikelihood(n_shared, search, rows, "normal")
     found, dense, penalty = _begun(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)

@@ -21,10 +21,16 @@ from contrast_core.probabilistic._clvm_counts import (
     count_posteriors,
 )
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
-from contrast_core.probabilistic._clvm_priors import PRIOR_RATE, PRIOR_SHAPE
+from contrast_core.probabilistic._clvm_likelihood import Search
+from contrast_core.probabilistic._clvm_priors import PriorSettings
 from contrast_core.probabilistic._clvm_selection import PRUNED, Sparsity, check_support
 from contrast_core.probabilistic._clvm_start import Start, VariationalFit
-from contrast_core.probabilistic._row_posterior import Model, Tails, expected, value_weights
+from contrast_core.probabilistic._row_posterior import (
+    Model,
+    Tails,
+    expected,
+    value_weights,
+)
 from contrast_core.rows import ELEMENTS, Rows, minibatches
 
 _RATES = (0.02, 0.005, 0.001)  # of Adam, one after another, in standard deviations of the noise
@@ -46,9 +52,15 @@ class _Prior(NamedTuple):
         rho of the adaptive penalty on the rows of W, whose tip at zero is rounded off.
     """
 
+    settings: PriorSettings
     horseshoe: bool = False
     relevance: bool = False
     penalty: float = 0.0
+
+    @property
+    def is_flat(self) -> bool:
+        """True if nothing is added."""
+        return not (self.horseshoe or self.relevance or self.penalty)
 
 
 class _Parameters(nn.Module):
@@ -81,9 +93,12 @@ class _Objective:
     Each row of counts keeps its posterior from one pass to the next.
     """
 
-    def __init__(self, parts: Sequence[Rows], start: Start, n_shared: int, tails: Tails) -> None:
+    def __init__(
+        self, parts: Sequence[Rows], start: Start, n_shared: int, tails: Tails, degrees: float
+    ) -> None:
         self.parts = tuple(part.columns(start.varies) for part in parts)
         self.n_shared, self.tails, self.start = n_shared, tails, start
+        self.degrees = degrees
         self.log_unit = float(np.log(start.unit))
         sizes = [part.shape[0] for part in parts]
         self.n_rows = sum(sizes)
@@ -130,13 +145,13 @@ class _Objective:
         if self.tails == "entries":
             with torch.no_grad():
                 before, kept = self._before(side, index, loadings)
-                weights = value_weights(left, seen, *before, model)
+                weights = value_weights(left, seen, *before, model, self.degrees)
                 for _ in range(_LOCAL_STEPS):
-                    found = expected(left, seen, weights, model, self.tails)
+                    found = expected(left, seen, weights, model, self.tails, None, self.degrees)
                     weights = found.weights
                 kept.latent[index], kept.covariance[index] = found.latent, found.covariance
-        density = expected(left, seen, weights, model, self.tails).log_density
-        bound: Tensor = (density - seen.sum(dim=1) * self.log_unit).sum()
+        found = expected(left, seen, weights, model, self.tails, None, self.degrees)
+        bound: Tensor = (found.log_density - seen.sum(dim=1) * self.log_unit).sum()
         return bound
 
     def _of_counts(
@@ -171,9 +186,7 @@ def fit_variational(
     tails: Tails,
     sparsity: Sparsity | None,
     ard: bool,
-    *,
-    rng: np.random.Generator,
-    max_passes: int,
+    search: Search,
     device: Any,
     progress: Progress,
 ) -> VariationalFit:
@@ -185,22 +198,25 @@ def fit_variational(
     shrinks away, and with `sparsity` rows of W that this penalty or prior does, are left out first.
     """
     support = np.ones(len(start.loadings), dtype=bool)
-    options: dict[str, Any] = {"rng": rng, "device": device, "progress": progress}
+    options: dict[str, Any] = {"rng": search.rng, "device": device, "progress": progress}
+    priors, max_passes, shrunk = search.priors, search.max_iter, None
+    degrees = priors.degrees_of_freedom
     if ard and n_shared:
-        objective = _Objective(parts, start, n_shared, tails)
-        found = _climb(objective, support, _Prior(relevance=True), max_passes, options)
+        objective = _Objective(parts, start, n_shared, tails, degrees)
+        found = _climb(objective, support, _Prior(priors, relevance=True), max_passes, options)
         start, n_shared = _relevant(found.start, n_shared, tails)
     if sparsity == "horseshoe" or start.penalty:
-        objective = _Objective(parts, start, n_shared, tails)
-        prior = _Prior(horseshoe=sparsity == "horseshoe", penalty=start.penalty)
+        objective = _Objective(parts, start, n_shared, tails, degrees)
+        prior = _Prior(priors, sparsity == "horseshoe", penalty=start.penalty)
         found = _climb(objective, support, prior, max_passes, options)
-        start, support = found.start, found.support
+        start, support, shrunk = found.start, found.support, found.shrunk
         check_support(support, sparsity or "auto")
-    objective = _Objective(parts, start, n_shared, tails)
-    found = _climb(objective, support, _Prior(), max_passes, options)
+    objective = _Objective(parts, start, n_shared, tails, degrees)
+    found = _climb(objective, support, _Prior(priors), max_passes, options)
     best = found.start
     return VariationalFit(
-        *(best.loadings, best.means, best.log_scale, n_shared, found.elbo, found.converged)
+        *(best.loadings, best.means, best.log_scale, n_shared),
+        *(found.elbo, found.converged, shrunk),
     )
 
 
@@ -209,6 +225,7 @@ class _Climbed(NamedTuple):
     support: NDArray[np.bool_]
     elbo: FloatArray
     converged: bool
+    shrunk: FloatArray | None
 
 
 def _climb(
@@ -226,10 +243,10 @@ def _climb(
     scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
     lengths = np.ones(len(support)) if start.lengths is None else start.lengths
     tips = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
-    rates, rounded = (
-        torch.from_numpy(each).to(options["device"])
-        for each in (prior.penalty / np.maximum(lengths, _LEAST_ROUNDED), tips)
-    )
+    penalties = prior.penalty / np.maximum(lengths, _LEAST_ROUNDED)
+    if not prior.settings.adaptive_penalty:
+        penalties = np.full(len(lengths), prior.penalty * start.unit)
+    rates, rounded = (torch.from_numpy(each).to(options["device"]) for each in (penalties, tips))
 
     def precision() -> Tensor:
         values = torch.from_numpy(scales.precision / start.spread**2)
@@ -251,8 +268,10 @@ def _climb(
         if prior.relevance:
             shared = loadings[:, :k]
             inner = shared.T @ shared / 2
-            inner = inner + PRIOR_RATE * torch.eye(k, dtype=inner.dtype, device=inner.device)
-            extra = (len(support) / 2 + PRIOR_SHAPE) * torch.logdet(inner)
+            inner = inner + prior.settings.ard_rate * torch.eye(
+                k, dtype=inner.dtype, device=inner.device
+            )
+            extra = (len(support) / 2 + prior.settings.ard_shape) * torch.logdet(inner)
         n_batches = objective.n_batches if module.training else objective.n_parts
         return (extra - n_batches * objective.bound(module, loadings, batch)) / n_rows
 
@@ -265,7 +284,9 @@ def _climb(
         nonlocal scales
         if prior.horseshoe:
             for _ in range(_SCALE_STEPS):
-                scales = scales.updated(squares(), module.log_errors.shape[1])
+                scales = scales.updated(
+                    squares(), module.log_errors.shape[1], prior.settings.horseshoe_scale
+                )
         yield from objective.batches(objective.n_batches, rng)
 
     def all_rows() -> Iterator[tuple[NDArray[Any], ...]]:
@@ -297,7 +318,7 @@ def _climb(
         )
         elbo += [-float(each) for each in history.held_out]
         converged = history.ended == "settled"
-        if -history.held_out[history.best - 1] > best or prior != _Prior():
+        if -history.held_out[history.best - 1] > best or not prior.is_flat:
             best = -float(history.held_out[history.best - 1])
             kept = {name: v.clone() for name, v in module.state_dict().items()}
         else:
@@ -305,13 +326,14 @@ def _climb(
     module.load_state_dict(kept)
     found = {name: v.detach().cpu().numpy() for name, v in module.named_parameters()}
     loadings = found["loadings"] * module.kept.cpu().numpy()
-    means = found["means"]
+    means, shrunk = found["means"], None
     if objective.tails != "counts":
         means = start.means + start.unit * means
     if prior.horseshoe:
         noise = 0.0 if objective.tails == "counts" else float(np.exp(found["log_scale"][0]))
-        limit = least_scale(noise / start.spread**2, objective.parts[0].shape[0])
-        support = scales.below(limit) <= 0.5
+        n_foreground = objective.parts[0].shape[0]
+        shrunk = scales.below(least_scale(prior.settings, noise / start.spread**2, n_foreground))
+        support = shrunk <= prior.settings.horseshoe_probability
     if prior.penalty:
         support = np.linalg.norm(loadings[:, k:], axis=1) > _ZERO * tips
     return _Climbed(
@@ -319,6 +341,7 @@ def _climb(
         support,
         np.array([*elbo, best]) * n_rows,
         converged,
+        shrunk,
     )
 
 

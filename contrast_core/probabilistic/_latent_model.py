@@ -24,7 +24,7 @@ from contrast_core._validation import (
 from contrast_core.moments import Moments, is_moments
 from contrast_core.probabilistic._clvm_counts import CountModel
 from contrast_core.probabilistic._factor_model import FactorModel, by_completeness
-from contrast_core.probabilistic._row_posterior import Tails, linear_posterior
+from contrast_core.probabilistic._row_posterior import DEGREES, Tails, linear_posterior
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, design_rows
 
@@ -66,15 +66,16 @@ class LatentModel(ScoreMixin, MomentContrast):
         if self._tails == "counts":
             log_dispersions = np.log(self.dispersions_)
             return CountModel(self._loadings(name), mean, log_dispersions, self.library_size_)
-        return FactorModel(mean, self._loadings(name), self.noise_variance_, self._tails)
+        degrees = getattr(self, "degrees_of_freedom_", DEGREES)  # fits with normal noise have none
+        loadings, noise = self._loadings(name), self.noise_variance_
+        return FactorModel(mean, loadings, noise, self._tails, degrees)
 
     def _linear_model(self, attribute: str) -> FactorModel:
         """Return the foreground's density, or raise an error if its scores are not linear."""
         model = self._model()
         if isinstance(model, CountModel) or model.tails == "entries":
-            given = "robust='entries'" if self._tails == "entries" else "counts"
             raise AttributeError(
-                f"{attribute} is not defined: {type(self).__name__} with {given} weighs every "
+                f"{attribute} is not defined: {type(self).__name__}({self._option}) weighs every "
                 "value of a row, so that its scores are no linear map of rows and there is no way "
                 "back from them. transform, transform_shared, score_samples, score and the samples "
                 "are defined. Use robust='rows' or no robust, or logarithms instead of counts, for "
@@ -83,11 +84,18 @@ class LatentModel(ScoreMixin, MomentContrast):
         return model
 
     @property
+    def _option(self) -> str:
+        """The parameter that asks for a noise that is not normal, as it is written."""
+        return "noise='counts'" if self._tails == "counts" else f"robust={self._tails!r}"
+
+    @property
     def latent_covariance_(self) -> FloatArray:
         """Covariance of the salient latent variables given a complete row, (t, t)."""
         model = self._model()
         if isinstance(model, CountModel):
-            raise AttributeError("latent_covariance_ is not defined for counts: each row has one.")
+            raise AttributeError(
+                f"latent_covariance_ is not defined with {self._option}: it depends on the row."
+            )
         return linear_posterior(model.model).covariance[self._n_shared :, self._n_shared :]
 
     @property
@@ -102,7 +110,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         # A latent variable as weak as the noise is shrunk to zero, from which nothing leads back.
         return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
 
-    def transform(self, X: MatrixLike, *, groups: ArrayLike | None = None) -> FloatArray:
+    def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         r"""Posterior means of the latent variables, of `CLVM` the salient ones.
 
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
@@ -119,7 +127,7 @@ class LatentModel(ScoreMixin, MomentContrast):
             Rows from anywhere; sparse input stays sparse, except with ``robust="entries"`` and for
             counts. NaN in dense rows is a missing value, whether or not the fit had any: the mean
             is then given what is observed, and 0 if nothing is.
-        groups : array-like of shape (n,), optional
+        within : array-like of shape (n,), optional
             As in `CPCA.transform`, for complete rows; not with ``robust="entries"`` or counts.
 
         Returns
@@ -131,34 +139,34 @@ class LatentModel(ScoreMixin, MomentContrast):
         ------
         ValueError
             If the features are not those of the fit, a value is infinite, or one is NaN in rows
-            with groups, sparse rows or a tensor.
+            with `within`, sparse rows or a tensor.
         TypeError
             If X is a tensor and the model that of ``robust="entries"`` or of counts.
         """
         check_is_fitted(self)
-        return self._latent_means(X, "foreground", slice(self._n_shared, None), groups)
+        return self._latent_means(X, "foreground", slice(self._n_shared, None), within)
 
     def _latent_means(
-        self, X: MatrixLike, dataset: object, which: slice, groups: ArrayLike | None
+        self, X: MatrixLike, dataset: object, which: slice, within: ArrayLike | None
     ) -> FloatArray:
         """Return the posterior means of some of the latent variables."""
         model = self._model(dataset)
         by_row = partial(_columns, model=model, which=which)
         width = model.loadings[:, which].shape[1]
         if isinstance(model, CountModel) or model.tails == "entries":
-            if groups is not None:
+            if within is not None:
                 raise ValueError(
-                    "groups are given, but with robust='entries' or counts scores are not linear "
-                    "in the rows, and cannot be centred by group: leave groups out."
+                    f"within is given, but with {self._option} scores are not linear in the rows, and "
+                    "cannot be centred within labels: leave within out."
                 )
             found: FloatArray = self._weighted_rows(X).map(by_row, width, dense=True)
             return found
         gain = model.gain[:, which]
         linear = LinearMap(mean=model.mean, projection=gain)
-        rows = self._rows(X, missing=groups is None)
-        if groups is not None:
+        rows = self._rows(X, missing=within is None)
+        if within is not None:
             scores = linear.transform(rows)
-            return self._by_group(scores, groups, gain, foreground=dataset == "foreground")
+            return self._centred_within(scores, within, gain, foreground=dataset == "foreground")
         if not rows.can_miss:
             return linear.transform(rows)
         either: FloatArray = rows.map(by_completeness(linear.transform, by_row), width)
@@ -307,8 +315,8 @@ class LatentModel(ScoreMixin, MomentContrast):
         model = self._model(dataset)
         if isinstance(model, CountModel) or model.tails != "normal":
             raise ValueError(
-                f"impute needs a fit with normal noise, but this one is of {self._tails}: fit "
-                "again with normal noise and without robust, which takes missing values too."
+                "impute needs a fit with normal noise, but this one was made with "
+                f"{self._option}: fit again without it, which takes missing values too."
             )
         with_std = check_flag(return_std, "return_std")
         rows = self._rows(X, missing=True)

@@ -28,7 +28,7 @@ def clvm(
     within: str | None = None,
     n_comps: int = 2,
     n_shared: int = 2,
-    likelihood: Literal["normal", "counts"] = "normal",
+    noise: Literal["normal", "counts"] = "normal",
     layer: str | None = None,
     mask_var: Mask | Default | None = DEFAULT,
     key_added: str | None = None,
@@ -57,7 +57,7 @@ def clvm(
         Number of salient latent dimensions.
     n_shared
         Number of shared latent dimensions. What the background has beyond them counts as noise.
-    likelihood
+    noise
         `"normal"` for log-normalised counts, or `"counts"` for raw counts in `layer`: they are
         negative binomial with each cell's total over the genes in use for its size, and the fit is
         variational, which needs torch. Loadings and means are then of logarithms of rates.
@@ -106,7 +106,7 @@ def clvm(
     Notes
     -----
     {EXPECTS}
-    With `likelihood="counts"`, give raw counts instead.
+    With `noise="counts"`, give raw counts instead.
 
     References
     ----------
@@ -124,9 +124,9 @@ def clvm(
     ((60, 2), (60, 1))
     """
     keys = _write.reserve(adata, "clvm", key_added)
-    counts = is_word(likelihood, "counts")
+    counts = is_word(noise, "counts")
     given: dict[str, Any] = {"random_state": 0} | ({"inference": "vi"} if counts else {})
-    given |= model_parameters(CLVM, model_kwargs, "n_salient", "n_shared", "likelihood")
+    given |= model_parameters(CLVM, model_kwargs, "n_salient", "n_shared", "noise")
     selection = cells(adata, groupby, reference, groups, foreground, background)
     data = contrast_input(
         adata,
@@ -140,12 +140,12 @@ def clvm(
         missing=not counts,
         counts=counts,
     )
-    model = CLVM(n_shared=n_shared, n_salient=n_comps, likelihood=likelihood, **given)
+    model = CLVM(n_shared=n_shared, n_salient=n_comps, noise=noise, **given)
     model.fit(data.foreground, background=data.background, **data.strata)
     trace = "elbo" if model.inference == "vi" else "log_likelihoods"
     entry = {
         "params": data.params
-        | _write.storable(n_shared=n_shared, likelihood=likelihood, **storable_texts(given)),
+        | _write.storable(n_shared=n_shared, noise=noise, **storable_texts(given)),
         "converged": model.converged_,
         trace: getattr(model, f"{trace}_"),
     }

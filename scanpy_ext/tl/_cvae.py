@@ -29,7 +29,7 @@ def cvae(
     background: Mask | AnnData | None = None,
     n_comps: int = 2,
     n_shared: int = 8,
-    likelihood: Literal["negative_binomial", "gaussian"] = "negative_binomial",
+    noise: Literal["counts", "normal"] = "counts",
     model_file: str | PathLike[str] | None = None,
     layer: str | None = None,
     mask_var: Mask | Default | None = DEFAULT,
@@ -56,8 +56,8 @@ def cvae(
         Number of salient latent dimensions.
     n_shared
         Number of shared latent dimensions.
-    likelihood
-        `"negative_binomial"` for raw counts, or `"gaussian"` for log-normalised values, whose noise
+    noise
+        `"counts"` for raw counts, or `"normal"` for log-normalised values, whose noise
         has one variance.
     model_file
         File for the trained model: `contrast_core.load` reads it, for new cells, generated or
@@ -67,7 +67,7 @@ def cvae(
         Name of the results in `.obsm` and `.uns`, instead of `X_cvae` and `cvae`.
     {COPY}
     model_kwargs
-        Further parameters of `contrast_core.CVAE`, such as `"max_epochs"` (20 to 400 by default,
+        Further parameters of `contrast_core.CVAE`, such as `"max_iter"` (20 to 400 by default,
         fewer the more cells there are), `"device"` (such as `"cuda"`), `"batch_size"` and
         `"random_state"` (0 by default; the same seed gives the same numbers on the same processor).
 
@@ -85,7 +85,7 @@ def cvae(
     `.uns['cvae' | key_added]['best_epoch']` : `int`
         The epoch whose weights are kept.
     `.uns['cvae' | key_added]['converged']` : `bool`
-        Whether it ended before `max_epochs`: once the likelihood of a tenth of the cells, held
+        Whether it ended before `max_iter`: once the likelihood of a tenth of the cells, held
         out, no longer rises.
     `.uns['cvae' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
@@ -118,26 +118,26 @@ def cvae(
     >>> counts = np.random.default_rng(0).poisson(2.0, size=(60, 8)).astype("float32")
     >>> adata = anndata.AnnData(counts)
     >>> adata.obs["condition"] = ["ctrl", "stim"] * 30
-    >>> cx.tl.cvae(adata, groupby="condition", reference="ctrl", model_kwargs={"max_epochs": 2})
+    >>> cx.tl.cvae(adata, groupby="condition", reference="ctrl", model_kwargs={"max_iter": 2})
     >>> adata.obsm["X_cvae"].shape, adata.obsm["X_cvae_shared"].shape
     ((60, 2), (60, 8))
     """
     keys = _write.reserve(adata, "cvae", key_added)
     given: dict[str, Any] = {"random_state": 0}
-    given |= model_parameters(CVAE, model_kwargs, "n_salient", "n_shared", "likelihood")
+    given |= model_parameters(CVAE, model_kwargs, "n_salient", "n_shared", "noise")
     if model_file is not None:
         _check_file(model_file)
     selection = cells(adata, groupby, reference, groups, foreground, background)
-    counts = is_word(likelihood, "negative_binomial")
+    counts = is_word(noise, "counts")
     data = contrast_input(adata, selection, n_comps, layer, None, mask_var, copy, counts=counts)
-    model = CVAE(n_comps, n_shared=n_shared, likelihood=likelihood, **given)
+    model = CVAE(n_comps, n_shared=n_shared, noise=noise, **given)
     model.fit(data.foreground, background=data.background)
     scores, latent = data.embed(model), data.as_precise(model.transform_shared(data.matrix))
     if model_file is not None:
         save(model, model_file)
     params = _write.storable(
         n_shared=n_shared,
-        likelihood=likelihood,
+        noise=noise,
         model_file=None if model_file is None else str(model_file),
         **storable_texts(given),
     )

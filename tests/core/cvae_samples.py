@@ -33,4 +33,4 @@ def counts(seed: int = 0, n: int = 300) -> tuple[Any, Any]:
 
 
 def quick(**options: Any) -> CVAE:
-    return CVAE(**({"max_epochs": 3, "random_state": 0} | options))
+    return CVAE(**({"max_iter": 3, "random_state": 0} | options))

@@ -208,7 +208,9 @@ def test_samples_have_the_models_mean_and_covariance(dataset: Any) -> None:
     np.testing.assert_allclose(np.cov(rows.T), covariance, atol=8 * scale**2 / np.sqrt(n))
     clean = getattr(model, f"sample_{dataset}")(50, random_state=0) - mean
     assert np.linalg.matrix_rank(clean) == (4 if dataset == "foreground" else 2)
-    np.testing.assert_array_equal(model.sample_foreground(3, random_state=1), model.sample_foreground(3, random_state=1))
+    np.testing.assert_array_equal(
+        model.sample_foreground(3, random_state=1), model.sample_foreground(3, random_state=1)
+    )
 
 
 # Data of all forms

@@ -127,7 +127,7 @@ def test_counts_of_few_features() -> None:
     from tests.core.test_clvm_variational import counted
 
     X, Y, truth = counted(seed=1)
-    options: dict[str, Any] = {"inference": "vi", "likelihood": "counts", "random_state": 0}
+    options: dict[str, Any] = {"inference": "vi", "noise": "counts", "random_state": 0}
     model = CLVM(n_shared=2, n_salient=1, sparsity="auto", max_iter=30, **options)
     with pytest.warns(match="still rises"):
         model.fit(X, background=Y)

@@ -18,8 +18,8 @@ from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_counts as counts
 from contrast_core.probabilistic import _row_posterior as posterior
-from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.probabilistic._clvm_start import Start
+from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.rows import rows_of
 from tests.core.test_clvm import generated
 
@@ -161,7 +161,7 @@ def test_the_bound_of_counts_is_close_and_below() -> None:
 @FEW
 def test_counts_find_what_logarithms_do_not() -> None:
     X, Y, truth = counted()
-    model = fit(X, Y, n_shared=2, likelihood="counts", max_iter=40)
+    model = fit(X, Y, n_shared=2, noise="counts", max_iter=40)
     logarithms = [
         np.log1p(rows / np.maximum(1, rows.sum(axis=1, keepdims=True)) * 1500) for rows in (X, Y)
     ]
@@ -183,7 +183,7 @@ def test_counts_find_what_logarithms_do_not() -> None:
     assert np.corrcoef(drawn.mean(axis=0), X.mean(axis=0))[0, 1] > 0.95
     for name in ("projection_", "latent_covariance_", "noise_variance_"):
         assert not hasattr(model, name)
-    with pytest.raises(AttributeError, match="likelihood='counts'"):
+    with pytest.raises(AttributeError, match="noise='counts'"):
         model.denoise(X)
 
 
@@ -193,7 +193,7 @@ def test_a_row_without_counts_and_features_never_counted() -> None:
     X[0] = 0.0
     X[:, 5] = Y[:, 5] = 0.0
     X[:, 6] = 0.0
-    model = fit(X.astype(np.int32), Y.astype(np.float32), likelihood="counts", max_iter=3)
+    model = fit(X.astype(np.int32), Y.astype(np.float32), noise="counts", max_iter=3)
     assert np.isfinite(model.transform(X)).all()
     np.testing.assert_allclose(model.transform(X[:1]), 0.0, atol=1e-6)
     assert not model.salient_loadings_[5].any()
@@ -219,7 +219,7 @@ def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
 def test_constant_counts_are_part_of_a_rows_total() -> None:
     X, Y, _ = counted(60, 8)
     X, Y = (np.c_[rows, np.full(60, 2000.0)] for rows in (X, Y))
-    model = fit(X, Y, likelihood="counts", max_iter=3)
+    model = fit(X, Y, noise="counts", max_iter=3)
     assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-8)
     # Beside counts whose totals rise, what stays as it is falls.
     assert model.salient_loadings_[-1].any()
@@ -232,7 +232,7 @@ def test_a_dataset_without_any_count_is_refused(of_background: bool) -> None:
     X, Y = (X, 0 * Y) if of_background else (0 * X, Y)
     name = "background" if of_background else "X"
     with pytest.raises(ValueError, match=f"{name} holds nothing but zeros"):
-        fit(X, Y, likelihood="counts")
+        fit(X, Y, noise="counts")
 
 
 # Selection
@@ -241,7 +241,7 @@ def test_a_dataset_without_any_count_is_refused(of_background: bool) -> None:
 @FEW
 def test_the_horseshoe_with_counts_and_with_bad_rows() -> None:
     X, Y, _ = counted()
-    model = fit(X, Y, n_shared=2, likelihood="counts", sparsity="horseshoe", max_iter=40)
+    model = fit(X, Y, n_shared=2, noise="counts", sparsity="horseshoe", max_iter=40)
     assert model.selected_[:8].all()
     assert model.selected_[8:].sum() <= 3
     assert not model.salient_loadings_[~model.selected_].any()
@@ -263,7 +263,7 @@ def test_the_horseshoe_with_counts_and_with_bad_rows() -> None:
 @pytest.mark.filterwarnings("ignore:the likelihood still rises")
 def test_the_same_seed_gives_the_same_numbers_from_any_container(tmp_path: Path) -> None:
     X, Y, _ = counted(200, 20)
-    options: dict[str, Any] = {"likelihood": "counts", "max_iter": 2}
+    options: dict[str, Any] = {"noise": "counts", "max_iter": 2}
     model = fit(X, Y, **options)
     state = torch.random.get_rng_state()
     again = fit(X, Y, **options)
@@ -327,10 +327,10 @@ def test_what_it_cannot_do() -> None:
         ({}, {"within": [0, 1] * 15}, "does not combine inference='vi' with within"),
         ({}, {"sample_weight": np.ones(30)}, "with sample_weight"),
         ({"inference": "mcmc"}, {}, "inference='mcmc' is unknown"),
-        ({"likelihood": "poisson"}, {}, "likelihood='poisson' is unknown"),
-        ({"likelihood": "counts", "inference": "em"}, {}, "no closed form: give inference='vi'"),
-        ({"likelihood": "counts", "robust": "rows"}, {}, "leave one of them out"),
-        ({"likelihood": "counts"}, {}, "whole numbers from 0"),
+        ({"noise": "poisson"}, {}, "noise='poisson' is unknown"),
+        ({"noise": "counts", "inference": "em"}, {}, "no closed form: give inference='vi'"),
+        ({"noise": "counts", "robust": "rows"}, {}, "leave one of them out"),
+        ({"noise": "counts"}, {}, "whole numbers from 0"),
     ):
         model = CLVM(**{"n_shared": 1, "n_salient": 1, "inference": "vi"} | options)
         with pytest.raises(ValueError, match=message):
@@ -339,7 +339,7 @@ def test_what_it_cannot_do() -> None:
     with pytest.raises(ValueError, match="does not combine inference='vi' with several"):
         CLVM(inference="vi").fit(X, background=[Y, Y])
     with pytest.raises(ValueError, match="NaN"):
-        fit(np.where(np.arange(5) == 1, np.nan, whole), behind, likelihood="counts")
+        fit(np.where(np.arange(5) == 1, np.nan, whole), behind, noise="counts")
     with pytest.warns(ContrastWarning, match="still rises"):
         fit(X, Y, robust="rows", max_iter=2)
     em = fit(X, Y, max_iter=2).set_params(inference="em").fit(X, background=Y)
@@ -376,7 +376,7 @@ def test_it_shows_its_progress_and_takes_a_device() -> None:
     [
         {"robust": "entries", "sparsity": "auto"},
         {"robust": "rows", "sparsity": "horseshoe", "ard": True},
-        {"likelihood": "counts", "sparsity": 2.0, "ard": True},
+        {"noise": "counts", "sparsity": 2.0, "ard": True},
     ],
     ids=str,
 )

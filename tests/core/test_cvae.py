@@ -27,7 +27,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 def found() -> tuple[CVAE, Any]:
     data = ring()
     X, Y, *_ = data
-    return CVAE(n_shared=3, max_epochs=60, random_state=0).fit(X, background=Y), data
+    return CVAE(n_shared=3, max_iter=60, random_state=0).fit(X, background=Y), data
 
 
 def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
@@ -64,8 +64,8 @@ def test_what_is_added_is_recovered_from_new_rows(found: Any) -> None:
 def test_rows_drawn_are_like_those_of_the_fit(found: Any) -> None:
     model, (X, Y, *_) = found
     drawn = {
-        "X": (X, model.sample_foreground(4000, noise=True, random_state=0)),
-        "Y": (Y, model.sample_background(4000, noise=True, random_state=0)),
+        "X": (X, model.sample_foreground(4000, add_noise=True, random_state=0)),
+        "Y": (Y, model.sample_background(4000, add_noise=True, random_state=0)),
     }
     for real, made in drawn.values():
         scale = real.std(axis=0).mean()
@@ -91,16 +91,14 @@ def test_bounds_tell_the_datasets_apart(found: Any) -> None:
 
 def test_counts_are_modelled_as_counts() -> None:
     X, Y = counts(n=600)
-    model = quick(likelihood="negative_binomial", max_epochs=30).fit(X, background=Y)
-    assert model.score(X) > quick(likelihood="negative_binomial", max_epochs=1).fit(
-        X, background=Y
-    ).score(X)
+    model = quick(noise="counts", max_iter=30).fit(X, background=Y)
+    assert model.score(X) > quick(noise="counts", max_iter=1).fit(X, background=Y).score(X)
     expected = model.denoise(X)
     np.testing.assert_allclose(expected.sum(axis=1), X.sum(axis=1), rtol=1e-5)
     # The shift of the last two features is in what is added, on top of the background's shares.
     shares = model.denoise(X).sum(axis=0) / X.sum()
     assert (shares[-2:] > model.rates_[-2:]).all()
-    drawn = model.sample_background(2000, noise=True, random_state=0)
+    drawn = model.sample_background(2000, add_noise=True, random_state=0)
     assert (drawn == np.floor(drawn)).all() and drawn.min() == 0
     np.testing.assert_allclose(drawn.mean(axis=0), Y.mean(axis=0), rtol=0.35)
     assert model.noise_variance_.shape == (D,)
@@ -108,7 +106,7 @@ def test_counts_are_modelled_as_counts() -> None:
 
 def test_gradients_flow_through_tensors() -> None:
     X, Y, *_ = ring(100, 100)
-    model = quick(max_epochs=1).fit(X, background=Y)
+    model = quick(max_iter=1).fit(X, background=Y)
     rows = torch.tensor(X, requires_grad=True)
     model.denoise(rows).sum().backward()
     assert torch.isfinite(rows.grad).all() and rows.grad.abs().max() > 0
@@ -117,7 +115,7 @@ def test_gradients_flow_through_tensors() -> None:
 
 def test_pickle_clone_and_names() -> None:
     X, Y, *_ = ring(60, 60)
-    model = quick(max_epochs=1, n_salient=3).fit(X, background=Y)
+    model = quick(max_iter=1, n_salient=3).fit(X, background=Y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     assert list(model.get_feature_names_out()) == ["cvae0", "cvae1", "cvae2"]
@@ -140,7 +138,7 @@ class WithBackground(CVAE):
         return self.fit(X).transform(X)
 
 
-@parametrize_with_checks([WithBackground(1, max_epochs=1, random_state=0)])
+@parametrize_with_checks([WithBackground(1, max_iter=1, random_state=0)])
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -155,7 +153,7 @@ def test_without_torch_it_says_what_to_install(monkeypatch: Any) -> None:
 @needs_cuda
 def test_on_a_gpu_the_same_is_found() -> None:
     X, Y, turn, _ = ring()
-    model = CVAE(n_shared=3, max_epochs=60, random_state=0, device="cuda").fit(X, background=Y)
+    model = CVAE(n_shared=3, max_iter=60, random_state=0, device="cuda").fit(X, background=Y)
     scores = np.column_stack([model.transform(X), np.ones(len(X))])
     circle = np.column_stack([np.cos(turn), np.sin(turn)])
     left = circle - scores @ np.linalg.lstsq(scores, circle)[0]

@@ -32,9 +32,9 @@ def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
     X, Y = (values.astype(np.float32)[:230, :11] for values in counts())
     (tmp_path / "X").mkdir(), (tmp_path / "Y").mkdir()
     given = KINDS[kind](X, tmp_path / "X"), KINDS[kind](Y, tmp_path / "Y")
-    model = quick(likelihood="negative_binomial", max_epochs=2)
+    model = quick(noise="counts", max_iter=2)
     model.fit(given[0], background=given[1])
-    dense = quick(likelihood="negative_binomial", max_epochs=2).fit(X, background=Y)
+    dense = quick(noise="counts", max_iter=2).fit(X, background=Y)
     scores = model.transform(given[0])
     scores = scores.detach().numpy() if torch.is_tensor(scores) else np.asarray(scores)
     array = X if kind != "data frame" else given[0]
@@ -69,9 +69,9 @@ def test_what_is_refused() -> None:
     X, Y, *_ = ring(40, 40)
     bad = X.copy()
     bad[3, 2] = np.nan
-    gauss = quick(likelihood="negative_binomial")
+    gauss = quick(noise="counts")
     for model, x, y, match in [
-        (gauss, X, Y, r"X holds .*counts: whole numbers from 0"),
+        (gauss, X, Y, r"X holds .*noise='counts' takes whole numbers from 0"),
         (gauss, np.abs(np.round(X)), Y, "background holds"),
         (gauss, X, Y, r"X holds -?\d\.\d+, but"),
         (gauss, sp.csr_matrix(-np.abs(np.round(X))), np.abs(np.round(Y)), "X holds -"),
@@ -85,15 +85,15 @@ def test_what_is_refused() -> None:
         (quick(device="meta"), X, Y, "'meta' has no float64"),
         (quick(n_salient=0), X, Y, "n_salient=0"),
         (quick(n_shared=0), X, Y, "n_shared=0"),
-        (quick(likelihood="poisson"), X, Y, "likelihood='poisson' is unknown"),
+        (quick(noise="poisson"), X, Y, "noise='poisson' is unknown"),
         (quick(validation_fraction=0.7), X, Y, "validation_fraction=0.7"),
-        (quick(max_epochs=0), X, Y, "max_epochs=0"),
+        (quick(max_iter=0), X, Y, "max_iter=0"),
         (quick(learning_rate=0.0), X, Y, "learning_rate=0"),
     ]:
         with pytest.raises(ValueError, match=match):
             model.fit(x, background=y)
         assert not hasattr(model, "weights_")
-    fitted = quick(max_epochs=1).fit(X, background=Y)
+    fitted = quick(max_iter=1).fit(X, background=Y)
     with pytest.raises(ValueError, match="NaN"):
         fitted.transform(bad)
     with pytest.raises(ValueError, match="dataset='both' is unknown"):
@@ -105,7 +105,7 @@ def test_what_is_refused() -> None:
 def test_a_model_of_counts_takes_counts_alone() -> None:
     """Logarithms, after a fit to counts, would give latent variables all the same."""
     X, Y = counts()
-    model = quick(likelihood="negative_binomial", max_epochs=1).fit(X, background=Y)
+    model = quick(noise="counts", max_iter=1).fit(X, background=Y)
     for rows in (np.log1p(X), X - 1.0, sp.csr_matrix(np.log1p(X)), torch.tensor(np.log1p(X))):
         for method in (model.transform, model.transform_shared, model.denoise, model.score_samples):
             with pytest.raises(ValueError, match="whole numbers from 0"):
@@ -114,8 +114,8 @@ def test_a_model_of_counts_takes_counts_alone() -> None:
 
 def test_arrays_that_torch_does_not_know() -> None:
     X, Y = counts()
-    for likelihood in ("gaussian", "negative_binomial"):
-        model = quick(likelihood=likelihood, max_epochs=1)
+    for noise in ("normal", "counts"):
+        model = quick(noise=noise, max_iter=1)
         expected = model.fit(X, background=Y).transform(X)
         for kind in (">f4", ">i2", "uint16", "float16"):
             again = model.fit(X.astype(kind), background=Y.astype(kind)).transform(X.astype(kind))

@@ -31,7 +31,7 @@ def counted():
 
 
 def run(adata, **options):
-    further = {"max_epochs": options.pop("max_epochs", 2)}
+    further = {"max_iter": options.pop("max_iter", 2)}
     given = {**REFERENCE, "layer": "counts", "model_kwargs": further}
     return cx.tl.cvae(adata, **given | options)
 
@@ -40,7 +40,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     run(counted, n_shared=3, model_file=tmp_path / "cells.model")
     X = counted.layers["counts"]
     behind = X[(counted.obs["condition"] == "ctrl").to_numpy()]
-    model = CVAE(n_shared=3, likelihood="negative_binomial", max_epochs=2, random_state=0)
+    model = CVAE(n_shared=3, noise="counts", max_iter=2, random_state=0)
     model.fit(X, background=behind)
     np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X).astype(np.float32))
     shared = model.transform_shared(X).astype(np.float32)
@@ -49,7 +49,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     result = counted.uns["cvae"]
     np.testing.assert_array_equal(result["held_out_loss"], model.held_out_loss_)
     assert (result["n_foreground"], result["n_background"]) == (300, 150)
-    assert result["params"]["likelihood"] == "negative_binomial"
+    assert result["params"]["noise"] == "counts"
     np.testing.assert_array_equal(load(tmp_path / "cells.model").transform(X), model.transform(X))
     counted.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
@@ -59,7 +59,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
 
 
 def test_treated_cells_stand_apart(counted):
-    run(counted, max_epochs=60, n_comps=1, n_shared=2)
+    run(counted, max_iter=60, n_comps=1, n_shared=2)
     scores = counted.obsm["X_cvae"][:, 0]
     treated = (counted.obs["condition"] == "stim").to_numpy()
     above = (scores[treated][:, None] > scores[~treated]).mean()
@@ -75,7 +75,7 @@ def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
     counted.layers["counts"] = sp.csr_matrix(dense)
     condition = np.where(other, "other", counted.obs["condition"])
     counted.obs["condition"] = condition
-    run(counted, max_epochs=60, n_shared=2)
+    run(counted, max_iter=60, n_shared=2)
     scores = counted.obsm["X_cvae"]
     centres = {name: scores[condition == name].mean(axis=0) for name in ("ctrl", "stim", "other")}
     nearest = np.array(list(centres))[
@@ -94,11 +94,11 @@ def test_logarithms_are_no_counts_but_can_be_gaussian(counted, untouched):
     with untouched(counted):
         with pytest.raises(ValueError, match=r"adata.X holds .* whole numbers from 0"):
             run(counted, layer=None)
-        with pytest.raises(ValueError, match="likelihood='normal' is unknown"):
-            run(counted, layer=None, likelihood="normal")
+        with pytest.raises(ValueError, match="noise='poisson' is unknown"):
+            run(counted, layer=None, noise="poisson")
         with pytest.raises(ValueError, match="n_shared=0"):
             run(counted, n_shared=0)
-    run(counted, layer=None, likelihood="gaussian")
+    run(counted, layer=None, noise="normal")
     assert np.isfinite(counted.obsm["X_cvae"]).all()
 
 
@@ -106,8 +106,8 @@ def test_backed_cells_give_the_same_latents(counted, tmp_path):
     counted.X = counted.layers["counts"]
     counted.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    run(backed, layer=None, max_epochs=5)
-    run(counted, layer=None, max_epochs=5)
+    run(backed, layer=None, max_iter=5)
+    run(counted, layer=None, max_iter=5)
     # Minibatches come in another order from a file: the same loss, nearly.
     for name in ("training_loss", "held_out_loss"):
         found, expected = (adata.uns["cvae"][name] for adata in (backed, counted))
@@ -120,7 +120,7 @@ def test_the_curve_is_drawn(counted, tmp_path):
 
     with pytest.raises(ValueError, match=r"no result 'cvae' of scanpy_ext\.tl\.cvae"):
         cx.pl.cvae(counted)
-    run(counted, max_epochs=4)
+    run(counted, max_iter=4)
     (axis,) = cx.pl.cvae(counted, show=False)
     lines = {line.get_label(): line for line in axis.lines}
     np.testing.assert_array_equal(

@@ -49,7 +49,7 @@ def drawn(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 clvm = tool(cx.tl.clvm, n_shared=1, model_kwargs={"max_iter": 2})
-cvae = tool(cx.tl.cvae, likelihood="gaussian", model_kwargs={"max_epochs": 1})
+cvae = tool(cx.tl.cvae, noise="normal", model_kwargs={"max_iter": 1})
 star = tool(cx.tl.cpca_star)
 kernel = tool(cx.tl.kernel_cpca)
 pcpca = tool(cx.tl.pcpca)
@@ -71,7 +71,7 @@ def tested(adata: AnnData, **options: Any) -> Any:
 
 
 def cvae_model(adata: AnnData, **options: Any) -> Any:
-    return cvae(adata, model_kwargs={"max_epochs": 1} | options)
+    return cvae(adata, model_kwargs={"max_iter": 1} | options)
 
 
 def by_clusters(adata: AnnData, **options: Any) -> Any:
@@ -97,7 +97,7 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (clvm_model, "ard", NO_FLAGS, "ard"),
     (clvm_model, "robust", ["no", True, 1, ["rows"], {}], "robust"),
     (clvm_model, "inference", NO_WORDS, "inference"),
-    (clvm, "likelihood", NO_WORDS, "likelihood"),
+    (clvm, "noise", NO_WORDS, "noise"),
     (clvm_model, "n_init", NO_COUNTS, "n_init"),
     (clvm_model, "max_iter", NO_COUNTS, "max_iter"),
     (clvm_model, "random_state", SEEDS, "random_state"),
@@ -143,8 +143,8 @@ WITH_TORCH: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (vi_model, "max_iter", NO_COUNTS, "max_iter"),
     (cvae, "n_comps", [*NO_COUNTS, 9], "n_comps|n_salient"),
     (cvae, "n_shared", [one for one in NO_COUNTS if one != 0], "n_shared"),
-    (cvae, "likelihood", NO_WORDS, "likelihood"),
-    (cvae_model, "max_epochs", [one for one in NO_COUNTS if one is not None], "max_epochs"),
+    (cvae, "noise", NO_WORDS, "noise"),
+    (cvae_model, "max_iter", [one for one in NO_COUNTS if one is not None], "max_iter"),
     (cvae_model, "device", ["no", 3.5, ["cpu"], "cuda:99"], "device"),
     (cvae, "model_file", [3, ["a"], "no/such/folder/model"], "model_file|path|folder|directory"),
     (cvae_model, "random_state", SEEDS, "random_state"),

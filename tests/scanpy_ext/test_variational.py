@@ -37,11 +37,11 @@ def counted():
 def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
     for name, value in (("_RATES", (0.02,)), ("_PATIENCE", 1), ("_LEAST_GAIN", 1.0)):
         monkeypatch.setattr(f"contrast_core.probabilistic._clvm_variational.{name}", value)
-    options = {"n_shared": 1, "n_comps": 1, "likelihood": "counts"}
+    options = {"n_shared": 1, "n_comps": 1, "noise": "counts"}
     mask = np.arange(12) < 10
     cx.tl.clvm(counted, **REFERENCE, **options, layer="counts", mask_var=mask)
     X = counted.X.toarray()[:, mask]
-    core = CLVM(n_shared=1, n_salient=1, inference="vi", likelihood="counts", random_state=0)
+    core = CLVM(n_shared=1, n_salient=1, inference="vi", noise="counts", random_state=0)
     core.fit(X, background=X[::2])
     np.testing.assert_allclose(counted.obsm["X_clvm"], core.transform(X), atol=1e-5)
     result = counted.uns["clvm"]
@@ -77,11 +77,11 @@ def test_what_it_refuses_leaves_cells_as_they_were(counted, untouched):
     ):
         given = {"within": options.pop("within", None), "layer": "logs"}
         if options == {"inference": "em"}:
-            given |= {"layer": "counts", "likelihood": "counts"}
+            given |= {"layer": "counts", "noise": "counts"}
         with untouched(counted), pytest.raises(ValueError, match=message):
             cx.tl.clvm(counted, **REFERENCE, **given, model_kwargs=options)
     with untouched(counted), pytest.raises(ValueError, match="whole numbers from 0"):
-        cx.tl.clvm(counted, **REFERENCE, layer="logs", likelihood="counts")
+        cx.tl.clvm(counted, **REFERENCE, layer="logs", noise="counts")
     for wrong in ({"robst": "rows"}, {"n_shared": 3}, "rows"):
         with (
             untouched(counted),
