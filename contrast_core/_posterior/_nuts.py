@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from contrast_core._validation import FloatArray, check_count
+from contrast_core._validation import FloatArray
 
 _WARM_UP = 400  # draws, at least, from which step size and scales are learned
 
@@ -118,6 +118,8 @@ def draw_matrices(
     def starting_point(seed: int) -> FloatArray:
         return centre + widths * np.random.default_rng(seed).standard_normal(len(centre))
 
+    # nutpie's public functions compile models of PyMC or Stan only, which would need a compiler at
+    # run time; a density written in NumPy goes through this module, whose version is pinned.
     model = nutpie.compiled_pyfunc.from_pyfunc(
         len(centre),
         lambda: finite_log_density,
@@ -142,11 +144,6 @@ def draw_matrices(
         points[..., :n_others],
         found.sample_stats["diverging"].to_numpy(),
     )
-
-
-def check_sizes(draws: object, chains: object) -> tuple[int, int]:
-    """Numbers of draws and chains: at least what diagnostics need, which compare half-chains."""
-    return check_count(draws, "draws", at_least=10), check_count(chains, "chains", at_least=2)
 
 
 def _nutpie() -> Any:

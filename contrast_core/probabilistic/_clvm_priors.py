@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class PriorSettings:
                 f"priors={shown(given)} is {type(given).__name__}; expected a dict with some of "
                 f"{', '.join(names)}."
             )
-        checked = {}
+        checked: dict[str, Any] = {}
         for name, value in given.items():
             if name not in names:
                 raise ValueError(f"priors has {shown(name)}; expected some of {', '.join(names)}.")

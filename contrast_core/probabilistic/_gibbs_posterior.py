@@ -6,18 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrast_core._posterior import (
     ContrastSpectrum,
+    Draws,
     Target,
-    check_converged,
-    check_sizes,
     contrast_spectrum,
-    draw_matrices,
-    inference_data,
+    posterior_moments,
+    sample_posterior,
 )
-from contrast_core._validation import FloatArray, check_generator, check_number
+from contrast_core._validation import FloatArray, check_number
 from contrast_core.feedback import warn
 from contrast_core.linalg import aligned
 from contrast_core.moments import Moments
@@ -32,10 +30,6 @@ class GibbsPosterior:
     if TYPE_CHECKING:
         gamma_: float
         components_: FloatArray
-        foreground_moments_: Moments
-        background_moments_: Moments
-
-        def _check_moments(self, purpose: str = ...) -> None: ...
 
     def posterior(
         self,
@@ -133,15 +127,17 @@ class GibbsPosterior:
         >>> found.posterior["components"].mean(["chain", "draw"]).to_numpy().round(1)
         array([[ 0.8, -0.4]])
         """
-        self._check_moments("posteriors are drawn")
-        draws, chains = check_sizes(draws, chains)
-        x, y = self.foreground_moments_, self.background_moments_
+        x, y = posterior_moments(self)
         d = len(self.components_)
         rate = check_number(learning_rate, "learning_rate", above=0)
         strength = self.gamma_ if gamma is None else check_number(gamma, "gamma", at_least=0)
+        if strength > 0 and not hasattr(self, "background_mean_"):
+            raise ValueError(
+                f"gamma={strength:g} needs a background, but this PCPCA was fitted without one: "
+                "leave gamma out, or fit it with one, fit(X, background=...)."
+            )
         _check_proper(strength, rate, x.n_samples, x.n_features, d)
         floor = _noise_floor(noise_floor, x, y, d)
-        rng = check_generator(random_state)
         density = _Density.of(contrast_spectrum(x, y, strength), d, strength, floor)
         if not density.noise_variance > floor:
             warn(
@@ -150,21 +146,15 @@ class GibbsPosterior:
                 "posterior sits on its floor, is as narrow as the floor is low, and may be hard "
                 "to draw from. A smaller gamma or a higher noise_floor avoids it."
             )
-        found = draw_matrices(
+        return sample_posterior(
             density.target(rate * x.n_samples),
-            *density.start(rate * x.n_samples),
+            density.start(rate * x.n_samples),
+            density.variables,
             draws=draws,
             chains=chains,
-            rng=rng,
-        )
-        variables = density.variables(found.matrices, found.others[..., 0])
-        check_converged(
-            {name: variables[name] for name in ("loadings", "noise_variance")}, found.diverging
-        )
-        return inference_data(
-            variables,
-            found.diverging,
-            x.feature_names,
+            random_state=random_state,
+            checked=["loadings", "noise_variance"],
+            feature_names=x.feature_names,
             gamma=strength,
             learning_rate=rate,
             noise_floor=floor,
@@ -258,11 +248,9 @@ class _Density(NamedTuple):
 
         return log_density
 
-    def variables(
-        self, loadings: FloatArray, logarithms: FloatArray
-    ) -> dict[str, NDArray[np.float64]]:
+    def variables(self, found: Draws) -> dict[str, FloatArray]:
         """Return draws in the units and features of the data, turned towards the closed form."""
-        d = len(self.lengths)
+        d, loadings, logarithms = len(self.lengths), found.matrices, found.others[..., 0]
         transposed = np.swapaxes(loadings, -1, -2)
         closed_form = np.zeros((d, len(self.values)))
         np.fill_diagonal(closed_form, self.lengths)

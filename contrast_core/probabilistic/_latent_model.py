@@ -156,8 +156,8 @@ class LatentModel(ScoreMixin, MomentContrast):
         if isinstance(model, CountModel) or model.tails == "entries":
             if within is not None:
                 raise ValueError(
-                    f"within is given, but with {self._option} scores are not linear in the rows, and "
-                    "cannot be centred within labels: leave within out."
+                    f"within is given, but with {self._option} scores are not linear in the rows "
+                    "and cannot be centred within labels: leave within out."
                 )
             found: FloatArray = self._weighted_rows(X).map(by_row, width, dense=True)
             return found

@@ -9,14 +9,13 @@ import numpy as np
 
 from contrast_core._posterior import (
     ContrastSpectrum,
+    Draws,
     Target,
-    check_converged,
-    check_sizes,
     contrast_spectrum,
-    draw_matrices,
-    inference_data,
+    posterior_moments,
+    sample_posterior,
 )
-from contrast_core._validation import FloatArray, check_generator, check_number
+from contrast_core._validation import FloatArray, check_number
 from contrast_core.linalg import aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import in_form
@@ -30,10 +29,6 @@ class BinghamPosterior:
     if TYPE_CHECKING:
         alpha_: float
         components_: FloatArray
-        foreground_moments_: Moments
-        background_moments_: Moments
-
-        def _check_moments(self, purpose: str = ...) -> None: ...
 
     def posterior(
         self,
@@ -89,7 +84,8 @@ class BinghamPosterior:
             If nutpie or ArviZ is not installed.
         ValueError
             If alpha is infinite, a parameter is out of range, the components are all there are,
-            or the fit comes from a file without moments.
+            or the fit comes from a file without moments. (A fit without a background is at
+            ``alpha = 0``.)
         TypeError
             If a parameter has the wrong type.
 
@@ -120,13 +116,10 @@ class BinghamPosterior:
         >>> found.posterior["components"].mean(["chain", "draw"]).to_numpy().round(1)
         array([[ 0.7, -0.7]])
         """
-        self._check_moments("posteriors are drawn")
-        draws, chains = check_sizes(draws, chains)
+        x, y = posterior_moments(self)
         given = None
         if learning_rate is not None:
             given = check_number(learning_rate, "learning_rate", above=0)
-        rng = check_generator(random_state)
-        x, y = self.foreground_moments_, self.background_moments_
         k, n_features = self.components_.shape
         if math.isinf(self.alpha_):
             raise ValueError(
@@ -143,20 +136,23 @@ class BinghamPosterior:
         spectrum = contrast_spectrum(x, y, self.alpha_)
         rate = _sampling_rate(x, y, spectrum, k, self.alpha_) if given is None else given
         exponents = rate * x.n_samples * (spectrum.values - spectrum.values[0])
-        found = draw_matrices(
+        towards = self.components_ @ spectrum.directions.T
+
+        def variables(found: Draws) -> dict[str, FloatArray]:
+            bases = np.swapaxes(np.linalg.qr(found.matrices)[0], -1, -2)
+            return {"components": aligned(bases, towards) @ spectrum.directions}
+
+        return sample_posterior(
             _target(exponents, k),
-            *_start(exponents, k),
-            np.empty(0),
+            (*_start(exponents, k), np.empty(0)),
+            variables,
             draws=draws,
             chains=chains,
-            rng=rng,
-        )
-        bases = np.swapaxes(np.linalg.qr(found.matrices)[0], -1, -2)
-        towards = self.components_ @ spectrum.directions.T
-        variables = {"components": aligned(bases, towards) @ spectrum.directions}
-        check_converged(variables, found.diverging)
-        return inference_data(
-            variables, found.diverging, x.feature_names, alpha=self.alpha_, learning_rate=rate
+            random_state=random_state,
+            checked=["components"],
+            feature_names=x.feature_names,
+            alpha=self.alpha_,
+            learning_rate=rate,
         )
 
 

@@ -254,6 +254,19 @@ def test_what_does_not_combine_is_refused_by_name() -> None:
         CLVM(robust="rows").fit(X, background=None)  # type: ignore[arg-type]
 
 
+def test_the_advice_to_stack_backgrounds_says_that_it_is_not_the_default_mixture() -> None:
+    X, Y, _, _ = generated(80, 60, 8)
+    Z = 3 * generated(80, 20, 8, seed=1)[1]
+    advice = "stack them, each about its own mean.*by their numbers of rows, not equally"
+    with pytest.raises(ValueError, match=advice):
+        fit(np.where(np.arange(8) == X.argmax(), np.nan, X), [Y, Z], robust="rows")
+    stacked = fit(X, np.vstack([Y - Y.mean(axis=0), Z - Z.mean(axis=0)]))
+    by_rows = CLVM().fit(X, background=[Y, Z], background_mix=[60, 20])
+    equal = CLVM().fit(X, background=[Y, Z])
+    assert stacked.noise_variance_ == pytest.approx(by_rows.noise_variance_, rel=1e-6)
+    assert stacked.noise_variance_ != pytest.approx(equal.noise_variance_, rel=0.05)
+
+
 @pytest.mark.parametrize("robust", ROBUST)
 def test_bad_data_are_refused(robust: Any) -> None:
     X, Y = gappy()

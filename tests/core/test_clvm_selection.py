@@ -144,6 +144,71 @@ def test_auto_finds_no_feature_where_the_foreground_has_nothing_of_its_own(
         assert model.log_likelihoods_[-1] == pytest.approx(none.log_likelihoods_[-1], abs=1e-3)
 
 
+def test_the_literal_penalty_is_that_of_the_paper() -> None:
+    """Rows of W go one after another by their length, in the units of the data."""
+    data = make_motion_sensors(500, 400)
+    literal = {"adaptive_penalty": False}
+    numbers = [
+        fit(scale * data.foreground, scale * data.background, 5, 2, sparsity=rho, priors=literal)
+        for scale, rho in ((1.0, 60.0), (1.0, 120.0), (10.0, 12.0))
+    ]
+    counts = [model.selected_.sum() for model in numbers]
+    assert 23 > counts[0] > counts[1]
+    np.testing.assert_array_equal(numbers[2].selected_, numbers[1].selected_)
+    with pytest.raises(ValueError, match="sparsity='auto' chooses the adaptive penalty"):
+        fit(data.foreground, data.background, sparsity="auto", priors=literal)
+
+
+def test_the_horseshoe_has_a_posterior_and_settings() -> None:
+    data = make_motion_sensors(500, 400)
+    options: Any = {"sparsity": "horseshoe"}
+
+    def model(**priors: float) -> CLVM:
+        return fit(data.foreground, data.background, 5, 2, **options, priors=priors)
+
+    default = model()
+    shrunk = default.shrunk_probability_
+    np.testing.assert_array_equal(default.selected_, shrunk <= 0.5)
+    assert (shrunk[17:] > 0.5).all()
+    strict = model(horseshoe_probability=float(np.sort(shrunk)[3]))
+    np.testing.assert_array_equal(np.flatnonzero(strict.selected_), np.sort(shrunk.argsort()[:4]))
+    assert model(horseshoe_threshold=10.0 * shrunk.size).selected_.sum() < default.selected_.sum()
+    narrow = model(horseshoe_scale=0.01).shrunk_probability_
+    assert (narrow[:17] > shrunk[:17]).any()
+    assert not hasattr(default.set_params(sparsity=None).fit(*planted()), "shrunk_probability_")
+
+
+@pytest.mark.parametrize(
+    ("priors", "error", "message"),
+    [
+        ({"dof": 4}, ValueError, "priors has 'dof'; expected some of degrees_of_freedom, "),
+        (
+            {"degrees_of_freedom": 0},
+            ValueError,
+            r"priors\['degrees_of_freedom'\]=0 is out of range",
+        ),
+        ({"horseshoe_probability": 1}, ValueError, "it must be above 0, below 1"),
+        ({"adaptive_penalty": 1.5}, TypeError, r"priors\['adaptive_penalty'\]"),
+        ([4], TypeError, r"priors=\[4\] is list; expected a dict"),
+    ],
+)
+def test_what_priors_are_not(priors: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        fit(*planted(), priors=priors)
+
+
+def test_degrees_of_freedom_go_from_robust_to_normal() -> None:
+    X, Y, _, _ = generated(60, 50, 6)
+    X[0] += 30
+    normal = fit(X, Y)
+    four, many = (fit(X, Y, robust="rows", priors={"degrees_of_freedom": nu}) for nu in (4, 1e7))
+    assert many.noise_variance_ == pytest.approx(normal.noise_variance_, rel=1e-3)
+    assert four.noise_variance_ < 0.9 * normal.noise_variance_
+    np.testing.assert_allclose(many.score_samples(X), normal.score_samples(X), rtol=1e-2)
+    four.set_params(priors=None)  # a later change of parameters does not change the fit
+    assert four.degrees_of_freedom_ == 4
+
+
 def test_what_sparsity_cannot_do() -> None:
     X, Y = planted()
     with pytest.raises(ValueError, match=r"sparsity=1e\+09 leaves no feature .* use a smaller"):

@@ -223,6 +223,15 @@ def test_the_density_is_the_models_normal_density() -> None:
         model.score_samples(np.full((2, 12), np.inf))
 
 
+def test_the_objective_is_the_difference_of_the_scores_of_both_datasets() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    difference = model.score(X) - model.gamma_ * model.score(Y, dataset="background")
+    assert model.objective_ == pytest.approx(difference)
+    with pytest.raises(ValueError, match="fitted without a background"):
+        PCPCA().fit(X).score(Y, dataset="background")
+
+
 def test_the_density_survives_a_mean_far_from_zero() -> None:
     X, Y = planted()
     near, far = fit(X, Y), fit(X + 1e6, Y + 1e6)

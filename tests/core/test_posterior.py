@@ -204,7 +204,7 @@ def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
 ) -> None:
     toy = make_toy(60, 60)
     model = PCPCA(1).fit(toy.foreground, background=toy.background)
-    monkeypatch.setattr("contrast_core.probabilistic._gibbs_posterior.draw_matrices", None)
+    monkeypatch.setattr("contrast_core._posterior._sampling.draw_matrices", None)
     above = (model.gamma_max_ + 1 - 2 / 60) / 2
     with (
         pytest.warns(ContrastWarning, match=r"-\d\.\d+, is not above noise_floor.*on its floor"),

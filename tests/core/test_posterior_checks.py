@@ -89,6 +89,23 @@ def test_what_has_no_posterior_is_refused(tmp_path: Any) -> None:
         PCPCA(1, gamma=0.1).fit(X, background=Y).posterior()
 
 
+@quiet  # few draws
+@pytest.mark.parametrize(("alone", "strength"), [(PCPCA(1), "gamma"), (CPCA(1), "alpha")])
+def test_without_a_background_it_is_the_posterior_at_strength_zero(
+    alone: Any, strength: str
+) -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 40, 3)) * [3, 1, 1]
+    options: Any = {"draws": 10, "chains": 2, "random_state": 0}
+    zero = type(alone)(1, **{strength: 0.0}).fit(X, background=Y).posterior(**options)
+    found = alone.fit(X).posterior(**options)
+    assert found.posterior.attrs[strength] == 0
+    for name in found.posterior:
+        np.testing.assert_allclose(found.posterior[name], zero.posterior[name], rtol=1e-9)
+    if strength == "gamma":
+        with pytest.raises(ValueError, match=r"gamma=0\.1 needs a background"):
+            alone.posterior(gamma=0.1)
+
+
 @quiet  # few draws: another version of the sampler may draw chains that look apart
 def test_features_keep_their_names() -> None:
     pandas = pytest.importorskip("pandas")

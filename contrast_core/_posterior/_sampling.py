@@ -1,0 +1,62 @@
+"""The steps that all posteriors share: moments, draws, diagnostics, inference data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from contrast_core._posterior._inference_data import check_converged, inference_data
+from contrast_core._posterior._nuts import Draws, Target, draw_matrices
+from contrast_core._validation import FloatArray, check_count, check_generator
+from contrast_core.moments import Moments
+
+
+def posterior_moments(model: Any) -> tuple[Moments, Moments]:
+    """Return the moments of a fit; one without a background is at strength 0 and needs only one."""
+    if hasattr(model, "foreground_moments_") and not hasattr(model, "background_mean_"):
+        return model.foreground_moments_, model.foreground_moments_
+    model._check_moments("posteriors are drawn")
+    return model.foreground_moments_, model.background_moments_
+
+
+def sample_posterior(
+    target: Target,
+    start: tuple[FloatArray, FloatArray, FloatArray],
+    variables: Callable[[Draws], dict[str, FloatArray]],
+    *,
+    draws: object,
+    chains: object,
+    random_state: int | np.random.Generator | None,
+    checked: Sequence[str],
+    feature_names: tuple[str, ...] | None,
+    **attributes: float,
+) -> Any:
+    """Draw from a density of matrices and return the draws as ArviZ inference data.
+
+    Parameters
+    ----------
+    target, start
+        The log-density, and the point, spread and other values with which `draw_matrices` begins.
+    variables : callable
+        Turns draws of matrices into what the posterior holds.
+    draws, chains, random_state
+        As the user gave them. Diagnostics compare halves of chains, so that they need at least ten
+        draws and two chains.
+    checked : sequence of str
+        Variables whose convergence is checked.
+    feature_names : tuple of str, optional
+    **attributes
+        What is stored with the posterior.
+    """
+    found = draw_matrices(
+        target,
+        *start,
+        draws=check_count(draws, "draws", at_least=10),
+        chains=check_count(chains, "chains", at_least=2),
+        rng=check_generator(random_state),
+    )
+    named = variables(found)
+    check_converged({name: named[name] for name in checked}, found.diverging)
+    return inference_data(named, found.diverging, feature_names, **attributes)
