@@ -83,7 +83,7 @@ class Likelihood(ABC):
     @property
     @abstractmethod
     def unit(self) -> float:
-        """What counts as 1 in the loadings, in the units of the data."""
+        """Unit of the loadings, in the units of the data."""
 
     @property
     def size(self) -> int:

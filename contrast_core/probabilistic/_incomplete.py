@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,9 @@ _LEAST_START_NOISE = 0.01  # of the mean variance
 # Logarithms of the noise of the random starts, in units of the mean variance: starts with the same
 # noise mostly reach the same maximum, and small incomplete data have several.
 _RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
+# Small data have the most local maxima, and their fits take milliseconds: the number of random
+# starts grows with this number of values over that of the data, between these limits.
+_MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
 _RIDGE = 1e-7  # of W's squared length, in the search for gamma_max
 _SEARCH_STEPS = 200  # of that search, whose gain after so many is below what matters
 _GRADIENT = 1e-8  # per feature, at which the iteration ends
@@ -254,16 +258,17 @@ def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
 
 
 def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[FloatArray]:
-    """Where the searches start: the components of filled rows, and random ones; (n_features, d)."""
+    """Return where the searches start, (n_features, d): components of filled rows, random ones."""
     x, y, plan = data.filled
     closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
-    rng = np.random.default_rng(0)
-    random = rng.standard_normal((len(_RANDOM_LOG_NOISE), *closed[0].shape))
+    n_values = sum(block.values.size for block in data.rows.blocks)
+    n_random = min(max(_MANY_STARTS // n_values, _FEWEST), _MOST)
+    random = np.random.default_rng(0).standard_normal((n_random, *closed[0].shape))
     return [*closed, *random]
 
 
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
-    """W and log sigma^2: the closed form of filled rows at this contrast and at none, and others.
+    """Return W and log sigma^2: closed forms of filled rows, at this contrast and at none; random.
 
     Where there is no closed form at this contrast, the noise is a small part of the variance.
     """
@@ -280,7 +285,7 @@ def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
     random = _directions(data, [0.0], d)[1:]
     return [
         *starts,
-        *(np.append(W, noise) for W, noise in zip(random, _RANDOM_LOG_NOISE, strict=True)),
+        *(np.append(W, noise) for W, noise in zip(random, cycle(_RANDOM_LOG_NOISE), strict=False)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the fitted latent variable models do with rows: scores, densities, imputation, samples."""
+"""Fitted latent variable models on rows: scores, densities, imputation and samples."""
 
 from __future__ import annotations
 

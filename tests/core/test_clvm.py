@@ -119,23 +119,6 @@ def test_salient_directions_are_found_where_shared_ones_are_not_orthogonal() -> 
 # What rows become
 
 
-def test_the_posterior_is_that_of_the_joint_normal() -> None:
-    X, Y = planted()
-    model = fit(X, Y)
-    S, W = model.shared_loadings_, model.salient_loadings_
-    of_x, of_y = covariances(model)
-    gain = W.T @ np.linalg.inv(of_x)
-    np.testing.assert_allclose(model.transform(X), (X - model.mean_) @ gain.T, atol=1e-10)
-    np.testing.assert_allclose(model.latent_covariance_, np.eye(2) - gain @ W, atol=1e-10)
-    for rows, mean, covariance, name in (
-        (X, model.mean_, of_x, "foreground"),
-        (Y, model.background_mean_, of_y, "background"),
-    ):
-        found = model.transform_shared(rows, dataset=name)
-        expected = (rows - mean) @ np.linalg.inv(covariance) @ S
-        np.testing.assert_allclose(found, expected, atol=1e-10)
-
-
 def test_loadings_are_turned_to_their_principal_axes() -> None:
     model = fit(*planted())
     for loadings in (model.shared_loadings_, model.salient_loadings_):
@@ -157,60 +140,15 @@ def test_denoising_removes_the_shared_part() -> None:
     assert np.abs(orthogonal - t @ W.T).max() > 0.5 * np.abs(t @ W.T).max()
 
 
-def test_inverse_transform_undoes_transform_within_the_subspace() -> None:
+def test_the_likelihood_is_that_of_the_densities_which_tell_the_datasets_apart() -> None:
     X, Y = planted()
     model = fit(X, Y)
-    scores = model.transform(X)
-    np.testing.assert_allclose(model.inverse_transform(scores), model.denoise(X), atol=1e-9)
-    np.testing.assert_allclose(model.transform(model.inverse_transform(scores)), scores, atol=1e-9)
-
-
-def test_isotropic_data_have_no_latent_variables() -> None:
-    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction is as strong as the noise
-    model = fit(X, X)
-    assert np.abs(model.salient_loadings_).max() < 0.05
-    assert np.isfinite(model.inverse_transform(np.ones((1, 2)))).all()
-
-
-def test_the_densities_are_the_models_normal_densities() -> None:
-    X, Y = planted()
-    model = fit(X, Y)
-    total = 0.0
-    for rows, mean, covariance, name in zip(
-        *((X, Y), (model.mean_, model.background_mean_), covariances(model)),
-        ("foreground", "background"),
-        strict=True,
-    ):
-        expected = multivariate_normal(mean, covariance).logpdf(rows)
-        found = model.score_samples(rows, dataset=name)
-        np.testing.assert_allclose(found, expected, rtol=1e-10)
-        sparse = model.score_samples(sp.csr_array(rows), dataset=name)
-        np.testing.assert_allclose(sparse, expected, rtol=1e-10)
-        assert model.score(rows, dataset=name) == pytest.approx(expected.mean())
-        total += expected.sum()
+    total = model.score_samples(X).sum() + model.score_samples(Y, dataset="background").sum()
     assert model.log_likelihoods_[-1] == pytest.approx(total, rel=1e-12)
-    # The difference tells which dataset a row is more like.
-    both = [
+    x, y = (
         model.score(rows) - model.score(rows, dataset="background") for rows in (X, Y - Y.mean())
-    ]
-    assert both[0] > both[1]
-
-
-@pytest.mark.parametrize("dataset", ["foreground", "background"])
-def test_samples_have_the_models_mean_and_covariance(dataset: Any) -> None:
-    model = fit(*planted())
-    mean = model.mean_ if dataset == "foreground" else model.background_mean_
-    covariance = covariances(model)[dataset == "background"]
-    n = 40_000
-    rows = getattr(model, f"sample_{dataset}")(n, add_noise=True, random_state=0)
-    scale = np.sqrt(np.diag(covariance).max())
-    np.testing.assert_allclose(rows.mean(axis=0), mean, atol=5 * scale / np.sqrt(n))
-    np.testing.assert_allclose(np.cov(rows.T), covariance, atol=8 * scale**2 / np.sqrt(n))
-    clean = getattr(model, f"sample_{dataset}")(50, random_state=0) - mean
-    assert np.linalg.matrix_rank(clean) == (4 if dataset == "foreground" else 2)
-    np.testing.assert_array_equal(
-        model.sample_foreground(3, random_state=1), model.sample_foreground(3, random_state=1)
     )
+    assert x > y
 
 
 # Data of all forms

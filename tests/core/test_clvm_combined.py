@@ -75,7 +75,7 @@ def test_no_step_with_a_prior_descends(kind: str, tails: Any) -> None:
     prior = {
         "support": priors.Support(2, np.arange(8) < 5),
         "penalty": priors.Penalty.adaptive(3.0, start.loadings, 2),
-        "relevance": priors.Relevance(2, 8, 1e-3 * start.noise),
+        "relevance": priors.Relevance(2, 8, 1e-3, 1e-3 * start.noise),
     }[kind]
     if kind == "support":  # a start that has them
         start.loadings[5:, 2:] = 0.0

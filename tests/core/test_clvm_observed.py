@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.base import clone
 from sklearn.metrics import silhouette_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -18,7 +17,7 @@ from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
 from contrast_core.rows import rows_of
-from tests.core.test_clvm import covariances, generated
+from tests.core.test_clvm import generated
 
 ROBUST = [None, "rows", "entries"]
 
@@ -60,32 +59,6 @@ def test_few_missing_values_change_little() -> None:
     assert model.noise_variance_ == pytest.approx(complete.noise_variance_, rel=1e-3)
     assert model.fit(complete.foreground_moments_, background=complete.background_moments_)
     assert hasattr(model, "foreground_moments_")
-
-
-@pytest.mark.parametrize("robust", [None, "rows"])
-def test_posterior_and_density_are_those_of_dense_matrices(robust: Any) -> None:
-    X, Y = gappy()
-    X[0], X[1, 1:] = np.nan, np.nan
-    model = fit(X, Y, robust=robust)
-    full, back = covariances(model)
-    W, S = model.salient_loadings_, model.shared_loadings_
-    scores, shared = model.transform(X), model.transform_shared(X)
-    behind = model.transform_shared(Y, dataset="background")
-    density = model.score_samples(X)
-    for i, row in enumerate(X):
-        o = ~np.isnan(row)
-        inner = np.linalg.solve(full[np.ix_(o, o)], (row - model.mean_)[o])
-        np.testing.assert_allclose(scores[i], W[o].T @ inner, atol=1e-9)
-        np.testing.assert_allclose(shared[i], S[o].T @ inner, atol=1e-9)
-        if o.any():
-            args = model.mean_[o], full[np.ix_(o, o)]
-            law = multivariate_normal(*args) if robust is None else multivariate_t(*args, df=4)
-            assert density[i] == pytest.approx(law.logpdf(row[o]), rel=1e-9)
-    assert density[0] == pytest.approx(0, abs=1e-12)
-    for row, z in zip(Y, behind, strict=True):
-        o = ~np.isnan(row)
-        inner = np.linalg.solve(back[np.ix_(o, o)], (row - model.background_mean_)[o])
-        np.testing.assert_allclose(z, S[o].T @ inner, atol=1e-9)
 
 
 def test_scores_of_entries_are_where_weights_and_means_agree() -> None:
@@ -356,31 +329,3 @@ def test_mouse_with_half_removed_is_as_the_whole() -> None:
     X, Y = ((rows - np.nanmean(rows, axis=0)) / np.nanstd(rows, axis=0) for rows in data)
     scores = CLVM(robust="entries").fit(X, background=Y).transform(X)
     assert silhouette_score(scores / scores.std(axis=0), mice.labels) > 0.33
-
-
-@pytest.mark.parametrize("dataset", ["foreground", "background"])
-def test_missing_values_are_imputed_by_the_model_of_their_dataset(dataset: Any) -> None:
-    X, Y, _, _ = generated(60, 50, 6)
-    model = CLVM(n_shared=1, n_salient=1).fit(X, background=Y)
-    shared, salient = model.shared_loadings_, model.salient_loadings_
-    covariance = shared @ shared.T + model.noise_variance_ * np.eye(6)
-    mean = model.background_mean_
-    if dataset == "foreground":
-        covariance, mean = covariance + salient @ salient.T, model.mean_
-    rows = (X if dataset == "foreground" else Y)[:5].copy()
-    rows[:, [1, 4]] = np.nan
-    filled, std = model.impute(rows, dataset=dataset, return_std=True)
-    seen, missing = [0, 2, 3, 5], [1, 4]
-    weights = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, missing)])
-    expected = mean[missing] + (rows[:, seen] - mean[seen]) @ weights
-    np.testing.assert_allclose(filled[:, missing], expected, atol=1e-9)
-    rest = covariance[np.ix_(missing, missing)] - covariance[np.ix_(missing, seen)] @ weights
-    np.testing.assert_allclose(std[:, missing], np.tile(np.sqrt(np.diag(rest)), (5, 1)), atol=1e-9)
-    np.testing.assert_array_equal(filled[:, seen], rows[:, seen])
-
-
-def test_a_robust_fit_does_not_impute() -> None:
-    X, Y, _, _ = generated(60, 50, 6)
-    model = CLVM(n_shared=1, n_salient=1, robust="rows").fit(X, background=Y)
-    with pytest.raises(ValueError, match=r"impute needs a fit with normal noise.*robust='rows'"):
-        model.impute(X)

@@ -172,7 +172,8 @@ def test_the_horseshoe_has_a_posterior_and_settings() -> None:
     assert (shrunk[17:] > 0.5).all()
     strict = model(horseshoe_probability=float(np.sort(shrunk)[3]))
     np.testing.assert_array_equal(np.flatnonzero(strict.selected_), np.sort(shrunk.argsort()[:4]))
-    assert model(horseshoe_threshold=10.0 * shrunk.size).selected_.sum() < default.selected_.sum()
+    with pytest.raises(ValueError, match="leaves no feature"):
+        model(horseshoe_threshold=100.0)
     narrow = model(horseshoe_scale=0.01).shrunk_probability_
     assert (narrow[:17] > shrunk[:17]).any()
     assert not hasattr(default.set_params(sparsity=None).fit(*planted()), "shrunk_probability_")
@@ -329,7 +330,7 @@ def test_nothing_shared_is_found_where_nothing_is() -> None:
 def test_the_prior_has_its_gradient_and_its_map_does_not_descend() -> None:
     X, Y = planted(60, 50, 6)
     problem, dense = dense_fit(X, Y, 3, 1)
-    prior = priors.Relevance(3, 6, 1e-3 * dense.model.noise)
+    prior = priors.Relevance(3, 6, 1e-3, 1e-3 * dense.model.noise)
 
     def value(point: Any) -> float:
         model = em.Model(point[:-1].reshape(6, 4), float(np.exp(point[-1])))

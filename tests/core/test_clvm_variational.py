@@ -275,7 +275,7 @@ def test_the_same_seed_gives_the_same_numbers_from_any_container(tmp_path: Path)
     assert (other.salient_loadings_ != model.salient_loadings_).any()
     save(model, tmp_path / "counts.model")
     np.testing.assert_array_equal(load(tmp_path / "counts.model").transform(X), model.transform(X))
-    assert clone(model).likelihood == "counts"
+    assert clone(model).noise == "counts"
 
 
 @FEW

@@ -1,0 +1,191 @@
+"""Scores, densities, imputation and samples of PCPCA and CLVM, against dense matrices."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import multivariate_normal, multivariate_t
+
+from contrast_core import CLVM, PCPCA
+from tests.core.test_contract import planted
+
+KINDS = {"pcpca": PCPCA(gamma=0.1), "clvm": CLVM(), "clvm, robust rows": CLVM(robust="rows")}
+NORMAL = ["pcpca", "clvm"]
+DATASETS = ["foreground", "background"]
+
+
+class Dense(NamedTuple):
+    """The density of a dataset, written out; the first `k` latent variables are shared."""
+
+    mean: Any
+    loadings: Any
+    noise: float
+    k: int
+
+    @property
+    def covariance(self) -> Any:
+        return self.loadings @ self.loadings.T + self.noise * np.eye(len(self.loadings))
+
+
+@cache
+def fitted(kind: str, share: float = 0.3) -> tuple[Any, dict[str, Any]]:
+    rows = dict(zip(DATASETS, planted(), strict=True))
+    for seed, values in enumerate(rows.values()):
+        values[np.random.default_rng(seed).random(values.shape) < share] = np.nan
+    rows["foreground"][0] = rows["foreground"][1, 1:] = np.nan
+    if not share:
+        rows = dict(zip(DATASETS, planted(), strict=True))
+    model = KINDS[kind]
+    model = type(model)(**model.get_params())
+    return model.fit(rows["foreground"], background=rows["background"]), rows
+
+
+def dense(model: Any, dataset: str) -> Dense:
+    mean = model.mean_ if dataset == "foreground" else model.background_mean_
+    if isinstance(model, PCPCA):
+        return Dense(mean, model.loadings_, model.noise_variance_, 0)
+    S, W = model.shared_loadings_, model.salient_loadings_
+    loadings = np.hstack([S, W]) if dataset == "foreground" else S
+    return Dense(mean, loadings, model.noise_variance_, S.shape[1])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_and_densities_are_those_of_the_joint_normal(
+    kind: str, dataset: Any, share: float
+) -> None:
+    model, rows = fitted(kind, share)
+    law, X = dense(model, dataset), rows[dataset]
+    densities = model.score_samples(X, dataset=dataset)
+    assert model.score(X, dataset=dataset) == pytest.approx(densities.mean())
+    salient = model.transform(X) if dataset == "foreground" else None
+    shared = model.transform_shared(X, dataset=dataset) if law.k else None
+    for i, row in enumerate(X):
+        o = ~np.isnan(row)
+        covariance = law.covariance[np.ix_(o, o)]
+        latent = law.loadings[o].T @ np.linalg.solve(covariance, (row - law.mean)[o])
+        if salient is not None:
+            np.testing.assert_allclose(salient[i], latent[law.k :], atol=1e-9)
+        if shared is not None:
+            np.testing.assert_allclose(shared[i], latent[: law.k], atol=1e-9)
+        expected = 0.0
+        if o.any() and kind in NORMAL:
+            expected = multivariate_normal(law.mean[o], covariance).logpdf(row[o])
+        elif o.any():
+            expected = multivariate_t(law.mean[o], covariance, df=4).logpdf(row[o])
+        assert densities[i] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("kind", NORMAL)
+def test_imputed_values_are_the_conditional_normals(kind: str, dataset: Any) -> None:
+    model, rows = fitted(kind)
+    law, X = dense(model, dataset), rows[dataset]
+    filled, std = model.impute(X, dataset=dataset, return_std=True)
+    for row, x, spread in zip(X, filled, std, strict=True):
+        o = ~np.isnan(row)
+        gain = np.linalg.solve(law.covariance[np.ix_(o, o)], law.covariance[o])
+        mean = law.mean + (row - law.mean)[o] @ gain
+        np.testing.assert_allclose(x, np.where(o, row, mean), rtol=1e-7, atol=1e-9)
+        left = np.diag(law.covariance - law.covariance[:, o] @ gain)
+        np.testing.assert_allclose(spread, np.where(o, 0, np.sqrt(np.maximum(left, 0))), atol=1e-9)
+    np.testing.assert_array_equal(model.impute(planted()[0]), planted()[0])
+
+
+@pytest.mark.parametrize("kind", NORMAL)
+def test_draws_have_the_conditional_mean_and_covariance(kind: str) -> None:
+    model, rows = fitted(kind)
+    law, X, n = dense(model, "foreground"), rows["foreground"][2:5], 40_000
+    drawn = model.impute(X, n_draws=n, random_state=0)
+    np.testing.assert_array_equal(drawn, model.impute(X, n_draws=n, random_state=0))
+    for i, row in enumerate(X):
+        o, u = ~np.isnan(row), np.isnan(row)
+        np.testing.assert_array_equal(drawn[:, i, o], np.tile(row[o], (n, 1)))
+        gain = np.linalg.solve(law.covariance[np.ix_(o, o)], law.covariance[np.ix_(o, u)])
+        expected = law.covariance[np.ix_(u, u)] - law.covariance[np.ix_(u, o)] @ gain
+        scale = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
+        found = np.cov(drawn[:, i, u].T) / scale
+        np.testing.assert_allclose(found, expected / scale, atol=6 / np.sqrt(n))
+        error = drawn[:, i, u].mean(axis=0) - model.impute(X)[i, u]
+        assert np.abs(error / np.sqrt(expected.diagonal())).max() < 5 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_maps_of_complete_rows_agree_whatever_holds_them(kind: str) -> None:
+    model, rows = fitted(kind, 0.0)
+    X, law = rows["foreground"], dense(model, "foreground")
+    W = law.loadings[:, law.k :]
+    scores = model.transform(X)
+    np.testing.assert_allclose(model.transform(sp.csr_array(X)), scores, atol=1e-9)
+    densities = model.score_samples(X)
+    np.testing.assert_allclose(model.score_samples(sp.csr_array(X)), densities, rtol=1e-9)
+    np.testing.assert_allclose(model.inverse_transform(scores), model.denoise(X), atol=1e-8)
+    np.testing.assert_allclose(model.transform(model.inverse_transform(scores)), scores, atol=1e-8)
+    gain = W.T @ np.linalg.inv(law.covariance)
+    np.testing.assert_allclose(model.latent_covariance_, np.eye(2) - gain @ W, atol=1e-10)
+    gaps = np.where(np.arange(12) == np.arange(160)[:, None] % 40, np.nan, X)
+    complete = ~np.isnan(gaps).any(axis=1)
+    np.testing.assert_allclose(model.transform(gaps)[complete], scores[complete], atol=1e-9)
+    with pytest.raises(ValueError, match="inf first met in feature 0"):
+        model.score_samples(np.full((2, 12), np.inf))
+
+
+@pytest.mark.parametrize("kind", NORMAL)
+def test_the_density_survives_a_mean_far_from_zero(kind: str) -> None:
+    model, rows = fitted(kind, 0.0)
+    X, Y = rows.values()
+    far = type(model)(**model.get_params()).fit(X + 1e6, background=Y + 1e6)
+    np.testing.assert_allclose(far.score_samples(X + 1e6), model.score_samples(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", [PCPCA(gamma=0.5), CLVM()])
+def test_isotropic_data_have_no_latent_variables(model: Any) -> None:
+    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction is as strong as the noise
+    model.fit(X, background=0.5 * X if isinstance(model, PCPCA) else X)
+    assert np.abs(model.transform(X)).max() < 0.05
+    assert np.isfinite(model.inverse_transform(np.ones((1, 2)))).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dataset"), [*((k, "foreground") for k in KINDS), ("clvm", "background")]
+)
+def test_samples_have_the_models_mean_and_covariance(kind: str, dataset: str) -> None:
+    model, _ = fitted(kind, 0.0)
+    law, n = dense(model, dataset), 40_000
+    sample = getattr(model, f"sample_{dataset}")
+    rows = sample(n, add_noise=True, random_state=0)
+    clean = sample(50, random_state=0)
+    if kind in NORMAL:
+        scale = np.sqrt(law.covariance.diagonal().max())
+        np.testing.assert_allclose(rows.mean(axis=0), law.mean, atol=5 * scale / np.sqrt(n))
+        np.testing.assert_allclose(np.cov(rows.T), law.covariance, atol=8 * scale**2 / np.sqrt(n))
+    else:  # a quarter of Student's t with 4 degrees of freedom is above .741
+        quartiles = np.quantile((rows - law.mean) / np.sqrt(np.diag(law.covariance)), 0.75, axis=0)
+        np.testing.assert_allclose(quartiles, 0.741, atol=0.03)
+    assert np.linalg.matrix_rank(clean - law.mean) == law.loadings.shape[1]
+    np.testing.assert_array_equal(clean, sample(50, random_state=0))
+    assert not np.array_equal(clean, sample(50, random_state=1))
+    assert sample().shape == (1, 12)
+    with pytest.raises(ValueError, match="n_samples=0 is out of range"):
+        sample(0)
+    with pytest.raises(TypeError, match=r"n_samples must be an integer, got 2\.5"):
+        sample(2.5)
+
+
+def test_what_the_model_cannot_do_is_refused() -> None:
+    robust, rows = fitted("clvm, robust rows", 0.0)
+    with pytest.raises(ValueError, match=r"impute needs a fit with normal noise.*robust='rows'"):
+        robust.impute(rows["foreground"])
+    alone = PCPCA().fit(rows["foreground"])
+    for call in (alone.score_samples, alone.impute):
+        with pytest.raises(ValueError, match="was fitted without a background"):
+            call(rows["background"], dataset="background")
+    model, _ = fitted("pcpca", 0.0)
+    difference = model.score(rows["foreground"])
+    difference -= model.gamma_ * model.score(rows["background"], dataset="background")
+    assert model.objective_ == pytest.approx(difference)
