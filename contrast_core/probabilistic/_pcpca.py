@@ -128,12 +128,13 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     The tail :math:`t(\gamma) = \operatorname{tr} C(\gamma) - \operatorname{tr} \Lambda` is concave
     and does not increase, so the valid contrasts form an interval; its end is found exactly, not
     by the paper's Remark 1, a sufficient bound that can stop far below it (0.024 instead of 0.629
-    on the mouse data). It depends on the scales of the two datasets: standardise them, each on its own, where their scales mean nothing. Groups
-    separate best towards `gamma_max_`, but there sigma^2 goes to zero and the density narrows to a
-    subspace. At 0.9 of it the silhouette is at least 90% of the best on the mouse, toy and digit
-    data. Clean held-out digits are then more likely than under probabilistic PCA for eight of
-    twelve choices of the pictures that hid them; the closer to `gamma_max_`, the less likely they
-    become.
+    on the mouse data). It depends on the scales of the two datasets: standardise them, each on its
+    own, where their scales mean nothing. Groups separate best towards `gamma_max_`, but there
+    sigma^2 goes to zero and the density narrows to a subspace. At 0.9 of it the silhouette is at
+    least 90% of the best on the mouse, toy and digit data. Clean held-out digits are then more
+    likely than under probabilistic PCA for eight of twelve choices of the pictures that hid them;
+    the closer to `gamma_max_`, the less likely they become. On rows like the foreground's `score`
+    falls as `gamma` rises, so it cannot choose `gamma`.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the rows. Iterations start from the
