@@ -53,7 +53,7 @@ def linear(method: Any) -> Any:
 
 
 def autoencoder(counts: Any, used: Any, treated: Any) -> Any:
-    model = CVAE(n_shared=8, likelihood="negative_binomial", random_state=0)
+    model = CVAE(n_shared=8, noise="counts", random_state=0)
     return model.fit(counts[used], background=counts[used & ~treated]).transform(counts)
 
 
@@ -103,7 +103,7 @@ def epoch() -> None:
     rng = np.random.default_rng(0)
     counts = sp.random(N_CELLS, N_GENES, density=0.06, format="csr", rng=rng, dtype=np.float32)
     counts.data = 1.0 + rng.poisson(1.0, counts.nnz).astype(np.float32)
-    model = CVAE(likelihood="negative_binomial", max_epochs=1, random_state=0)
+    model = CVAE(noise="counts", max_iter=1, random_state=0)
     model.fit(counts, background=counts[rng.permutation(N_CELLS)])
     print(peak_memory())
 
