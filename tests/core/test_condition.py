@@ -275,14 +275,13 @@ def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float)
         data[name] = data[name] * np.linspace(3, 0.2, 710) + 40.0
     data["X"][:, 5] += 4.0
     labels = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 3)]
-    expected = by_hand(parts_of(data), labels[:6], 2, **given) * (1 if given == {} else scale**2)
+    # In the eighth relabelling the second eigenpair lies so near that a rough search ended there.
+    expected = by_hand(parts_of(data), labels[:8], 2, **given) * (1 if given == {} else scale**2)
     scaled = {name: scale * data[name] for name in ("X", "background")}
     test = condition_test(CPCA(2, alpha=alpha), **(data | scaled))
-    # Measured 3.4e-6 at the automatic alpha and below 3e-6 at a given one; the cause is not known.
-    rtol = 1e-5 if alpha == "auto" else 3e-6
-    np.testing.assert_allclose(test.null_statistics[:6], expected, rtol=rtol)
+    np.testing.assert_allclose(test.null_statistics[:8], expected, rtol=3e-6)
     if scale == 1.0:
-        assert not np.allclose(test.null_statistics[:6], expected, rtol=1e-12)
+        assert not np.allclose(test.null_statistics[:8], expected, rtol=1e-12)
 
 
 def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() -> None:
