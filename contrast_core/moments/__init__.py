@@ -3,7 +3,7 @@
 from contrast_core.moments._feature_moments import FeatureMoments, split_feature_moments
 from contrast_core.moments._moments import ALONE, Form, Moments, Threads, is_moments
 from contrast_core.moments._pairs import PairMoments, check_pairs, pair_moments
-from contrast_core.moments._products import ProductMoments, joint_products, product_moments
+from contrast_core.moments._products import ProductMoments, product_moments
 from contrast_core.moments._second_moments import SecondMoments, grouped_moments
 from contrast_core.moments._span import SpanMoments, span_moments
 from contrast_core.moments._sparse_products import sparse_scores
@@ -23,7 +23,6 @@ __all__ = [
     "check_pairs",
     "grouped_moments",
     "is_moments",
-    "joint_products",
     "mixed",
     "pair_moments",
     "parts_along",

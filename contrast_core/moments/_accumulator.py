@@ -25,9 +25,20 @@ _MAX_SINGLE_ROWS = 4096
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 
 
-def or_double(dtype: object) -> str:
-    """Return the end of an error's advice, for numbers that double precision would hold."""
-    return "" if "64" in str(dtype) else ", or use precision='double'"
+def check_precision(precision: object) -> np.dtype[Any]:
+    """Return the type of the products of rows; ValueError if the precision is unknown."""
+    if precision not in ("double", "single"):
+        raise ValueError(f"precision={precision!r} is unknown; expected 'double' or 'single'.")
+    return np.dtype(np.float64 if precision == "double" else np.float32)
+
+
+def overflow(name: str, dtype: object) -> ValueError:
+    """Return the error for sums of products that are not finite."""
+    advice = "" if "64" in str(dtype) else ", or use precision='double'"
+    return ValueError(
+        f"the variance of {name} overflows {dtype}; multiply all data by a constant that brings "
+        f"them near 1{advice}."
+    )
 
 
 class Summary(NamedTuple):
@@ -116,9 +127,7 @@ class Accumulator:
         n_groups: int = 1,
         start_workers: Callable[[], tuple[ThreadPoolExecutor | None, int]] | None = None,
     ) -> None:
-        if precision not in ("double", "single"):
-            raise ValueError(f"precision={precision!r} is unknown; expected 'double' or 'single'.")
-        self._dtype: Any = np.float64 if precision == "double" else np.float32
+        self._dtype: Any = check_precision(precision)
         self._name, self._elements = name, elements
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
@@ -199,10 +208,7 @@ class Accumulator:
         # A feature without variance may come out a rounding error below zero.
         np.fill_diagonal(sums.within, np.maximum(diagonal, 0.0))
         if not np.isfinite(diagonal).all():
-            raise ValueError(
-                f"the variance of {self._name} overflows {self._dtype.__name__}; multiply all "
-                f"data by a constant that brings them near 1{or_double(self._dtype)}."
-            )
+            raise overflow(self._name, self._dtype)
         return sums
 
     def _dense_summary(self) -> Summary | None:

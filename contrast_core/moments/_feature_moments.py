@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike
-from contrast_core.moments._kernels import compiled_pays, entry_moments
 from contrast_core.moments._moments import varies
-from contrast_core.moments._sparse_products import multipliable
 from contrast_core.rows import Rows, reduce_rows, rows_of
 
 
@@ -59,8 +57,6 @@ class FeatureMoments(NamedTuple):
                 mean = rows.mean(axis=0, dtype=np.float64)
                 return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
             rows = rows.tocsr()
-            if weights is None and compiled_pays(rows.nnz):
-                return cls(n, *entry_moments(multipliable(rows)))
             columns = rows.indices.astype(np.intp)
             each = None if weights is None else np.repeat(weights, np.diff(rows.indptr))
             n = n if weights is None else weights.sum()

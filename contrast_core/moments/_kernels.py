@@ -1,13 +1,12 @@
 """All compiled code: products of sparse rows, entry by entry, with a SciPy fallback for each.
 
-SciPy multiplies sparse matrices in their own format and makes every intermediate result. Four loops
-over the entries do less, compiled by numba where it is installed and there are entries enough to
-outweigh its start:
+SciPy multiplies sparse matrices in their own format and makes every intermediate result. Three
+loops over the entries do less, compiled by numba where it is installed and there are entries enough
+to outweigh its start:
 
 - `add_gram_products`: rows times their scores, in one pass (half the time of SciPy);
 - `add_row_products`: inner products of rows with each other (SciPy takes 4.5 times as long);
-- `covariance_parts`: products of columns with each other (SciPy takes 2.7 times as long);
-- `entry_moments`: mean and variance of each column.
+- `covariance_parts`: products of columns with each other (SciPy takes 2.7 times as long).
 
 The loops are plain Python that numba can compile. Indices are unsigned, because numba checks signed
 ones for negative values at every entry.
@@ -373,28 +372,3 @@ def _add_across(column, row, kept, block, across, starts, n_kept):  # type: igno
             for j in range(n_dense):
                 products[j] += value * of_row[j]
             t = t + one
-
-
-def entry_moments(rows: Any) -> tuple[FloatArray, FloatArray]:
-    """Return means and sums of squared differences from them of CSR rows, by compiled code."""
-    n, n_features = rows.shape
-    found: tuple[FloatArray, FloatArray] = _compiled(_moments_of_entries)(
-        rows.indices, rows.data, n or 1, n_features
-    )
-    return found
-
-
-def _moments_of_entries(indices, values, n_rows, n_features):  # type: ignore[no-untyped-def]
-    """Sum up stored entries, and their squared differences from the means, (n_features,)."""
-    mean, squares, stored = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
-    for p in range(len(indices)):
-        at = np.uint64(indices[p])
-        mean[at] += values[p]
-        stored[at] += 1.0
-    mean /= n_rows
-    for p in range(len(indices)):
-        at = np.uint64(indices[p])
-        difference = values[p] - mean[at]
-        squares[at] += difference * difference
-    squares += (n_rows - stored) * mean**2
-    return mean, squares

@@ -1,20 +1,20 @@
 """Moments of data whose covariance is only multiplied, never formed.
 
-An iteration for a few leading eigenvectors needs no matrix, only products of the covariance with a
-few columns V. About the mean m of the rows,
+Problem: with too many rows and too many features for a covariance or a Gram matrix, leading
+eigenvectors are still wanted. Iterations for them need no matrix, only products of the covariance
+with a few columns V (Saad, Numerical Methods for Large Eigenvalue Problems, 2011, chapter 6). About
+the mean m of the rows X,
 
-    C V = 1/n X^T (X V) - m (m^T V),
+    C V = 1/n (X - 1 m^T)^T ((X - 1 m^T) V).
 
-so sparse rows stay sparse: centring is a correction of rank one. Dense rows are centred block by
-block. This pays for a contrast or two of data with too many rows and features for either a
-covariance or a Gram matrix, and for few components of sparse data.
+Sparse rows stay sparse: the mean is subtracted from scores and sums. Dense rows are centred block
+by block. Every product is that of the exact covariance, to rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,13 +22,8 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._moments import ALONE, Form, Moments, Threads
-from contrast_core.moments._sparse_products import (
-    gram_products,
-    less_outer,
-    multipliable,
-    sharing_pays,
-)
-from contrast_core.rows import Rows, pieces
+from contrast_core.moments._sparse_products import gram_product, multipliable, sharing_pays
+from contrast_core.rows import Rows
 
 
 class Term(NamedTuple):
@@ -38,20 +33,29 @@ class Term(NamedTuple):
         Factor of the sum, 1/n for the covariance of n rows.
     mean : ndarray of shape (n_features,)
         Mean of these rows.
-    n_rows, total_variance : float
-        Their number, and the sum of their features' variances.
-    rows : tuple of Rows
-        The rows, where they are dense or not in memory: they are read for every product.
-    pieces : tuple of CSR matrices
-        The rows where they are sparse and in memory, in pieces that other terms may share.
+    rows : Rows
+        The rows, which are read for every product unless they are sparse and in memory.
+    matrix : CSR matrix or None
+        The same rows where they are sparse and in memory.
     """
 
     weight: float
     mean: FloatArray
-    n_rows: float
-    total_variance: float
-    rows: tuple[Rows, ...]
-    pieces: tuple[Any, ...]
+    rows: Rows
+    matrix: Any
+
+    def apply(self, columns: FloatArray, threads: Threads) -> FloatArray:
+        """Multiply with columns (D, b)."""
+        if self.matrix is not None:
+            return gram_product(self.matrix, self.weight, self.mean, columns, *threads)
+        product = np.zeros(columns.shape)
+        buffer = np.empty((0, len(self.mean)))  # reused: new memory costs as much as the product
+        for block in self.rows.blocks(dense=True, check=False):
+            if len(buffer) < len(block):
+                buffer = np.empty((len(block), len(self.mean)))
+            centred = np.subtract(block, self.mean, out=buffer[: len(block)])
+            product += self.weight * (centred.T @ (centred @ columns))
+        return product
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,121 +94,24 @@ class ProductMoments(Moments):
     @property
     def shares_out(self) -> bool:
         """Whether threads are of use: all rows are sparse and in memory, and many."""
-        sizes = [piece.nnz for term in self.terms for piece in term.pieces]
-        return not any(term.rows for term in self.terms) and sharing_pays(sum(sizes))
+        sizes = [0 if term.matrix is None else term.matrix.nnz for term in self.terms]
+        return all(sizes) and sharing_pays(sum(sizes))
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Multiply the covariance with columns (D, b); of sparse rows on threads of the pool."""
-        if _can_share_a_mean(self.terms):
-            return _about_one_mean(self.terms, columns, threads)
-        return sum(
-            (_of_term(term, columns, threads) for term in self.terms), np.zeros(columns.shape)
-        )
+        """Multiply the covariance with columns (D, b); sparse rows on threads of the pool."""
+        products = (term.apply(columns, threads) for term in self.terms)
+        return sum(products, np.zeros(columns.shape))
 
 
 def product_moments(
     datasets: Sequence[Rows], feature_names: tuple[str, ...] | None = None
 ) -> list[ProductMoments]:
-    """Return the moments of datasets that are only multiplied.
-
-    Sparse rows that datasets have in common, as a foreground has its background, they share.
-
-    Raises ValueError on NaN or infinity.
-    """
-    found = pieces(datasets) if len(datasets) > 1 and all(map(_is_piece, datasets)) else None
-    distinct, made_of = found or (datasets, [[i] for i in range(len(datasets))])
-    taken = [_moments_and_piece(part) for part in distinct]
+    """Return the moments of datasets that are only multiplied; ValueError on NaN or infinity."""
     moments = []
-    for rows, which in zip(datasets, made_of, strict=True):
-        n, mean, squares = reduce(FeatureMoments.merge, [taken[i][0] for i in which])
-        sparse = tuple(taken[i][1] for i in which if taken[i][1] is not None)
-        variances = squares / n
-        dense = () if sparse else (rows,)
-        term = Term(1 / n, mean, n, float(variances.sum()), dense, sparse)
+    for rows in datasets:
+        n, mean, squares = FeatureMoments.from_data(rows, check=True)
+        matrix = multipliable(rows.load(check=False)) if rows.in_memory and rows.is_sparse else None
+        term = Term(1 / n, mean, rows, matrix)
         names = feature_names or rows.names
-        moments.append(ProductMoments(n, mean, variances, (term,), (rows,), names))
+        moments.append(ProductMoments(n, mean, squares / n, (term,), (rows,), names))
     return moments
-
-
-def joint_products(
-    moments: Sequence[Moments], columns: FloatArray, threads: Threads = ALONE
-) -> list[FloatArray]:
-    """Multiply several covariances with columns (D, b), taking each piece of rows once."""
-    terms = [term for part in moments for term in getattr(part, "terms", ())]
-    if len(moments) < 2 or not _can_share_a_mean(terms):
-        return [part.apply(columns, threads) for part in moments]
-    mean = terms[0].mean
-    shared: dict[int, FloatArray] = {}
-    products = []
-    for part in moments:
-        total = np.zeros(columns.shape)
-        for term in part.terms:  # type: ignore[attr-defined]
-            for piece in term.pieces:
-                if id(piece) not in shared:
-                    shared[id(piece)] = gram_products([piece], [1.0], mean, columns, *threads)
-                total += term.weight * shared[id(piece)]
-            total = _less_shift(total, term, mean, columns)
-        products.append(total)
-    return products
-
-
-def _about_one_mean(terms: Sequence[Term], columns: FloatArray, threads: Threads) -> FloatArray:
-    """Multiply a sum of terms in one pass over the pieces, all about the mean of the first."""
-    mean = terms[0].mean
-    distinct: dict[int, Any] = {}
-    weights: dict[int, float] = {}
-    for term in terms:
-        for piece in term.pieces:
-            distinct[id(piece)] = piece
-            weights[id(piece)] = weights.get(id(piece), 0.0) + term.weight
-    product = gram_products([*distinct.values()], [*weights.values()], mean, columns, *threads)
-    for term in terms[1:]:
-        product = _less_shift(product, term, mean, columns)
-    return product
-
-
-def _less_shift(
-    product: FloatArray, term: Term, mean: FloatArray, columns: FloatArray
-) -> FloatArray:
-    """Turn the product about another mean into the one about the term's own."""
-    shift = term.mean - mean
-    return less_outer(product, term.weight * term.n_rows * shift, shift @ columns)
-
-
-def _of_term(term: Term, columns: FloatArray, threads: Threads) -> FloatArray:
-    each = [term.weight] * len(term.pieces)
-    product = gram_products(term.pieces, each, term.mean, columns, *threads)
-    for part in term.rows:
-        for centred in _centred(part, term.mean):
-            product += term.weight * (centred.T @ (centred @ columns))
-    return product
-
-
-def _can_share_a_mean(terms: Sequence[Term]) -> bool:
-    """Return whether rows of all terms are sparse and their means near enough to lose no digits."""
-    if not terms or any(term.rows for term in terms):
-        return False
-    shifts = [term.mean - terms[0].mean for term in terms]
-    least = min(term.total_variance for term in terms)
-    return all(shift @ shift <= 100 * least for shift in shifts)
-
-
-def _is_piece(part: Rows) -> bool:
-    return part.in_memory and part.is_sparse
-
-
-def _moments_and_piece(part: Rows) -> tuple[FeatureMoments, Any]:
-    """Return the moments of each feature and, of sparse rows in memory, what is multiplied."""
-    if not _is_piece(part):
-        return FeatureMoments.from_data(part, check=True), None
-    rows = part.load()
-    return FeatureMoments.from_data(rows), multipliable(rows)
-
-
-def _centred(rows: Rows, mean: FloatArray) -> Iterator[FloatArray]:
-    """Yield blocks of rows less their mean, dense; each is overwritten by the next."""
-    buffer = np.empty((0, len(mean)))
-    for block in rows.blocks(dense=True, check=False):
-        if len(buffer) < len(block):
-            buffer = np.empty((len(block), len(mean)))
-        yield np.subtract(block, mean, out=buffer[: len(block)])

@@ -335,7 +335,12 @@ class SecondMoments(Moments):
                 rows = rows_of(chunk, f"chunk {i} of {name}")
                 if first is None:
                     first, names = rows, rows_of(rows, names=feature_names).names
-                    accumulator = _accumulator(first, name, precision, device, stack)
+                    if device is None and rows.place != "device":
+                        threads = partial(stack.enter_context, worker_threads())
+                        options: Any = {"elements": rows.elements, "start_workers": threads}
+                        accumulator: Any = Accumulator(name, precision, **options)
+                    else:
+                        accumulator = _on_device(rows, name, precision, device)
                 check_same_features(
                     *(first.shape[1], first.names or names, rows.shape[1], rows.names),
                     background_name=rows.name,
@@ -485,9 +490,10 @@ def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> l
 
 
 def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary:
-    """Rows that can be read again at little cost are checked only if a sum is not finite.
+    """Summarise rows on a device.
 
-    So finite ones need no pass for it.
+    Rows that can be read again at little cost are checked only if a sum is not finite, so that
+    finite ones need no pass for it.
     """
     if rows.place == "dask":
         raise ValueError(
@@ -500,27 +506,20 @@ def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary
             "the processor; leave device out."
         )
     again = rows.in_memory or rows.place == "device"
-    with ExitStack() as stack:
-        accumulator = _accumulator(rows, rows.name, precision, device, stack)
-        accumulator.consume(rows, check=not again)
-        try:
-            return not_empty(accumulator.result(), rows.name)
-        except ValueError:
-            if again:
-                rows.check()
-            raise
+    accumulator = _on_device(rows, rows.name, precision, device)
+    accumulator.consume(rows, check=not again)
+    try:
+        return not_empty(accumulator.result(), rows.name)
+    except ValueError:
+        if again:
+            rows.check()
+        raise
 
 
-def _accumulator(
-    rows: Rows, name: str, precision: Precision, device: object, stack: ExitStack
-) -> Any:
-    """Where to add up rows such as these."""
-    if device is None and rows.place != "device":
-        start_workers = partial(stack.enter_context, worker_threads())
-        options: Any = {"elements": rows.elements, "start_workers": start_workers}
-        return Accumulator(name, precision, **options)
+def _on_device(rows: Rows, name: str, precision: Precision, device: object) -> Any:
+    """Return an accumulator on a device, by default that of the rows."""
     from contrast_core.moments._torch import DeviceAccumulator
 
     elements = rows.elements * (1 if rows.place == "device" else DEVICE_BLOCKS)
     where = rows.device if device is None else device
-    return stack.enter_context(DeviceAccumulator(name, where, precision, elements=elements))
+    return DeviceAccumulator(name, where, precision, elements=elements)

@@ -1,12 +1,14 @@
 """Products of sparse centred rows with a few columns, shared out among threads.
 
-Rows of a sparse matrix stay sparse: ``(X - 1 m)^T (X - 1 m) V`` is ``X^T (X V - 1 (m V))`` less an
-outer product, so the mean is taken off scores and sums instead of off the rows.
+Problem: centring a sparse matrix X makes it dense. Its covariance can be multiplied without that,
+because ``(X - 1 m)^T (X - 1 m) V`` is ``X^T (X V - 1 (m V))`` less an outer product of the mean m
+with the sums of the scores: the mean is subtracted from scores and sums instead of from the rows.
+The result is exact to rounding as long as the mean does not exceed the spread by many orders of
+magnitude, which entries of a sparse matrix do not allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -32,55 +34,50 @@ def multipliable(rows: Any) -> Any:
     return rows if exact else as_float64(rows)
 
 
-def gram_products(
-    pieces: Sequence[Any],
-    weights: Sequence[float],
+def gram_product(
+    rows: Any,
+    weight: float,
     mean: FloatArray,
     columns: FloatArray,
     pool: Executor | None,
     n_threads: int,
 ) -> FloatArray:
-    """``sum(w Z.T @ (Z @ columns))`` of centred rows Z: by numba in one pass, else by scipy.
+    """Return ``weight * Z.T @ (Z @ columns)`` of centred rows Z: by numba in one pass, or by scipy.
 
     Parameters
     ----------
-    pieces : CSR matrices of shape (n, n_features)
+    rows : CSR matrix of shape (n, n_features)
         Not centred.
-    weights : floats
-        One for each.
+    weight : float
+        Factor of the product.
     mean : ndarray of shape (n_features,)
         Subtracted from every row.
     columns : ndarray of shape (n_features, b)
-        What they are multiplied with.
-    pool : Executor, optional
+        What the centred rows are multiplied with.
+    pool : Executor or None
         Threads that share the rows; which takes which depends on nothing but their number.
     n_threads : int
         Their number.
     """
-    ends = [_ends(rows, max(n_threads, 1)) for rows in pieces]
-    width = columns.shape[1]
-    padded = _padded(columns) if any(compiled_pays(rows.nnz) for rows in pieces) else columns
+    n_shares = max(n_threads, 1)
+    ends = _ends(rows, n_shares)
+    padded = _padded(columns) if compiled_pays(rows.nnz) else columns
     along_mean = mean @ padded
 
     def product_of(share: int) -> tuple[FloatArray, FloatArray]:
         """Return one thread's sums: the product of rows that are not centred, and of scores."""
         product, total = _zeros(*padded.shape), np.zeros(padded.shape[1])
-        for rows, weight, end in zip(pieces, weights, ends, strict=True):
-            part = end[share : share + 2]
-            add_gram_products(rows, weight, padded, along_mean, product, total, *part)
+        part = ends[share : share + 2]
+        add_gram_products(rows, weight, padded, along_mean, product, total, *part)
         return product, total
 
-    shares = range(max(n_threads, 1))
-    (product, total), *others = (map if pool is None else pool.map)(product_of, shares)
+    (product, total), *others = (map if pool is None else pool.map)(product_of, range(n_shares))
     for other, other_total in others:
         product += other
         total += other_total
-    return less_outer(product, mean, total)[:, :width]
-
-
-def less_outer(matrix: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """A matrix less ``outer(left, right)``; if it is in C order, in its own memory."""
-    return np.asarray(dger(-1.0, right, left, a=matrix.T, overwrite_a=True).T)
+    # The outer product of mean and total is subtracted in place.
+    centred = dger(-1.0, total, mean, a=product.T, overwrite_a=True).T
+    return np.asarray(centred[:, : columns.shape[1]])
 
 
 def sparse_scores(rows: Any, columns: FloatArray) -> FloatArray:

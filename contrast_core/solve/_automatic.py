@@ -15,7 +15,7 @@ from contrast_core.linalg import (
     search_components,
     squares_fit,
 )
-from contrast_core.moments import Moments, joint_products
+from contrast_core.moments import Moments
 from contrast_core.solve._contrast import (
     Found,
     Solution,
@@ -96,7 +96,9 @@ def _by_products(
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):
         return 0.0, None
     with threads_for(x, y) as threads:
-        multiply = partial(restricted, varies, partial(joint_products, (x, y), threads=threads))
+        multiply = partial(
+            restricted, varies, lambda columns: [part.apply(columns, threads) for part in (x, y)]
+        )
         alpha, pairs, variances, _block = search_components(
             *(multiply, diagonals, k, plan.max_products), ridge=ridge, random_state=random_state
         )

@@ -28,7 +28,7 @@ from contrast_core.linalg import (
     solve_contrast,
     worker_threads,
 )
-from contrast_core.moments import ALONE, Moments, Threads, joint_products, weighted_sum
+from contrast_core.moments import ALONE, Moments, Threads, weighted_sum
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
@@ -262,10 +262,7 @@ def _by_products(
                 )
             found.append(found_by_products(y, varies, alpha, values, components))
     flat = np.concatenate([part.components for part in found])
-    along = [
-        np.einsum("dk,kd->k", product, flat).reshape(len(found), k)
-        for product in joint_products((x, y), flat.T)
-    ]
+    along = [part.along(flat).reshape(len(found), k) for part in (x, y)]
     return of_features(found, *along)
 
 

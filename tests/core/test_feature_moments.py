@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core.moments import FeatureMoments, _kernels
+from contrast_core.moments import FeatureMoments
 from contrast_core.pairing import scaled_features
 from contrast_core.rows import rows_of
 
@@ -23,18 +23,9 @@ def rows():
     return rows
 
 
-@pytest.fixture(params=[False, True], ids=["numpy", "machine code"])
-def compiled(request, monkeypatch):
-    """Whether machine code takes the entries of sparse rows, however few."""
-    if request.param:
-        pytest.importorskip("numba")
-    monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0 if request.param else 2**62)
-    return request.param
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csr_array])
 @pytest.mark.parametrize("elements", [9 * 100, 2**22], ids=["blocks", "at once"])
-def test_moments_are_those_of_numpy(rows, kind, elements, compiled):
+def test_moments_are_those_of_numpy(rows, kind, elements):
     found = FeatureMoments.from_data(rows_of(kind(rows), elements=elements))
     assert found.n_samples == 700
     np.testing.assert_allclose(found.mean, rows.mean(axis=0, dtype=float), rtol=1e-12)
@@ -43,7 +34,7 @@ def test_moments_are_those_of_numpy(rows, kind, elements, compiled):
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float32, np.float64])
 @pytest.mark.parametrize("read_only", [False, True])
-def test_values_and_indices_of_any_kind(dtype, read_only, compiled):
+def test_values_and_indices_of_any_kind(dtype, read_only):
     rows = sp.csr_matrix(np.random.default_rng(1).poisson(0.5, size=(300, 11)).astype(dtype))
     if dtype == np.int64:
         rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
@@ -54,13 +45,13 @@ def test_values_and_indices_of_any_kind(dtype, read_only, compiled):
     np.testing.assert_allclose(found.variance, dense.var(axis=0), rtol=1e-12)
 
 
-def test_no_rows_have_no_mean(compiled):
+def test_no_rows_have_no_mean():
     with np.errstate(invalid="ignore"):
         found = FeatureMoments.at_once(sp.csr_matrix((0, 4)))
     assert found.n_samples == 0 and not found.squares.any() and not found.mean.any()
 
 
-def test_duplicate_entries_are_added_up(rows, compiled):
+def test_duplicate_entries_are_added_up(rows):
     entries = sp.coo_matrix(rows)
     halves = [np.concatenate([part, part]) for part in (entries.data / 2, *entries.coords)]
     order = np.argsort(halves[1], kind="stable")
@@ -85,7 +76,7 @@ def test_parts_merge_to_the_whole(rows):
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_shows_in_the_mean(rows, kind, bad, compiled):
+def test_a_value_that_is_not_finite_shows_in_the_mean(rows, kind, bad):
     rows[3, 4] = bad
     found = FeatureMoments.from_data(kind(rows))
     assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)

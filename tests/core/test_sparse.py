@@ -272,8 +272,8 @@ def test_products_of_centred_rows(
     wanted = centred.T @ (centred @ columns)
     with ThreadPoolExecutor(max(n_threads, 1)) as pool:
         for _ in range(2):
-            found = _sparse_products.gram_products(
-                [rows], [1.0], mean, columns, pool if n_threads else None, n_threads
+            found = _sparse_products.gram_product(
+                rows, 1.0, mean, columns, pool if n_threads else None, n_threads
             )
             np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
     scores = _sparse_products.sparse_scores(rows, columns)
@@ -307,7 +307,7 @@ def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
     x, y = counts(60, 3000), counts(50, 3000)
     plain = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
     used: list[int] = []
-    multiply = _sparse_products.gram_products
+    multiply = _sparse_products.gram_product
 
     def seen(*args: Any) -> Any:
         used.append(args[-1])
@@ -315,7 +315,7 @@ def test_one_contrast_of_sparse_rows_is_the_same_on_threads(
 
     monkeypatch.setattr(_sparse_products, "_WORTH_SHARING", 0)
     use_numba(compiled, monkeypatch)
-    monkeypatch.setattr("contrast_core.moments._products.gram_products", seen)
+    monkeypatch.setattr("contrast_core.moments._products.gram_product", seen)
     with threadpool_limits(2):
         shared = CPCA(alpha=1.0, solver="lanczos", random_state=0).fit(x, background=y)
     assert used.count(2) > 10

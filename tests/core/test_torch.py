@@ -86,9 +86,9 @@ def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) ->
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any) -> None:
     expected = SecondMoments.from_data(pair[0])
-    with DeviceAccumulator("X", device, precision, elements=64 * 12, panel=5) as sums:
-        sums.consume(rows_of(pair[0]))
-        found = sums.result().within
+    sums = DeviceAccumulator("X", device, precision, elements=64 * 12, panel=5)
+    sums.consume(rows_of(pair[0], elements=64 * 12))
+    found = sums.result().within
     tolerance = 1e-13 if precision == "double" else 1e-6
     scale = expected.covariance.max()
     np.testing.assert_allclose(found, expected.covariance, rtol=0, atol=tolerance * scale)
