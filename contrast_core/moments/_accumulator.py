@@ -1,10 +1,18 @@
-"""Sums of rows and of their products, one block of rows after another."""
+"""Sums of rows and of their products, one block of rows after another.
+
+Problem: mean and covariance of more rows than fit into memory, in one pass and without loss of
+digits where the mean is far from zero. Rows are shifted by the mean of the first block, their
+products are summed in float64, and what is left of the mean is subtracted at the end; sums of parts
+merge pairwise (Chan, Golub and LeVeque, American Statistician 37:242, 1983). The error of a
+covariance is a few roundings of its largest entry, in whatever order blocks arrive.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -21,7 +29,8 @@ from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 
 Precision: TypeAlias = Literal["double", "single"]
 
-_MAX_SINGLE_ROWS = 4096
+_SINGLE_ROWS = 4096  # whose products are added up in float32
+_LEAST_ROWS = 256  # in a block: fewer cost more to add up than to multiply, as do few for features
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 
 
@@ -95,10 +104,9 @@ def not_empty(summary: Summary | None, name: str) -> Summary:
 class Accumulator:
     """Count, mean and scatter of rows that arrive in blocks of any size.
 
-    Rows are shifted by the mean of the first block, which keeps the later subtraction of the mean
-    harmless however far the data lie from zero, and gathered into blocks that suit BLAS. Sums are
-    kept in float64; "single" takes the products within a block in float32. Sparse rows are
-    gathered too, and multiplied as `sparse_within` does where that is less work.
+    Rows are gathered into blocks that suit BLAS. Sums are kept in float64; "single" takes the
+    products within a block in float32. Sparse rows are multiplied as `sparse_within` does where
+    that is less work.
 
     Parameters
     ----------
@@ -132,16 +140,14 @@ class Accumulator:
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
-        self._pending: deque[Future[_Block | Summary]] = deque()
-        self._spare: list[_Block] = []
-        self._gathered: list[tuple[Any, Any, Any]] = []
+        self._pending: deque[Future[_Sums | Summary]] = deque()
+        self._gathered: list[tuple[Any, Any, Any]] = []  # rows, weights, codes
+        self._n_gathered = 0  # values, or entries of sparse rows
+        self._idle: list[_Sums] = []
+        self._folded: _Sums | None = None
         self._sparse: Summary | None = None
-        self._filled = 0
-        self._block: _Block | None = None
         self._shifts = np.empty((n_groups, 0))
         self._seen = np.zeros(n_groups, dtype=np.bool_)
-        # Weights and totals of the groups (G,), (G, D), and products (D, D).
-        self._folded: tuple[NDArray[Any], FloatArray, FloatArray] | None = None
 
     def consume(self, rows: Rows) -> None:
         """Add all of these rows; ValueError on NaN or infinity."""
@@ -153,124 +159,98 @@ class Accumulator:
 
         With a weight, and the number of the group, of each.
         """
-        if not chunk.shape[0]:
+        n_rows, n_features = chunk.shape
+        if not n_rows:
             return
-        if issparse(chunk):
-            self._gathered.append((chunk.copy(), weights, codes))
-            if sum(rows.nnz for rows, *_ in self._gathered) >= 2 * self._elements:
-                self._flush_sparse()
-            return
-        self._see(chunk, codes)
-        shifts = self._shifts.astype(self._dtype) if chunk.dtype == np.float32 else self._shifts
-        start = 0
-        while start < len(chunk):
-            block = self._block = self._block or self._empty_block()
-            taken = slice(start, start + len(block.rows) - self._filled)
-            rows = chunk[taken]
-            into = slice(self._filled, self._filled + len(rows))
-            own = None if codes is None else codes[taken]
-            _subtract(rows, shifts, own, block.rows[into])
-            block.label(into, None if weights is None else weights[taken], own)
-            start, self._filled = start + len(rows), into.stop
-            if self._filled == len(block.rows):
-                self._flush()
+        sparse = issparse(chunk)
+        if self._gathered and issparse(self._gathered[0][0]) != sparse:
+            self._flush()
+        rows = chunk.copy() if sparse else self._shifted(chunk, codes)
+        self._gathered.append((rows, weights, codes))
+        self._n_gathered += chunk.nnz if sparse else chunk.size
+        least = n_features * max(_LEAST_ROWS, n_features // 4)
+        if self._n_gathered >= (2 * self._elements if sparse else max(least, self._elements // 2)):
+            self._flush(full=True)
 
-    def _see(self, chunk: Any, codes: Any) -> None:
-        """Take shifts for the groups that come for the first time.
-
-        Such that the products' arithmetic holds them exactly: float32 rows can be shifted in
-        float32.
-        """
-        if self._seen.all():
-            return
+    def _shifted(self, chunk: Any, codes: Any) -> FloatArray:
+        """Return rows less the first mean of their group."""
         if not self._seen.any():
             self._shifts = np.zeros((len(self._seen), chunk.shape[1]))
-        for group in [0] if codes is None else np.unique(codes).tolist():
+        for group in () if self._seen.all() else np.unique([0] if codes is None else codes):
             if not self._seen[group]:
                 rows = chunk if codes is None else chunk[codes == group]
                 with np.errstate(over="ignore"):  # refused in `result`
+                    # Rounded to the products' arithmetic, which can then shift rows without loss.
                     self._shifts[group] = rows.mean(axis=0, dtype=np.float64).astype(self._dtype)
                 self._seen[group] = True
+        shifts = self._shifts.astype(self._dtype) if chunk.dtype == np.float32 else self._shifts
+        shifted = np.empty(chunk.shape, self._dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
+            for some in [slice(None)] if codes is None else in_cache(shifted):
+                by = shifts[0] if codes is None else shifts[codes[some]]
+                np.subtract(chunk[some], by, out=shifted[some], casting="same_kind")
+        return shifted
 
     def result(self) -> Summary | None:
         """Return the summary of all rows, None without any; the accumulator is spent."""
-        if self._gathered:
-            self._flush_sparse()
-        self._flush()
+        while (
+            self._gathered
+        ):  # sparse rows without an empty column are gathered again as dense ones
+            self._flush()
         while self._pending:
             self._collect(self._pending.popleft().result())
+        for sums in self._idle:
+            self._fold(sums)
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            parts = [part for part in (self._dense_summary(), self._sparse) if part is not None]
+            dense = None if self._folded is None else self._folded.summary(self._shifts)
+            parts = [part for part in (dense, self._sparse) if part is not None]
             if not parts:
                 return None
-            sums = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
-        diagonal = sums.within.diagonal()
+            total = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
+        diagonal = total.within.diagonal()
         # A feature without variance may come out a rounding error below zero.
-        np.fill_diagonal(sums.within, np.maximum(diagonal, 0.0))
+        np.fill_diagonal(total.within, np.maximum(diagonal, 0.0))
         if not np.isfinite(diagonal).all():
             raise overflow(self._name, self._dtype)
-        return sums
+        return total
 
-    def _dense_summary(self) -> Summary | None:
-        for block in self._spare:
-            self._fold(block)
-        self._spare.clear()
-        if self._folded is None:
-            return None
-        weights, totals, within = self._folded
-        n = weights.sum()
-        offsets = totals / np.maximum(weights, np.finfo(np.float64).tiny)[:, None]
-        scaled = offsets * (weights / n)[:, None]
-        for rows in in_cache(within):
-            within[rows] /= n
-            within[rows] -= scaled[:, rows].T @ offsets
-        mirror_upper(within)
-        return Summary(weights, np.where(weights[:, None] > 0, self._shifts + offsets, 0.0), within)
-
-    def _empty_block(self) -> _Block:
-        if self._spare:
-            return self._spare.pop()
-        n_groups, n_features = self._shifts.shape
-        # At least a quarter of the features: fewer rows cost more to add up than to multiply.
-        n_rows = max(256, n_features // 4, self._elements // 2 // max(1, n_features))
-        if self._dtype == np.float32:  # rounding grows with what is added up in float32
-            n_rows = min(n_rows, max(_MAX_SINGLE_ROWS, n_features // 4))
-        return _Block(n_rows, n_features, self._dtype, n_groups)
-
-    def _flush(self) -> None:
-        block, n_rows = self._block, self._filled
-        self._block, self._filled = None, 0
-        if block is None or not n_rows:
-            return
-        if (
-            self._start_workers is not None
-            and n_rows == len(block.rows)
-            and self._shifts.shape[1] <= _MAX_FEATURES_PER_WORKER
-        ):
-            self._pool, self._n_workers = self._start_workers()
-            self._start_workers = None
-        self._submit(partial(block.multiply, n_rows))
-
-    def _flush_sparse(self) -> None:
+    def _flush(self, full: bool = False) -> None:
+        """Multiply the rows that are gathered, on threads once a block is full."""
         parts, *labels = zip(*self._gathered, strict=True)
-        self._gathered = []
-        rows = parts[0] if len(parts) == 1 else vstack(parts, "csr")
         weights, codes = (None if each[0] is None else np.concatenate(each) for each in labels)
+        self._gathered, self._n_gathered = [], 0
         n_groups = len(self._seen)
-        filled = filled_columns(rows, codes, n_groups)
-        if filled.all():
+        if issparse(parts[0]):
+            rows = parts[0] if len(parts) == 1 else vstack(parts, "csr")
+            filled = filled_columns(rows, codes, n_groups)
+            if not filled.all():
+                self._submit(
+                    partial(_sparse_summary, rows, filled, weights, codes, n_groups),
+                    on_threads=rows.nnz >= self._elements,
+                )
+                return
             step = max(1, self._elements // rows.shape[1])
-            for start in range(0, rows.shape[0], step):
-                some = slice(start, start + step)
-                own = (None if each is None else each[some] for each in (weights, codes))
-                self.add(rows[some].toarray(), *own)
-            return
-        if self._start_workers is not None and rows.nnz >= self._elements:
+            add: Callable[..., None] = self.add
+        else:
+            rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            on_threads = full and rows.shape[1] <= _MAX_FEATURES_PER_WORKER
+            step = len(rows)
+            if self._dtype == np.float32:  # rounding grows with what is added up in float32
+                step = max(_SINGLE_ROWS, rows.shape[1] // 4)
+
+            def add(*block: Any) -> None:
+                sums = self._idle.pop() if self._idle else _Sums.empty(n_groups, rows)
+                self._submit(partial(sums.add, *block), on_threads=on_threads)
+
+        for start in range(0, rows.shape[0], step):
+            some = slice(start, start + step)
+            own = (None if each is None else each[some] for each in (weights, codes))
+            add(rows[some].toarray() if issparse(rows) else rows[some], *own)
+
+    def _submit(self, multiply: Callable[[], _Sums | Summary], *, on_threads: bool) -> None:
+        if on_threads and self._start_workers is not None:
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
-        self._submit(partial(_sparse_summary, rows, filled, weights, codes, n_groups))
-
-    def _submit(self, multiply: Callable[[], _Block | Summary]) -> None:
         if self._pool is None:
             self._collect(multiply())
             return
@@ -278,73 +258,66 @@ class Accumulator:
         if len(self._pending) > self._n_workers:
             self._collect(self._pending.popleft().result())
 
-    def _collect(self, part: _Block | Summary) -> None:
+    def _collect(self, part: _Sums | Summary) -> None:
         if isinstance(part, Summary):
             self._sparse = part if self._sparse is None else self._sparse.merge(part)
             return
         if part.products.dtype == np.float32:
             self._fold(part)
-        self._spare.append(part)
+        self._idle.append(part)
 
-    def _fold(self, block: _Block) -> None:
-        """Add what a block has summed up, in float64, and empty it."""
-        if block.totals is None:
+    def _fold(self, sums: _Sums) -> None:
+        """Move sums into those of float64."""
+        if self._folded is None and sums.products.dtype == np.float64:
+            self._folded = sums
             return
         if self._folded is None:
-            products = block.products.astype(np.float64, copy=False)
-            self._folded = block.group_weights, block.totals, products
+            products = sums.products.astype(np.float64)
+            self._folded = _Sums(sums.weights, sums.totals, products)
         else:
-            weights, totals, products = self._folded
-            totals += block.totals
-            products += block.products
-            self._folded = weights + block.group_weights, totals, products
-        block.totals = None
+            self._folded.weights = self._folded.weights + sums.weights
+            self._folded.totals += sums.totals
+            self._folded.products += sums.products
+        sums.weights, sums.totals = sums.weights * 0, np.zeros_like(sums.totals)
+        sums.products[:] = 0
 
 
-class _Block:
-    """A block of shifted rows, and the sums of all that it has held since it was last folded."""
+@dataclass
+class _Sums:
+    """Sums of shifted rows: weights and totals of the groups (G,), (G, D); products (D, D)."""
 
-    def __init__(self, n_rows: int, n_features: int, dtype: Any, n_groups: int) -> None:
-        self.rows = np.empty((n_rows, n_features), dtype)
-        self.products = np.zeros((n_features, n_features), dtype)  # upper triangle
-        self.group_weights: NDArray[Any] = np.zeros(n_groups, dtype=np.int64)
-        self.totals: FloatArray | None = None  # of each group
-        self._weights: FloatArray | None = None
-        self._codes: NDArray[np.intp] | None = None
+    weights: NDArray[Any]
+    totals: FloatArray
+    products: NDArray[Any]  # upper triangle
 
-    def label(self, which: slice, weights: Any, codes: Any) -> None:
-        """Note the weights and groups of some of the rows."""
-        if weights is not None:
-            self._weights = np.empty(len(self.rows)) if self._weights is None else self._weights
-            self._weights[which] = weights
-        if codes is not None:
-            codes_here = self._codes
-            self._codes = np.empty(len(self.rows), np.intp) if codes_here is None else codes_here
-            self._codes[which] = codes
+    @classmethod
+    def empty(cls, n_groups: int, rows: FloatArray) -> _Sums:
+        """Return sums of no rows, with the dtype of the products to come."""
+        size = rows.shape[1]
+        weights = np.zeros(n_groups, dtype=np.int64)
+        return cls(weights, np.zeros((n_groups, size)), np.zeros((size, size), rows.dtype))
 
-    def multiply(self, n_rows: int) -> _Block:
-        rows, n_groups = self.rows[:n_rows], len(self.group_weights)
-        weights, codes = (a if a is None else a[:n_rows] for a in (self._weights, self._codes))
-        group_weights, totals = group_sums(rows, weights, codes, n_groups)
+    def add(self, rows: FloatArray, weights: Any, codes: Any) -> _Sums:
+        """Add rows, which are overwritten."""
+        group_weights, totals = group_sums(rows, weights, codes, len(self.weights))
         if weights is not None:
             rows *= np.sqrt(weights, dtype=rows.dtype)[:, None]
-        add_products(rows, self.products, keep=self.totals is not None)
-        if self.totals is None:
-            self.group_weights, self.totals = group_weights, totals
-        else:
-            self.group_weights = self.group_weights + group_weights
-            self.totals += totals
+        add_products(rows, self.products)
+        self.weights = self.weights + group_weights
+        self.totals += totals
         return self
 
-
-def _subtract(rows: Any, shifts: FloatArray, codes: Any, into: FloatArray) -> None:
-    """Shift rows, each by what its group is."""
-    with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
-        if codes is None:
-            np.subtract(rows, shifts[0], out=into, casting="same_kind")
-            return
-        for some in in_cache(into):
-            np.subtract(rows[some], shifts[codes[some]], out=into[some], casting="same_kind")
+    def summary(self, shifts: FloatArray) -> Summary:
+        """Return means and covariance, in place of the products."""
+        within, n = self.products, self.weights.sum()
+        offsets = self.totals / np.maximum(self.weights, np.finfo(np.float64).tiny)[:, None]
+        scaled = offsets * (self.weights / n)[:, None]
+        for rows in in_cache(within):
+            within[rows] /= n
+            within[rows] -= scaled[:, rows].T @ offsets
+        mirror_upper(within)
+        means = np.where(self.weights[:, None] > 0, shifts + offsets, 0.0)
+        return Summary(self.weights, means, within)
 
 
 def _sparse_summary(
