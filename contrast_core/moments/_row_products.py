@@ -1,13 +1,22 @@
-"""Inner products of wide rows, by blocks of columns."""
+"""Inner products of wide rows, summed over blocks of columns.
+
+Problem: of n rows with many more features than rows, the Gram matrix Z Z^T of the centred rows Z is
+wanted, and products of Z with a few columns. A Gram matrix is a sum over features, so blocks of
+columns are centred exactly and multiplied one after another (as `numpy.cov` would do with the data
+in memory): a mean far from zero costs no digits, and sparse rows are never dense as a whole. Sparse
+features with few entries are multiplied entry by entry and centred afterwards, which costs no
+digits for them, because the square of their mean is at most half of their mean square.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import vstack
+from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products, worker_threads
@@ -23,208 +32,185 @@ _LEAST_COLUMNS = 256  # fewer cost more to add up than to multiply
 _MAX_ROWS_PER_WORKER = 4096  # beyond, each worker's own Gram matrix would hold too much memory
 
 
-class RowProducts(NamedTuple):
-    """Gram matrix of the centred rows, its upper triangle; what each dataset was centred by."""
+@dataclass(frozen=True, eq=False)
+class StackedRows:
+    """The rows of datasets below one another; each row has a centre and a weight.
 
-    gram: FloatArray  # (number of rows, number of rows), Fortran-ordered
-    means: FloatArray  # (number of centres, n_features)
-    variances: FloatArray  # about them, (number of datasets, n_features)
-
-
-class Layout(NamedTuple):
-    """The stacked rows of datasets: each is centred by a mean, and has a weight.
-
+    Parameters
+    ----------
+    parts : tuple of Rows
+        The datasets.
     ends : ndarray of shape (number of datasets,)
         Where each dataset ends.
     codes : ndarray of shape (number of rows,)
         What each row is centred by: the mean of its dataset, or of its group there.
-    spread : ndarray of shape (number of rows,) or None
-        Square roots of the rows' weights, by which centred rows are multiplied.
-    ends_of_centres : ndarray of shape (number of datasets,)
-        Where the centres of each dataset end.
+    first_centres : ndarray of shape (number of datasets,)
+        Where the centres of each dataset begin.
+    weights : ndarray of shape (number of rows,) or None
+        Weights of the rows; None if all count alike. Centred rows are multiplied by their roots.
+    centre_weights : ndarray of shape (number of centres,)
+        Total weight of the rows of each centre.
     """
 
+    parts: tuple[Rows, ...]
     ends: NDArray[np.intp]
     codes: NDArray[np.intp]
-    spread: FloatArray | None
-    ends_of_centres: NDArray[np.intp]
+    first_centres: NDArray[np.intp]
+    weights: FloatArray | None
+    centre_weights: FloatArray
 
     @classmethod
-    def of(cls, rows: Sequence[Rows]) -> Layout:
-        """Make the layout of these datasets."""
+    def of(cls, parts: Sequence[Rows]) -> StackedRows:
+        """Stack the rows of these datasets."""
         codes, weights, n_centres = [], [], [0]
-        for part in rows:
+        for part in parts:
             own = np.zeros(part.shape[0], np.intp) if part.codes is None else part.codes
             codes.append(n_centres[-1] + own)
             n_centres.append(n_centres[-1] + (1 if part.groups is None else len(part.groups)))
             weights.append(np.ones(len(own)) if part.weights is None else part.weights)
-        plain = all(part.weights is None for part in rows)
-        spread = None if plain else np.sqrt(np.concatenate(weights))
-        ends_of_centres = np.array(n_centres[1:])
-        return cls(row_ends(rows), np.concatenate(codes), spread, ends_of_centres)
+        all_codes, all_weights = np.concatenate(codes), np.concatenate(weights)
+        return cls(
+            tuple(parts),
+            np.cumsum([len(own) for own in codes]),
+            all_codes,
+            np.array(n_centres[:-1]),
+            None if all(part.weights is None for part in parts) else all_weights,
+            np.bincount(all_codes, all_weights, n_centres[-1]).astype(np.float64),
+        )
 
     @property
-    def by_dataset(self) -> bool:
-        """Whether each dataset has one mean."""
-        return bool(len(self.ends) == self.ends_of_centres[-1])
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """Return the weights of the stacked rows, None if all count alike."""
-        return None if self.spread is None else self.spread**2
-
-    @property
-    def centre_weights(self) -> FloatArray:
-        """Total weight of the rows of each centre."""
-        return np.asarray(np.bincount(self.codes, self.weights, self.ends_of_centres[-1]), float)
-
-    @property
-    def first_centres(self) -> NDArray[np.intp]:
-        """Where the centres of each dataset begin."""
-        return np.concatenate([[0], self.ends_of_centres[:-1]])
+    def n_features(self) -> int:
+        """Number of features, D."""
+        return int(self.parts[0].shape[1])
 
     @property
     def totals(self) -> FloatArray:
         """Total weight of each dataset."""
         return np.add.reduceat(self.centre_weights, self.first_centres)
 
+    @property
+    def _by_dataset(self) -> bool:
+        """Whether each dataset has one centre."""
+        return len(self.parts) == len(self.centre_weights)
+
+    def split(self, stacked: FloatArray) -> list[FloatArray]:
+        """Return the part of each dataset in an array over all rows; views."""
+        return np.split(stacked, self.ends[:-1])
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """Multiply values of all rows, (number of rows, b), by the roots of the weights."""
+        return values if self.weights is None else values * np.sqrt(self.weights)[:, None]
+
     def means_of(self, block: FloatArray) -> FloatArray:
-        """The centres of the stacked rows, (number of centres, n_columns)."""
-        if self.by_dataset and self.spread is None:
-            return np.stack([part.mean(axis=0) for part in np.split(block, self.ends[:-1])])
-        _, sums = group_sums(block, self.weights, self.codes, self.ends_of_centres[-1])
+        """Return the centres of the stacked rows, (number of centres, n_columns)."""
+        if self._by_dataset and self.weights is None:
+            return np.stack([part.mean(axis=0) for part in self.split(block)])
+        _, sums = group_sums(block, self.weights, self.codes, len(self.centre_weights))
         return sums / np.maximum(self.centre_weights, np.finfo(np.float64).tiny)[:, None]
 
     def centre(self, block: FloatArray, means: FloatArray) -> None:
-        """Centre stacked rows, and multiply them by their spread, in place."""
-        if self.by_dataset:
-            for part, mean in zip(np.split(block, self.ends[:-1]), means, strict=True):
+        """Centre stacked rows, and multiply them by the roots of their weights, in place."""
+        if self._by_dataset:
+            for part, mean in zip(self.split(block), means, strict=True):
                 part -= mean
         else:
             block -= means[self.codes]
-        if self.spread is not None:
-            block *= self.spread[:, None]
+        if self.weights is not None:
+            block *= np.sqrt(self.weights)[:, None]
 
-
-def row_products(rows: Sequence[Rows]) -> RowProducts:
-    """Inner products of the centred rows of one dataset or more.
-
-    Parameters
-    ----------
-    rows : sequence of Rows
-        The datasets; sparse ones in memory.
-
-    Returns
-    -------
-    RowProducts
-
-    Raises
-    ------
-    ValueError
-        On NaN or infinity.
-    """
-    if all(part.is_sparse for part in rows):
-        return _sparse_products(rows)
-    return _dense_products(rows)
-
-
-def combine_rows(rows: Sequence[Rows], means: FloatArray, weights: FloatArray) -> FloatArray:
-    """Sums of centred rows, (k, n_features).
-
-    Parameters
-    ----------
-    rows : sequence of Rows
-        The datasets.
-    means : ndarray of shape (number of centres, n_features)
-        What they are centred by.
-    weights : ndarray of shape (number of rows, k)
-        Of the stacked rows.
-    """
-    layout = Layout.of(rows)
-    if not all(_by_columns(part) for part in rows):
-        if layout.spread is not None:
-            weights = weights * layout.spread[:, None]
-        _, sums = group_sums(weights, None, layout.codes, len(means))
-        combined = -sums.T @ means
-        for part, own in zip(rows, np.split(weights, layout.ends[:-1]), strict=True):
-            start = 0
+    def combine(self, means: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return sums of centred rows, (k, n_features), with weights (number of rows, k)."""
+        weights, start = self.spread(weights), 0
+        combined = np.zeros((weights.shape[1], self.n_features))
+        for part in self.parts:
             for block in part.blocks(check=False):
-                some = own[start : start + block.shape[0]]
-                combined += (block.T @ some).T
-                start += block.shape[0]
+                some = slice(start, start + block.shape[0])
+                own, codes, start = weights[some], self.codes[some], some.stop
+                if issparse(block):
+                    combined += (block.T @ own).T
+                    combined -= group_sums(own, None, codes, len(means))[1].T @ means
+                else:
+                    combined += own.T @ (block - means[codes[0] if self._by_dataset else codes])
         return combined
-    combined = np.zeros((weights.shape[1], rows[0].shape[1]))
 
-    def combine(blocks: Sequence[slice]) -> None:
-        for columns, block in _dense_blocks(rows, blocks):
-            layout.centre(block, means[:, columns])
-            combined[:, columns] = weights.T @ block
+    def scores(self, means: FloatArray, columns: FloatArray) -> FloatArray:
+        """Return centred rows times columns (n_features, k), (number of rows, k)."""
+        scores = np.concatenate(
+            [part.map(lambda block: block @ columns, columns.shape[1]) for part in self.parts]
+        )
+        return self.spread(scores - (means @ columns)[self.codes])
 
-    _share_out(_column_blocks(rows), combine)
-    return combined
+    def products(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the inner products of the centred rows; sparse rows must be in memory.
+
+        Returns
+        -------
+        gram : ndarray of shape (number of rows, number of rows)
+            In Fortran order; the upper triangle is filled.
+        means : ndarray of shape (number of centres, n_features)
+            What the rows were centred by.
+        variances : ndarray of shape (number of datasets, n_features)
+            Of each dataset about that.
+
+        Raises
+        ------
+        ValueError
+            On NaN or infinity.
+        """
+        if all(part.is_sparse for part in self.parts):
+            return _sparse_products(self)
+        return _dense_products(self)
 
 
-def row_scores(rows: Sequence[Rows], means: FloatArray, columns: FloatArray) -> FloatArray:
-    """Return scores of the stacked centred rows on columns (n_features, k), (number of rows, k)."""
-    layout = Layout.of(rows)
-    scores = np.concatenate(
-        [part.map(lambda block: block @ columns, columns.shape[1]) for part in rows]
-    )
-    scores -= (means @ columns)[layout.codes]
-    return scores if layout.spread is None else scores * layout.spread[:, None]
-
-
-def row_ends(rows: Sequence[Rows]) -> NDArray[np.intp]:
-    """Where each dataset ends among the stacked rows."""
-    return np.cumsum([part.shape[0] for part in rows], dtype=np.intp)
-
-
-def _dense_products(rows: Sequence[Rows], gram: FloatArray | None = None) -> RowProducts:
-    """By blocks of columns, added to `gram`."""
-    layout, n_features = Layout.of(rows), rows[0].shape[1]
-    ends, totals = layout.ends, layout.totals
-    means = np.empty((layout.ends_of_centres[-1], n_features))
-    variances = np.empty((len(rows), n_features))
+def _dense_products(
+    rows: StackedRows, gram: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sum over blocks of columns, beginning with `gram`."""
+    n_rows, totals = int(rows.ends[-1]), rows.totals
+    means = np.empty((len(rows.centre_weights), rows.n_features))
+    variances = np.empty((len(rows.parts), rows.n_features))
 
     def multiply(blocks: Sequence[slice]) -> FloatArray:
-        products = np.zeros((ends[-1], ends[-1]), order="F")
+        products = np.zeros((n_rows, n_rows), order="F")
         for columns, block in _dense_blocks(rows, blocks):
-            parts = np.split(block, ends[:-1])
             with np.errstate(invalid="ignore", over="ignore"):
-                means[:, columns] = layout.means_of(block)
+                means[:, columns] = rows.means_of(block)
             if not np.isfinite(means[:, columns]).all():
-                for data in rows:
+                for data in rows.parts:
                     data.read_columns(columns)  # names what is not finite
-            layout.centre(block, means[:, columns])
-            for i, part in enumerate(parts):
+            rows.centre(block, means[:, columns])
+            for i, part in enumerate(rows.split(block)):
                 variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
             add_products(block.T, products)
         return products
 
-    threads = all(_by_columns(part) for part in rows) and ends[-1] <= _MAX_ROWS_PER_WORKER
+    by_columns = all(part.in_memory and not part.is_sparse for part in rows.parts)
+    threads = by_columns and n_rows <= _MAX_ROWS_PER_WORKER
     parts = _share_out(_column_blocks(rows), multiply, threads)
     if gram is not None:
         parts.append(gram)
     total, *others = parts
     for part in others:
         total += part
-    return RowProducts(total, means, variances)
+    return total, means, variances
 
 
-def _sparse_products(rows: Sequence[Rows]) -> RowProducts:
-    """Well filled features as dense ones, the others entry by entry and centred afterwards."""
-    layout = Layout.of(rows)
-    for part in rows:
+def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Multiply well filled features as dense ones, the others entry by entry, centred later."""
+    for part in rows.parts:
         check_finite(part.load(check=False), part.name)
-    stacked = vstack([part.load(check=False) for part in rows], format="csr", dtype=np.float64)
-    found = []
-    for i in range(layout.ends_of_centres[-1]):
-        these = layout.codes == i
-        weights = None if layout.weights is None else layout.weights[these]
-        found.append(FeatureMoments.at_once(stacked[these], weights))
-    means, squares = np.stack([of.mean for of in found]), np.stack([of.squares for of in found])
-    variances = np.add.reduceat(squares, layout.first_centres) / layout.totals[:, None]
-    filled = filled_features(stacked, layout.codes, len(means))
+    stacked = vstack(
+        [part.load(check=False) for part in rows.parts], format="csr", dtype=np.float64
+    )
+    moments = []
+    for i in range(len(rows.centre_weights)):
+        these = rows.codes == i
+        weights = None if rows.weights is None else rows.weights[these]
+        moments.append(FeatureMoments.at_once(stacked[these], weights))
+    means = np.stack([each.mean for each in moments])
+    squares = np.stack([each.squares for each in moments])
+    variances = np.add.reduceat(squares, rows.first_centres) / rows.totals[:, None]
+    filled = filled_features(stacked, rows.codes, len(means))
     with worker_threads() as (pool, n_threads):
         gram = sparse_gram(stacked, filled, pool, n_threads)
     thin_means = np.where(filled, 0.0, means)
@@ -232,20 +218,21 @@ def _sparse_products(rows: Sequence[Rows]) -> RowProducts:
     step = max(1, _BLOCK_ELEMENTS // len(gram))
     for start in range(0, len(gram), step):
         some = slice(start, start + step)
-        codes = layout.codes[some]
+        codes = rows.codes[some]
         gram[:, some] -= along[:, codes]
-        gram[:, some] -= (along[some] - between[codes])[:, layout.codes].T
-    if layout.spread is not None:
-        gram *= layout.spread[:, None]
-        gram *= layout.spread
-    if not filled.any():
-        return RowProducts(gram, means, variances)
-    well = [part.columns(filled) for part in rows]
-    return RowProducts(_dense_products(well, gram).gram, means, variances)
+        gram[:, some] -= (along[some] - between[codes])[:, rows.codes].T
+    if rows.weights is not None:
+        roots = np.sqrt(rows.weights)
+        gram *= roots[:, None]
+        gram *= roots
+    if filled.any():
+        well = replace(rows, parts=tuple(part.columns(filled) for part in rows.parts))
+        gram = _dense_products(well, gram)[0]
+    return gram, means, variances
 
 
 def _share_out(
-    blocks: list[slice], work: Callable[[Sequence[slice]], Result], threads: bool = True
+    blocks: list[slice], work: Callable[[Sequence[slice]], Result], threads: bool
 ) -> list[Result]:
     """Apply `work` to the blocks, or to a share of them on each of several threads.
 
@@ -259,29 +246,22 @@ def _share_out(
         return list(pool.map(work, [blocks[i::n_threads] for i in range(n_threads)]))
 
 
-def _by_columns(rows: Rows) -> bool:
-    """Whether blocks of columns are to be had by slicing an array."""
-    return rows.in_memory and not rows.is_sparse
-
-
-def _column_blocks(rows: Sequence[Rows]) -> list[slice]:
-    """Columns to be taken at once: more where each block costs a pass over the rows."""
-    n_features, n_rows = rows[0].shape[1], int(row_ends(rows)[-1])
-    elements = min(_BLOCK_ELEMENTS, *(part.elements for part in rows))
-    if not all(part.reads_columns for part in rows):
+def _column_blocks(rows: StackedRows) -> list[slice]:
+    """Return columns to be taken at once: more where each block costs a pass over the rows."""
+    elements = min(_BLOCK_ELEMENTS, *(part.elements for part in rows.parts))
+    if not all(part.reads_columns for part in rows.parts):
         elements = _PASS_ELEMENTS
-    step = max(_LEAST_COLUMNS, elements // n_rows)
-    return [slice(i, min(i + step, n_features)) for i in range(0, n_features, step)]
+    step = max(_LEAST_COLUMNS, elements // int(rows.ends[-1]))
+    return [slice(i, min(i + step, rows.n_features)) for i in range(0, rows.n_features, step)]
 
 
-def _dense_blocks(
-    rows: Sequence[Rows], blocks: Sequence[slice]
-) -> Iterator[tuple[slice, FloatArray]]:
-    """These columns of the stacked rows, dense; each block is overwritten by the next."""
-    ends = row_ends(rows)
-    buffer = np.empty(ends[-1] * max((b.stop - b.start for b in blocks), default=0))
+def _dense_blocks(rows: StackedRows, blocks: Sequence[slice]) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield these columns of the stacked rows, dense; each block is overwritten by the next."""
+    n_rows = int(rows.ends[-1])
+    buffer = np.empty(n_rows * max((b.stop - b.start for b in blocks), default=0))
     for columns in blocks:
-        block = buffer[: ends[-1] * (columns.stop - columns.start)].reshape(ends[-1], -1)
-        for data, part in zip(rows, np.split(block, ends[:-1]), strict=True):
-            part[:] = data.read_columns(columns, check=data.dtype.kind != "f")  # judged by means
+        block = buffer[: n_rows * (columns.stop - columns.start)].reshape(n_rows, -1)
+        for data, part in zip(rows.parts, rows.split(block), strict=True):
+            # NaN and infinity of floating-point values show in the means.
+            part[:] = data.read_columns(columns, check=data.dtype.kind != "f")
         yield columns, block

@@ -1,11 +1,12 @@
 """Moments of wide datasets in the few dimensions that their rows span.
 
-All eigenvectors of a covariance with a nonzero eigenvalue are combinations of the centred rows Z.
-Where the rows of all datasets together, n, are fewer than the features, the problem is therefore
-one of n dimensions. The pivoted Cholesky factor of the Gram matrix Z Z^T gives coordinates of the
-rows in an orthonormal basis of their span without forming that basis (the "kernel trick" for the
-linear kernel; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 10.3, on
-pivoting and rank). Nothing is lost: results agree with those of the covariance to rounding.
+Problem: with more features than rows, a covariance is larger than it needs to be. All eigenvectors
+with a nonzero eigenvalue are combinations of the centred rows Z, so where the rows of all datasets
+together, n, are fewer than the features, the problem is one of n dimensions. The pivoted Cholesky
+factor of the Gram matrix Z Z^T gives coordinates of the rows in an orthonormal basis of their span
+without forming that basis (the "kernel trick" for the linear kernel; Higham, Accuracy and Stability
+of Numerical Algorithms, 2nd ed., section 10.3, on pivoting and rank). Nothing is lost: results
+agree with those of the covariance to rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from contrast_core.linalg import (
     pivoted_cholesky,
 )
 from contrast_core.moments._moments import Form, Moments
-from contrast_core.moments._row_products import Layout, combine_rows, row_products, row_scores
+from contrast_core.moments._row_products import StackedRows
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.rows import Rows, load_into_memory
 
@@ -42,8 +43,8 @@ class RowSpace:
 
     Parameters
     ----------
-    rows : tuple of Rows
-        The datasets.
+    rows : StackedRows
+        The rows of the datasets.
     means : ndarray of shape (number of centres, n_features)
         What the rows were centred by: the mean of each dataset, or of each of its groups.
     variances : ndarray of shape (number of datasets, n_features)
@@ -52,46 +53,41 @@ class RowSpace:
         Of the stacked rows' Gram matrix.
     """
 
-    rows: tuple[Rows, ...]
+    rows: StackedRows
     means: FloatArray
     variances: FloatArray
     factor: PivotedFactor
 
-    @property
-    def n_features(self) -> int:
-        """Number of features, D."""
-        return len(self.means[0])
-
     def lift(self, coordinates: FloatArray) -> FloatArray:
-        """Vectors (..., k, rank) in feature space, (..., k, n_features).
+        """Map vectors (..., k, rank) to feature space, (..., k, n_features), in one pass.
 
-        All with one pass over the rows. Each k of them keep their inner products.
+        Each k of them keep their inner products.
         """
         k, rank = coordinates.shape[-2:]
         if not coordinates.size:
-            return np.zeros((*coordinates.shape[:-1], self.n_features))
+            return np.zeros((*coordinates.shape[:-1], self.rows.n_features))
         flat = coordinates.reshape(-1, rank)
-        lifted = combine_rows(self.rows, self.means, self.factor.weights(flat))
+        lifted = self.rows.combine(self.means, self.factor.weights(flat))
         for start in range(0, len(flat), k):
             some = flat[start : start + k]
             _restore_products(lifted[start : start + k], some @ some.T)
-        return lifted.reshape(*coordinates.shape[:-1], self.n_features)
+        return lifted.reshape(*coordinates.shape[:-1], self.rows.n_features)
 
     def coordinates_of(self, directions: FloatArray) -> FloatArray:
         """Return coordinates (k, rank) of directions (k, n_features) in the span of the rows."""
-        return self.factor.along_basis(row_scores(self.rows, self.means, directions.T).T)
+        return self.factor.along_basis(self.rows.scores(self.means, directions.T).T)
 
     def complement(self, count: int) -> FloatArray:
-        """Orthonormal directions that no row has a part in, (count, n_features)."""
-        if count > self.n_features - self.factor.rank:
+        """Return orthonormal directions outside the span of the rows, (count, n_features)."""
+        if count > self.rows.n_features - self.factor.rank:
             raise ValueError(
                 f"{count} directions outside the rows' span were asked for, but of "
-                f"{self.n_features} features it takes {self.factor.rank}."
+                f"{self.rows.n_features} features it takes {self.factor.rank}."
             )
-        directions = np.random.default_rng(0).standard_normal((count, self.n_features))
+        directions = np.random.default_rng(0).standard_normal((count, self.rows.n_features))
         for _ in range(2):
             along = self.coordinates_of(directions)
-            directions -= combine_rows(self.rows, self.means, self.factor.weights(along))
+            directions -= self.rows.combine(self.means, self.factor.weights(along))
             directions = np.linalg.qr(directions.T)[0].T
         return directions
 
@@ -180,22 +176,24 @@ def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
     NaN or infinity.
     """
     space = span_of_rows(rows)
-    layout = Layout.of(space.rows)
-    coordinates = np.split(space.factor.coordinates(), layout.ends[:-1])
-    found = []
-    for i, part in enumerate(rows):
-        centres = slice(layout.first_centres[i], layout.ends_of_centres[i])
-        weights, means = layout.centre_weights[centres], space.means[centres]
+    stacked = space.rows
+    first = stacked.first_centres[1:]
+    centres = np.split(stacked.centre_weights, first), np.split(space.means, first)
+    parts = stacked.split(space.factor.coordinates())
+    moments = []
+    for i, (part, coordinates, weights, means) in enumerate(
+        zip(rows, parts, *centres, strict=True)
+    ):
         n = weights.sum().item()
         mean = means[0] if len(means) == 1 else weights @ means / n
         labels: dict[str, Any] = {}
         if part.groups is not None:
             labels = {"groups": part.groups, "group_means": means}
-        covariance = covariance_of(coordinates[i], n)
-        found.append(
+        covariance = covariance_of(coordinates, n)
+        moments.append(
             SpanMoments(n, mean, space.variances[i], covariance, space, part.names, **labels)
         )
-    return tuple(found)
+    return tuple(moments)
 
 
 def covariance_of(centred: FloatArray, n: float) -> FloatArray:
@@ -230,23 +228,24 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
         else part
         for part in rows
     )
-    gram, means, variances = row_products(loaded)
+    stacked = StackedRows.of(loaded)
+    gram, means, variances = stacked.products()
     mirror_upper(gram)
     # Centred rows sum to zero, which takes a dimension for each mean.
-    largest = len(gram) - int(np.count_nonzero(Layout.of(loaded).centre_weights))
+    largest = len(gram) - int(np.count_nonzero(stacked.centre_weights))
     factor = pivoted_cholesky(gram, largest_rank=largest, overwrite=True)
-    return RowSpace(loaded, means, variances, factor)
+    return RowSpace(stacked, means, variances, factor)
 
 
 def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
     """Restore the inner products of `lifted` rows, (k, k), that rounding has changed, in place."""
     lengths = np.sqrt(wanted.diagonal())
     products = wanted / np.outer(lengths, lengths)
-    found = lifted @ lifted.T / np.outer(lengths, lengths)
-    if np.linalg.eigvalsh(products)[0] < 0.1 or np.linalg.eigvalsh(found)[0] < 0.1:
+    rounded = lifted @ lifted.T / np.outer(lengths, lengths)
+    if np.linalg.eigvalsh(products)[0] < 0.1 or np.linalg.eigvalsh(rounded)[0] < 0.1:
         return  # nearly dependent: dividing by their factor would do harm
     correction = scipy.linalg.solve_triangular(
-        np.linalg.cholesky(found), np.eye(len(found)), lower=True
+        np.linalg.cholesky(rounded), np.eye(len(rounded)), lower=True
     )
     correction = np.linalg.cholesky(products) @ correction
     lifted[:] = (correction * lengths[:, None] / lengths) @ lifted

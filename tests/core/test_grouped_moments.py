@@ -183,7 +183,7 @@ def test_moments_travel_in_files(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"groups": ["a"] * (N - 1)}, r"groups of X.*one label for each of the 900 rows"),
+        ({"groups": ["a"] * (N - 1)}, r"labels of X.*one label for each of the 900 rows"),
         ({"groups": [None] + ["a"] * (N - 1)}, "1 missing labels"),
         ({"groups": [1] * 5 + ["a"] * (N - 5)}, "mixes labels"),
         ({"sample_weight": [-1.0] * N}, "finite weights, none negative"),
