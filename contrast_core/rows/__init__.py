@@ -1,43 +1,45 @@
-"""Data of every kind behind one protocol: `rows_of` is the only place that asks what data are.
+"""Data of every kind behind one interface: `rows_of` is the only place that asks what data are.
 
 ``rows_of(X, name)`` makes `Rows` of arrays, lists, DataFrames, sparse matrices of any format,
 HDF5 and zarr datasets, memory maps, the sparse datasets of backed AnnData objects, dask arrays and
-dense torch tensors. Nothing is read or copied yet. Whatever takes data takes `Rows` too.
+dense torch tensors. Nothing is read or copied yet. Every function that takes data takes `Rows` too.
 
-What all have:
+All `Rows` have these attributes and methods:
 
 =====================  ===========================================================================
-`shape`, `dtype`       of what is selected; the number of rows of a dask array may be NaN
-`name`, `names`        what errors call it; the features' names or None
+`shape`, `dtype`       shape and type of the selected part; the number of rows of a dask array may
+                       be NaN
+`name`, `names`        name of the data in error messages; names of the features, or None
 `is_sparse`            whether blocks are CSR rather than ndarrays
 `place`, `in_memory`   "memory", "stored", "dask" or "device" (a tensor that is not on the host)
-`device`               of a tensor, else None
+`device`               device of a tensor, else None
 `missing`, `can_miss`  whether NaN is let through as a missing value, and whether it could be
-`weights`, `codes`     of each row, and which of `groups` it is of; None without any
-`reads_rows`,          whether blocks of rows, or of columns, cost no more than their share of the
-`reads_columns`        data; else a first block of rows loads what is selected, and every block of
-                       columns is a pass over the rows
-`blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype; of whole
+`weights`, `codes`     weight of each row, and which of `groups` it belongs to; None without any
+`reads_rows`,          whether a block of rows, or of columns, costs no more than its share of the
+`reads_columns`        data; else the first block of rows loads all selected columns, and every
+                       block of columns is a pass over the rows
+`blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype, made of whole
                        storage chunks
 `any_missing()`        whether a value is missing, by a pass over the rows
-`column_blocks()`      where they are and blocks of columns, ndarray or CSC, not checked for NaN
-`edges()`, `read()`    the same blocks of rows one by one, and any others
+`edges()`, `read()`    boundaries of the blocks of rows; some rows
+`read_columns()`       some columns of all rows, an ndarray
 `take(rows)`           some rows; in any order and repeated in memory, else in ascending order
 `columns(which)`       some columns
-`map(function, k)`     of the rows, (n, k): an ndarray; lazy for dask; a tensor on its device
-`load()`               the ndarray or CSR matrix; no copy where it is one already
+`map(function, k)`     the function's values, (n, k): an ndarray; a dask array stays lazy, a tensor
+                       on its device
+`load()`               the ndarray or CSR matrix; no copy if it is one already
 `take_all()`           the dataset that the rows were taken from
 =====================  ===========================================================================
 
-`labelled_blocks` are blocks of rows with their weights and groups; `joint_blocks` reads several
-disjoint selections of the rows of one dataset in one pass, and `reduce_rows` adds them up; `pieces`
+`labelled_blocks` yields blocks of rows with their weights and groups; `joint_blocks` reads several
+disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them; `pieces`
 makes selections disjoint; `load_into_memory` reads rows that are elsewhere. `minibatches` passes
 through rows in random order, few at a time. `row_view` is a part of a CSR matrix without a copy.
-`array_of` judges stacks of images, which are no rows yet.
+`array_of` checks stacks of images, which are not rows yet.
 
-How much is read at once is `elements`, an argument of `rows_of` for all that is made from the rows,
-and of `blocks` for that call. Its `progress` shows a bar wherever they are read, and its `remedy`
-is what errors about NaN advise.
+`elements` says how many values are read at once: an argument of `rows_of` for all that is made from
+the rows, and of `blocks` for that call. `progress` shows a bar wherever rows are read, and `remedy`
+is the advice at the end of errors about NaN.
 """
 
 from contrast_core.rows._checks import check_finite

@@ -1,4 +1,4 @@
-"""Shuffled minibatches of rows from anywhere, for what is fitted by stochastic gradients."""
+"""Shuffled minibatches of rows, for models that are fitted by stochastic gradients."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """Yield every row once, in random order, in dense minibatches of nearly equal size.
 
-    Rows in memory are drawn from all. Those of stored datasets and dask arrays are read in blocks
-    of whole storage chunks, in random order; rows of several blocks are shuffled together in a
-    buffer, which stays sparse where the data are. Neither is ever dense as a whole.
+    Rows in memory are drawn from all rows. Stored datasets and dask arrays are read in blocks of
+    whole storage chunks, in random order; rows of several blocks are shuffled together in a buffer,
+    which is sparse if the data are. Neither kind is ever dense as a whole.
 
     Parameters
     ----------
     rows : Rows
-        Of a known number of rows, n.
+        A known number of rows, n.
     n_batches : int
-        How many, from 1 to n: so that several datasets can be passed through together.
+        Number of minibatches, from 1 to n. Datasets of different sizes can be passed through
+        together, as many minibatches of each.
     rng : numpy.random.Generator
-        What makes the order; the same generator, the same order.
+        Source of the order.
     shift : ndarray of shape (n_features,) or float, default=0.0
     scale : float above 0, default=1.0
         Each row is ``(row - shift) / scale``, computed in float64.
     dtype : numpy dtype, default=float32
-        Of the minibatches.
+        Type of the minibatches.
 
     Yields
     ------
     ndarray of int, ndarray
-        Which of the rows these are, (b,), and the finite rows, (b, n_features).
+        Indices of the rows, (b,), and the rows, finite, (b, n_features).
 
     Raises
     ------
@@ -63,21 +64,18 @@ def minibatches(
     n = rows.shape[0]
     if not 1 <= n_batches <= n:
         raise ValueError(f"{rows.name} has {n} rows, which cannot be {n_batches} minibatches.")
-    if isinstance(rows, StoredColumns):  # by columns alone: they are held, sparse
-        rows = rows._held()
+    if isinstance(rows, StoredColumns):  # which can be read by columns alone
+        rows = rows.loaded()
     quiet = rows.replace(progress=False)
     edges = [round(i * n / n_batches) for i in range(n_batches + 1)]
     sizes = [stop - start for start, stop in pairwise(edges)]
-    for index, block in (_drawn if _is_at_hand(rows) else _streamed)(quiet, sizes, rng):
+    for index, block in (_drawn if rows.place in ("memory", "device") else _streamed)(
+        quiet, sizes, rng
+    ):
         dense = block.toarray() if issparse(block) else np.asarray(block)
         if np.any(shift) or scale != 1:
             dense = (dense - np.asarray(shift, dtype=np.float64)) / scale
         yield index, np.ascontiguousarray(dense, dtype)
-
-
-def _is_at_hand(rows: Rows) -> bool:
-    """Whether any rows can be had at once."""
-    return rows.place in ("memory", "device")
 
 
 def _drawn(rows: Rows, sizes: list[int], rng: np.random.Generator) -> Iterator[tuple[Index, Any]]:
@@ -108,7 +106,7 @@ def _streamed(
 
 
 def _groups(spans: list[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
-    """Blocks that are in the buffer together, in the order in which they lie."""
+    """Yield the blocks that are in the buffer together, in their order in the dataset."""
     group: list[tuple[int, int]] = []
     for span in spans:
         if len(group) >= _LEAST and sum(b - a for a, b in [*group, span]) > most:

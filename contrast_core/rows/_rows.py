@@ -23,7 +23,6 @@ T = TypeVar("T")
 RowsT = TypeVar("RowsT", bound="Rows")
 
 ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
-_ELEMENTS_PER_PASS = 16  # times as many, where a block of columns costs a pass over the rows
 
 
 class Rows(ABC):
@@ -212,23 +211,6 @@ class Rows(ABC):
             self._check(block, self._label(start, stop))
         return block.toarray() if dense and issparse(block) else block
 
-    def column_blocks(self, width: int | None = None) -> Iterator[tuple[slice, Any]]:
-        """Yield blocks of columns of all rows selected, with the slice each is; NaN is let through.
-
-        Parameters
-        ----------
-        width : int, optional
-            Columns in a block; by default what `elements` allow, sixteen times as many where each
-            block takes a pass over the rows (see `reads_columns`).
-        """
-        n, n_columns = self.shape
-        if width is None:
-            most = self.elements * (1 if self.reads_columns else _ELEMENTS_PER_PASS)
-            width = max(1, most // max(1, n))
-        for start in self._shown(range(0, n_columns, width)):
-            which = slice(start, min(start + width, n_columns))
-            yield which, self._read_columns(which)
-
     def read_columns(self, which: slice, *, check: bool = True) -> Any:
         """Some columns of all rows selected, an ndarray."""
         block = self._read_columns(which)
@@ -285,8 +267,6 @@ class Rows(ABC):
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix."""
-        if self.is_sparse and self.in_memory and not dense:  # in one piece, which is copied once
-            return self.read(0, self.shape[0], check=check)
         blocks = self.blocks(dense=dense, check=check)
         if self.is_sparse and not dense:
             parts = list(blocks)

@@ -1,4 +1,4 @@
-"""Rows of datasets that stay where they are stored: HDF5, zarr, backed AnnData."""
+"""Rows of datasets that stay in a file: HDF5, zarr, backed AnnData."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 class StoredRows(Rows):
     """Rows of a stored dataset, read in blocks that begin and end with its storage chunks.
 
-    Of a sparse dataset, and of chunks that hold whole rows, columns cost as much as all.
+    A block of columns costs a pass over all rows if the dataset is sparse or its chunks hold whole
+    rows.
     """
 
     place = "stored"
@@ -64,7 +65,7 @@ class StoredRows(Rows):
         return np.concatenate(parts) if parts else np.empty((0, len(wanted)), self.dtype)
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
-        """Where rows `start` to `stop` lie in the dataset, from the first to after the last."""
+        """Return where rows `start` to `stop` lie in the dataset: the first, and after the last."""
         if self._rows is None or start == stop:
             return start, stop
         return int(self._rows[start]), int(self._rows[stop - 1]) + 1
@@ -75,7 +76,7 @@ class StoredRows(Rows):
 
 
 class StoredColumns(Rows):
-    """Rows of a CSC dataset in a file: read by columns, those in use are loaded for rows.
+    """Rows of a CSC dataset in a file, whose columns in use are loaded once rows are read.
 
     They are loaded once for all selections of rows.
     """
@@ -95,46 +96,38 @@ class StoredColumns(Rows):
 
     def blocks(self, **options: Any) -> Iterator[Any]:
         """Yield finite blocks of rows of bounded size, in the data's own dtype."""
-        yield from self._held().blocks(**options)
+        yield from self.loaded().blocks(**options)
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
         """All rows selected, as an ndarray or CSR matrix."""
-        return self._held().load(dense=dense, check=check)
+        return self.loaded().load(dense=dense, check=check)
 
-    def _held(self) -> MemoryRows:
-        """The rows selected of the columns in use, in memory."""
+    def loaded(self) -> MemoryRows:
+        """Return the selected rows of the columns in use, in memory."""
         if not self._loaded:
-            every = self.take_all()
-            parts = [block for _, block in every.column_blocks(self._step)]
-            matrix = hstack(parts, format="csc").tocsr() if parts else csr_matrix(every.shape)
-            self._loaded.append(in_memory(matrix, self))
+            self._loaded.append(in_memory(self._load_columns(), self.take_all()))
         whole = self._loaded[0].replace(progress=False)  # of the reading, which is done
         return whole if self._rows is None else whole.take(self._rows)
 
-    @property
-    def _step(self) -> int:
-        """Columns to read at once: they are sparse, and short reads are slow."""
-        return max(1, 16 * self.elements // max(1, self._n_source))
+    def _load_columns(self) -> Any:
+        """Read the columns in use of all rows, many at once: they are sparse."""
+        wanted = np.arange(self.shape[1]) if self._columns is None else self._columns
+        order = np.argsort(wanted, kind="stable")
+        ascending = wanted[order]
+        step = max(1, 16 * self.elements // max(1, self._n_source))
+        starts = np.arange(0, self._source.shape[1], step)
+        runs = np.split(ascending, np.searchsorted(ascending, starts[1:]))
+        parts = [
+            pick_columns(as_matrix(self._source[:, run[0] : run[-1] + 1], self.name), run - run[0])
+            for run in self._shown([run for run in runs if len(run)])
+        ]
+        if not parts:
+            return csr_matrix((self._n_source, 0))
+        matrix = hstack(parts, format="csc")
+        return pick_columns(matrix, np.argsort(order)).tocsr()
 
     def _read(self, start: int, stop: int) -> Any:
-        return self._held()._read(start, stop)
+        return self.loaded()._read(start, stop)
 
     def _read_columns(self, which: slice) -> Any:
-        if self._loaded:
-            return self._held()._read_columns(which)
-        wanted = np.arange(which.start, which.stop)
-        if self._columns is not None:
-            wanted = self._columns[which]
-        found = np.sort(wanted)
-        ends = np.searchsorted(found, np.arange(found[0], found[-1], self._step)[1:])
-        parts = [
-            pick_columns(
-                as_matrix(self._source[:, some[0] : some[-1] + 1], self.name), some - some[0]
-            )
-            for some in np.split(found, np.unique(ends))
-            if len(some)
-        ]
-        block = hstack(parts, format="csc")
-        if (found != wanted).any():
-            block = block[:, np.searchsorted(found, wanted)]
-        return block if self._rows is None else pick(block, self._rows)
+        return self.loaded()._read_columns(which)
