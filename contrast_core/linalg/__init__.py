@@ -17,14 +17,13 @@ from contrast_core.linalg._eigen import (
     variances_along,
 )
 from contrast_core.linalg._generalized import (
-    GeneralizedEigenpairs,
     RidgeWeights,
     leading_ratio,
     regularised_path,
 )
 from contrast_core.linalg._lapack import add_products, mirror_upper
 from contrast_core.linalg._orthonormal import orthonormal_rows
-from contrast_core.linalg._path import PathSolution, contrastive_path
+from contrast_core.linalg._path import contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
 from contrast_core.linalg._pooled_ratio import (
     orthogonal_ratios,
@@ -40,9 +39,7 @@ from contrast_core.linalg._threads import blas_threads, worker_threads
 __all__ = [
     "Components",
     "Eigenpairs",
-    "GeneralizedEigenpairs",
     "NotConvergedError",
-    "PathSolution",
     "PivotedFactor",
     "RidgeWeights",
     "SearchSpace",

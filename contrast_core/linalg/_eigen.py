@@ -1,4 +1,11 @@
-"""Leading eigenpairs of symmetric matrices and of the contrast ``C_X - alpha C_Y``."""
+"""Leading eigenpairs of symmetric matrices and of the contrast ``C_X - alpha C_Y``.
+
+Problem: the k algebraically largest eigenpairs of a symmetric matrix that need not be definite.
+LAPACK's MRRR driver finds them to a backward error of a few roundings of the norm (Dhillon and
+Parlett, Linear Algebra and its Applications 387:1, 2004); a large matrix goes to an iteration first
+whose results are proved (`_proved`). In the limit of an infinite alpha the problem is that of the
+foreground within the null space of the background.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +22,10 @@ from contrast_core.linalg._signs import fix_signs
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues in descending order (k,) and orthonormal eigenvectors as rows (k, D)."""
+    """Eigenvalues in descending order (k,) and eigenvectors as rows (k, D).
+
+    The rows are orthonormal; of a generalised problem, orthonormal in the matrix of its right side.
+    """
 
     values: FloatArray
     components: FloatArray

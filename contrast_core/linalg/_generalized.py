@@ -1,4 +1,12 @@
-"""Leading generalised eigenpairs of a foreground against a regularised background."""
+"""Leading generalised eigenpairs of a foreground against a regularised background.
+
+Problem: the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
+regularised background ``B = b_1 I + b_2 C_Y``. As all B share the eigenvectors of the background,
+it is decomposed once and each problem becomes an ordinary one, whitened by a diagonal matrix
+(Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). B must be positive definite to
+working precision, else there is an error; directions are then B-orthonormal to rounding times the
+condition number of B.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +17,9 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._eigen import leading_eigenpairs
+from contrast_core.linalg._eigen import Eigenpairs, leading_eigenpairs
 from contrast_core.linalg._proved import proved_eigenpairs
 from contrast_core.linalg._signs import fix_signs
-
-
-class GeneralizedEigenpairs(NamedTuple):
-    """Generalised eigenvalues, descending (k,), and directions as rows (k, D), B-orthonormal."""
-
-    values: FloatArray
-    directions: FloatArray
 
 
 class RidgeWeights(NamedTuple):
@@ -35,13 +36,12 @@ def regularised_path(
     k: int,
     *,
     budget: float | None = None,
-) -> list[GeneralizedEigenpairs]:
-    """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
+) -> list[Eigenpairs]:
+    """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
-    Every B shares the eigenvectors of the background, so the background is decomposed once, the
-    foreground rotated once, and each B is whitened by a diagonal matrix. An iteration that may take
-    `budget` products goes from one to the next, every result proved; LAPACK solves where that
-    fails, and from the first B on for which the iteration does not succeed.
+    Values are descending, components B-orthonormal. An iteration that may take `budget` products
+    goes from one B to the next, every result proved; from the first B for which it does not
+    succeed, LAPACK solves all.
 
     Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
     """
@@ -68,14 +68,14 @@ def regularised_path(
         else:
             values, inner = proved.values[:k], proved.vectors.T
             near = inner.sum(axis=0) * whitening
-        pairs.append(GeneralizedEigenpairs(values, fix_signs((inner * whitening) @ basis.T)))
+        pairs.append(Eigenpairs(values, fix_signs((inner * whitening) @ basis.T)))
     return pairs
 
 
 def leading_ratio(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
-) -> GeneralizedEigenpairs:
-    """The leading pair alone, for one B: several times as fast on small matrices (LAPACK's sygvx).
+) -> Eigenpairs:
+    """Return the leading pair for one B: several times as fast on small matrices as the path.
 
     Raises ValueError where B is singular to working precision.
     """
@@ -87,11 +87,11 @@ def leading_ratio(
         )
     except np.linalg.LinAlgError as error:
         raise _singular(weight, "some directions") from error
-    return GeneralizedEigenpairs(values, vectors.T)
+    return Eigenpairs(values, vectors.T)
 
 
 def ridged_background(background: FloatArray, weight: RidgeWeights) -> FloatArray:
-    """``B``, a new matrix."""
+    """Return B as a new matrix."""
     ridged = weight.background * background
     ridged.flat[:: len(ridged) + 1] += weight.identity
     return ridged

@@ -1,8 +1,9 @@
 """The leading eigenpairs of ``C_X - alpha C_Y`` at many contrasts, every one of them proved.
 
-Proof
------
-Two upper bounds of the (k+1)-th eigenvalue are used (what they prove: `_proof.py`).
+Problem: the same eigenproblem at dozens of neighbouring contrasts. One block Davidson search
+(`_search`) goes from contrast to contrast, for the eigenvectors of one are near those of the next.
+What it finds are candidates, which have to be proved to be the leading eigenpairs. Two upper bounds
+of the (k+1)-th eigenvalue are used (what they prove: `_proof`).
 
 1. Inertia: a Cholesky factor at the contrast.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
@@ -17,12 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._eigen import contrastive_eigenpairs
+from contrast_core.linalg._eigen import Eigenpairs, contrastive_eigenpairs
 from contrast_core.linalg._precondition import Pencil, unconditioned
 from contrast_core.linalg._proof import (
     RitzPairs,
@@ -38,14 +38,6 @@ _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 6  # neighbouring contrasts that share a preconditioner and a budget
 
 
-class PathSolution(NamedTuple):
-    """Eigenvalues (A, k), components (A, k, D), and for each contrast the solver it came from."""
-
-    values: FloatArray
-    components: FloatArray
-    solvers: tuple[str, ...]
-
-
 def contrastive_path(
     foreground: FloatArray,
     background: FloatArray,
@@ -53,8 +45,8 @@ def contrastive_path(
     k: int,
     *,
     budget: float | None = None,
-) -> PathSolution:
-    """Top-k eigenpairs of ``foreground - alpha * background`` at every contrast.
+) -> list[tuple[Eigenpairs, str]]:
+    """Return the top-k eigenpairs of ``foreground - alpha * background`` at every contrast.
 
     Parameters
     ----------
@@ -65,16 +57,15 @@ def contrastive_path(
     k : int
         Number of eigenpairs.
     budget : float, optional
-        Columns that an iteration may multiply for each contrast. It goes from contrast to contrast,
-        each started from those before, and every result is proved. LAPACK solves those that are
-        not, and all from the first group of contrasts on that exceeds the budget. None: LAPACK
-        solves all.
+        Columns that an iteration may multiply for each contrast. LAPACK solves
+        contrasts without a proof, and all from the first group of contrasts that exceeds the
+        budget. None: LAPACK solves all.
 
     Returns
     -------
-    PathSolution
-        The sine of the largest angle to the exact subspace is at most
-        ``max(1e-8, 100 * eps * |C| / gap)``.
+    list of (Eigenpairs, str)
+        The eigenpairs at each contrast, and which solver found them: "search" or "eigh". The sine
+        of the largest angle to the exact subspace is at most ``max(1e-8, 100 * eps * |C| / gap)``.
     """
     finite = np.flatnonzero(np.isfinite(alphas))
     proved: dict[int, RitzPairs] = {}
@@ -88,18 +79,12 @@ def contrastive_path(
     ):
         path = _ProvedPath(foreground, background, alphas[finite], k, budget)
         proved = {int(finite[i]): pairs for i, pairs in path.proved.items()}
-    values, components, solvers = [], [], []
-    for i, alpha in enumerate(alphas.tolist()):
-        if i in proved:
-            values.append(proved[i].values[:k])
-            components.append(fix_signs(proved[i].vectors.T))
-            solvers.append("search")
-        else:
-            exact = contrastive_eigenpairs(foreground, background, alpha, k)
-            values.append(exact.values)
-            components.append(exact.components)
-            solvers.append("eigh")
-    return PathSolution(np.stack(values), np.stack(components), tuple(solvers))
+    return [
+        (Eigenpairs(proved[i].values[:k], fix_signs(proved[i].vectors.T)), "search")
+        if i in proved
+        else (contrastive_eigenpairs(foreground, background, alpha, k), "eigh")
+        for i, alpha in enumerate(alphas.tolist())
+    ]
 
 
 class _ProvedPath:

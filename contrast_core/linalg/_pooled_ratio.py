@@ -1,4 +1,12 @@
-"""Ratios of two covariances of which either may be singular, and orthogonal directions of them."""
+"""Ratios of two covariances of which either may be singular, and orthogonal directions of them.
+
+Problem: the largest ratios of variances where the background is singular, so that some ratios are
+infinite. The pencil is rotated to ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``, whose
+right side is positive definite wherever anything varies (Stewart and Sun, Matrix Perturbation
+Theory, 1990, chapter VI): mu lies between 0 and 1 and is found to rounding, also where lambda is
+infinite. Orthogonal directions come one after the other, each by a reflection that removes the one
+before (deflation).
+"""
 
 from __future__ import annotations
 
@@ -6,22 +14,18 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._generalized import (
-    GeneralizedEigenpairs,
-    RidgeWeights,
-    leading_ratio,
-    ridged_background,
-)
+from contrast_core.linalg._eigen import Eigenpairs
+from contrast_core.linalg._generalized import RidgeWeights, leading_ratio, ridged_background
 from contrast_core.linalg._signs import fix_signs
 
 
 def pooled_ratios(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int
-) -> GeneralizedEigenpairs:
-    """Top-k pairs of ``C_X v = lambda B v`` where C_X + B is positive definite but B need not be.
+) -> Eigenpairs:
+    """Return the top-k pairs of ``C_X v = lambda B v``, for a positive definite C_X + B.
 
-    Those of ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``: infinite where B does not
-    vary, with directions of unit length in C_X there, and in B elsewhere.
+    Values are infinite where B does not vary, with directions of unit length in C_X there and in B
+    elsewhere.
     """
     ridged = ridged_background(background, weight)
     size = len(ridged)
@@ -34,21 +38,21 @@ def pooled_ratios(
     values = np.full(k, np.inf)
     np.divide(x, b, out=values, where=~infinite)
     lengths = np.sqrt(np.where(infinite, x, b))
-    return GeneralizedEigenpairs(values, fix_signs(rows / lengths[:, None]))
+    return Eigenpairs(values, fix_signs(rows / lengths[:, None]))
 
 
 def pooled_eigenvalues(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
 ) -> FloatArray:
-    """All ``mu`` of `pooled_ratios`, ascending, from 0 (background only) to 1 (foreground only)."""
+    """Return all ``mu``, ascending, from 0 (background only) to 1 (foreground only)."""
     pooled = foreground + ridged_background(background, weight)
     return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))
 
 
 def orthogonal_ratios(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int, *, pooled: bool
-) -> GeneralizedEigenpairs:
-    """Leading direction, then that of all that are orthogonal to it, and so on: k of unit length.
+) -> Eigenpairs:
+    """Return k directions of unit length, each the leading one of all orthogonal to those before.
 
     `pooled` as in `pooled_ratios`, for a B that may be singular.
     """
@@ -57,18 +61,18 @@ def orthogonal_ratios(
     values, directions = np.empty(k), np.empty((k, len(x)))
     for i in range(k):
         pair = pooled_ratios(x, y, weight, 1) if pooled else leading_ratio(x, y, weight)
-        [unit] = pair.directions / np.linalg.norm(pair.directions)
+        [unit] = pair.components / np.linalg.norm(pair.components)
         values[i], directions[i] = pair.values[0], unit @ outwards
         # The reflection that makes this direction a coordinate, which is then left out.
         unit[0] += np.copysign(1.0, unit[0])
         unit /= np.linalg.norm(unit)
         x, y = _reflected(x, unit), _reflected(y, unit)
         outwards = (outwards - 2 * np.outer(unit, unit @ outwards))[1:]
-    return GeneralizedEigenpairs(values, fix_signs(directions))
+    return Eigenpairs(values, fix_signs(directions))
 
 
 def _reflected(matrix: FloatArray, unit: FloatArray) -> FloatArray:
-    """``H M H`` without its first coordinate, for ``H = I - 2 u u^T``."""
+    """Return ``H M H`` without its first coordinate, for ``H = I - 2 u u^T``."""
     product = matrix @ unit
     product -= (unit @ product) * unit
     change = np.outer(unit, 2 * product)

@@ -30,7 +30,7 @@ from contrast_core.solve._plan import (
     make_plan,
     plan_pairs,
 )
-from contrast_core.solve._positive_part import PositivePart, n_positive, positive_part
+from contrast_core.solve._positive_part import n_positive, positive_part
 from contrast_core.solve._ratio import contrast_index, solve_ratios
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "OneContrast",
     "Plan",
     "PositivePairs",
-    "PositivePart",
     "Solution",
     "Solver",
     "Task",

@@ -1,4 +1,10 @@
-"""Components at the contrast where they have the largest ratio of variances."""
+"""Components at the contrast where they have the largest ratio of variances.
+
+Problem: the trace ratio, a quotient of traces over all subspaces of k dimensions. Newton's
+iteration solves it by a sequence of ordinary eigenproblems, each at the ratio of the subspace
+before; it converges quadratically and from below to the global maximum (Ngo, Bellalij and Saad,
+SIAM Review 54:545, 2012).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ import numpy as np
 
 from contrast_core.feedback import muted
 from contrast_core.linalg import (
+    Eigenpairs,
     NotConvergedError,
     fix_signs,
     proved_trace_ratio,
@@ -17,15 +24,14 @@ from contrast_core.linalg import (
 )
 from contrast_core.moments import Moments
 from contrast_core.solve._contrast import (
-    Found,
     Solution,
     check_range,
-    found_by_products,
     lifted,
     may_be_null,
     of_features,
-    restricted,
+    products_of,
     solve_contrasts,
+    solved_by_products,
     threads_for,
     warn_of_null_directions,
 )
@@ -38,7 +44,7 @@ _MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under 
 def solve_trace_ratio(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, *, random_state: int | None = 0
 ) -> tuple[float, Solution]:
-    r"""The largest trace ratio of k directions, and the components there.
+    r"""Return the largest trace ratio of k directions, and the components there.
 
     .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
         {\operatorname{tr} V^\top C_Y V + k\tau}
@@ -54,10 +60,10 @@ def solve_trace_ratio(
     check_range(y, "the background")
     alpha = 0.0
     if x.form == "products" or plan.iterates(x.size, 0):
-        led_up = _by_products if x.form == "products" else _in_frame
-        alpha, found = led_up(x, y, k, ridge, plan, random_state)
-        if found is not None:
-            return alpha, found
+        search = _by_products if x.form == "products" else _by_matrices
+        alpha, searched = search(x, y, k, ridge, plan, random_state)
+        if searched is not None:
+            return alpha, searched
     for _ in range(_MAX_ITERATIONS):
         with muted("neither dataset varies"):  # said once, below
             solution = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
@@ -72,7 +78,7 @@ def solve_trace_ratio(
     return alpha, solution
 
 
-def _in_frame(
+def _by_matrices(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
 ) -> tuple[float, Solution | None]:
     frame = Frame.of(x, y)
@@ -80,12 +86,11 @@ def _in_frame(
     budget = plan.automatic_budget(frame.size, k)
     if budget is None:
         return rough_trace_ratio(*matrices, min(k, frame.size), ridge), None
-    found = proved_trace_ratio(*matrices, k, ridge, budget)
-    alpha, pairs = found.alpha, found.pairs
+    alpha, pairs = proved_trace_ratio(*matrices, k, ridge, budget)[:2]
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
     components = frame.to_outer(fix_signs(np.ascontiguousarray(pairs.vectors.T)))
-    return alpha, lifted(x, y, frame, [Found(pairs.values[:k], components, "search")], k)
+    return alpha, lifted(x, y, frame, [(Eigenpairs(pairs.values[:k], components), "search")], k)
 
 
 def _by_products(
@@ -96,16 +101,14 @@ def _by_products(
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):
         return 0.0, None
     with threads_for(x, y) as threads:
-        multiply = partial(
-            restricted, varies, lambda columns: [part.apply(columns, threads) for part in (x, y)]
-        )
+        multiply = partial(products_of, (x, y), varies, threads)
         alpha, pairs, variances, _block = search_components(
             *(multiply, diagonals, k, plan.max_products), ridge=ridge, random_state=random_state
         )
     if pairs is not None:
         components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
-        found = found_by_products(y, varies, alpha, pairs.values[:k], components)
-        return alpha, of_features([found], *variances[:, None])
+        solved = solved_by_products(y, varies, alpha, Eigenpairs(pairs.values[:k], components))
+        return alpha, of_features([solved], *variances[:, None])
     if plan.fallback is not None:
         raise NotConvergedError(
             f"the search for the contrast of {k} components took more than {plan.max_products} "

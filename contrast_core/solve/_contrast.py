@@ -1,6 +1,8 @@
 """Leading components of contrasts ``C_X - alpha C_Y`` of two covariances, in any form.
 
-In the forms with a matrix the contrast is formed and left to `contrast_core.linalg`, in coordinates
+Problem: the k leading eigenvectors of a difference of two covariances, which is not definite, at
+one contrast or many (Abid, Zhang, Bagaria and Zou, Nature Communications 9:2134, 2018). In the
+forms with a matrix the contrast is formed and left to `contrast_core.linalg`, in coordinates
 (`Frame`) from which directions without any variance are removed: their contrast is 0, which would
 put them before every direction with more background than foreground. In the form of products an
 iteration finds the components, and refuses where such directions could have been mixed in.
@@ -12,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import (
+    Eigenpairs,
     NotConvergedError,
     contrastive_path,
     fix_signs,
@@ -41,11 +44,14 @@ _ADVICE = (
 )
 
 
+# Eigenpairs in the coordinates of the moments, and the solver that found them.
+Solved: TypeAlias = tuple[Eigenpairs, str]
+
+
 class OneContrast(NamedTuple):
     """Top-k components of one contrast.
 
-    Eigenvalues, descending as far as anything varies (k,); orthonormal rows, signs fixed
-    (k, n_features); variances along them (k,); what found them.
+    The fields are those of `Solution` without the axis of the contrasts, and the solver's name.
     """
 
     values: FloatArray
@@ -98,7 +104,7 @@ def solve_contrasts(
     *,
     random_state: int | None = 0,
 ) -> Solution:
-    """Top-k components of ``C_X - alpha C_Y`` for each alpha, from 0 to inf.
+    """Return the top-k components of ``C_X - alpha C_Y`` for each alpha, from 0 to inf.
 
     Raises
     ------
@@ -154,77 +160,68 @@ def _out_of_range(highest: float, name: str) -> ValueError:
 def _by_matrices(x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: Plan) -> Solution:
     frame = Frame.of(x, y)
     finite = [i for i, alpha in enumerate(alphas) if math.isfinite(alpha)]
-    found = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
+    solved = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
     doubtful = [
         i
         for i in range(len(alphas))
-        if i not in found or may_be_null(found[i].values, frame.scale(alphas[i]), frame.size)
+        if i not in solved or may_be_null(solved[i][0].values, frame.scale(alphas[i]), frame.size)
     ]
     exact = frame.without_null_directions() if doubtful or k > frame.size else frame
     if exact.size < k:
         doubtful = list(range(len(alphas)))
     elif exact.size == frame.size:
-        doubtful = [i for i in doubtful if i not in found]
+        doubtful = [i for i in doubtful if i not in solved]
     again = _in_frame(exact, [alphas[i] for i in doubtful], k, plan)
-    found |= dict(zip(doubtful, again, strict=True))
-    return lifted(x, y, exact, [found[i] for i in range(len(alphas))], k)
+    solved |= dict(zip(doubtful, again, strict=True))
+    return lifted(x, y, exact, [solved[i] for i in range(len(alphas))], k)
 
 
-class Found(NamedTuple):
-    """Eigenpairs in the coordinates of the moments, and what found them."""
-
-    values: FloatArray
-    components: FloatArray
-    solver: str
-
-
-def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[Found]:
-    """Eigenpairs of each contrast, as many of k as there are coordinates."""
+def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[Solved]:
+    """Solve each contrast, for as many of k components as there are coordinates."""
     k = min(k, frame.size)
     if not k:
-        return [Found(np.empty(0), np.empty((0, frame.moments.size)), "eigh") for _ in alphas]
+        nothing = Eigenpairs(np.empty(0), np.empty((0, frame.moments.size)))
+        return [(nothing, "eigh") for _ in alphas]
     budget = plan.path_budget(frame.size, k, len(alphas))
     if budget is not None:
-        path = contrastive_path(frame.x, frame.y, np.array(alphas), k, budget=budget)
-        parts = zip(path.values, frame.to_outer(path.components), path.solvers, strict=True)
-        return [Found(*part) for part in parts]
-    found = []
-    for alpha in alphas:
+        solved = contrastive_path(frame.x, frame.y, np.array(alphas), k, budget=budget)
+    else:
         budget = plan.single_budget(frame.size, k)
-        pairs, solver = solve_contrast(frame.x, frame.y, alpha, k, budget)
-        found.append(Found(pairs.values, frame.to_outer(pairs.components), solver))
-    return found
+        solved = [solve_contrast(frame.x, frame.y, alpha, k, budget) for alpha in alphas]
+    return [
+        (Eigenpairs(pairs.values, frame.to_outer(pairs.components)), solver)
+        for pairs, solver in solved
+    ]
 
 
 def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
-    """Whether one of the leading directions may be one without variance, whose contrast is 0.
+    """Return whether a leading direction may be one without variance, whose contrast is 0.
 
     If such directions exist they come before all of negative contrast.
     """
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
 
-def lifted(x: Moments, y: Moments, frame: Frame, found: list[Found], k: int) -> Solution:
-    """The solution in feature space, filled up to k with directions in which nothing varies."""
-    coordinates = np.stack([part.components for part in found])
-    n_found, n_null = coordinates.shape[1], k - coordinates.shape[1]
-    flat = coordinates.reshape(len(found) * n_found, -1 if coordinates.size else x.size)
-    x_along, y_along = (part.along(flat).reshape(len(found), n_found) for part in (x, y))
-    values = np.stack([part.values for part in found])
+def lifted(x: Moments, y: Moments, frame: Frame, solved: list[Solved], k: int) -> Solution:
+    """Return the solution in feature space, the last of k components those without variance."""
+    values, coordinates = _stacked(solved)
+    n_varying, n_null = coordinates.shape[1], k - coordinates.shape[1]
+    flat = coordinates.reshape(len(solved) * n_varying, -1 if coordinates.size else x.size)
+    x_along, y_along = (part.along(flat).reshape(len(solved), n_varying) for part in (x, y))
     components = x.lift(coordinates)
     components = fix_signs(components.reshape(-1, x.n_features)).reshape(components.shape)
     if n_null:
         nulls = frame.null_directions(n_null)
         warn_of_null_directions(n_null, k)
         components = np.concatenate(
-            [components, np.broadcast_to(nulls, (len(found), *nulls.shape))], axis=1
+            [components, np.broadcast_to(nulls, (len(solved), *nulls.shape))], axis=1
         )
         values, x_along, y_along = (
             np.pad(part, ((0, 0), (0, n_null))) for part in (values, x_along, y_along)
         )
         coordinates = np.pad(coordinates, ((0, 0), (0, n_null), (0, n_null)))
-        coordinates[:, n_found:, -n_null:] = np.eye(n_null)
-    solvers = tuple(part.solver for part in found)
+        coordinates[:, n_varying:, -n_null:] = np.eye(n_null)
+    solvers = tuple(solver for _, solver in solved)
     return Solution(values, components, coordinates, x_along, y_along, solvers, n_null)
 
 
@@ -247,69 +244,53 @@ def _by_products(
     """Solve for the features that vary; ties among directions without contrast need a matrix."""
     varies = x.varies | y.varies
     size = int(varies.sum())
-    found = []
+    solved = []
     with threads_for(x, y) as threads:
         for alpha in alphas:
             _check_products(alpha, k, size)
             contrast = weighted_sum((x, y), (1.0, -alpha)) if alpha else x
-            multiply = partial(_product, contrast, varies, threads)
+            multiply = partial(products_of, (contrast,), varies, threads)
             if size <= max(_SMALL, 4 * k):
-                matrix = multiply(np.eye(size))
-                values, components = leading_eigenpairs((matrix + matrix.T) / 2, k)
+                [matrix] = multiply(np.eye(size))
+                pairs = leading_eigenpairs((matrix + matrix.T) / 2, k)
             else:
-                values, components = _searched(
-                    multiply, contrast, varies, k, plan, random_state, alpha
-                )
-            found.append(found_by_products(y, varies, alpha, values, components))
-    flat = np.concatenate([part.components for part in found])
-    along = [part.along(flat).reshape(len(found), k) for part in (x, y)]
-    return of_features(found, *along)
+                diagonal = contrast.variances[varies]
+                pairs = _searched(multiply, diagonal, k, plan, random_state, alpha)
+            solved.append(solved_by_products(y, varies, alpha, pairs))
+    flat = np.concatenate([pairs.components for pairs, _ in solved])
+    along = [part.along(flat).reshape(len(solved), k) for part in (x, y)]
+    return of_features(solved, *along)
 
 
 def _searched(
-    multiply: Callable[[FloatArray], FloatArray],
-    contrast: Moments,
-    varies: NDArray[np.bool_],
+    multiply: Callable[[FloatArray], list[FloatArray]],
+    diagonal: FloatArray,
     k: int,
     plan: Plan,
     random_state: int | None,
     alpha: float,
-) -> tuple[FloatArray, FloatArray]:
-    diagonal = contrast.variances[varies]
-    each = partial(_listed, multiply)
+) -> Eigenpairs:
+    budget = plan.max_products
     try:
-        found = search_components(each, [diagonal], k, plan.max_products, random_state=random_state)
+        pairs = search_components(multiply, [diagonal], k, budget, random_state=random_state).pairs
     except NotConvergedError as error:
         raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
-    if found.pairs is None:
+    if pairs is None:
         raise NotConvergedError(
-            f"alpha={alpha:.6g}: the search used {plan.max_products} products without reaching the "
+            f"alpha={alpha:.6g}: the search used {budget} products without reaching the "
             f"accuracy: eigenvalues {k} and {k + 1} are close. {_ADVICE}"
         )
-    return found.pairs.values[:k], fix_signs(np.ascontiguousarray(found.pairs.vectors.T))
+    return Eigenpairs(pairs.values[:k], fix_signs(np.ascontiguousarray(pairs.vectors.T)))
 
 
-def _listed(multiply: Callable[[FloatArray], FloatArray], columns: FloatArray) -> list[FloatArray]:
-    return [multiply(columns)]
-
-
-def restricted(
-    varies: NDArray[np.bool_],
-    multiply: Callable[[FloatArray], list[FloatArray]],
-    columns: FloatArray,
+def products_of(
+    parts: Sequence[Moments], varies: NDArray[np.bool_], threads: Threads, columns: FloatArray
 ) -> list[FloatArray]:
-    """Multiply columns of the features that vary, (features that vary, b)."""
-    if varies.all():
-        return multiply(columns)
-    whole = np.zeros((len(varies), columns.shape[1]))
-    whole[varies] = columns
-    return [product[varies] for product in multiply(whole)]
-
-
-def _product(
-    moments: Moments, varies: NDArray[np.bool_], threads: Threads, columns: FloatArray
-) -> FloatArray:
-    return restricted(varies, lambda whole: [moments.apply(whole, threads)], columns)[0]
+    """Multiply each covariance with columns of the features that vary, (features that vary, b)."""
+    if not varies.all():
+        of_varying, columns = columns, np.zeros((len(varies), columns.shape[1]))
+        columns[varies] = of_varying
+    return [part.apply(columns, threads)[varies] for part in parts]
 
 
 @contextmanager
@@ -322,10 +303,14 @@ def threads_for(*parts: Any) -> Iterator[Threads]:
         yield threads
 
 
-def found_by_products(
-    y: Moments, varies: NDArray[np.bool_], alpha: float, values: FloatArray, components: FloatArray
-) -> Found:
-    """Eigenpairs (k,) and (k, features that vary), unless some may be without variance."""
+def solved_by_products(
+    y: Moments, varies: NDArray[np.bool_], alpha: float, pairs: Eigenpairs
+) -> Solved:
+    """Return eigenpairs of the features that vary as those of all features.
+
+    Raises NotConvergedError if one of them may be a direction without variance.
+    """
+    values, components = pairs
     scale = float(np.abs(values).max() + (1 + alpha) * y.variances.max())
     if may_be_null(values, scale, len(varies)):
         raise NotConvergedError(
@@ -334,16 +319,21 @@ def found_by_products(
         )
     whole = np.zeros((len(values), len(varies)))
     whole[:, varies] = components
-    return Found(values, whole, "search")
+    return Eigenpairs(values, whole), "search"
+
+
+def _stacked(solved: Sequence[Solved]) -> tuple[FloatArray, FloatArray]:
+    """Return the values (A, k) and components (A, k, size) of all contrasts."""
+    values, components = zip(*(pairs for pairs, _ in solved), strict=True)
+    return np.stack(values), np.stack(components)
 
 
 def of_features(
-    found: Sequence[Found], foreground_variance: FloatArray, background_variance: FloatArray
+    solved: Sequence[Solved], foreground_variance: FloatArray, background_variance: FloatArray
 ) -> Solution:
-    """The solution where the coordinates are the features, and each component varies."""
-    values = np.stack([part.values for part in found])
-    components = np.stack([part.components for part in found])
-    solvers = tuple(part.solver for part in found)
+    """Return the solution where the coordinates are the features, and each component varies."""
+    values, components = _stacked(solved)
+    solvers = tuple(solver for _, solver in solved)
     return Solution(
         *(values, components, components, foreground_variance, background_variance, solvers, 0)
     )

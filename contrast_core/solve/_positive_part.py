@@ -1,39 +1,36 @@
-"""The positive part of a contrast: all of its positive eigenpairs."""
+"""The positive part of a contrast: all of its positive eigenpairs.
+
+Problem: sparse components need a square root of the contrast, which only its positive part has. The
+whole spectrum comes from LAPACK's divide and conquer, and eigenvalues up to 4 D eps of the largest
+variance count as rounding.
+"""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg import Eigenpairs
 from contrast_core.moments import Moments
 from contrast_core.solve._contrast import check_products
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class PositivePart(NamedTuple):
-    """Positive eigenvalues, descending (r,), and their eigenvectors as rows (r, n_features)."""
+def positive_part(x: Moments, y: Moments, alpha: float) -> Eigenpairs:
+    """Return the positive eigenpairs of ``C_X - alpha C_Y``, alpha finite, as rows of features.
 
-    values: FloatArray
-    vectors: FloatArray
-
-
-def positive_part(x: Moments, y: Moments, alpha: float) -> PositivePart:
-    """Positive eigenpairs of ``C_X - alpha C_Y``, alpha finite; those above rounding.
-
-    Of moments that have a matrix, whether of features or in the span of the rows.
+    The moments must have a matrix, whether of features or in the span of the rows.
     """
     check_products(x, y, alpha)
     values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)
     positive = np.flatnonzero(values > _rounding(x, y, alpha))[::-1]
-    return PositivePart(values[positive], x.lift(np.ascontiguousarray(vectors[:, positive].T)))
+    return Eigenpairs(values[positive], x.lift(np.ascontiguousarray(vectors[:, positive].T)))
 
 
 def n_positive(x: Moments, y: Moments, alpha: float) -> int:
-    """How many eigenvalues of ``C_X - alpha C_Y`` are positive; fewer, the larger alpha."""
+    """Count the positive eigenvalues of ``C_X - alpha C_Y``."""
     values = scipy.linalg.eigvalsh(_contrast(x, y, alpha), check_finite=False)
     return int((values > _rounding(x, y, alpha)).sum())
 

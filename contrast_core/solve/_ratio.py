@@ -1,4 +1,11 @@
-"""Leading directions of ratios of two covariances, in any form that has a matrix."""
+"""Leading directions of ratios of two covariances, in any form that has a matrix.
+
+Problem: generalised eigenproblems ``C_X v = lambda B v`` with ``B = (1 - beta) I + beta C_Y``. They
+are solved in coordinates in which something varies (`Frame`): a direction without any variance has
+the ratio zero and would tie with all of those that the foreground does not reach, so such
+directions are left out and returned last. If B is singular in what varies there is an error, unless
+a limit of the condition says which directions to leave out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +17,7 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import (
-    GeneralizedEigenpairs,
+    Eigenpairs,
     RidgeWeights,
     fix_signs,
     orthogonal_ratios,
@@ -47,7 +54,7 @@ class RatioSolution(NamedTuple):
 
 
 def contrast_index(foreground: FloatArray, background: FloatArray) -> FloatArray:
-    """``(v_X - v_Y) / (v_X + v_Y)`` of variances, from -1 to 1; NaN where both are zero."""
+    """Return ``(v_X - v_Y) / (v_X + v_Y)``, from -1 to 1; NaN where both variances are zero."""
     total = foreground + background
     index = np.full(total.shape, np.nan)
     return np.asarray(np.divide(foreground - background, total, out=index, where=total > 0))
@@ -63,7 +70,7 @@ def solve_ratios(
     orthogonal: bool = False,
     condition_limit: float | None = None,
 ) -> list[RatioSolution]:
-    """Top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
+    """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
     Raises ValueError where B is singular to working precision in what varies, unless a
     `condition_limit` is given; then where fewer than k directions are within it, or where each
@@ -71,30 +78,31 @@ def solve_ratios(
     """
     frame = Frame.of(x, y)
     if orthogonal or condition_limit is not None:
-        return _orthogonal_or_limited(x, y, weights, k, frame, orthogonal, condition_limit)
-    found = _in_frame(frame, weights, k, plan)
-    # No eigenvalue is negative: beyond the foreground's rank all tie with the null directions.
-    if k > frame.size or any(
-        may_be_null(pairs.values, _scale(pairs), frame.size) for pairs in found
-    ):
-        exact = frame.without_null_directions()
-        if exact.size < frame.size:
-            frame, found = exact, _in_frame(exact, weights, k, plan)
+        frame, solved = _orthogonal_or_limited(weights, k, frame, orthogonal, condition_limit)
+    else:
+        solved = _in_frame(frame, weights, k, plan)
+        # No eigenvalue is negative: beyond the foreground's rank all tie with the null directions.
+        if k > frame.size or any(
+            may_be_null(pairs.values, float(pairs.values.max(initial=0.0)), frame.size)
+            for pairs in solved
+        ):
+            exact = frame.without_null_directions()
+            if exact.size < frame.size:
+                frame, solved = exact, _in_frame(exact, weights, k, plan)
     n_null = max(k - frame.size, 0)
     if n_null:
         warn_of_null_directions(n_null, k)
-    return _lifted(x, y, frame, found, weights, frame.null_directions(n_null))
+    return _lifted(x, y, frame, solved, weights, frame.null_directions(n_null))
 
 
 def _orthogonal_or_limited(
-    x: Moments,
-    y: Moments,
     weights: Sequence[RidgeWeights],
     k: int,
     frame: Frame,
     orthogonal: bool,
     condition_limit: float | None,
-) -> list[RatioSolution]:
+) -> tuple[Frame, list[Eigenpairs]]:
+    """Return coordinates in which enough varies, and the eigenpairs there."""
     pooled = condition_limit is not None
     if condition_limit is None:
         frame = frame.without_null_directions()
@@ -105,25 +113,21 @@ def _orthogonal_or_limited(
                 f"n_components={k}, but {frame.size} directions are left within "
                 f"condition_limit={condition_limit:g}; ask for fewer, or raise the limit."
             )
-    n_null = max(k - frame.size, 0)
-    if n_null:
-        warn_of_null_directions(n_null, k)
-    size = k - n_null
-    a, b = frame.x, frame.y
-    found = []
+    k, x, y = min(k, frame.size), frame.x, frame.y
+    solved = []
     for weight in weights:
         if pooled:
-            _check_ties(a, b, weight, size)
-        found.append(
-            orthogonal_ratios(a, b, weight, size, pooled=pooled)
+            _check_ties(x, y, weight, k)
+        solved.append(
+            orthogonal_ratios(x, y, weight, k, pooled=pooled)
             if orthogonal
-            else pooled_ratios(a, b, weight, size)
+            else pooled_ratios(x, y, weight, k)
         )
-    return _lifted(x, y, frame, found, weights, frame.null_directions(n_null))
+    return frame, solved
 
 
 def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> None:
-    """Whether the data decide between the directions in which B does not vary."""
+    """Refuse, or warn of, ties between directions in which B does not vary."""
     if weight.identity > 0:
         return
     mu = pooled_eigenvalues(x, y, weight)
@@ -146,32 +150,28 @@ def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> N
 
 def _in_frame(
     frame: Frame, weights: Sequence[RidgeWeights], k: int, plan: Plan
-) -> list[GeneralizedEigenpairs]:
+) -> list[Eigenpairs]:
     k = min(k, frame.size)
     if not k:
-        return [GeneralizedEigenpairs(np.empty(0), np.empty((0, frame.size))) for _ in weights]
+        return [Eigenpairs(np.empty(0), np.empty((0, frame.size))) for _ in weights]
     budget = plan.single_budget(frame.size, k)
     return regularised_path(frame.x, frame.y, weights, k, budget=budget)
-
-
-def _scale(pairs: GeneralizedEigenpairs) -> float:
-    return float(pairs.values.max(initial=0.0))
 
 
 def _lifted(
     x: Moments,
     y: Moments,
     frame: Frame,
-    found: list[GeneralizedEigenpairs],
+    solved: list[Eigenpairs],
     weights: Sequence[RidgeWeights],
     nulls: FloatArray,
 ) -> list[RatioSolution]:
-    """In feature space, with one lift for all."""
-    directions = [frame.to_outer(pairs.directions) for pairs in found]
-    components = [frame.to_outer(orthonormal_rows(pairs.directions)) for pairs in found]
+    """Map all directions to feature space, in one pass over the rows."""
+    directions = [frame.to_outer(pairs.components) for pairs in solved]
+    components = [frame.to_outer(orthonormal_rows(pairs.components)) for pairs in solved]
     lifted = x.lift(np.stack([*directions, *components]))
     solutions = []
-    for i, (pairs, weight) in enumerate(zip(found, weights, strict=True)):
+    for i, (pairs, weight) in enumerate(zip(solved, weights, strict=True)):
         length = weight.identity**-0.5 if weight.identity > 0 else 1.0
         x_along, y_along, x_raw, y_raw = (
             np.pad(part.along(rows[i]), (0, len(nulls)))
@@ -182,7 +182,7 @@ def _lifted(
             RatioSolution(
                 np.pad(pairs.values, (0, len(nulls))),
                 np.vstack([fix_signs(lifted[i]), length * nulls]),
-                np.vstack([fix_signs(lifted[len(found) + i]), nulls]),
+                np.vstack([fix_signs(lifted[len(solved) + i]), nulls]),
                 x_along,
                 y_along,
                 contrast_index(x_raw, y_raw),

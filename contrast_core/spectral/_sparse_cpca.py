@@ -22,11 +22,10 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.feedback import warn
-from contrast_core.linalg import fix_signs, sparse_components
+from contrast_core.linalg import Eigenpairs, fix_signs, sparse_components
 from contrast_core.moments import Moments
 from contrast_core.solve import (
     Plan,
-    PositivePart,
     contrast_index,
     n_positive,
     plan_for,
@@ -239,7 +238,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
             for other, alpha in zip(distinct, alphas, strict=True)
         ]
 
-    def _fit_part(self, x: Moments, y: Moments, alpha: float, part: PositivePart) -> Self:
+    def _fit_part(self, x: Moments, y: Moments, alpha: float, part: Eigenpairs) -> Self:
         k = check_n_components(self.n_components, x.n_features)
         if k > len(part.values):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +21,19 @@ from contrast_core.linalg import (
 
 EPS = np.finfo(np.float64).eps
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 12)])
+
+
+class Solved(NamedTuple):
+    """Values (A, k), components (A, k, D) and solvers of a path."""
+
+    values: Any
+    components: Any
+    solvers: tuple[str, ...]
+
+
+def solved(*args: Any, **options: Any) -> Solved:
+    pairs, solvers = zip(*contrastive_path(*args, **options), strict=True)
+    return Solved(*map(np.stack, zip(*pairs, strict=True)), solvers)
 
 
 def covariances(d: int, kind: str, seed: int = 0) -> tuple[Any, Any]:
@@ -56,9 +69,9 @@ def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> floa
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_it_is_as_exact_as_lapack(kind: str, k: int) -> None:
     x, y = covariances(100, kind)
-    solution = contrastive_path(x, y, ALPHAS, k, budget=np.inf)
+    solution = solved(x, y, ALPHAS, k, budget=np.inf)
     assert largest_excess(x, y, ALPHAS, k, solution.components) <= 1.0
-    exact = contrastive_path(x, y, ALPHAS, k)
+    exact = solved(x, y, ALPHAS, k)
     scale = np.abs(exact.values).max(axis=1, keepdims=True)
     np.testing.assert_allclose(solution.values / scale, exact.values / scale, atol=1e-12)
 
@@ -79,7 +92,7 @@ def test_a_decoupled_eigenvector_is_found() -> None:
     for matrix in (x, y):
         matrix[-1, :] = matrix[:, -1] = 0
     x[-1, -1] = 20.0
-    solution = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
+    solution = solved(x, y, ALPHAS, 2, budget=np.inf)
     assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
     assert abs(solution.components[-1, 0, -1]) > 0.999
     assert abs(solution.components[0, :, -1]).max() < 1e-6
@@ -99,7 +112,7 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
         return pairs, True
 
     monkeypatch.setattr(_path, "search", second_and_third)
-    solution = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
+    solution = solved(x, y, ALPHAS, 2, budget=np.inf)
     assert set(solution.solvers) == {"eigh"}
     assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
 
@@ -131,7 +144,7 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, d - 3)]
     x = (basis * values) @ basis.T
     y = 0.01 * np.eye(d)
-    solution = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
+    solution = solved(x, y, ALPHAS, 2, budget=np.inf)
     for alpha, found, eigenvalues in zip(ALPHAS, solution.components, solution.values, strict=True):
         np.testing.assert_allclose(eigenvalues, values[:2] - 0.01 * alpha, atol=1e-11)
         residual = found @ x - 0.01 * alpha * found - eigenvalues[:, None] * found
@@ -143,8 +156,8 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
 def test_units_do_not_matter(scale: float) -> None:
     """Single precision within must neither overflow nor underflow."""
     x, y = covariances(100, "power-law")
-    plain = contrastive_path(x, y, ALPHAS, 2, budget=np.inf)
-    scaled = contrastive_path(scale * x, scale * y, ALPHAS, 2, budget=np.inf)
+    plain = solved(x, y, ALPHAS, 2, budget=np.inf)
+    scaled = solved(scale * x, scale * y, ALPHAS, 2, budget=np.inf)
     assert scaled.solvers == plain.solvers
     for a, b in zip(plain.components, scaled.components, strict=True):
         assert subspace_error(a, b) < 2e-8
@@ -154,11 +167,11 @@ def test_the_choice_of_solver() -> None:
     x, y = covariances(60, "noise")
     grid = np.r_[ALPHAS, np.inf]
     y[:5] = y[:, :5] = 0
-    assert set(contrastive_path(x, y, grid, 2).solvers) == {"eigh"}  # nothing else was asked for
-    forced = contrastive_path(x, y, grid, 2, budget=np.inf).solvers
+    assert set(solved(x, y, grid, 2).solvers) == {"eigh"}  # nothing else was asked for
+    forced = solved(x, y, grid, 2, budget=np.inf).solvers
     assert forced[-1] == "eigh"  # infinity has its own problem
     assert "search" in forced
-    few = contrastive_path(np.eye(5), np.eye(5), np.array([1.0]), 4, budget=np.inf)
+    few = solved(np.eye(5), np.eye(5), np.array([1.0]), 4, budget=np.inf)
     assert few.solvers == ("eigh",)  # no room for a search space
 
 
@@ -189,10 +202,10 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
         assert accepted == [None]  # LAPACK solves all that follow
     for one, other in zip(found, exact, strict=True):
         np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
-        assert subspace_error(*(orthonormal_rows(p.directions) for p in (one, other))) < 1e-7
+        assert subspace_error(*(orthonormal_rows(p.components) for p in (one, other))) < 1e-7
 
 
 def test_zero_matrices() -> None:
     nothing = np.zeros((50, 50))
-    solution = contrastive_path(nothing, nothing, ALPHAS, 2, budget=np.inf)
+    solution = solved(nothing, nothing, ALPHAS, 2, budget=np.inf)
     np.testing.assert_array_equal(solution.values, 0.0)
