@@ -22,6 +22,7 @@ All `Rows` have these attributes and methods:
                        storage chunks
 `any_missing()`        whether a value is missing, by a pass over the rows
 `edges()`, `read()`    boundaries of the blocks of rows; some rows
+`column_blocks()`      blocks of columns with their slices, ndarray or CSC, not checked for NaN
 `read_columns()`       some columns of all rows, an ndarray
 `take(rows)`           some rows; in any order and repeated in memory, else in ascending order
 `columns(which)`       some columns

@@ -23,6 +23,7 @@ T = TypeVar("T")
 RowsT = TypeVar("RowsT", bound="Rows")
 
 ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
+_ELEMENTS_PER_PASS = 16  # times as many, where a block of columns costs a pass over the rows
 
 
 class Rows(ABC):
@@ -210,6 +211,23 @@ class Rows(ABC):
         if check:
             self._check(block, self._label(start, stop))
         return block.toarray() if dense and issparse(block) else block
+
+    def column_blocks(self, width: int | None = None) -> Iterator[tuple[slice, Any]]:
+        """Yield blocks of columns of all rows selected, with the slice each is; NaN is let through.
+
+        Parameters
+        ----------
+        width : int, optional
+            Columns in a block; by default what `elements` allow, sixteen times as many where each
+            block takes a pass over the rows (see `reads_columns`).
+        """
+        n, n_columns = self.shape
+        if width is None:
+            most = self.elements * (1 if self.reads_columns else _ELEMENTS_PER_PASS)
+            width = max(1, most // max(1, n))
+        for start in self._shown(range(0, n_columns, width)):
+            which = slice(start, min(start + width, n_columns))
+            yield which, self._read_columns(which)
 
     def read_columns(self, which: slice, *, check: bool = True) -> Any:
         """Some columns of all rows selected, an ndarray."""

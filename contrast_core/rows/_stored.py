@@ -78,7 +78,7 @@ class StoredRows(Rows):
 class StoredColumns(Rows):
     """Rows of a CSC dataset in a file, whose columns in use are loaded once rows are read.
 
-    They are loaded once for all selections of rows.
+    They are loaded once for all selections of rows; columns alone are read without loading.
     """
 
     place = "stored"
@@ -105,29 +105,37 @@ class StoredColumns(Rows):
     def loaded(self) -> MemoryRows:
         """Return the selected rows of the columns in use, in memory."""
         if not self._loaded:
-            self._loaded.append(in_memory(self._load_columns(), self.take_all()))
+            every = self.take_all()
+            parts = [block for _, block in every.column_blocks(self._step)]
+            matrix = hstack(parts, format="csc").tocsr() if parts else csr_matrix(every.shape)
+            self._loaded.append(in_memory(matrix, self))
         whole = self._loaded[0].replace(progress=False)  # of the reading, which is done
         return whole if self._rows is None else whole.take(self._rows)
 
-    def _load_columns(self) -> Any:
-        """Read the columns in use of all rows, many at once: they are sparse."""
-        wanted = np.arange(self.shape[1]) if self._columns is None else self._columns
-        order = np.argsort(wanted, kind="stable")
-        ascending = wanted[order]
-        step = max(1, 16 * self.elements // max(1, self._n_source))
-        starts = np.arange(0, self._source.shape[1], step)
-        runs = np.split(ascending, np.searchsorted(ascending, starts[1:]))
-        parts = [
-            pick_columns(as_matrix(self._source[:, run[0] : run[-1] + 1], self.name), run - run[0])
-            for run in self._shown([run for run in runs if len(run)])
-        ]
-        if not parts:
-            return csr_matrix((self._n_source, 0))
-        matrix = hstack(parts, format="csc")
-        return pick_columns(matrix, np.argsort(order)).tocsr()
+    @property
+    def _step(self) -> int:
+        """Number of columns to read at once: they are sparse, and short reads are slow."""
+        return max(1, 16 * self.elements // max(1, self._n_source))
 
     def _read(self, start: int, stop: int) -> Any:
         return self.loaded()._read(start, stop)
 
     def _read_columns(self, which: slice) -> Any:
-        return self.loaded()._read_columns(which)
+        if self._loaded:
+            return self.loaded()._read_columns(which)
+        wanted = np.arange(which.start, which.stop)
+        if self._columns is not None:
+            wanted = self._columns[which]
+        ascending = np.sort(wanted)
+        ends = np.searchsorted(ascending, np.arange(ascending[0], ascending[-1], self._step)[1:])
+        parts = [
+            pick_columns(
+                as_matrix(self._source[:, some[0] : some[-1] + 1], self.name), some - some[0]
+            )
+            for some in np.split(ascending, np.unique(ends))
+            if len(some)
+        ]
+        block = hstack(parts, format="csc")
+        if (ascending != wanted).any():
+            block = block[:, np.searchsorted(ascending, wanted)]
+        return block if self._rows is None else pick(block, self._rows)

@@ -151,10 +151,18 @@ def test_every_way_of_reading_gives_what_was_selected(
         np.testing.assert_array_equal(dense(rows.read(start, stop)), expected[start:stop])
 
 
-def test_columns_are_read(values: Any, data: Any, selection: tuple[Any, Any]) -> None:
+def test_columns_are_read_in_blocks(values: Any, data: Any, selection: tuple[Any, Any]) -> None:
     rows, expected = made(data, selection), picked(values, selection)
-    for which in (slice(0, 2), slice(1, 2), slice(0, expected.shape[1])):
-        np.testing.assert_array_equal(rows.read_columns(which), expected[:, which])
+    for width in (None, 2, 3, 100):
+        found = list(rows.column_blocks(width))
+        starts = [which.start for which, _ in found]
+        assert [which.stop for which, _ in found] == [*starts[1:], expected.shape[1]]
+        for which, block in found:
+            np.testing.assert_array_equal(dense(block), expected[:, which])
+            assert sp.issparse(block) == rows.is_sparse
+            assert not sp.issparse(block) or block.format == "csc"
+            np.testing.assert_array_equal(rows.read_columns(which), expected[:, which])
+    assert [which.start for which, _ in rows.column_blocks(2)] == [*range(0, rows.shape[1], 2)]
 
 
 def test_a_map_stays_where_the_data_are(values: Any, data: Any, selection: tuple[Any, Any]) -> None:
@@ -409,9 +417,11 @@ def test_progress_counts_blocks(values: Any, tmp_path: Path, kind: str) -> None:
         return taken
 
     rows = rows_of(KINDS[kind](values, tmp_path), "cells", elements=20 * D, progress=bar)
-    assert list(rows.blocks())
-    [(total, desc, count)] = seen
-    assert total == count and desc == "cells"
+    for read in (rows.blocks, rows.column_blocks):
+        seen.clear()
+        assert list(read())
+        [(total, desc, count)] = seen
+        assert total == count and desc == "cells"
 
 
 def test_a_selected_part_of_dask_reads_no_other_chunk(values: Any) -> None:
