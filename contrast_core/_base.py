@@ -43,7 +43,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def _rows(self, X: MatrixLike | Rows, *, missing: bool = False) -> Rows:
-        """Rows with the features of the fit; nothing is read yet."""
+        """Return the rows after a check of their features; nothing is read yet."""
         check_is_fitted(self)
         rows = rows_of(X, min_rows=1, missing=missing)
         if not isinstance(X, Rows):  # scikit-learn's checks know DataFrames
@@ -86,12 +86,12 @@ class LinearEmbedding(Embedding):
 
     @property
     def projection_(self) -> FloatArray:
-        """Map from centred rows to scores, (n_features, n_components)."""
+        """Return the map from centred rows to scores, (n_features, n_components)."""
         return self.components_.T
 
     @property
     def reconstruction_(self) -> FloatArray:
-        """Map from scores to centred rows, (n_components, n_features)."""
+        """Return the map from scores to centred rows, (n_components, n_features)."""
         return self.components_
 
     @property
@@ -106,7 +106,7 @@ class LinearEmbedding(Embedding):
 
     @property
     def _projector(self) -> LinearMap:
-        """The orthogonal projector on the components, whatever the scores are."""
+        """Return the orthogonal projector on the components."""
         return LinearMap(
             mean=self.mean_,
             projection=self.components_.T,
@@ -115,7 +115,7 @@ class LinearEmbedding(Embedding):
         )
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Scores of rows on the components.
+        """Return the scores of rows on the components.
 
         Every row is centred by the foreground mean, so that foreground and background can share a
         plot.
@@ -142,7 +142,7 @@ class LinearEmbedding(Embedding):
         return self.linear_map_.transform(rows)
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Rows in feature space from their scores.
+        """Return the rows of feature space that have these scores.
 
         Parameters
         ----------
@@ -288,7 +288,7 @@ class ScoreMixin:
     """`score` of the methods whose `score_samples` takes rows of either dataset."""
 
     def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
-        """Mean of `score_samples` over rows.
+        """Return the mean of `score_samples` over rows.
 
         Parameters
         ----------

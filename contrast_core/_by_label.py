@@ -68,7 +68,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         within: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Fit the estimator on the rows of the other labels against those of the background.
+        """Fit the estimator on foreground and background rows, which the labels tell apart.
 
         Parameters
         ----------
@@ -123,20 +123,20 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Scores as the fitted estimator gives them, shape (n, n_components)."""
+        """Return the fitted estimator's scores, shape (n, n_components)."""
         check_is_fitted(self)
         scores: FloatArray = self.estimator_.transform(X)
         return scores
 
     @available_if(lambda self: hasattr(self.estimator, "inverse_transform"))  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Rows from scores, through the fitted estimator, shape (n, n_features)."""
+        """Return rows from scores by the fitted estimator, shape (n, n_features)."""
         check_is_fitted(self)
         rows: FloatArray = self.estimator_.inverse_transform(X)
         return rows
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
-        """Names of the scores, as the estimator gives them."""
+        """Return the fitted estimator's names of the scores."""
         check_is_fitted(self)
         return self.estimator_.get_feature_names_out(input_features)
 
@@ -163,7 +163,7 @@ def _check_takes_background(estimator: Any) -> None:
 
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:
-    """Some of the rows, of the kind that they are; stored and sparse ones loaded, as CSR."""
+    """Return the rows of the mask in their own format; stored and sparse rows as a CSR matrix."""
     some = rows.take(mask)  # refuses a dask array that does not know how many rows it has
     if hasattr(X, "columns") or rows.place == "dask" or rows.device is not None:
         return _safe_indexing(X, np.flatnonzero(mask))

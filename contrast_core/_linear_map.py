@@ -78,7 +78,7 @@ class LinearMap:
         vars(self).update(mean=mean, projection=projection, reconstruction=back)
 
     def transform(self, X: MatrixLike | Rows) -> FloatArray:
-        """Scores of rows.
+        """Return the scores of rows.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class LinearMap:
         return self._map(_project, X, self.projection.shape[1])
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Rows from their scores.
+        """Return rows from their scores.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class LinearMap:
         return rows
 
     def denoise(self, X: MatrixLike | Rows, *, offset: str = "foreground") -> FloatArray:
-        r"""Rows rebuilt from their scores: what the map does not keep is removed.
+        r"""Rebuild rows from their scores, so that what the map does not keep is removed.
 
         .. math:: \hat x = (x - \bar x) P R + \text{offset}
 
@@ -227,7 +227,7 @@ class LinearMap:
         dense: bool = False,
         **arrays: FloatArray,
     ) -> FloatArray:
-        """`function` of all rows: the one place that reads through data."""
+        """Apply `function` to all rows, block by block; no other method reads the data."""
         rows = rows_of(X)
         if rows.shape[1] != len(self.mean):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Fitted models and moments in files that hold numbers and text, and nothing that runs.
+"""Files of fitted models and moments, which hold numbers and text but no code.
 
 A file is a zip archive of two members. ``model.json`` names the class, its parameters and what was
 fitted, the version of this format and that of the library; ``arrays`` holds the values of all
@@ -57,7 +57,7 @@ _LARGEST_HEADER = 2**28  # bytes, millions of names: what a small file may be un
 
 
 class _Refused(ValueError):
-    """A file that is whole but not for this version, or not a model's."""
+    """Raised for an intact file that holds no model, or one of another version."""
 
 
 def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -> None:
@@ -221,7 +221,7 @@ def _read(file: IO[bytes], path: str) -> Model:
 
 
 class _Writer:
-    """Arrays and lists of names of a model, which JSON cannot hold; each is stored once."""
+    """Collects a model's arrays and lists of names, which JSON cannot hold; each is stored once."""
 
     def __init__(self, moments: bool) -> None:
         self.moments = moments
@@ -230,7 +230,7 @@ class _Writer:
         self._places: dict[object, int] = {}
 
     def tree(self, value: Any, where: str) -> Any:
-        """The value as JSON holds it; `where` is what errors call it."""
+        """Return the value in the form that JSON can hold; `where` names it in errors."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -301,7 +301,7 @@ class _Writer:
         return self.names.setdefault(tuple(map(str, names)), len(self.names))
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Number of the array; that of one before it if both are the same memory."""
+        """Return the number of the array; two arrays of the same memory share one."""
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         memory = (array.ctypes.data, array.shape, array.strides, array.dtype.str)
         if memory not in self._places:
@@ -311,7 +311,7 @@ class _Writer:
 
 
 class _Reader:
-    """A model from what `_Writer` made of it."""
+    """Rebuilds a model from what `_Writer` stored."""
 
     def __init__(self, path: str, arrays: list[NDArray[Any]], names: list[list[str]]) -> None:
         self.path, self.arrays, self.names = path, arrays, names
@@ -377,7 +377,7 @@ def _all_text(values: Any) -> bool:
 
 
 def _known(name: str) -> Any:
-    """The class of that name that files may hold, else None."""
+    """Return the class of this name if files may hold it, else None."""
     return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
 
 
@@ -396,7 +396,7 @@ def _read_array(values: IO[bytes], dtype: str, shape: list[int], order: str) -> 
 
 
 def _replace(target: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file beside the one that is meant, and put it in its place once it is complete."""
+    """Write to a temporary file beside the target, and replace the target once it is complete."""
     part = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         with part.open("xb") as file:

@@ -154,7 +154,7 @@ class MomentContrast(LinearContrast):
         return fitted
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
-        """Scores of rows on the components.
+        """Return the scores of rows on the components.
 
         Every row is centred by the foreground mean, so that foreground and background can share a
         plot.
@@ -208,7 +208,7 @@ class MomentContrast(LinearContrast):
 
     @property
     def background_variances_(self) -> FloatArray:
-        """Variance of each background along each component, (number of backgrounds, k)."""
+        """Return each background's variance along each component, (number of backgrounds, k)."""
         check_is_fitted(self)
         if not hasattr(self, "background_moments_"):
             raise AttributeError(

@@ -22,7 +22,7 @@ class ContrastStrength:
 
     @property
     def strength_(self) -> float:
-        """The contrast strength used: `alpha_`, `beta_` or `gamma_`, whichever the method has."""
+        """Return the contrast strength of the fit: the method's `alpha_`, `beta_` or `gamma_`."""
         check_is_fitted(self)
         return float(getattr(self, f"{self._strength}_"))
 
@@ -113,7 +113,7 @@ class StrengthPath(ContrastStrength):
         return other
 
     def _with_strength(self, strength: object) -> Self:
-        """An unfitted estimator with the number of components of the fit."""
+        """Return an unfitted estimator with this strength and as many components as the fit."""
         unfitted: Any = clone(self)
         k = self._n_features_out  # type: ignore[attr-defined]
         other: Self = unfitted.set_params(n_components=k, **{self._strength: strength})
@@ -132,7 +132,7 @@ class StrengthPath(ContrastStrength):
 
 
 def ascending(others: Sequence[T], strengths: Sequence[float]) -> tuple[list[T], list[float]]:
-    """Estimators by strength, and their strengths; of several of one strength the first."""
+    """Sort estimators by strength, and keep the first of those with equal strengths."""
     distinct = dict(zip(reversed(strengths), reversed(others), strict=True))
     order = sorted(distinct)
     return [distinct[strength] for strength in order], order

@@ -26,7 +26,7 @@ _SHOWN = 60  # characters of a value in an error
 
 
 class ContrastWarning(UserWarning):
-    """The result means something, but probably not what was wanted."""
+    """Warning of a result that is valid but probably not what the user wanted."""
 
 
 def check_feature_names(
@@ -49,7 +49,7 @@ def check_feature_names(
 
 
 def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
-    """One label for each row: none is missing, and they are of one type."""
+    """Return one label for each row, after a check that none is missing and all have one type."""
     check_unmasked(labels, name)
     # As objects first: of a list of strings with a NaN, numpy would make the string "nan".
     objects = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
@@ -105,7 +105,7 @@ def check_units(
 
 
 def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:
-    """A finite weight for each row, none negative, not all zero."""
+    """Return the weights of rows, which must be finite, not negative, and not all zero."""
     check_unmasked(weights, name)
     try:
         array = np.asarray(weights)
@@ -148,7 +148,7 @@ def check_same_features(
     background_name: str = "background",
     first_name: str = "X",
 ) -> None:
-    """Both datasets must have the same features in the same order."""
+    """Raise ValueError unless both datasets have the same features in the same order."""
     advice = "both need the same features in the same order."
     if n_foreground != n_background:
         raise ValueError(
@@ -183,7 +183,7 @@ def check_count(
     at_most: int | None = None,
     reason: str = "",
 ) -> int:
-    """An integer within its limits; `reason` says where the upper one comes from."""
+    """Return an integer within its limits; `reason` explains the upper limit in the error."""
     if not isinstance(value, Integral) or isinstance(value, NO_NUMBERS):
         raise TypeError(f"{name} must be an integer, got {shown(value)} ({type(value).__name__}).")
     count, highest = int(value), _LARGEST_COUNT if at_most is None else at_most
@@ -208,7 +208,7 @@ def check_number(
     below: float | None = None,
     expected: str = "a number",
 ) -> float:
-    """A number within its limits, of which at most the upper one may be infinite."""
+    """Return a number within its limits; only the upper limit may be infinite."""
     end = None if at_most is None else f"{at_most:g}"
     if below is not None:
         at_most, end = math.nextafter(below, -math.inf), f"below {below:g}"
@@ -227,7 +227,7 @@ def check_number(
 
 
 def as_number(value: object, name: str, expected: str = "a number") -> float:
-    """Any number as a float, NaN and infinity included."""
+    """Return a number as a float; NaN and infinity are allowed."""
     if not isinstance(value, Real) or isinstance(value, NO_NUMBERS):
         raise TypeError(f"{name} must be {expected}, got {shown(value)} ({type(value).__name__}).")
     try:
@@ -243,7 +243,7 @@ def as_number(value: object, name: str, expected: str = "a number") -> float:
 
 
 def check_flag(value: object, name: str) -> bool:
-    """True or False."""
+    """Return the value if it is True or False, else raise TypeError."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(
             f"{name} must be True or False, got {shown(value)} ({type(value).__name__})."
@@ -252,14 +252,14 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def check_path(path: object) -> str | os.PathLike[str]:
-    """A path; not an integer, which would be a file that is open."""
+    """Return a path; an integer, which would mean an open file, is refused."""
     if isinstance(path, str | os.PathLike) and "\0" not in str(path):
         return path
     raise TypeError(f"path={shown(path)} is {type(path).__name__}; expected the path of a file.")
 
 
 def check_choice(value: object, name: str, choices: Iterable[str], other: str = "") -> str:
-    """One of several words; `other` is what the caller takes that is no word."""
+    """Return the value if it is one of these words; `other` says what else the caller accepts."""
     expected = [*map(repr, choices), *([other] if other else [])]
     word = str(value) if isinstance(value, str) else None  # np.str_ has another repr
     if word is None or repr(word) not in expected:
@@ -269,7 +269,7 @@ def check_choice(value: object, name: str, choices: Iterable[str], other: str = 
 
 
 def check_generator(random_state: object) -> np.random.Generator:
-    """The generator given, or one of a seed."""
+    """Return the given generator, or a new one with the given seed."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     expected = "a non-negative integer, a numpy.random.Generator, or None"
@@ -277,7 +277,7 @@ def check_generator(random_state: object) -> np.random.Generator:
 
 
 def check_seed(random_state: object) -> int | None:
-    """A seed for scikit-learn, or None for another result at every call."""
+    """Return a seed for scikit-learn, or None for a new result at every call."""
     expected = f"an integer from 0 to {_LARGEST_SEED}, or None"
     return _seed(random_state, expected, _LARGEST_SEED)
 
@@ -294,7 +294,7 @@ def _seed(random_state: object, expected: str, highest: float = math.inf) -> int
 
 
 def real_array(values: object, name: str) -> FloatArray:
-    """Real numbers of any shape as float64, not copied where they are that."""
+    """Return real numbers of any shape as float64, without copying a float64 array."""
     check_unmasked(values, name)
     try:
         array = np.asarray(values)
@@ -309,7 +309,7 @@ def real_array(values: object, name: str) -> FloatArray:
 
 
 def check_unmasked(values: object, name: str) -> None:
-    """Raise TypeError if entries of a masked array are masked; one without them is just data."""
+    """Raise TypeError if a masked array has masked entries."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = int(np.ma.getmaskarray(values).sum())
         raise TypeError(
@@ -320,7 +320,7 @@ def check_unmasked(values: object, name: str) -> None:
 
 
 def without_mask(values: Any) -> Any:
-    """A masked array as an ndarray with NaN where it is masked; anything else as it is."""
+    """Return a masked array as an ndarray with NaN in the masked entries, else the values."""
     if not (isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values)):
         return values
     if values.dtype.kind not in "biuf":
@@ -330,7 +330,7 @@ def without_mask(values: Any) -> Any:
 
 
 def numbers_of(values: object, name: str) -> list[object]:
-    """The entries of a sequence or array of any shape, in order, not yet checked; a scalar's one.
+    """Return the entries of a scalar, a sequence or an array as a flat list, unchecked.
 
     Raises
     ------
@@ -353,17 +353,17 @@ def shown(value: object) -> str:
 
 
 def check_n_components(n_components: object, n_features: int) -> int:
-    """An integer from 1 to the number of features."""
+    """Return the number of components, an integer from 1 to the number of features."""
     return check_count(
         n_components, "n_components", at_most=n_features, reason=f"with {n_features} features"
     )
 
 
 def check_alpha(alpha: object, *, name: str = "alpha") -> float:
-    """A contrast strength: a number from 0 to infinity, both included."""
+    """Return a contrast strength, a number from 0 to infinity, both included."""
     return check_number(alpha, name, at_least=0, at_most=math.inf)
 
 
 def check_beta(beta: object) -> float:
-    """A contrast strength of cPCA*: a number from 0 to 1, both included."""
+    """Return a contrast strength of cPCA*, a number from 0 to 1, both included."""
     return check_number(beta, "beta", at_least=0, at_most=1)

@@ -26,7 +26,7 @@ _kept: ContextVar[list[str] | None] = ContextVar("kept", default=None)
 
 
 def warn(message: str) -> None:
-    """Warn of a result that probably is not what was wanted, at the line that asked for it.
+    """Warn of a result that is probably not what the user wanted, at the line of the user's call.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def warn(message: str) -> None:
 
 @contextmanager
 def muted(pattern: str = "") -> Iterator[None]:
-    """Leave out warnings that are to be expected here: all, or those in which a pattern is found.
+    """Suppress expected warnings: all of them, or those that match a pattern.
 
     For this thread alone; Python's filters belong to the process, and two threads that set and
     restore them at once would leave them wrong.
@@ -69,7 +69,7 @@ def muted(pattern: str = "") -> Iterator[None]:
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Keep warnings back, as texts in a list, to be said once for many; for this thread alone."""
+    """Collect this thread's warnings in a list, so that repeated ones can be issued once."""
     found: list[str] = []
     token = _kept.set(found)
     try:
@@ -79,14 +79,14 @@ def collected() -> Iterator[list[str]]:
 
 
 def _package(names: dict[str, Any]) -> str:
-    """The top-level package of a module, from its global names."""
+    """Return the top-level package of a module, given its global names."""
     return str(names.get("__name__", "")).partition(".")[0]
 
 
 def with_progress(
     items: Iterable[T], total: int | None, label: str, progress: Progress
 ) -> Iterable[T]:
-    """`items`, with a progress bar as they are taken: tqdm's, or one called as tqdm is."""
+    """Iterate over `items` with a progress bar: tqdm, or a function that is called as tqdm is."""
     if progress is False:
         return items
     if progress is True:

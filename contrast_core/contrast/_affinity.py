@@ -11,7 +11,7 @@ _LARGE_K = 10  # above it the plain product of cosines is tiny between all but e
 
 
 def subspace_affinity(components: FloatArray) -> FloatArray:
-    """Product of the cosines of the principal angles between all pairs of subspaces.
+    """Return the product of the cosines of the principal angles between all pairs of subspaces.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def subspace_affinity(components: FloatArray) -> FloatArray:
 def representatives(
     affinity: FloatArray, n_clusters: int, random_state: int | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Spectral clustering of subspaces by affinity, and the medoid of each cluster.
+    """Cluster subspaces spectrally by their affinity, and return the medoid of each cluster.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ RIDGE = 0.25  # tau over the mean variance mu: the covariance shrunk by 0.2 towa
 def trace_ratio_alpha(
     foreground: Moments, background: Moments, n_components: int, plan: Plan | None = None
 ) -> float:
-    r"""Contrast at which the best subspace has the largest ratio of variances.
+    r"""Return the contrast strength at which the best subspace has the largest ratio of variances.
 
     .. math:: \alpha = \max_V
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
@@ -58,7 +58,7 @@ def automatic_contrast(
     *,
     random_state: int | None = 0,
 ) -> tuple[float, Solution]:
-    """`trace_ratio_alpha`, and the components there, which are found with it."""
+    """Return `trace_ratio_alpha` together with the components at that strength."""
     if plan is None:
         plan = plan_for(foreground, background, n_components)
         foreground, background = in_form(foreground, background, plan.form)
@@ -71,7 +71,7 @@ def automatic_contrast(
 def background_ridge(
     foreground: Moments, background: Moments, n_varying: int | None = None
 ) -> float:
-    r"""Ridge tau for the background covariance that the default contrasts share.
+    r"""Return the ridge tau of the background covariance that the default contrasts share.
 
     .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
@@ -113,7 +113,7 @@ def background_ridge(
 
 
 def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:
-    """Contrast for denoising: half the trace-ratio contrast solved for two components.
+    """Return the strength for denoising: half the trace-ratio strength for two components.
 
     Whatever number of components is kept: the denoised rows lie closest to the clean ones at a
     weaker contrast than the one that separates groups best.

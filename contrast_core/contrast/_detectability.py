@@ -1,4 +1,4 @@
-"""Whether positive pairs can carry a signal at all, by random matrix theory."""
+"""Random matrix theory of positive pairs: which signals they can show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contrast_core.moments import Moments
 
 
 def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
-    r"""Smallest signal variance that positive pairs can show, in units of the noise variance.
+    r"""Return the smallest signal variance that positive pairs can show, in noise variances.
 
     .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n}
 
@@ -68,7 +68,7 @@ def expected_subspace_error(
     exchangeable: bool = True,
     regime: Literal["fixed", "growing"] = "fixed",
 ) -> float:
-    r"""Subspace error that PCA++ will make, before the data are seen.
+    r"""Return the subspace error that PCA++ is expected to make, from theory alone.
 
     With the weakest spike :math:`\lambda` and the aspect ratio c = D / n (D / 2n when both views
     are pooled), the sine of the largest principal angle between estimated and true signal tends to
@@ -137,7 +137,7 @@ def signal_is_detectable(
     *,
     exchangeable: bool = True,
 ) -> NDArray[np.bool_]:
-    r"""Which generalised eigenvalues of PCA++ stand for a signal that the data can show.
+    r"""Return which generalised eigenvalues of PCA++ belong to a signal that the data can show.
 
     The spike :math:`l/(1-l)` must exceed `detectable_spike`, and the eigenvalue the largest that
     two views without anything in common give along s directions,

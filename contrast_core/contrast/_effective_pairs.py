@@ -1,4 +1,4 @@
-"""The effective number of pairs where rows recur."""
+"""The effective number of pairs when rows take part in several of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contrast_core._validation import check_labels
 
 
 def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None) -> float:
-    r"""Kish's effective number of pairs when the same row takes part in several of them.
+    r"""Return Kish's effective number of pairs when the same row takes part in several of them.
 
     .. math:: n_X = \frac{(\sum_j m_j)^2}{\sum_j m_j^2}, \qquad
         n_{\mathit{eff}} = \frac{2}{1/n_X + 1/n_{X^+}}

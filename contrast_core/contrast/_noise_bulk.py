@@ -1,4 +1,4 @@
-"""Noise in the spectrum of a sample covariance: its level, its edge, and the bias of spikes."""
+"""Random matrix theory of noise in a sample covariance: its level, its edge, the bias of spikes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHANCE_QUANTILE = 2.02  # 99% point of the Tracy-Widom law (beta = 1)
 
 
 class NoiseBulk(NamedTuple):
-    """Noise variance, the largest eigenvalue that noise alone gives, how many exceed it."""
+    """Noise variance, largest eigenvalue of noise alone, and number of eigenvalues above it."""
 
     variance: float
     edge: float
@@ -22,7 +22,7 @@ class NoiseBulk(NamedTuple):
 
 
 def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> NoiseBulk:
-    r"""Noise level and edge of the noise in the spectrum of a sample covariance.
+    r"""Return the level and the edge of the noise in the spectrum of a sample covariance.
 
     With isotropic noise of variance :math:`\sigma^2`, the eigenvalues beside those of signal and
     background fill the Marchenko-Pastur law, up to
@@ -105,7 +105,7 @@ def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: f
 
 @lru_cache(maxsize=256)
 def marchenko_pastur_median(aspect_ratio: float) -> float:
-    """Median of the nonzero part of the Marchenko-Pastur law with unit variance, D/n given."""
+    """Return the median of the nonzero part of the Marchenko-Pastur law of unit variance at D/n."""
     root = math.sqrt(aspect_ratio)
     angle = np.linspace(0.0, math.pi, 4001)
     # x = 1 + c - 2 sqrt(c) cos(angle) runs over the support and smooths the density's ends.
@@ -118,12 +118,12 @@ def marchenko_pastur_median(aspect_ratio: float) -> float:
 
 
 def marchenko_pastur_edge(aspect_ratio: float) -> float:
-    """Largest eigenvalue of a sample covariance of white noise, D/n given."""
+    """Return the largest eigenvalue of a sample covariance of white noise at D/n."""
     return (1 + math.sqrt(aspect_ratio)) ** 2
 
 
 def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
-    r"""Population eigenvalues of spikes from those of a sample covariance, the noise being 1.
+    r"""Return population eigenvalues of spikes from sample eigenvalues, for noise of variance 1.
 
     Solves :math:`l (1 + \gamma / (l - 1)) = \text{value}`, :math:`\gamma = D/n`, for l (Baik and
     Silverstein, Journal of Multivariate Analysis 97:1382, 2006). Of values below the edge the real
@@ -134,13 +134,13 @@ def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
 
 
 def _largest_eigenvalue(n_features: float, degrees: float) -> float:
-    """99% point of the largest eigenvalue of a noise covariance with unit variance."""
+    """Return the 99% quantile of the largest eigenvalue of a noise covariance."""
     a, b = math.sqrt(max(degrees - 0.5, 0.5)), math.sqrt(max(n_features - 0.5, 0.5))
     spread = (a + b) * (1 / a + 1 / b) ** (1 / 3)
     return float(((a + b) ** 2 + _CHANCE_QUANTILE * spread) / degrees)
 
 
 def numerical_rank(eigenvalues: FloatArray) -> int:
-    """How many eigenvalues, descending, exceed the rounding of the largest."""
+    """Return how many eigenvalues, descending, exceed the rounding error of the largest."""
     rounding = len(eigenvalues) * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return int((eigenvalues > rounding).sum())

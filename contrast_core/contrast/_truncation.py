@@ -1,4 +1,4 @@
-"""The leading eigenpairs of S, as many as a rule keeps."""
+"""Truncation of a covariance to its leading eigenpairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Truncation: TypeAlias = Literal["auto"] | int | float | None
 def truncated_eigenpairs(
     moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
-    """Leading eigenpairs of a covariance, as many as a truncation rule keeps.
+    """Return the leading eigenpairs of a covariance that a truncation rule keeps.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def truncated_eigenpairs(
 def _eigenpairs_by_products(
     moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
-    """Let one search space grow until the Ritz values in it meet the rule.
+    """Enlarge one search space until its Ritz values meet the rule.
 
     Of the other eigenvalues only their sum is needed, which is known: the trace is the sum of the
     variances. So the noise level of "auto" is here the mean of all eigenvalues that do not stand
@@ -100,7 +100,7 @@ def _eigenpairs_by_products(
     crowded = False  # whether the rule keeps more than the space could show
 
     def kept(space: SearchSpace) -> int:
-        """Return how many eigenpairs the rule keeps, as far as the space shows them."""
+        """Return how many of the eigenpairs in the search space the rule keeps."""
         nonlocal crowded
         values = space.values(0.0)
         if isinstance(truncation, str):

@@ -17,7 +17,7 @@ _DIGIT_STRENGTH = 0.25
 def digits_on_photos(
     n_samples: int = _N_DIGITS, *, random_state: int | np.random.Generator | None = 0
 ) -> ContrastData:
-    """Faint handwritten zeros and ones on patches of photographs, and such patches alone.
+    """Make faint handwritten zeros and ones on patches of photographs, and patches without digits.
 
     A foreground frame is 0.25 times a digit (its pixels between 0 and 1) plus a random 28 x 28 crop
     of a greyscale photograph (0 to 1, 100 x 100); a background frame is a crop alone. Six

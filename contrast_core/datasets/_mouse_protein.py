@@ -13,7 +13,7 @@ from contrast_core.datasets._contrast_data import ContrastData
 
 
 def load_mouse_protein(*, raw: bool = False) -> ContrastData:
-    """Protein expression in mice, with and without Down syndrome (trisomy Ts65Dn), real data.
+    """Load protein expression of mice with and without a Down syndrome model (trisomy Ts65Dn).
 
     The foreground are trisomic and control mice of the shock-context group (class ``*-SC-s``), the
     background control mice of the context-shock group (``c-CS-s``), all treated with saline. The

@@ -7,7 +7,7 @@ from contrast_core.datasets._contrast_data import ContrastData
 
 
 def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> ContrastData:
-    """Four groups that different contrast strengths split in different ways.
+    """Simulate four groups that different contrast strengths split in different ways.
 
     Foreground, 400 rows by 30 features, in four groups of 100; N(mean, standard deviation):
 
@@ -78,7 +78,7 @@ def make_motion_sensors(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Two activities among rows of 23 body-worn sensors, six of which carry nothing of them.
+    """Simulate two activities recorded by 23 body-worn sensors, six of which are uninformative.
 
     A stand-in for the mHealth recordings, with their channels: accelerometers at chest, ankle and
     arm, an electrocardiogram of two leads, gyroscopes and magnetometers at ankle and arm. All rows
@@ -161,7 +161,7 @@ def make_sparse_groups(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Four groups told apart by 30 of 500 features; the other 470 vary more, in both sets.
+    """Simulate four groups that differ in 30 of 500 features; the others vary more, in both sets.
 
     All rows have noise N(0, 1) in every feature. Ten factors, the same in both sets, add to each of
     the features 31 to 500 a variance of nine in the mean. In the foreground the features 1 to 30
@@ -230,7 +230,7 @@ def make_toy(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Two groups in the plane, hidden along the background's direction of least variance.
+    """Simulate two groups in the plane, hidden along the background's direction of least variance.
 
     All rows are normal with covariance [[2.7, 2.6], [2.6, 2.7]]. The background's mean is 0; the
     first half of the foreground (label 0) has mean (-1, 1), the rest (label 1) mean (1, -1). PCA

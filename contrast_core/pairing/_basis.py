@@ -21,11 +21,11 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
-_ROUNDING = 1e-12  # of the rows, that is left of rows which equal the mean of their label
+_ROUNDING = 1e-12  # relative rounding error of rows that equal the mean of their label
 
 
 class ScaledFeatures(NamedTuple):
-    """Features of unit variance, and what was done to them.
+    """Features of unit variance, with the scales and caps that were applied.
 
     `matrix` is ``minimum(X, cap) * scale``, sparse if X was; `cap` and `scale` have shape
     (n_features,).
@@ -37,7 +37,7 @@ class ScaledFeatures(NamedTuple):
 
 
 def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
-    """Divide each feature by its standard deviation, and cut rare extremes off.
+    """Divide each feature by its standard deviation and cap rare extremes.
 
     Nothing is centred, so that sparse data stay sparse. Counts are skewed to the right: only
     values above the mean are cut, and a stored zero is never changed.
@@ -94,7 +94,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
 
 
 def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -> FloatArray:
-    r"""Scores of one PCA of all rows, after the mean of each label's rows was subtracted.
+    r"""Return the scores of one PCA of all rows, each centred by the mean of its label.
 
     With the donors' and conditions' means gone, and one basis for all rows, a row lies near
     those of its own kind under the other condition. Bases that are fitted to each condition

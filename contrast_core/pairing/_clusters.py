@@ -1,4 +1,4 @@
-"""Which clusters of two sets of rows stand for the same thing."""
+"""Matching of the clusters of two sets of rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def match_clusters(
 ) -> list[tuple[Any, Any]]:
     """Match clusters one to one, by the cosine of their centroids.
 
-    The assignment is optimal: no other one has a larger sum of cosines. With unequal numbers of
-    clusters, the surplus ones stay unmatched.
+    The assignment has the largest sum of cosines. If one side has more clusters, the surplus ones
+    stay unmatched.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def match_clusters(
 
 
 def _centroids(data: Rows, clusters: ArrayLike, name: str) -> tuple[list[Any], FloatArray]:
-    """Labels, sorted, and the centroids of their rows at unit length."""
+    """Return the sorted labels, and the centroid of each label's rows at unit length."""
     labels = check_labels(clusters, data.shape[0], name)
     [rows], _ = to_unit_scale(data.load().astype(np.float64, copy=False))
     found = np.unique(labels)

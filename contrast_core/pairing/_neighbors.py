@@ -176,7 +176,7 @@ def _blocks(
     members: tuple[NDArray[np.intp], NDArray[np.intp]],
     clusters: tuple[NDArray[Any], NDArray[Any]] | None,
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """The rows of a label that may be paired with each other: all, or matched clusters."""
+    """Yield the rows of a label that may be paired: all of them, or those of matched clusters."""
     i, j = members
     if not len(i) or not len(j):
         return
@@ -209,7 +209,7 @@ def _pairs(
 def _neighbors(
     queries: Any, rows: Any, n_neighbors: int, search: Search, random_state: int | None
 ) -> sp.csr_matrix:
-    """For each query its nearest rows, as a Boolean matrix (n_queries, n_rows)."""
+    """Return which rows are nearest to each query, as a Boolean matrix (n_queries, n_rows)."""
     from sklearn.neighbors import NearestNeighbors
 
     shape = queries.shape[0], rows.shape[0]

@@ -1,4 +1,4 @@
-"""The pairs that were found, and how well they cover the rows."""
+"""Result of pairing: the pairs, and how well they cover the rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contrast_core._validation import FloatArray
 
 
 class LabelSummary(NamedTuple):
-    """One label (a donor): its rows in both views, how many of them are in pairs, how many pairs.
+    """Counts for one label (a donor): its rows in both views, the paired ones, and the pairs.
 
     `median_distance` is NaN for a label without pairs.
     """
@@ -54,12 +54,12 @@ class PositivePairs:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs."""
+        """Return the number of pairs."""
         return len(self.rows)
 
     @property
     def coverage(self) -> tuple[float, float]:
-        """Fraction of the rows of X, and of the positive view, that are in at least one pair."""
+        """Return the fraction of paired rows of X, and of the positive view."""
         paired = sum(each.n_rows_paired for each in self.within)
         positive_paired = sum(each.n_positive_rows_paired for each in self.within)
         return (

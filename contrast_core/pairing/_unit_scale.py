@@ -1,4 +1,4 @@
-"""Rows whose squares are numbers."""
+"""Rescaling of rows whose squares would overflow or vanish in float64."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-_NEAR = 100  # powers of two: squares of what lies nearer to 1 are far from both ends of float64
+_NEAR = 100  # within this many powers of 2 of 1, squares neither overflow nor vanish in float64
 
 
 def to_unit_scale(*matrices: Any) -> tuple[tuple[Any, ...], float]:
-    """Return float64 matrices and their factor, a power of 2 if squares overflow or vanish.
+    """Return matrices scaled by a power of 2 so that squares are finite, and that factor.
 
-    And the power, by which distances are to be divided.
+    The factor is 1 where no scaling is needed. Distances have to be divided by it.
     """
     filled = [matrix for matrix in matrices if 0 not in matrix.shape]
     largest = max((max(float(m.max()), -float(m.min())) for m in filled), default=0.0)

@@ -1,4 +1,4 @@
-"""The whole range of contrasts at once."""
+"""Contrastive PCA over a whole range of contrast strengths."""
 
 from contrast_core.path._contrast_path import ContrastPath, contrast_path
 

@@ -57,13 +57,13 @@ class ContrastPath(ShortRepr):
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
-        What found the eigenpairs of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, proved) or
+        The solver of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, proved) or
         "search" (the block search, proved where there is a matrix).
     plan : contrast_core.solve.Plan
         The plan that was followed; ``plan.form`` is what the covariances were held as, and
         ``plan.reason`` says why, in words.
     foreground, background : SecondMoments, SpanMoments or ProductMoments
-        What the data were reduced to.
+        Moments of the data.
     """
 
     alphas: FloatArray
@@ -81,11 +81,11 @@ class ContrastPath(ShortRepr):
 
     @property
     def representative_alphas(self) -> FloatArray:
-        """The contrasts at the clusters' medoids, ascending, shape (p,)."""
+        """Return the strengths at the clusters' medoids, ascending, shape (p,)."""
         return np.asarray(self.alphas[self.representatives], dtype=np.float64)
 
     def at(self, alpha: float) -> CPCA:
-        """Contrastive PCA at any contrast, on the grid or between, from the same moments.
+        """Fit contrastive PCA at any strength, on the grid or between, from the same moments.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ def contrast_path(
     random_state: int | None = 0,
     **design: Unpack[DesignOptions],
 ) -> ContrastPath:
-    r"""Contrastive PCA over a grid of contrasts, and the few that represent it.
+    r"""Fit contrastive PCA over a grid of strengths, and choose a few that represent it.
 
     Solves :math:`C_X - \alpha C_Y` at every alpha from moments taken once, measures the affinity
     of all pairs of subspaces (the product of the cosines of their principal angles; for more than

@@ -276,7 +276,7 @@ def choose_alpha(
     n_components: int,
     plan: Plan | None = None,
 ) -> float:
-    """The contrast strength as a number."""
+    """Return the contrast strength as a number."""
     match check_strength(alpha, CPCA._rules):
         case "auto":
             return trace_ratio_alpha(foreground, background, n_components, plan)
@@ -287,14 +287,14 @@ def choose_alpha(
 
 
 def check_strength(alpha: object, rules: Sequence[str]) -> float | str:
-    """The name of a rule, or a contrast strength as a number."""
+    """Return the name of a rule, or a contrast strength as a number."""
     if isinstance(alpha, str):
         return check_choice(alpha, "alpha", rules, "a number from 0 to inf")
     return check_alpha(alpha)
 
 
 def default_alphas() -> FloatArray:
-    """The grid of contrasts where none is given."""
+    """Return the default grid of contrast strengths."""
     return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 
 

@@ -159,7 +159,7 @@ class BinghamPosterior:
 def _sampling_rate(
     x: Moments, y: Moments, spectrum: ContrastSpectrum, k: int, alpha: float
 ) -> float:
-    """The default learning rate, over directions in which anything varies."""
+    """Return the default learning rate, over directions with any variance."""
     coordinates = x.coordinates_of(spectrum.directions)
     leading = coordinates[:k].T
     along_x, along_y = x.along(coordinates), y.along(coordinates)
@@ -179,7 +179,7 @@ def _sampling_rate(
 
 
 def _start(exponents: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """The mode, and a spread of about twice that of the density."""
+    """Return starting values around the mode, about twice as spread as the density."""
     start = np.eye(len(exponents), k)
     below = np.maximum(exponents[:k].mean() - exponents, 0.0)
     spread = 2 / np.sqrt(_degrees(len(exponents)) + 2 * below)

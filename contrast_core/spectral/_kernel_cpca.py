@@ -257,7 +257,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         }
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Scores of rows on the components.
+        """Return the scores of rows on the components.
 
         Every row is centred by the foreground mean in feature space, so that foreground and
         background can share a plot.
@@ -355,7 +355,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         factor: KernelFactor,
         **seen: Any,
     ) -> Self:
-        """Contrastive PCA in the coordinates of L."""
+        """Fit contrastive PCA in the coordinates of L."""
         check_strength(self.alpha, ["auto"])
         linear = CPCA(self.n_components, alpha=self.alpha).fit(foreground, background=background)
         solution = OneContrast(
@@ -375,7 +375,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         solution: OneContrast,
         **seen: Any,
     ) -> Self:
-        """Components in the coordinates of L as dual coefficients."""
+        """Set the dual coefficients of components that are given in the coordinates of L."""
         dual = factor.dual(solution.components)
         rows = seen["X_fit_"]
         loadings = dual if rows is None else np.asarray((rows.T @ dual.T).T)
@@ -395,7 +395,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
 
 def _stack(foreground: Rows, background: Rows, *, dense: bool) -> Any:
-    """All rows in double precision, foreground first; CSR if either is sparse."""
+    """Return all rows in double precision, foreground first; as CSR if either dataset is sparse."""
     parts = [foreground.load(), background.load()]
     if not (foreground.is_sparse or background.is_sparse):
         return np.vstack(parts).astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""A kernel matrix as coordinates of the mapped rows, which linear methods take."""
+"""Factor of a kernel matrix: coordinates of the mapped rows, to which linear methods apply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is 
 
 
 class KernelFactor(NamedTuple):
-    """Maps coordinates of the mapped rows back to the rows, by way of pivot rows that span all."""
+    """Map from coordinates of the mapped rows back to rows, through pivot rows that span them."""
 
     triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
     pivots: NDArray[np.intp]  # (r,)
@@ -25,7 +25,7 @@ class KernelFactor(NamedTuple):
     foreground_mean: FloatArray  # mean kernel row of the foreground, not centred, (N,)
 
     def dual(self, components: FloatArray) -> FloatArray:
-        """Coefficients of components (k, r) on the N mapped rows, summing to zero in each dataset.
+        """Return coefficients of components (k, r) on the N mapped rows, summing to 0 by dataset.
 
         A component combines the centred pivot rows; with coefficients that sum to zero in each
         dataset, rows that are not centred give the same.
@@ -70,7 +70,7 @@ def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
 
 
 def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Coordinates L (N, r) of the mapped rows about their datasets' means, and the pivot rows (r,).
+    """Return coordinates L (N, r) of the mapped rows, centred by dataset, and the pivot rows (r,).
 
     Distances to the span of the pivots of at most ``N * eps`` times the largest entry on the
     kernel's diagonal, squared, are rounding; where the kernel is less exact than that, those of

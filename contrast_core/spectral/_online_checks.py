@@ -44,7 +44,7 @@ def check_learning_rate(
 
 
 def check_variation(foreground: Scatter, background: Scatter, *, beta: float) -> None:
-    """Raise if there is nothing to compare, or nothing to divide by."""
+    """Raise ValueError if the foreground or the background does not vary."""
     if not foreground.squares:
         raise ValueError(
             f"X is constant (none of its {len(foreground.mean)} features varies over "
@@ -65,7 +65,7 @@ def warn_unless_converged(
     rows: tuple[Rows, Rows],
     scatters: tuple[Scatter, Scatter],
 ) -> None:
-    """Warn if the components are not those that the iteration is meant to converge to.
+    """Warn if the iteration has not converged to the components of cPCA*.
 
     There are two tests, because neither sees everything. The residuals ``C_X v - lambda B v`` span,
     with the components, a space in which better components would lie; where the best ones in it
@@ -135,7 +135,7 @@ def _improved(
 
 
 def check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
-    """Which of `n_rows` rows are foreground."""
+    """Return which of `n_rows` rows are foreground, as a Boolean array."""
     flags = np.asarray(is_foreground)
     if flags.shape != (n_rows,):
         raise ValueError(

@@ -250,7 +250,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         return self
 
     def partial_fit(self, X: MatrixLike, is_foreground: ArrayLike) -> Self:
-        """Go on with the next rows of a stream, each once, in the order given.
+        """Update the fit with the next rows of a stream, each once, in the order given.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         return self._set_state(names, state, foreground, background)
 
     def _start(self, n_features: int, rng: np.random.Generator) -> OnlineState:
-        """Orthonormal random weights, M = I."""
+        """Return the initial state: orthonormal random weights and M = I."""
         k = check_n_components(self.n_components, n_features)
         weights = np.linalg.qr(rng.standard_normal((n_features, k)))[0].T
         return OnlineState(np.ascontiguousarray(weights), np.eye(k), 0, 0, 0)

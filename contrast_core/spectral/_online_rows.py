@@ -1,4 +1,4 @@
-"""Rows of both kinds at unit scale for online cPCA*: from a stream, or from memory in turns."""
+"""Standardised rows for online cPCA*, from a stream or, alternating, from memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TINY, _HUGE = 1e-280, 1e300  # sums of squares between which all digits are the
 
 
 class Scatter(NamedTuple):
-    """Rows of one kind seen so far: how many, about which mean, in which features, how far."""
+    """Running count, mean and scatter of the rows of one dataset."""
 
     n_rows: int
     mean: FloatArray
@@ -31,17 +31,17 @@ class Scatter(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Mean variance of the features that vary; 0 where none does."""
+        """Return the mean variance of the features that vary; 0 if none does."""
         return self.squares / max(self.n_rows * int(self.varies.sum()), 1)
 
     @property
     def unit_length(self) -> float:
-        """Mean |x|^2 of rows at unit scale, weighted by itself."""
+        """Return the mean squared length of rows at unit scale, weighted by itself."""
         return self.unit_fourths / self.unit_squares if self.unit_squares else 0.0
 
 
 def scatter_of(rows: Rows, name: str) -> Scatter:
-    """Count, mean and scatter of rows, block by block."""
+    """Return the count, mean and scatter of rows, computed block by block."""
     n, n_features = rows.shape
     first = rows.read(0, 1, dense=True)[0].astype(np.float64)
     # Shifted by a row, so that a constant feature has its value for a mean, to the last digit.
@@ -68,7 +68,7 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
 def standardise_running(
     rows: NDArray[Any], seen: Scatter, name: str
 ) -> tuple[FloatArray, FloatArray, Scatter]:
-    """Rows about the running mean, over the running scale: what comes out of any stream alike.
+    """Standardise rows by the running mean and scale, so that streams of any units behave alike.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _with_lengths(scatter: Scatter, unit_lengths: FloatArray) -> Scatter:
 def alternating(
     rows: tuple[Rows, Rows], scatters: tuple[Scatter, Scatter], rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
-    """One pass over rows in memory: standardised, both kinds in turn, in random order.
+    """Yield one pass over rows in memory, standardised, datasets alternating, in random order.
 
     Taking turns keeps p at one half, where a background row weighs least: the noise that is left
     at a constant learning rate is smaller than with all rows shuffled together.

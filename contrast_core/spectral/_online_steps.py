@@ -43,7 +43,7 @@ def advance(
     *,
     compiled: bool = True,
 ) -> OnlineState:
-    """The state after the rows (n, D), centred and of unit scale; the state given does not change.
+    """Return the state after the rows (n, D), which are centred and of unit scale.
 
     Where the iteration diverges, the result is not finite or a LinAlgError is raised.
     """
@@ -68,7 +68,7 @@ def advance(
 
 
 def _full_rank(M: FloatArray) -> FloatArray:
-    """M with a ridge that matters only where M loses rank: k above the rank of the foreground."""
+    """Return M with a ridge that matters only if M loses rank (k above the foreground's rank)."""
     return np.asarray(M + (1e-12 * np.trace(M) / len(M)) * np.eye(len(M)))
 
 
@@ -86,7 +86,7 @@ def _single_steps(
     decay_steps: float,
     tau: float,
 ) -> Any:
-    """Equations 9-11 for each row in turn, exactly; written so that numba can compile it.
+    """Apply equations 9-11 to each row in turn; written so that numba can compile it.
 
     The inverse of M follows M by Sherman-Morrison, and the decay of W is kept in one number
     (W = scale * W here), which saves a pass over W per row. W, M and inverse are overwritten.
@@ -132,7 +132,7 @@ def _minibatch_step(
     decay_steps: float,
     tau: float,
 ) -> OnlineState:
-    """One step of equations 10-11 with averages over the rows of the batch."""
+    """Take one step of equations 10-11 with averages over the rows of the batch."""
     W, M, n_steps, n_seen, n_background = state
     eta = learning_rate / (1 + n_steps / decay_steps)
     n_seen += len(batch)
@@ -148,7 +148,7 @@ def _minibatch_step(
 
 @cache
 def _steps(compiled: bool) -> Callable[..., Any]:
-    """`_single_steps`, as machine code if asked for and numba is installed."""
+    """Return `_single_steps`, compiled if requested and numba is installed."""
     if not compiled:
         return _single_steps
     try:

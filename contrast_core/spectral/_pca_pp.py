@@ -262,19 +262,19 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     @property
     def projection_(self) -> FloatArray:
-        """Map from centred rows to scores, (n_features, k)."""
+        """Return the map from centred rows to scores, (n_features, k)."""
         return (self.directions_ * self._weights[:, None]).T
 
     @property
     def reconstruction_(self) -> FloatArray:
-        """Map from scores to centred rows, (k, n_features)."""
+        """Return the map from scores to centred rows, (k, n_features)."""
         weights = self._weights[:, None]
         return np.divide(
             self.patterns_, weights, out=np.zeros_like(self.patterns_), where=weights != 0
         )
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Scores of rows of either view.
+        """Return the scores of rows of either view.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         return super().transform(X)
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Rows in feature space from their scores: the mean and the scores' patterns.
+        """Return rows of feature space from their scores: the mean plus the scores' patterns.
 
         Parameters
         ----------

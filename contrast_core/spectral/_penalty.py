@@ -1,4 +1,4 @@
-"""The penalty of sparse contrastive PCA by cross-validation."""
+"""Cross-validation of the penalty of sparse contrastive PCA."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cross_validated_penalty(
     n_folds: int = 5,
     random_state: int | np.random.Generator | None = None,
 ) -> PenaltyChoice:
-    r"""The penalty of `SparseCPCA` whose components have the most contrast in held-out rows.
+    r"""Choose the penalty of `SparseCPCA` whose components have the most contrast in held-out rows.
 
     For each fold the components of the other rows, made orthonormal (V, by QR in their order), are
     judged on the fold's own moments by
@@ -138,7 +138,7 @@ def _held_out(
     held_y: NDArray[np.bool_],
     penalties: FloatArray,
 ) -> FloatArray:
-    """Contrast in held-out rows of what the others give at each penalty, (P,)."""
+    """Return the contrast in held-out rows of components of the others, at each penalty, (P,)."""
     moments = contrast_moments(
         x.take(~held_x), y.take(~held_y), n_components=estimator.n_components, products=False
     )
@@ -162,7 +162,7 @@ def _folds(
     n_folds: int,
     rng: np.random.Generator,
 ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Which rows of each dataset each fold holds out."""
+    """Return which rows of each dataset each fold holds out."""
     n_folds = check_count(n_folds, "n_folds", at_least=2)
     sizes = []
     for rows in (x, y):

@@ -273,7 +273,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         )
 
     def _sparsity(self, n_features: int) -> tuple[float, int | None]:
-        """Penalty, and number of features where that is given instead."""
+        """Return the penalty (0 if the number of features is given) and that number or None."""
         if self.n_features_to_select is None:
             given = _DEFAULT_PENALTY if self.penalty is None else self.penalty
             return check_penalty(given), None
@@ -303,7 +303,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
     @property
     def reconstruction_(self) -> FloatArray:
-        """Map from scores to centred rows: the pseudoinverse of `projection_`, (k, n_features)."""
+        """Return the map from scores to centred rows, the pseudoinverse of `projection_`."""
         return np.asarray(np.linalg.pinv(self.components_.T))
 
     @property
@@ -312,5 +312,5 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
 
 def check_penalty(penalty: object, name: str = "penalty") -> float:
-    """A share of the penalty at which no feature is left."""
+    """Return the penalty, as a share of the smallest one that removes every feature."""
     return check_number(penalty, name, at_least=0, below=1)
