@@ -1,25 +1,17 @@
 """Does `contrast_dimension` find how many dimensions a foreground has that its background lacks?
 
-    python validation/dimension.py
-
 Fifty draws each with 0, 1, 3 and 5 own dimensions beside three shared ones, in 60 features of unit
 noise: the number found, and beside it, on the first five draws, the number of components that the
 permutation test finds, which asks another question: where a shared direction merely varies more in
 the foreground, it finds that.
-
-Must reach: the right number in at least 85% of the draws; more than none where there is none in at
-most 10%.
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
-
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from contrast_core import CPCA, ContrastWarning, contrast_dimension, permutation_test
+from benchmarks.common.report import Report, run
+from contrast_core import CPCA, contrast_dimension, permutation_test
 
 N_DRAWS, N_TESTED = 50, 5
 
@@ -36,31 +28,21 @@ def draw(own: int, seed: int, *, factor: float = 1.0) -> tuple[np.ndarray, np.nd
     return X, Y
 
 
-def main() -> int:
-    missed = 0
+def main(report: Report) -> None:
     for own, factor in ((0, 1.0), (1, 1.0), (3, 1.0), (5, 1.0), (0, 2.0)):
         found, tested = [], []
         for seed in range(N_DRAWS):
             X, Y = draw(own, seed, factor=factor)
             found.append(contrast_dimension(X, background=Y, random_state=seed).n_own)
             if seed < N_TESTED:
-                test = permutation_test(
-                    CPCA(6), X, background=Y, n_permutations=99, random_state=seed
-                )
+                options = {"n_permutations": 99, "random_state": seed}
+                test = permutation_test(CPCA(6), X, background=Y, **options)
                 tested.append(test.n_significant())
-        right = found.count(own) / N_DRAWS
-        bound = 0.9 if own == 0 else 0.85
-        missed += right < bound
-        note = "" if factor == 1 else ", four times the variance along what both share"
-        print(
-            f"{own} own dimensions{note}: right in {right:.0%} (bound {bound:.0%}: "
-            f"{'reached' if right >= bound else 'NOT REACHED'}); permutation test {tested}",
-            flush=True,
-        )
-    return int(missed > 0)
+        note = "" if factor == 1 else ", 4 times the shared variance"
+        share = found.count(own) / N_DRAWS
+        what = f"{own} own dimensions{note}: right (permutation test {tested})"
+        report.measured(what, share, least=0.9 if own == 0 else 0.85)
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", ContrastWarning)
-    with threadpool_limits(1):
-        sys.exit(main())
+    run(main)

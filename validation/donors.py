@@ -1,7 +1,5 @@
 """Does the condition make it? `condition_test` by donors: level, power and time.
 
-    python validation/donors.py [SETS]
-
 Level and power: SETS simulated sets (1,000 by default) of 20 features in each design: 4 donors
 against 4, 3 against 9, and 6 with cells in both conditions; 40 cells in each donor, or 160 in the
 treated ones or in the controls; donors' means with 0, 1 or 2 times the noise's standard deviation;
@@ -10,28 +8,21 @@ deviations of the noise.
 
 Time: 20,000 x 2,000 sparse log-normalised counts of 12 donors, CPU seconds on one BLAS thread:
 reading the donors' moments, and each relabelling and component after that.
-
-Must reach: tests at 5% reject in at most 7% of 1,000 nulls (of fewer, 99.9% of a binomial at most);
-power .85 at 6 in 4 against 4 and 3 against 9, .9 at 2 in 6 pairs; moments in 4 s; a relabelling and
-component in .1 s at a given alpha and in .4 s at the automatic one.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import warnings
 from time import process_time
 from typing import Any, NamedTuple
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.stats import binom
 
-from contrast_core import CPCA, ContrastWarning, condition_test
+from benchmarks.common.measures import highest_level
+from benchmarks.common.report import Report, run
+from contrast_core import CPCA, condition_test
 
 FloatArray = NDArray[np.float64]
 N_FEATURES = 20
@@ -123,35 +114,28 @@ def seconds(cells: Any, owners: NDArray[np.intp], alpha: Any) -> tuple[float, fl
     return float(steps[0]), float(np.median(steps[1:])) / 2
 
 
-def main() -> int:
-    failures, n_sets = 0, int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    highest = 0.07 if n_sets >= 1000 else binom.ppf(0.999, n_sets, 0.05) / n_sets
-
-    def check(label: str, value: float, low: float, high: float) -> None:
-        nonlocal failures
-        failures += not low <= value <= high
-        verdict = "" if low <= value <= high else "   OUT OF BOUNDS"
-        print(f"  {label:65} {value:6.3f}   bound {low:g} to {high:g}{verdict}", flush=True)
-
+def main(report: Report) -> None:
+    n_sets = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    highest = highest_level(n_sets)
     cells, owners = simulated_cells()
-    print(f"20,000 x 2,000 cells, {cells.nnz / np.prod(cells.shape):.0%} filled:")
+    print(f"20,000 x 2,000 cells, {cells.nnz / np.prod(cells.shape):.0%} filled")
     for alpha, bound in ((2.0, 0.1), ("auto", 0.4)):
         before, each = seconds(cells, owners, alpha)
-        print(f"  alpha={alpha}: moments, and the components of the data: {before:.1f} s")
-        check(f"alpha={alpha}: CPU seconds a relabelling and component", each, 0.0, bound)
+        report.measured(f"alpha={alpha}: CPU seconds until the first relabelling", before)
+        report.measured("  of a relabelling and component", each, most=bound)
     print(f"Rejections at 5%, of {n_sets} sets:")
     for alpha in ("auto", 2.0):
         for design in DESIGNS:
             for sd in (0.0, 1.0, 2.0):
                 rate = rejections(design, sd, 0.0, alpha, n_sets)
-                check(f"alpha={alpha}, {design}, donors' sd {sd:g}", rate, 0.0, highest)
+                report.measured(f"alpha={alpha}, {design}, donors' sd {sd:g}", rate, most=highest)
     for design in DESIGNS[::3]:
         shift, least = POWER[design.donors]
         rate = rejections(design, 1.0, shift, "auto", n_sets)
-        check(f"{design}, moved by {shift:g}", rate, least if n_sets >= 1000 else 0.0, 1.0)
-    return failures
+        report.measured(
+            f"power: {design}, moved by {shift:g}", rate, least=least if n_sets >= 1000 else 0.0
+        )
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", ContrastWarning)
-    sys.exit(main())
+    run(main)

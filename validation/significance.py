@@ -1,38 +1,26 @@
 """Is the contrast real? Significance by rows and by groups, on real data and on nulls.
 
-    [CONTRAST_DATA=...] python validation/significance.py [SETS]
-
 Prints, for the mouse data, p-values and stability of six components with rows taken as independent
 and by mouse; how often components of SETS simulated sets (1,000 by default) come out, those that
 are real and the first that is not; the same for rows that repeat, and how often the cross-fitted
 trace ratio is at least 1.5 times its baseline, where there is nothing; and that ratio on nulls and
 on data with known groups.
-
-Bounds: tests at 5% reject in at most 7% of 1,000 nulls (of fewer, 99.9% of a binomial at most) and
-find what is real in at least 90% (PCPCA, whose gamma stays too weak to put a strong shared
-direction behind others, has no such bound); that happens in at most 7% of nulls of 12 + 12
-rows and in at most 1% of 50 + 50; ratios of two halves of a background of independent rows from
-0.75 to 1.25; ratios of data with known groups, rows taken as independent, at least 3.7 times
-tr(C_X)/tr(C_Y).
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-import warnings
-from time import perf_counter, process_time
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
-from threadpoolctl import threadpool_limits
 
+from benchmarks.common.measures import highest_level
+from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import tasks
 from contrast_core import (
     CPCA,
     PCPCA,
-    ContrastWarning,
     CPCAStar,
     bootstrap_stability,
     cross_fitted_ratio,
@@ -48,7 +36,6 @@ def mouse_components() -> None:
     by_mouse = {"units": mice.units, "background_units": mice.background_units}
     for estimator in (CPCA(6), CPCAStar(6), PCPCA(6)):
         for name, groups in (("rows", {}), ("mice", by_mouse)):
-            start = perf_counter()
             given = {"background": mice.background, "random_state": 0, **groups}
             test = permutation_test(estimator, mice.foreground, n_permutations=999, **given)
             stability = bootstrap_stability(estimator, mice.foreground, n_resamples=200, **given)
@@ -56,7 +43,6 @@ def mouse_components() -> None:
                 f"  {type(estimator).__name__:9} by {name}: p {np.round(test.p_values, 3)}"
                 f"  stable {np.round(stability.component_stability, 2)}"
                 f"  in subspace {np.round(stability.component_retention, 2)}"
-                f"  ({perf_counter() - start:.1f} s)"
             )
 
 
@@ -67,16 +53,11 @@ def _with(sd: FloatArray, *added: float) -> FloatArray:
     return np.sqrt(variances)
 
 
-def component_rejections(
-    n_sets: int, shape: tuple[int, int, int] = (50, 50, 10)
-) -> list[tuple[str, FloatArray, int, float]]:
-    """Share of sets in which each of three components comes out at 5%.
-
-    After a name: the rejections, how many components are real, and CPU milliseconds a test.
-    """
-    n, m, n_features = shape
-    plain, decaying = np.ones(n_features), np.linspace(2, 0.5, n_features)
-    shared = np.where(np.arange(n_features) == 0, 7.0, 1.0)
+def component_rejections(report: Report, n_sets: int, highest: float) -> None:
+    """Shares of sets of 50 + 50 rows of 10 features in which each component comes out at 5%."""
+    plain, decaying = np.ones(10), np.linspace(2, 0.5, 10)
+    shared = np.where(np.arange(10) == 0, 7.0, 1.0)
+    # Standard deviations of the foreground and the background, and how many components are real.
     kinds = {
         "nothing": (plain, plain, 0),
         "nothing, decaying spectrum": (decaying, decaying, 0),
@@ -89,26 +70,31 @@ def component_rejections(
         "two, of 44 and 9": (_with(plain, 43, 8), plain, 2),
         "two, of 44 and 9, one shared": (_with(shared, 43, 8), shared, 2),
     }
+    print(f"Components that come out at 5%, of {n_sets} sets:")
     estimators = {"auto": CPCA(3), "alpha=2": CPCA(3, alpha=2.0), "PCPCA": PCPCA(3)}
-    results = []
     for strength, estimator in estimators.items():
-        for name, (sd_x, sd_y, n_real) in kinds.items():
-            rng = np.random.default_rng(0)
-            start, p_values = process_time(), []
+        for name, (*sds, n_real) in kinds.items():
+            rng, p_values = np.random.default_rng(0), []
             for _ in range(n_sets):
-                X, Y = (rng.normal(size=(k, n_features)) * sd for k, sd in ((n, sd_x), (m, sd_y)))
-                test = permutation_test(
-                    estimator, X, background=Y, n_permutations=59, random_state=rng
-                )
+                X, Y = (rng.normal(size=(50, 10)) * sd for sd in sds)
+                options = {"n_permutations": 59, "random_state": rng}
+                test = permutation_test(estimator, X, background=Y, **options)
                 p_values.append(test.p_values)
-            rejections = np.mean(np.array(p_values) <= 0.05, axis=0)
-            spent = 1e3 * (process_time() - start) / n_sets
-            results.append((f"{strength}: {name}", rejections, n_real, spent))
-    return results
+            rates = np.mean(np.array(p_values) <= 0.05, axis=0)
+            for j, rate in enumerate(rates[: n_real + 1]):
+                what = f"{strength}: {name}, component {j + 1}"
+                if j == n_real:
+                    report.measured(what, rate, most=highest)
+                else:  # gamma stays too weak to put a strong shared direction behind others
+                    least = -np.inf if strength == "PCPCA" else 0.9
+                    report.measured(f"{what} (real)", rate, least=least)
 
 
-def group_rejections(n_sets: int) -> dict[str, float]:
-    """Share of nulls of rows that repeat in which the first component comes out at 5%."""
+def group_rejections(n_sets: int) -> dict[str, tuple[float, bool]]:
+    """Share of nulls of rows that repeat in which the first component comes out at 5%.
+
+    Beside it whether the test knows the animals; the share without is what repeated rows fake.
+    """
     rng = np.random.default_rng(0)
     sd = np.linspace(2, 0.5, 10)
 
@@ -135,121 +121,68 @@ def group_rejections(n_sets: int) -> dict[str, float]:
         "9 and 9 animals of 5 rows, by row": (9, 9, (5, 5), False, False),
     }
     return {
-        name: float(np.mean([p_value(*design) <= 0.05 for _ in range(n_sets)]))
+        name: (float(np.mean([p_value(*design) <= 0.05 for _ in range(n_sets)])), design[3])
         for name, design in designs.items()
     }
 
 
 def false_findings(n: int, n_features: int, n_sets: int) -> float:
     """Share of nulls in which the cross-fitted ratio is at least 1.5 times its baseline."""
-    rng = np.random.default_rng(0)
-    shape = (n, n_features)
-    return float(
-        np.mean(
-            [
-                cross_fitted_ratio(
-                    rng.normal(size=shape), background=rng.normal(size=shape), random_state=rng
-                ).relative
-                >= 1.5
-                for _ in range(n_sets)
-            ]
-        )
-    )
+    rng, found = np.random.default_rng(0), 0
+    for _ in range(n_sets):
+        X, Y = rng.normal(size=(2, n, n_features))
+        found += cross_fitted_ratio(X, background=Y, random_state=rng).relative >= 1.5
+    return found / n_sets
 
 
-def mouse_ratio_nulls() -> dict[str, list[float]]:
-    """Control mice against control mice of the same class: by mouse and by row."""
+def ratios(report: Report) -> None:
+    """Cross-fitted ratios of nulls, and of data with known groups."""
     mice = load_mouse_protein()
     control = mice.labels == "Control"
-    rows, groups = mice.foreground[control], mice.units[control]
-    found: dict[str, list[float]] = {"by mouse (5 and 4)": [], "by row (67 and 68)": []}
-    for seed in range(10):
+    rows, units = mice.foreground[control], mice.units[control]
+    by_mouse, by_row = [], []
+    for seed in range(10):  # control mice against control mice of the same class
         rng = np.random.default_rng(seed)
-        is_x = np.isin(groups, rng.permutation(np.unique(groups))[:5])
-        ratio = cross_fitted_ratio(
-            rows[is_x],
-            background=rows[~is_x],
-            units=groups[is_x],
-            background_units=groups[~is_x],
-            random_state=seed,
-        )
-        found["by mouse (5 and 4)"].append(ratio.ratio)
-        order = rng.permutation(len(rows))
-        ratio = cross_fitted_ratio(rows[order[:67]], background=rows[order[67:]], random_state=seed)
-        found["by row (67 and 68)"].append(ratio.ratio)
-    return found
+        is_x = np.isin(units, rng.permutation(np.unique(units))[:5])
+        sides = {"units": units[is_x], "background_units": units[~is_x]}
+        found = cross_fitted_ratio(rows[is_x], background=rows[~is_x], **sides, random_state=seed)
+        by_mouse.append(found.ratio)
+        one, other = np.split(rng.permutation(rows), [67])
+        by_row.append(cross_fitted_ratio(one, background=other, random_state=seed).ratio)
+    print("Cross-fitted ratios of control mice: by mouse (5 and 4), by row (67 and 68):")
+    print(f"  {np.sort(by_mouse).round(2)}, {np.sort(by_row).round(2)}")
+    options = {"n_splits": 2, "random_state": 0}
+    for name, task in {**tasks(), "four groups": make_four_groups()}.items():
+        background = np.random.default_rng(0).permutation(task.background)
+        one, other = np.array_split(background, 2)
+        if name != "mouse":  # 135 rows that repeat: above, without bound
+            null = cross_fitted_ratio(one, background=other, **options)
+            report.measured(f"ratio, {name}, background halves", null.ratio, least=0.75, most=1.25)
+        found = cross_fitted_ratio(task.foreground, background=task.background, **options)
+        report.measured(f"relative ratio, {name}", found.ratio / found.baseline, least=3.7)
+    sides = {"units": mice.units, "background_units": mice.background_units}
+    grouped = cross_fitted_ratio(
+        mice.foreground, background=mice.background, **sides, n_splits=20, random_state=0
+    )
+    report.measured("ratio, mouse, by mouse (18 and 9: too few to certify)", grouped.ratio)
 
 
-def main() -> int:
-    failures, n_sets = 0, int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    highest = 0.07 if n_sets >= 1000 else binom.ppf(0.999, n_sets, 0.05) / n_sets
-
-    def check(label: str, value: float, low: float, high: float) -> None:
-        nonlocal failures
-        failures += not low <= value <= high
-        verdict = "" if low <= value <= high else "   OUT OF BOUNDS"
-        print(f"  {label:65} {value:6.3f}   bound {low:g} to {high:g}{verdict}")
-
+def main(report: Report) -> None:
+    n_sets = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    highest = highest_level(n_sets)
     print("Mouse, six components:")
     mouse_components()
-
-    print(f"Components that come out at 5%, of {n_sets} sets:")
-    for name, rates, n_real, milliseconds in component_rejections(n_sets):
-        for j, rate in enumerate(rates[: n_real + 1]):
-            real = j < n_real
-            part = f"{name}, component {j + 1}"
-            least = 0.9 if real and not name.startswith("PCPCA") else 0.0
-            check(f"{part}{' (real)' if real else ''}", rate, least, 1.0 if real else highest)
-        print(f"    {milliseconds:.0f} ms of CPU for 59 relabellings and 3 components")
-
+    component_rejections(report, n_sets, highest)
     print("Rejections at 5% where there is nothing, rows that repeat:")
-    for name, rate in group_rejections(n_sets).items():
-        if name.endswith("by row"):
-            print(f"  {name:65} {rate:6.3f}   (what repeated rows fake)")
-        else:
-            check(name, rate, 0.0, highest)
-
+    for name, (rate, level) in group_rejections(n_sets).items():
+        report.measured(name, rate, most=highest if level else np.inf)
     print("Cross-fitted ratio of at least 1.5 times its baseline where there is nothing:")
     for n, n_features in itertools.product((12, 50), (10, 20, 60)):
         name = f"{n} + {n} rows of {n_features} features"
-        check(name, false_findings(n, n_features, n_sets), 0.0, highest if n == 12 else 0.01)
-
-    print("Cross-fitted ratio where there is nothing:")
-    for name, ratios in mouse_ratio_nulls().items():
-        print(f"  mice {name}: " + " ".join(f"{ratio:.2f}" for ratio in sorted(ratios)))
-    data = {**tasks(), "four groups": make_four_groups()}
-    for name, task in data.items():
-        background = np.random.default_rng(0).permutation(task.background)
-        half = len(background) // 2
-        if (
-            name == "mouse"
-        ):  # 135 rows, some far out (missing values set to 0): above, without bound
-            continue
-        null = cross_fitted_ratio(
-            background[:half], background=background[half:], n_splits=2, random_state=0
-        )
-        check(f"{name}, background halves", null.ratio, 0.75, 1.25)
-
-    print("Cross-fitted ratio with known groups:")
-    for name, task in data.items():
-        found = cross_fitted_ratio(
-            task.foreground, background=task.background, n_splits=2, random_state=0
-        )
-        check(name, found.ratio / found.baseline, 3.7, np.inf)
-    mice = load_mouse_protein()
-    grouped = cross_fitted_ratio(
-        mice.foreground,
-        background=mice.background,
-        units=mice.units,
-        background_units=mice.background_units,
-        n_splits=20,
-        random_state=0,
-    )
-    print(f"  mouse, by mouse (18 and 9)  {grouped.ratio:.2f}  (too few mice to certify a null)")
-    return failures
+        most = highest if n == 12 else 0.01
+        report.measured(name, false_findings(n, n_features, n_sets), most=most)
+    ratios(report)
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", ContrastWarning)
-    with threadpool_limits(2):
-        sys.exit(main())
+    run(main, threads=2)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.stats import binom
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_score
@@ -102,3 +103,11 @@ def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
         allowed = max(1e-8, 100 * np.finfo(float).eps * np.abs(values).max() / gap)
         worst = max(worst, subspace_error(found, vectors[:, -k:].T) / allowed)
     return worst
+
+
+def highest_level(n_sets: int) -> float:
+    """Return the largest share of rejections at 5% that so many nulls may show.
+
+    It is 7% of 1,000 or more, and of fewer what a binomial exceeds once in 1,000 times.
+    """
+    return 0.07 if n_sets >= 1000 else float(binom.ppf(0.999, n_sets, 0.05) / n_sets)
