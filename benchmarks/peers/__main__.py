@@ -9,7 +9,6 @@ data, on the same data in one run; then times. ContrastiveVI (scvi-tools) stands
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
@@ -18,18 +17,15 @@ import features
 import same_results
 import times
 from _packages import packages
-from threadpoolctl import threadpool_limits
 
-from contrast_core import ContrastWarning
+from benchmarks.common.report import Report, run
 
 
-def main() -> int:
-    warnings.simplefilter("ignore", ContrastWarning)
-    with packages() as found, threadpool_limits(1):
-        missed = [part.__name__ for part in (same_results, features, times) if part.main(found)]
-    print("\n" + (f"NOT REACHED: {', '.join(missed)}" if missed else "all bounds reached"))
-    return bool(missed)
+def main(report: Report) -> None:
+    with packages() as found:
+        for part in (same_results, features, times):
+            part.main(report, found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)
