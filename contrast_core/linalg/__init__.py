@@ -1,7 +1,7 @@
 """Pure functions on matrices: eigenpairs, signs and angles between subspaces."""
 
-from contrast_core.linalg._align import aligned
 from contrast_core.linalg._angles import principal_angles, subspace_error
+from contrast_core.linalg._bases import aligned, fix_signs, orthonormal_rows
 from contrast_core.linalg._components import (
     Components,
     nearby_component,
@@ -22,7 +22,6 @@ from contrast_core.linalg._generalized import (
     regularised_path,
 )
 from contrast_core.linalg._lapack import add_products, mirror_upper
-from contrast_core.linalg._orthonormal import orthonormal_rows
 from contrast_core.linalg._path import contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
 from contrast_core.linalg._pooled_ratio import (
@@ -31,7 +30,6 @@ from contrast_core.linalg._pooled_ratio import (
     pooled_ratios,
 )
 from contrast_core.linalg._search import NotConvergedError, SearchSpace, squares_fit
-from contrast_core.linalg._signs import fix_signs
 from contrast_core.linalg._sparse_components import sparse_components
 from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads

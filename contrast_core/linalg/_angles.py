@@ -1,4 +1,11 @@
-"""Principal angles between the row spaces of two sets of components."""
+"""Principal angles between the row spaces of two sets of components.
+
+Problem: how far apart two subspaces are, whatever bases they are given in. Cosines of the angles
+are the singular values of the product of orthonormal bases, but lose small angles to rounding;
+SciPy takes the sines of those (Björck and Golub, Mathematics of Computation 27:579, 1973; Knyazev
+and Argentati, SIAM Journal on Scientific Computing 23:2008, 2002), so every angle is exact to a few
+roundings.
+"""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._bases import fix_signs
 from contrast_core.linalg._eigen import Eigenpairs, leading_eigenpairs
 from contrast_core.linalg._proved import proved_eigenpairs
-from contrast_core.linalg._signs import fix_signs
 
 
 class RidgeWeights(NamedTuple):

@@ -22,6 +22,7 @@ from functools import partial
 import numpy as np
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._bases import fix_signs
 from contrast_core.linalg._eigen import Eigenpairs, contrastive_eigenpairs
 from contrast_core.linalg._precondition import Pencil, unconditioned
 from contrast_core.linalg._proof import (
@@ -32,7 +33,6 @@ from contrast_core.linalg._proof import (
     spectral_norm,
 )
 from contrast_core.linalg._search import EXTRA, Ritz, SearchSpace, random_block, search, squares_fit
-from contrast_core.linalg._signs import fix_signs
 
 _EPS = float(np.finfo(np.float64).eps)
 _GROUP = 6  # neighbouring contrasts that share a preconditioner and a budget

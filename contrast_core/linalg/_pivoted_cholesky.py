@@ -1,4 +1,11 @@
-"""Coordinates of points from the matrix of their inner products."""
+"""Coordinates of points from the matrix of their inner products.
+
+Problem: an orthonormal basis of the span of n points of which only the Gram matrix is known, and
+which may be dependent. The Cholesky factor with diagonal pivoting takes the point farthest from the
+span of those before it at each step and ends where the rest is rounding (Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd ed., section 10.3; LAPACK's dpstrf). The factor's product
+differs from the Gram matrix by the tolerance at most.
+"""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.linalg
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._bases import fix_signs
 from contrast_core.linalg._eigen import Eigenpairs
 from contrast_core.linalg._generalized import RidgeWeights, leading_ratio, ridged_background
-from contrast_core.linalg._signs import fix_signs
 
 
 def pooled_ratios(

@@ -1,4 +1,11 @@
-"""Preconditioners of the Davidson iteration: a diagonal, or a factor in single precision."""
+"""Preconditioners of the Davidson iteration: a diagonal, or a factor in single precision.
+
+Problem: residuals of an iteration for eigenvectors point to the solution only after they are
+multiplied by an approximate inverse of ``theta I - C``. Davidson's choice is the diagonal of C,
+which costs nothing (Journal of Computational Physics 17:87, 1975). A Cholesky factor of the whole
+matrix in single precision is much better and costs as much as some dozens of products; it need not
+be exact, because it changes how fast the iteration converges but not what it converges to.
+"""
 
 from __future__ import annotations
 

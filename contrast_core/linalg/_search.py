@@ -1,9 +1,13 @@
 """Davidson iteration for the leading eigenpairs of contrasts ``C_X - alpha C_Y`` in one space.
 
-One search space serves a few neighbouring contrasts, or one that moves: products with the two
-matrices are taken once for all, and Rayleigh-Ritz at any alpha is a problem of the space's few
-dimensions. What extends the space are the residuals, preconditioned in one stage after another.
-What comes out is a candidate: the proof is another file.
+Problem: a few leading eigenvectors of large symmetric matrices that can be multiplied with columns.
+The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975; Saad, Numerical
+Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best approximations within a
+search space by the Rayleigh-Ritz procedure, and extends the space by their preconditioned
+residuals. One space serves a few neighbouring contrasts, or one that moves: products with the two
+matrices are taken once for all, and Rayleigh-Ritz at any alpha is a problem of the few dimensions
+of the space. Residuals bound the error of eigenpairs of the matrix, but do not show that these are
+the leading ones: that is proved elsewhere (`_proof`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Sparse principal components of a positive semidefinite matrix, from a square root of it."""
+"""Sparse principal components of a positive semidefinite matrix, from a square root of it.
+
+Problem: components with few non-zero loadings that explain as much variance as they can. They are
+the minimum of a regression of the components on themselves with an elastic-net penalty, found by
+turns: loadings at fixed components are elastic nets, components at fixed loadings a polar factor
+(Zou, Hastie and Tibshirani, Journal of Computational and Graphical Statistics 15:265, 2006). The
+objective falls at every turn; what is reached is a stationary point, as the problem is not convex.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Threads for work that BLAS does not share out, as many as BLAS may use."""
+"""Threads for work that BLAS does not share out, as many as BLAS may use.
+
+Problem: threads of Python and threads of BLAS at once are more than there are processors, which
+makes both slow. While worker threads run, BLAS gets its share of the number it was allowed before,
+and that number is restored afterwards (threadpoolctl). Results do not depend on the number.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The mean and the variance of every feature, and nothing of how features vary together."""
+"""The mean and the variance of every feature, without covariances.
+
+Problem: means and variances in one pass over blocks of rows, without loss of digits where the mean
+is far from zero. Each block is centred by its own mean, and blocks merge by the pairwise update of
+Chan, Golub and LeVeque (American Statistician 37:242, 1983). Entries that a sparse matrix does not
+store are counted as zeros.
+"""
 
 from __future__ import annotations
 

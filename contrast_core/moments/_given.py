@@ -1,4 +1,9 @@
-"""Means and covariances that are given, rather than taken from data: what they must be."""
+"""Checks of means and covariances that are given, rather than taken from data.
+
+Problem: a matrix that is not a covariance gives components that mean nothing. It must be finite,
+symmetric and positive semidefinite, up to the rounding of single precision: a product with a random
+vector shows the first two, a Cholesky factor of the shifted matrix the third.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Products of sparse rows with each other, and what their columns add up to."""
+"""Products of sparse rows with each other, and sums of their columns.
+
+Problem: the Gram matrix of sparse rows costs far fewer multiplications entry by entry than dense,
+but each costs more. Features are therefore divided by how full they are: for two features that are
+a and b of the rows full, a part ab of the products is not zero. Full features are also centred
+before they are multiplied, because subtracting a large mean afterwards would cost digits.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Problem: centring a sparse matrix X makes it dense. Its covariance can be multiplied without that,
 because ``(X - 1 m)^T (X - 1 m) V`` is ``X^T (X V - 1 (m V))`` less an outer product of the mean m
 with the sums of the scores: the mean is subtracted from scores and sums instead of from the rows.
-The result is exact to rounding as long as the mean does not exceed the spread by many orders of
-magnitude, which entries of a sparse matrix do not allow.
+Digits are lost only as far as a mean exceeds its spread, which few features of sparse data do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Weighted sums of covariances: several backgrounds as one, both halves of positive pairs.
 
-Means of the parts stay apart: the sum of the covariances, each about its own mean, is wanted, not
-the covariance of the pooled rows. In each form a sum of moments is again moments of that form, so
-no solver knows of it.
+Problem: a mixture of backgrounds should not treat the differences between their means as variance.
+So the weighted sum of the covariances is taken, each about its own mean, instead of the covariance
+of the pooled rows. In each form a sum of moments is again moments of that form, so no solver knows
+of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Sums over rows of any kind, in one pass over a dataset."""
+"""Sums over rows of any kind, in one pass over a dataset.
+
+Problem: sums of rows that are stored in blocks, or in chunks of a dask array that a cluster reads.
+Whatever is summed up has two operations, adding a block and merging two sums (a map and a
+reduction), so blocks can be summed anywhere and in any grouping.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,26 +23,9 @@ from contrast_core.rows._rows import Rows
 _TASK = 8  # times the elements of a block in a task, so that its work outweighs the merging
 
 
-class Mergeable(Protocol):
-    """Sums over rows."""
-
-    def merge(self, other: Self, /) -> Self: ...
-
-
-ResultT = TypeVar("ResultT", bound=Mergeable, covariant=True)
-
-
-class Sum(Protocol[ResultT]):
-    """Takes blocks of rows, with the weight and the group of each where they have some."""
-
-    def add(self, block: Any, weights: Any, codes: Any, /) -> None: ...
-
-    def result(self) -> ResultT | None: ...
-
-
 def reduce_rows(
-    parts: Sequence[Rows], start: Callable[[], Sum[ResultT]], *, check: bool = True
-) -> list[ResultT | None]:
+    parts: Sequence[Rows], start: Callable[[], Any], *, check: bool = True
+) -> list[Any]:
     """Sum each of several disjoint selections of one dataset in one pass over it.
 
     Parameters
@@ -45,15 +33,17 @@ def reduce_rows(
     parts : sequence of Rows
         One, or what ``whole.take(...)`` gave for disjoint rows of the same `whole`.
     start : callable
-        Returns a sum without rows. For a dask array it is pickled: every task makes sums of its
-        own, whose results are merged in pairs by whatever scheduler runs.
+        Returns a sum without rows. Its method ``add(block, weights, codes)`` takes blocks of rows
+        with their labels or None; ``result()`` returns what has a method ``merge(other)``, or None
+        without rows. For a dask array it is pickled: every task makes sums of its own, whose
+        results are merged in pairs by whatever scheduler runs.
     check : bool, default=True
         Refuse NaN and infinity.
 
     Returns
     -------
     list
-        The results; None of a part without rows.
+        The result of each part; None for a part without rows.
     """
     if parts[0].place == "dask":
         return _reduce_chunks(cast("Sequence[DaskRows]", parts), start, check)
@@ -65,7 +55,7 @@ def reduce_rows(
 
 
 def labelled_blocks(rows: Rows, *, check: bool = True) -> Iterator[tuple[Any, Any, Any]]:
-    """Blocks of rows with the weight and the group of each row, or None."""
+    """Yield blocks of rows with the weight and the group of each row, or None."""
     return (block[1:] for block in with_labels([rows], _blocks(rows, check)))
 
 
@@ -110,7 +100,7 @@ def _reduce_chunks(
 
 
 def _task_ends(rows: DaskRows, n_chunks: int) -> list[int]:
-    """Where the neighbouring chunks of a task begin and end; one chunk each if sizes are unknown.
+    """Return where the chunks of each task begin and end; one chunk each if sizes are unknown.
 
     Tasks of about the same size, enough of them for every processor.
     """
@@ -130,9 +120,9 @@ def _reduce_some(
     options: dict[str, Any],
     check: bool,
 ) -> list[Any | None]:
-    """Over some chunks, for each part; None where they have no rows, as filtered chunks may.
+    """Sum the rows of some chunks for each part; None where they have no rows.
 
-    `labels` are which part each row of a chunk is of, its weight and its group, or None.
+    `labels` are the part, the weight and the group of each row of a chunk, or None.
     """
     sums = [start() for _ in range(n_parts)]
     for chunk, name, owner, weights, codes in zip(chunks, names, *labels, strict=True):

@@ -1,4 +1,9 @@
-"""How a study was designed: labels and weights of rows, one background or several."""
+"""The design of a study: groups and weights of rows, one background or several.
+
+Problem: donors, batches and several controls enter every method in the same way, by what a
+covariance is taken about and how rows count. They are described here once, and become labels and
+weights of `Rows`.
+"""
 
 from __future__ import annotations
 

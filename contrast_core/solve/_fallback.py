@@ -1,4 +1,8 @@
-"""Fallbacks where products with the rows are not enough."""
+"""The way back to a matrix where products with the rows are not enough.
+
+Problem: whether an iteration converges within its budget is known only after it has run. The plan
+names the form to go over to, so a wrong guess costs time but no result.
+"""
 
 from __future__ import annotations
 

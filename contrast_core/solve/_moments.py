@@ -1,4 +1,9 @@
-"""A foreground and a background as moments that belong together, in the form that is planned."""
+"""A foreground and a background as moments that belong together, in the form that is planned.
+
+Problem: users give data or moments of many kinds, solvers need two covariances in the same
+coordinates. Everything that can be wrong about the pair (features, places, numbers of rows, scales)
+is checked here, before or right after the rows are read.
+"""
 
 from __future__ import annotations
 

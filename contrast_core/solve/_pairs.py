@@ -1,4 +1,9 @@
-"""Positive pairs in the form that is planned."""
+"""Positive pairs in the form that is planned.
+
+Problem: methods on pairs need the moments of the pairs' means and half differences, in the form
+that costs least for their size. The pairs are checked here, and summed up by `moments` once a
+method asks for them, because a fallback may ask for another form.
+"""
 
 from __future__ import annotations
 

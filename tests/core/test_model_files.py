@@ -32,6 +32,7 @@ from contrast_core import (
 from contrast_core._model_files import _HOMES
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
+from contrast_core.linalg import subspace_error
 from contrast_core.moments import PairMoments
 from tests.core.estimators import CASES
 from tests.core.test_contract import data_for, planted
@@ -270,6 +271,28 @@ def test_wide_data_leave_neither_rows_nor_moments_in_a_file(tmp_path: Path) -> N
     formed = CPCA(2).fit(SecondMoments.from_data(X), background=SecondMoments.from_data(Y))
     save(formed, tmp_path / "other", moments=True)
     assert load(tmp_path / "other").at(1.0).strength_ == 1.0
+
+
+def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path) -> None:
+    """The path of the saved model is that of the covariances about the donors' means."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 30, 200))
+    donors = np.arange(30) % 3
+    X += 5.0 * np.outer(donors, rng.normal(size=200))
+    groups: Any = {"within": donors, "background_within": donors}
+    model = CPCA(2, alpha=1.0).fit(X, background=Y, **groups)
+    assert model.form_ == "span"
+    save(model, tmp_path / "model", moments=True)
+    again = load(tmp_path / "model")
+    moments = again.foreground_moments_
+    assert isinstance(moments, SecondMoments)
+    assert moments.groups is not None and moments.groups.tolist() == [0, 1, 2]
+    expected = [X[donors == i].mean(axis=0) for i in range(3)]
+    np.testing.assert_allclose(moments.group_means, expected, rtol=0, atol=1e-12)
+    dense = CPCA(2, alpha=3.0, solver="eigh").fit(X, background=Y, **groups)
+    for found in (again.at(3.0), *again.path([0.0, 3.0])[1:], *model.path([0.0, 3.0])[1:]):
+        assert subspace_error(found.components_, dense.components_) < 1e-8
+        np.testing.assert_allclose(found.mean_, dense.mean_, rtol=0, atol=1e-12)
 
 
 def test_moments_are_saved_and_merged_later(tmp_path: Path) -> None:

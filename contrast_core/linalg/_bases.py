@@ -1,0 +1,56 @@
+"""Bases of subspaces: signs, orthonormal rows, and the rotation nearest to another basis.
+
+Problem: eigenvectors are known up to signs, and bases of a subspace up to a rotation, so results of
+two runs could not be compared. One rule fixes signs; the QR factorisation makes rows orthonormal;
+the polar factor brings one basis nearest to another (the orthogonal Procrustes problem; Schönemann,
+Psychometrika 31:1, 1966). All are exact to a few roundings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from contrast_core._validation import FloatArray
+
+
+def fix_signs(components: FloatArray) -> FloatArray:
+    """Return the rows with the entry of largest magnitude made positive.
+
+    Among entries that tie to rounding, the first decides, so that the sign does not hang on the
+    last bit.
+    """
+    if not components.size:
+        return components
+    magnitude = np.abs(components)
+    largest = magnitude.max(axis=1, keepdims=True)
+    decisive = np.argmax(magnitude >= (1 - 1e-8) * largest, axis=1)
+    negative = components[np.arange(len(components)), decisive] < 0
+    return np.where(negative[:, None], -components, components)
+
+
+def orthonormal_rows(directions: FloatArray) -> FloatArray:
+    """Return orthonormal rows, the first j of which span the first j directions."""
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    unit = directions / np.maximum(lengths, np.finfo(np.float64).tiny)
+    return fix_signs(np.linalg.qr(unit.T)[0].T)
+
+
+def aligned(rows: FloatArray, target: FloatArray) -> FloatArray:
+    r"""Rotate rows among themselves to lie as near to the target as they can.
+
+    The orthogonal R that minimises :math:`\|R A - T\|_F` is the polar factor of
+    :math:`T A^\top`. The result does not depend on how A was rotated before.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (..., k, D)
+        A, any number of them.
+    target : ndarray of shape (k, D)
+        T.
+
+    Returns
+    -------
+    ndarray of shape (..., k, D)
+    """
+    left, _, right = np.linalg.svd(target @ np.swapaxes(rows, -1, -2))
+    return np.asarray(left @ right @ rows)
