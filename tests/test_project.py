@@ -81,6 +81,7 @@ PUBLIC_NAMES = {
         "kbet",
         "label_transfer",
         "match_clusters",
+        "mixing_scores",
         "neighbor_pairs",
         "pairing_basis",
         "scaled_features",
