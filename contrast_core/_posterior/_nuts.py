@@ -12,7 +12,7 @@ from contrast_core._validation import FloatArray
 
 _WARM_UP = 400  # draws, at least, from which step size and scales are learned
 
-# Of a matrix (D, k) and further numbers: the log-density, and its gradient with respect to both.
+# The log-density of a matrix (D, k) and of further numbers, and its gradient with respect to both.
 Target: TypeAlias = Callable[[FloatArray, FloatArray], tuple[float, FloatArray, FloatArray]]
 
 

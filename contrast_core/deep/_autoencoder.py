@@ -58,8 +58,8 @@ class Autoencoder(ScoreMixin, Embedding):
     def transform(self, X: MatrixLike) -> FloatArray:
         """Posterior means of the salient latent variables.
 
-        Background rows have them too, as rows of the foreground would: near those of foreground
-        rows in which nothing is added.
+        Background rows are embedded like rows of the foreground: near those foreground rows in
+        which nothing is added.
 
         Parameters
         ----------
@@ -107,9 +107,9 @@ class Autoencoder(ScoreMixin, Embedding):
     def denoise(self, X: MatrixLike) -> FloatArray:
         r"""Return what the salient part adds to the background, :math:`f_t(\operatorname{E} t)`.
 
-        The paper's de-noised target: the shared part is left out, and with it the background, its
-        mean included. Of counts, which the two parts multiply, it is the background's mean profile
-        as the salient part alone changes it, at the sum of each row.
+        This is the paper's de-noised target: the shared part is left out, and with it the
+        background, including its mean. For counts, which the two parts multiply, it is the
+        background's mean profile as the salient part alone changes it, at the sum of each row.
 
         Parameters
         ----------
@@ -142,14 +142,14 @@ class Autoencoder(ScoreMixin, Embedding):
         X : as for `transform`
             Rows.
         dataset : {"foreground", "background"}, default="foreground"
-            As rows of which; those of the background have no salient part.
+            Which dataset the rows are like; the background has no salient part.
 
         Returns
         -------
         ndarray of shape (n,)
-            Natural logarithms, of densities in the units of the data. The expectation over latent
-            variables is by a cubature rule of third degree, without anything random. Bounds of fits
-            to the same data can be compared; they are no densities.
+            Natural logarithms of densities in the units of the data. The expectation over latent
+            variables is computed by a cubature rule of third degree, without random numbers. Bounds
+            of fits to the same data can be compared; they are not densities.
 
         Raises
         ------
@@ -179,7 +179,7 @@ class Autoencoder(ScoreMixin, Embedding):
         n_samples : int, default=1
             Number of rows.
         denoised : bool, default=False
-            Leave the shared part out, as `denoise` does: what is added to the background, alone.
+            Whether to leave the shared part out, as `denoise` does.
         add_noise : bool, default=False
             Whether to add the noise; counts are then drawn from the negative binomial, else they
             are expected counts. Their sum is the mean of the background's rows.

@@ -21,7 +21,7 @@ from contrast_core.deep._reading import Measured, check_counts
 def row_model(
     measured: Measured, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> RowModel:
-    """The density that these measures are of."""
+    """Return the density of rows with these measures."""
     if measured.rates_ is None:
         return Gaussian()
     return NegativeBinomial(measured.mean_, measured.unit_, measured.rates_, device, dtype)
@@ -30,9 +30,9 @@ def row_model(
 class Coder:
     """Encoders and decoders between rows in their own units and latent variables.
 
-    Its methods take blocks of rows, ndarrays or sparse, to ndarrays; and tensors to tensors,
-    through which gradients flow. All is computed in float64, in which results do not depend on the
-    rows that come along.
+    Its methods turn blocks of rows, dense or sparse, into ndarrays, and tensors into tensors
+    through which gradients flow. They compute in float64, so that the result for a row does not
+    depend on the other rows of its block.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Coder:
     def decoded(
         self, salient: NDArray[Any] | None, shared: NDArray[Any] | None, *, noise: int | None
     ) -> FloatArray:
-        """Rows from latent variables of either kind, or both; with draws of the noise by a seed."""
+        """Return rows from latent variables of either kind or both; `noise` seeds its draws."""
         parts = {"salient_decoder": salient, "shared_decoder": shared}
         with torch.no_grad():
             total: Any = 0.0
@@ -96,7 +96,7 @@ class Coder:
         return np.asarray(rows + self.measured.unit_ * scale * rng.normal(size=rows.shape))
 
     def _in_units(self, decoded: Tensor, sums: Tensor, mean: Any) -> Tensor:
-        """Expected rows: of counts at these sums, else about a mean."""
+        """Return expected rows: counts with these sums, or values about a mean."""
         if self._counts:
             return cast("NegativeBinomial", self._model).proportions(decoded).exp() * sums
         offset = torch.as_tensor(mean, dtype=torch.float64, device=decoded.device)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class CVAE(BackgroundMixin, Autoencoder):
-    r"""Contrastive variational autoencoder: the same question where no straight line answers it.
+    r"""Contrastive variational autoencoder: shared and salient latent variables, not linear.
 
     Shared latent variables z act on foreground and background alike, salient ones t on the
     foreground alone, each through a network,
@@ -39,14 +39,14 @@ class CVAE(BackgroundMixin, Autoencoder):
     .. math:: x = f_s(z) + f_t(t) + \varepsilon, \qquad y = f_s(z) + \varepsilon,
 
     with standard normal z and t and :math:`\varepsilon \sim N(0, \sigma^2 I)`. Two more networks
-    tell the latent variables of a row: the mean and the variance of a normal posterior of each.
-    All four, and :math:`\sigma`, maximise the evidence lower bound of both datasets by Adam in
-    minibatches, read from wherever the data are. Rows are centred by the background's mean, so that
-    :math:`f_t` is all that the foreground has more, its shift included, and divided by the root of
-    the background's mean variance; the model is the same in any units.
+    give the mean and the variance of a normal posterior of each latent variable of a row. All four,
+    and :math:`\sigma`, maximise the evidence lower bound of both datasets by Adam in minibatches,
+    read from wherever the data are. Rows are centred by the background's mean, so that :math:`f_t`
+    includes the shift of the foreground, and divided by the root of the background's mean variance,
+    so that the model is the same in any units.
 
-    Counts, of single cells, are modelled as such with ``noise="counts"``: with
-    their sum :math:`\ell` and the background's shares r of the features,
+    ``noise="counts"`` is a model of raw counts, such as those of single cells. With their sum
+    :math:`\ell` and the background's shares r of the features,
 
     .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) .
 
@@ -57,13 +57,13 @@ class CVAE(BackgroundMixin, Autoencoder):
     n_salient : int, default=2
         Salient latent dimensions, from 1.
     n_shared : int, default=8
-        Shared latent dimensions, from 1. With too few of them the salient ones take over what the
+        Shared latent dimensions, from 1. With too few of them the salient ones describe what the
         background has as well.
     noise : {"normal", "counts"}, default="normal"
         Distribution of rows given the latent variables: normal, or negative binomial for raw
         counts.
     networks : dict of torch.nn.Module, optional
-        Other networks than the paper's, under some of the names ``"salient_encoder"`` and
+        Networks instead of the paper's, under some of the names ``"salient_encoder"`` and
         ``"shared_encoder"``, from rows (b, n_features) to means and logarithms of variances side by
         side, (b, 2 * latent), and ``"salient_decoder"`` and ``"shared_decoder"``, from (b, latent)
         to (b, n_features). Those of images begin with ``torch.nn.Unflatten(1, (1, height, width))``
@@ -71,25 +71,26 @@ class CVAE(BackgroundMixin, Autoencoder):
         By default two hidden layers of 128 and 256 units with ReLU, the wider one on the side of
         the rows.
     max_iter : int, optional
-        Passes over the data, at most. By default as many as make 4000 minibatches, from 20 to 400.
+        Largest number of passes over the data. By default as many as make 4000 minibatches, from
+        20 to 400.
     batch_size : int, default=128
-        Rows in a minibatch, of both datasets together, in proportion to their rows.
+        Number of rows in a minibatch, from both datasets together in proportion to their rows.
     learning_rate : float above 0, default=1e-3
-        Of Adam.
+        Learning rate of Adam.
     validation_fraction : float from 0 to 0.5, default=0.1
-        Share of the rows of both datasets, at most 5000 of each, that are held out: training ends
+        Share of the rows of both datasets, at most 5000 of each, that are held out. Training ends
         once their bound has not risen for a tenth of the epochs (at least five), and the weights
         are those of the best epoch. With 0 the weights of the last epoch are kept.
     warm_start : bool, default=False
-        Go on with the fit before, which may have been in another process (see
-        `contrast_core.load`), for `max_iter` more. On the same data (their held-out loss tells)
-        it is as if the training had not been interrupted, to the last bit on the same processor.
-        On other data only the weights that were kept and the scale are taken over.
+        Whether to go on with the last fit, which may have been in another process (see
+        `contrast_core.load`), for `max_iter` more passes. On the same data, which the held-out loss
+        shows, the result is as if the training had not been interrupted, to the last bit on the
+        same processor. On other data only the best weights and the scale are taken over.
     device : str or torch.device, optional
-        Where to compute, such as ``"cuda"``, with products in bfloat16 while training on a GPU that
+        Device to compute on, such as ``"cuda"``; training uses products in bfloat16 on a GPU that
         has it. By default the processor.
     progress : bool or callable, default=False
-        Show a bar of the passes: tqdm's, or one that is called as tqdm is.
+        Whether to show a bar of the passes: tqdm's, or one that is called as tqdm is.
     random_state : int, Generator or None, default=None
         Seed of the first weights, of the minibatches and of the draws. With an integer the numbers
         are the same each time on the same processor with as many threads. Layers of `networks` that
@@ -100,24 +101,25 @@ class CVAE(BackgroundMixin, Autoencoder):
     weights_ : dict of ndarrays
         Weights of the networks, by torch's names, and ``log_noise``.
     mean_ : ndarray of shape (n_features,)
-        Mean of the background; of logarithms of counts at 10,000 per row for counts.
+        Mean of the background; for counts, of the logarithms of counts scaled to 10,000 per row.
     unit_ : float
         Root of the background's mean variance, likewise.
     noise_variance_ : float or ndarray of shape (n_features,)
-        :math:`\sigma^2` in the data's squared units; of counts :math:`1 / \theta`, the
+        :math:`\sigma^2` in the data's squared units; for counts :math:`1 / \theta`, the
         overdispersion of each feature.
     training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
-        Minus the mean evidence lower bound per row, in the scaled units of the fit, of each epoch
-        and of what was held out after it (NaN if nothing was), those before a warm start included.
+        Minus the mean evidence lower bound per row, in the scaled units of the fit: in each epoch,
+        and on the held-out rows after it (NaN without such rows). Epochs before a warm start are
+        included.
     best_epoch_ : int
-        After how many epochs the weights are those that were kept.
+        Epoch after which the weights were kept.
     converged_ : bool
         Whether the held-out loss had settled before `max_iter`.
     training_state_ : dict of arrays and numbers, or None
-        What a warm start needs: the weights of the last epoch and what Adam keeps of each, three
-        times the size of `weights_` at most. None after a loss that is no number.
+        What a warm start needs: the weights of the last epoch and the state of Adam, at most three
+        times the size of `weights_`. None if the training diverged.
     seed_ : int
-        Drawn from `random_state`: all that is random in the training follows from it.
+        Seed of everything that is random in the training, drawn from `random_state`.
     latent_sizes_ : tuple of int
         `n_salient` and `n_shared` of the fit.
     n_features_in_, feature_names_in_
@@ -125,16 +127,16 @@ class CVAE(BackgroundMixin, Autoencoder):
 
     Notes
     -----
-    The paper's encoders of z differ between the datasets; here one serves both, so that rows of
-    unknown origin have a place, and background rows are also encoded by the salient one.
+    The paper has an encoder of z for each dataset; here one serves both, so that rows of unknown
+    origin can be embedded. The salient encoder takes background rows as well.
 
     Posteriors of latent variables are unique up to rotation and more, as those of any variational
     autoencoder: axes of a scatter plot have no meaning on their own, and other seeds give other
-    pictures. Groups of a few kinds are told apart; ten kinds of digits on two axes are not.
+    pictures. Two kinds of digits separate on two axes; ten kinds do not.
 
     See Also
     --------
-    CLVM : The same with straight lines, by exact maximum likelihood.
+    CLVM : The linear model of the same kind, by exact maximum likelihood.
 
     References
     ----------
@@ -211,8 +213,8 @@ class CVAE(BackgroundMixin, Autoencoder):
         ValueError, TypeError
             If a parameter is out of range; if the features differ, a value is NaN or infinite, or
             is no count with ``noise="counts"``; if a dataset has one row, or the background does
-            not vary; if a network's output does not fit; if a loss is no number in the first epoch.
-            (In a later one that is a warning, and the weights of the best epoch before are kept.)
+            not vary; if a network's output does not fit; if the loss is NaN or infinite in the
+            first epoch. (In a later epoch that is a warning, and the best weights so far are kept.)
         ImportError
             Without torch.
         """
@@ -250,8 +252,8 @@ class CVAE(BackgroundMixin, Autoencoder):
         )
         if history.ended == "not finite":
             warn(
-                f"the loss is no number in epoch {len(history.training)}; the weights are those "
-                f"after epoch {history.best}. Lower the learning rate, or look for rows with "
+                f"the loss is NaN or infinite in epoch {len(history.training)}; the weights are "
+                f"those after epoch {history.best}. Lower the learning rate, or look for rows with "
                 "values far larger than others'."
             )
         weights = weights_of(networks)
@@ -276,7 +278,7 @@ class CVAE(BackgroundMixin, Autoencoder):
         )
 
     def _history(self) -> History:
-        """The training that a warm start goes on from."""
+        """Return the training that a warm start goes on from."""
         from contrast_core.deep._state import state_from
         from contrast_core.deep._training import History
 
@@ -287,14 +289,14 @@ class CVAE(BackgroundMixin, Autoencoder):
         )
 
     def _check_loaded(self) -> None:
-        """Refuse a file of what no training leaves."""
+        """Refuse a file whose weights or state cannot be those of a training."""
         state, parts = self.training_state_, [self.weights_]
         if state is not None:
             parts += [state["weights"], *state["adam"].values()]
         for part in parts:
             for name, values in part.items():
                 if not isinstance(values, np.ndarray) or not np.isfinite(values).all():
-                    raise ValueError(f"{name!r} of its weights is no array of finite numbers")
+                    raise ValueError(f"{name!r} of its weights is not an array of finite numbers")
         if not isinstance(self.seed_, int):
             raise ValueError(f"its seed is {shown(self.seed_)}")
 

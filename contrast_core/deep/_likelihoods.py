@@ -39,10 +39,10 @@ class NegativeBinomial:
     Parameters
     ----------
     mean, unit
-        Of logarithms of counts at 10,000 per row: what encoders see are differences from the mean
-        in these units.
+        Mean and scale of the logarithms of counts at 10,000 per row: encoders take differences from
+        the mean in this unit.
     rates : ndarray of shape (n_features,)
-        r, the background's share of each feature in all counts, where the decoders start from.
+        r, the background's share of each feature in all counts, from which decoders start.
     """
 
     def __init__(

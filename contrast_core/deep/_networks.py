@@ -36,18 +36,18 @@ class ContrastiveNetworks(nn.Module):
     Parameters
     ----------
     given : mapping of str to torch.nn.Module
-        Networks instead of the default ones, which are copied.
+        Networks, which are copied, instead of the default ones.
     sizes : dict
-        As from `sizes_of`.
+        Widths of the networks, as from `sizes_of`.
     noise_shape : tuple of int
-        Of the noise's parameter.
+        Shape of the noise's parameter.
     generator : torch.Generator
-        Of the first weights of the default networks.
+        Source of the first weights of the default networks.
 
     Raises
     ------
     ValueError, TypeError
-        If a network has another name, is no module, or returns anything else.
+        If a network has another name, is not a module, or returns an output of another shape.
     """
 
     salient_encoder: nn.Module
@@ -86,7 +86,7 @@ def perceptron(widths: tuple[int, ...], generator: torch.Generator) -> nn.Sequen
     """Fully connected layers with ReLU between them, drawn as torch draws them."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
-        # Without values at first, which would be drawn from the global state.
+        # Created without values: torch would draw them from its global state.
         layer = nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu")
         for parameter in layer.parameters():
             nn.init.uniform_(parameter, -(n_in**-0.5), n_in**-0.5, generator=generator)

@@ -24,9 +24,9 @@ class Measured(NamedTuple):
     """Scale of the data, from the background; the names are those of fitted attributes.
 
     mean_, unit_
-        Of what encoders see: its mean (n_features,), and the root of the mean variance of features.
+        Mean (n_features,) and root of the mean variance of the input of the encoders.
     rates_, total_
-        Of counts: the share of each feature in all of them, none zero, and the mean sum of a row.
+        For counts: the share of each feature in all counts, above zero, and the mean sum of a row.
     """
 
     mean_: FloatArray
@@ -46,7 +46,7 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
     Raises
     ------
     ValueError
-        If a value is not finite, counts are none, or the background does not vary.
+        If a value is not finite or not a count, or the background does not vary.
     """
     look_through((x, y), noise)
     if noise == "normal":
@@ -57,14 +57,14 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
         totals += np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
         parts.append(FeatureMoments.at_once(normalised(block)))
     seen = reduce(FeatureMoments.merge, parts)
-    # Half a count of a feature that the background has none of: the foreground may.
+    # Half a count for a feature that the background lacks, because the foreground may have it.
     rates = np.maximum(totals, 0.5)
     mean_total = float(totals.sum() / y.shape[0])
     return Measured(seen.mean, _unit(seen, y.name), rates / rates.sum(), mean_total)
 
 
 def look_through(datasets: Sequence[Rows], noise: Noise) -> None:
-    """Refuse what is not finite, or is no count where counts are modelled, before training."""
+    """Check before training that values are finite and, for a model of counts, counts."""
     for rows in datasets:
         for block in rows.blocks():
             if noise == "counts":
@@ -82,7 +82,7 @@ def normalised(counts: Any) -> Any:
 
 
 def check_counts(block: Any, name: str) -> None:
-    """Whole numbers from 0."""
+    """Raise ValueError unless all values are whole numbers from 0."""
     values = block.data if issparse(block) else block
     if not values.size:
         return
@@ -107,7 +107,7 @@ def _unit(seen: FeatureMoments, name: str) -> float:
 
 
 def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Rows to fit to, and random others, in memory, that are held out: none, or at least one."""
+    """Split into rows to fit to, and random rows in memory that are held out, at least one."""
     n = rows.shape[0]
     n_out = min(max(1, round(share * n)), _MOST_HELD_OUT) if share else 0
     chosen = np.zeros(n, dtype=bool)

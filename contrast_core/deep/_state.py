@@ -1,4 +1,4 @@
-"""Weights, and where a training stands, as arrays: what fitted estimators hold and files save."""
+"""Weights and the state of a training as arrays, which fitted estimators hold and files save."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def weights_of(networks: nn.Module) -> Arrays:
-    """All weights, as arrays of their own."""
+    """Return a copy of all weights as arrays."""
     return _arrays(networks.state_dict())
 
 
@@ -26,20 +26,20 @@ def restored(networks: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None:
     Raises
     ------
     ValueError
-        If these are weights of other networks.
+        If the weights belong to other networks.
     """
     try:
         networks.load_state_dict(_tensors(weights))
     except (RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"the fitted weights are of other networks than the parameter networks holds ({reason})"
-            ". Give those of the fit, by set_params(networks=...)."
+            "the fitted weights are of other networks than those of the parameter networks "
+            f"({reason}). Give those of the fit, by set_params(networks=...)."
         ) from error
 
 
 def stored(state: State | None, weights: Arrays) -> dict[str, Any] | None:
-    """A state as arrays; where its weights are those that were kept, it holds the same arrays."""
+    """Return a state as arrays; it shares the arrays of the weights where they are the same."""
     if state is None:
         return None
     last = _arrays(state.weights)

@@ -22,16 +22,16 @@ _HELD_OUT_SEED = 0  # of the draws of every evaluation, so that epochs differ by
 
 
 class State(NamedTuple):
-    """Where a training stands, so that it can go on as if it had not been interrupted.
+    """State of a training, from which it can go on as if it had not been interrupted.
 
     weights : dict of tensors
-        Those of the last epoch, which need not be the ones that were kept.
+        Weights of the last epoch, which need not be the best ones.
     adam : dict of dicts of tensors
-        What Adam keeps of each weight: running means of gradients and of their squares, and steps.
+        State of Adam for each weight: running means of gradients and of their squares, and steps.
     lowest : float
-        The held-out loss to be lower than.
+        Lowest held-out loss so far.
     first : int
-        How many epochs had gone before, on other data.
+        Number of epochs before, on other data.
     """
 
     weights: dict[str, Tensor]
@@ -44,15 +44,14 @@ class History(NamedTuple):
     """Losses and lengths of a training, with those of the training that it continued.
 
     training, held_out : ndarrays of shape (n_epochs,)
-        Mean loss of each epoch, while it went on, and of what is held out after it; NaN where
-        nothing is.
+        Mean loss during each epoch, and on the held-out rows after it; NaN without such rows.
     best : int
-        After how many epochs the weights are those that were kept.
+        Epoch after which the weights were kept.
     ended : {"settled", "max_epochs", "not finite"}
-        Why it ended: the held-out loss no longer fell, as many epochs as allowed, or a loss or
-        weight that is no number. The weights are then the best before that.
+        Why the training ended: the held-out loss no longer fell, `max_epochs` was reached, or a
+        loss or a weight was NaN or infinite. The weights are then the best ones before that.
     state : State or None
-        None after what is no number.
+        None if the training diverged.
     """
 
     training: FloatArray
@@ -79,44 +78,44 @@ def train(
     mixed: bool = True,
     progress: Progress = False,
 ) -> History:
-    """Fit the weights of a module by Adam; it ends in evaluation mode with the best ones.
+    """Fit the weights of a module by Adam, and leave it in evaluation mode with the best ones.
 
     Parameters
     ----------
     module : torch.nn.Module
         Its weights are changed in place, on the device, where it stays.
     loss : callable
-        From a minibatch, tensors on the device, and the generator of what is random, to the mean
-        loss per row, a tensor that is a number.
+        Computes the mean loss per row, a scalar tensor, from a minibatch of tensors on the device
+        and a generator of random numbers.
     batches : callable
         Returns the minibatches of a pass over the data, tuples of ndarrays, in an order that it
         draws from the generator.
     held_out : callable, optional
-        The same of what is held out, in the same minibatches each time. Without it there is no
-        early end, and the weights are the last ones.
+        Returns the held-out rows, in the same minibatches each time. Without it the training does
+        not end early, and the weights are the last ones.
     seed : int
-        Of what is random in each epoch, by its number; nothing global is seeded.
+        Seed from which the randomness of each epoch follows; nothing global is seeded.
     max_epochs : int
-        Passes over the data, at most.
+        Largest number of passes over the data.
     patience : int
-        It ends once the held-out loss, the mean of three epochs, has not been lower for so many.
+        Number of epochs after which the training ends if the held-out loss, the mean of three
+        epochs, has not fallen.
     before : History, optional
-        A training to go on from; the module holds the weights that it kept. If these have the
-        held-out loss that they had, so that the data are the same, or nothing is held out, the
-        epochs follow as if there had been no end in between. Else Adam starts anew from the weights
-        that were kept.
+        A training to go on from; the module holds the weights that it kept. If their held-out loss
+        is what it was, so that the data are the same, or if nothing is held out, the epochs follow
+        as if there had been no end in between. Otherwise Adam starts anew from these weights.
     least_gain : float, default=0
-        By how much it must be lower for that to count.
+        By how much the held-out loss must fall to count as lower.
     learning_rate : float, default=1e-3
-        Of Adam.
+        Learning rate of Adam.
     parameters : iterable, optional
-        What torch's optimisers take, instead of all parameters at one rate.
+        Parameter groups for torch's optimiser, instead of all parameters at one rate.
     device : torch.device or str, default="cpu"
-        Where to compute.
+        Device to compute on.
     mixed : bool, default=True
-        On a CUDA device that has it, products in bfloat16.
+        Whether to use products in bfloat16 on a CUDA device that has it.
     progress : bool or callable, default=False
-        Show a bar of the epochs.
+        Whether to show a bar of the epochs.
 
     Returns
     -------
@@ -125,7 +124,7 @@ def train(
     Raises
     ------
     ValueError
-        If the first epoch already has a loss that is no number, or the state to go on from is of
+        If the loss is NaN or infinite in the first epoch, or the state to go on from belongs to
         other weights.
     """
     device = torch.device(device)
@@ -186,9 +185,9 @@ def train(
         module.load_state_dict(kept)
         module.eval()
         raise ValueError(
-            "the loss is no number in the first epoch of the training: the learning rate of "
-            f"{learning_rate:g} is too large, or some rows are, far larger than others or than the "
-            "background. Lower it, or look for such rows."
+            "the loss is NaN or infinite in the first epoch of the training: the learning rate of "
+            f"{learning_rate:g} is too large, or some rows are far larger than others or than the "
+            "background. Lower the learning rate, or look for such rows."
         )
     state = None
     if ended != "not finite":
@@ -224,7 +223,7 @@ def _resume(module: nn.Module, adam: torch.optim.Adam, state: State) -> None:
     Raises
     ------
     ValueError
-        If it is of other weights: Adam itself would not look.
+        If the state belongs to other weights, which Adam itself does not check.
     """
     named = dict(module.named_parameters())
     for name, kept in state.adam.items():

@@ -17,7 +17,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class Evaluation(NamedTuple):
-    """At a point: the objective, its gradient and the point that the map gives."""
+    """The objective, its gradient and the map's next point, at a point."""
 
     value: float
     gradient: FloatArray
@@ -25,13 +25,13 @@ class Evaluation(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Where it ended.
+    """The end of an ascent.
 
     point : ndarray of shape (p,)
     values : ndarray of shape (number of points,)
         The objective at each accepted point; it does not fall by more than rounding.
     converged : bool
-        Whether the gradient is as short as was asked for.
+        Whether the length of the gradient reached the tolerance.
     """
 
     point: FloatArray
@@ -49,9 +49,9 @@ def ascend(
 ) -> Ascent:
     """Maximise by Anderson mixing of the map, then by L-BFGS where that has not been enough.
 
-    Mixing extrapolates the last steps of the map; where the objective would fall it takes the map's
-    own step instead. On likelihoods of latent variables it needs half as many evaluations as
-    SQUAREM. Where these are nearly flat neither arrives, but L-BFGS does.
+    Mixing extrapolates the last steps of the map. Where the objective would fall, it takes the
+    map's own step instead. On likelihoods of latent variables it needs half as many evaluations as
+    SQUAREM. Where the likelihood is nearly flat neither converges, but L-BFGS does.
 
     Parameters
     ----------
@@ -60,12 +60,13 @@ def ascend(
     start : ndarray of shape (p,)
         First point.
     tol : float
-        Length of the gradient to end at. (The objective stops changing long before the point does.)
+        Length of the gradient at which the ascent ends. (The objective stops changing long before
+        the point does.)
     max_iter : int
-        Evaluations, at most.
+        Largest number of evaluations.
     smooth : bool, default=True
-        Whether the objective has a gradient; else, in its place, is what the map adds to the point,
-        and the map alone is mixed.
+        Whether the objective has a gradient. Otherwise the step of the map takes its place, and
+        only the map is mixed.
 
     References
     ----------
@@ -88,7 +89,7 @@ def ascend(
 def _mixing(
     evaluate: Callable[[FloatArray], Evaluation], start: FloatArray, tol: float, max_iter: int
 ) -> tuple[Ascent, int]:
-    """Where it ended, and the number of evaluations."""
+    """Return the end of Anderson mixing, and the number of evaluations."""
     point, here = start, evaluate(start)
     n, values = 1, [here.value]
     points: list[FloatArray] = []  # since the memory started anew
@@ -113,9 +114,10 @@ def _mixing(
 
 
 def _extrapolated(points: list[FloatArray], steps: list[FloatArray]) -> FloatArray:
-    """Where the steps, were they linear in the point, would be shortest; and the step from there.
+    """Return the point to which Anderson mixing extrapolates.
 
-    The steps' differences are nearly dependent, so least squares cut off small singular values.
+    If steps were linear in the point, the step would be shortest there. The differences of steps
+    are nearly dependent, so that least squares cut off small singular values.
     """
     of_points, of_steps = np.diff(points, axis=0), np.diff(steps, axis=0)
     weights = np.linalg.lstsq(of_steps.T, steps[-1], rcond=1e-12)[0]

@@ -47,7 +47,7 @@ from contrast_core.solve import Design, Plan, contrast_moments
 
 
 class CLVM(LatentModel):
-    r"""Contrastive latent variable model: latent variables of both datasets, and of one only.
+    r"""Contrastive latent variable model: what both datasets share, and what one alone has.
 
     Shared latent variables z act on foreground and background alike, salient ones t on the
     foreground alone,
@@ -55,21 +55,20 @@ class CLVM(LatentModel):
     .. math:: x = S z + W t + \mu_x + \varepsilon, \qquad y = S z + \mu_y + \varepsilon,
 
     all of them standard normal and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. S, W and
-    :math:`\sigma^2` maximise the likelihood of all rows, with each dataset's mean for
-    :math:`\mu`. There is no contrast strength to choose, but the two numbers of dimensions.
+    :math:`\sigma^2` maximise the likelihood of all rows; :math:`\mu` is the mean of each dataset.
+    There is no contrast strength to choose, only the two numbers of dimensions.
 
-    The likelihood needs no more of the data than numbers of rows, means and covariances, so neither
-    does expectation maximisation: an iteration is a product of the covariances with the loadings.
+    Expectation maximisation (EM) needs only counts, means and covariances: an iteration is a
+    product of the covariances with the loadings.
 
-    Values may be missing, as NaN, in foreground and background, and outliers may count for less,
-    with `robust`. The likelihood is then that of what is observed of each row, and expectation
-    maximisation reads the rows, weighted, in every step. All of this combines, and with the
-    selection of features by `sparsity` and of shared dimensions by `ard`.
+    Values may be missing, as NaN, in foreground and background, and `robust` lets outliers count
+    for less. The likelihood is then that of the observed values of each row, and every step of EM
+    reads the rows. Missing values, `robust`, the selection of features by `sparsity` and that of
+    shared dimensions by `ard` can be combined.
 
-    Where there is no closed form, ``inference="vi"`` climbs the variational bound by stochastic
-    gradients: for counts, and for robust fits to data that are not in memory. It begins at what
-    expectation maximisation finds, and is slower and less exact: prefer ``"em"`` wherever that can
-    do the same.
+    ``inference="vi"`` maximises the variational bound by stochastic gradients, for counts and for
+    robust fits to data that are not in memory. It begins at what EM finds. It is slower and less
+    exact, so prefer ``"em"`` wherever both can do the same.
 
     Parameters
     ----------
@@ -84,35 +83,35 @@ class CLVM(LatentModel):
         :math:`\ell_i` and a dispersion for each feature. Loadings are then of logarithms of rates,
         and relative: what would multiply all features alike is in the total.
     sparsity : "auto", "horseshoe" or float above 0, optional
-        Salient loadings of few features: those that the penalty
-        :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W leaves, with the most likely
-        rows as weights. The likelihood is then maximised with the other rows at zero. A number is
-        rho, in units of the log-likelihood: features whose salient loadings add less than about
-        half of it are dropped. "auto" takes the features of least Bayesian information criterion,
-        for rho from 1 to 740,000, or none, if it is least without salient variables; the model then
-        has ``t = 0``. "vi" takes the rho that this gives for the fit it begins with.
-        "horseshoe", with missing values or `robust` of "vi" only, takes instead those that the
-        horseshoe prior does not shrink away, :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with
-        half-Cauchy scales: a feature goes where :math:`\rho_i^2 \tau^2` is probably below 0.01, in
-        units of the features' mean variance, or below :math:`8 \sigma^2 / n`; with
-        ``n_salient=1`` and few features to leave out it leaves out fewer. By default all features
-        have salient loadings.
+        How to select the features that have salient loadings; by default all have. A number is the
+        penalty rho of :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W, with the rows
+        of the unpenalised fit as weights, in units of the log-likelihood: features whose salient
+        loadings add less than about rho / 2 are dropped, and the likelihood is then maximised with
+        the other rows at zero. "auto" tries rho from 1 to 740,000 and takes the selection with the
+        least Bayesian information criterion. If that is least without salient variables, the model
+        has none, ``t = 0``. With "vi", rho is chosen for the fit with which it begins.
+        "horseshoe" keeps the features that the horseshoe prior,
+        :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales, does not shrink away; with
+        missing values or `robust` it needs "vi". With ``n_salient=1`` and few features to leave
+        out it leaves out fewer.
     ard : bool, default=False
-        Automatic relevance determination of shared dimensions: with a vague prior on the length of
-        each column of S those that add too little vanish, and the likelihood is maximised with as
-        many as are left; `n_shared` is then the most there may be. Where the noise does not have
-        the same variance in every direction, as in the mouse data, it keeps all.
+        Automatic relevance determination of shared dimensions: under a vague prior on the length of
+        each column of S, columns that add too little vanish, and the likelihood is maximised with
+        the others. `n_shared` is then the largest number. It finds the right number where the noise
+        has the same variance in every direction; where it does not, as in the mouse data and most
+        real tables, it keeps all columns.
     robust : "entries" or "rows", optional
-        Student's t with 4 degrees of freedom instead of the normal distribution: of the noise of
-        each value on its own, for single values that are wrong, or of each row as a whole, noise
-        and latent variables, for whole samples that are. The data must be in memory, but for "vi".
+        Student's t instead of the normal distribution, with 4 degrees of freedom: "entries" for the
+        noise of each value on its own, if single values are wrong; "rows" for each row as a whole,
+        noise and latent variables, if whole samples are wrong. The data must be in memory, except
+        with "vi".
     priors : dict, optional
         Parameters of the paper's priors, under these names:
 
         ``"degrees_of_freedom"`` (4)
-            Of Student's t, with `robust`. The paper's inverse gamma prior of the noise variance has
-            half of it for its shape a; its rate b is that times `noise_variance_`, which the
-            likelihood determines.
+            Degrees of freedom of Student's t, with `robust`. Half of it is the shape a of the
+            paper's inverse gamma prior of the noise variance. The paper's b is not set but
+            estimated: it is a times `noise_variance_`.
         ``"adaptive_penalty"`` (True)
             With a number for `sparsity`: False for the paper's :math:`\rho \sum_i \|w_i\|`, rho in
             units of the log-likelihood per unit of the data.
@@ -126,31 +125,31 @@ class CLVM(LatentModel):
             :math:`a_0` and, in units of the noise variance, :math:`b_0` of the inverse gamma prior
             of the variance of each shared column, with `ard`.
     inference : "em" or "vi", default="em"
-        Expectation maximisation; or stochastic variational inference, which needs torch, on
-        minibatches of rows, dense one by one, of data of every kind. The posterior of a row's
-        latent variables has a full covariance. It is the exact one with normal noise and with
-        ``robust="rows"``, where the bound is the log-likelihood; with ``robust="entries"`` it is
-        independent of the values' weights; for counts it is the best normal one; with
-        ``sparsity="horseshoe"`` rows of W have posteriors too, gradients by draws from these.
+        Expectation maximisation; or stochastic variational inference, which needs torch and reads
+        minibatches of rows from data of every kind. The posterior of a row's latent variables has a
+        full covariance. It is exact with normal noise and with ``robust="rows"``, where the bound
+        is the log-likelihood; with ``robust="entries"`` it is independent of the values' weights;
+        for counts it is the best normal one; with ``sparsity="horseshoe"`` rows of W have
+        posteriors too, and gradients are taken at draws from them.
     n_init : int, default=1
-        Starts; the most likely solution is kept. The first is from the leading components of the
-        background and of the contrast, the others are random.
+        Number of starts; the most likely solution is kept. The first start is the leading
+        components of the background and of the contrast, the others are random.
     tol : float above 0, default=1e-6
-        Where to end: length of the gradient of the log-likelihood per row, by the loadings in units
-        of the noise's standard deviation and by the logarithm of its variance. (The likelihood
-        stops rising, to nine digits, long before the subspaces stop turning.) With missing values
-        or `robust` ten times this is the length of a step, of the loadings in units of the noise's
-        standard deviation and of the logarithm of its variance. Not of "vi", which ends
-        once the bound has not been higher for eight passes at each of three rates of learning.
+        Length of the gradient at which EM ends: the gradient of the log-likelihood per row with
+        respect to the loadings, in units of the noise's standard deviation, and to the logarithm of
+        its variance. (The likelihood is constant to nine digits long before the subspaces stop
+        turning.) With missing values or `robust`, ten times `tol` is instead the length of a step
+        in these coordinates. Ignored with "vi", which ends once the bound has not risen for eight
+        passes at each of three learning rates.
     max_iter : int, default=3000
-        Evaluations of the likelihood, at most, for each start; each reads the rows with missing
-        values or `robust`. Of "vi" passes over the rows to fit, each with another to evaluate.
+        Largest number of evaluations of the likelihood for each start; with missing values or
+        `robust` each of them reads the rows. With "vi", largest number of passes over the rows.
     random_state : int, Generator or None, default=None
-        Seed of the random starts; of the order of minibatches and draws with "vi".
+        Seed of the random starts and, with "vi", of the order of minibatches and of draws.
     device : str or torch.device, optional
-        Where "vi" computes, such as "cuda"; by default the processor.
+        Device on which "vi" computes, such as "cuda"; by default the processor.
     progress : bool or callable, default=False
-        Show a bar of the passes of "vi": tqdm's, or one that is called as tqdm is.
+        Whether to show a bar of the passes of "vi": tqdm's, or one that is called as tqdm is.
 
     Attributes
     ----------
@@ -166,28 +165,33 @@ class CLVM(LatentModel):
         S, rotated likewise; with `ard`, of as many columns as it keeps. They need not be
         orthogonal to those of W.
     noise_variance_ : float
-        sigma^2; with `robust` the square of Student's scale, half of the variance. Not of counts.
+        sigma^2; with `robust` the square of Student's scale. Not set for counts.
+    degrees_of_freedom_ : float
+        With `robust` only: degrees of freedom of Student's t.
+    shrunk_probability_ : ndarray of shape (n_features,)
+        With ``sparsity="horseshoe"`` only: posterior probability that :math:`\rho_i^2 \tau^2` of a
+        feature is below the threshold of `priors`; 1 for constant features.
     dispersions_ : ndarray of shape (n_features,)
-        Of counts: r, where a count of mean a has the variance :math:`a + a^2 / r`.
+        For counts only: r, where a count of mean a has the variance :math:`a + a^2 / r`.
     library_size_ : float
-        Of counts: mean total of a row of the foreground, which `sample` gives to all.
+        For counts only: mean total of the foreground's rows, which samples have for theirs.
     latent_covariance_ : ndarray of shape (t, t)
-        Covariance of t given a complete row, the same for every row; with `robust` where its
-        weights are 1. Not of counts.
+        Covariance of t given a complete row, the same for every row; with `robust` for weights of
+        1. Not defined for counts.
     tails_ : {"normal", "entries", "rows", "counts"}
-        What the fit took the distribution to be; "normal" without `robust`.
+        Distribution of the values in the fit; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
         Log-likelihood of all rows of both datasets at the start and after each step, natural
-        logarithms, over the features that vary. It does not fall, but for rounding (which grows
+        logarithms, over the features that vary. It does not fall, except by rounding (which grows
         with the ratio of the largest variance to the noise's). With ``robust="entries"`` it is the
-        variational lower bound. Not of "vi".
+        variational lower bound. Not set with "vi".
     elbo_ : ndarray of shape (number of passes + 2,)
-        Of "vi": the variational lower bound of that log-likelihood, at the start, after each pass
-        and at the end, where the parameters are those of the highest one.
+        With "vi" only: the variational lower bound of that log-likelihood, at the start, after each
+        pass and at the end, where the parameters are those of the highest one.
     n_iter_ : int
-        Steps taken; passes of "vi".
+        Number of steps taken, or of passes with "vi".
     converged_ : bool
-        Whether `tol` was reached; of "vi", whether the bound no longer rose.
+        Whether `tol` was reached; with "vi", whether the bound no longer rose.
     foreground_variance_, background_variance_ : ndarray of shape (t,)
         Variance of foreground and background along each component; with missing values or `robust`
         the model's, of loadings and `noise_variance_`.
@@ -195,11 +199,11 @@ class CLVM(LatentModel):
         :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
         only); NaN where neither varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of foreground and background; of counts logarithms of the features' shares of a row's
-        total where latent variables are zero.
+        Means of foreground and background; for counts the logarithms of the features' shares of a
+        row's total where latent variables are zero.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        What the data were reduced to; not with missing values or `robust`. The latter, for more
-        features than rows, hold the rows.
+        Moments of the data; not set with missing values or `robust`. SpanMoments, for more features
+        than rows, hold the rows.
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
         From centred rows to scores, the posterior means of t, and back, as `inverse_transform`
         says; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`. There
@@ -216,7 +220,8 @@ class CLVM(LatentModel):
         maximum, `sparsity` leaves no feature, or a parameter is out of range. With missing values
         or `robust`: if a feature is never observed in one of the datasets, fewer than two rows have
         a value, or ``sparsity="horseshoe"`` is given without "vi". With these or "vi": if `within`,
-        weights or several backgrounds are given, which need moments. With counts: if they are none.
+        weights or several backgrounds are given, which need moments. With counts: if values are not
+        whole numbers from 0.
     ImportError
         With "vi", if torch is not installed.
 
@@ -224,8 +229,7 @@ class CLVM(LatentModel):
     -----
     ContrastWarning
         If `tol` is not reached after `max_iter` evaluations or passes, or the two datasets' scales
-        differ by
-        orders of magnitude.
+        differ by orders of magnitude.
 
     See Also
     --------
@@ -330,12 +334,13 @@ class CLVM(LatentModel):
         return self.linear_map_
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
-        r"""The salient part of rows: the shared part and the noise go.
+        r"""Remove the shared part and the noise from rows, and keep the salient part.
 
         .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
 
-        The least squares estimate of W t, with what shared variables and noise add as the errors:
-        a projection on the span of W along what the background would do, not an orthogonal one.
+        This is the least squares estimate of W t, with what shared variables and noise add as the
+        errors: a projection on the span of W along what the background would do, which is not an
+        orthogonal one.
 
         Parameters
         ----------
@@ -370,8 +375,7 @@ class CLVM(LatentModel):
         X : as for `transform`
             Rows from anywhere.
         dataset : {"foreground", "background"}, default="foreground"
-            Which model the rows are of: that of the background, about its own mean, has no salient
-            part.
+            Which model the rows follow: the one of the background has no salient part.
         within : array-like of shape (n,), optional
             As for `transform`; background rows are centred by their label's mean among these rows.
 

@@ -25,12 +25,13 @@ def _quadrature(n: int) -> list[tuple[float, float]]:
     return list(zip(nodes, shares / shares.sum(), strict=True))
 
 
-# Of expectations over one normal variable: of the bound's terms and, less exactly, of their slopes.
+# Quadrature rules of expectations over a normal variable: for the bound's terms, and a shorter one
+# for their slopes, which need less accuracy.
 _BOUND, _SLOPES = _quadrature(5), _quadrature(3)
 
 
 class CountModel(NamedTuple):
-    r"""Negative binomial counts, a row's total times what its latent variables make of the shares.
+    r"""Negative binomial counts: a row's total times shares that depend on its latent variables.
 
     The mean of a count is :math:`a = \ell_i \exp(\mu_j + \lambda_j^\top z_i)`, its variance
     :math:`a + a^2 / r_j`.
@@ -76,7 +77,7 @@ class NormalPosteriors(NamedTuple):
 
 
 def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
-    """Lower bound of the log-probability of each row, (n,), by posteriors as `count_posteriors`.
+    """Return a lower bound of the log-probability of each row, (n,), given its posterior.
 
     It needs expectations of ``log(1 + exp(psi))`` with psi normal, entry by entry, which quadrature
     gives.
@@ -98,7 +99,7 @@ def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
 def count_posteriors(
     counts: Any, model: CountModel, start: NormalPosteriors | None = None, *, steps: int = _STEPS
 ) -> NormalPosteriors:
-    """Normal posteriors with full covariances that make the bound largest.
+    """Return the normal posteriors, with full covariances, that maximise the bound.
 
     Newton's method for the means, with the covariances that the expected curvature gives there.
 
@@ -107,9 +108,9 @@ def count_posteriors(
     counts : array of shape (n, n_features)
     model : CountModel
     start : NormalPosteriors, optional
-        Where to begin, by default at the prior.
+        Posteriors to begin with; by default the prior.
     steps : int
-        At most.
+        Largest number of steps.
 
     References
     ----------
@@ -171,7 +172,7 @@ def _logarithms(found: NormalPosteriors, base: Any, loadings: Any) -> tuple[Any,
 
 
 def checked_counts(rows: FloatArray) -> FloatArray:
-    """Rows in double precision; ValueError unless these are counts."""
+    """Return rows in double precision, or raise ValueError unless they are counts."""
     rows = np.asarray(rows, dtype=np.float64)
     wrong = (rows < 0) | (rows != np.floor(rows))
     if wrong.any():

@@ -52,7 +52,7 @@ class Problem(NamedTuple):
     n_features : int
         Number of features that vary.
     n_rows : float
-        Of both datasets.
+        Number of rows of both datasets.
     unit : float
         In the units of the data: the standard deviation that counts as 1.
     """
@@ -70,9 +70,9 @@ class Problem(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The model, what was maximised, per row, at each accepted step, and whether it converged.
+    """A model, the objective per row at each accepted step, and whether the fit converged.
 
-    Of rows also the means, in the units of the model, and the weights of the values of both.
+    A fit to rows also has the means, in the units of the model, and the weights of all values.
     """
 
     model: Model
@@ -133,7 +133,7 @@ class Expectation(NamedTuple):
 
 
 def expect(model: Model, problem: Problem) -> Expectation:
-    """The E-step, with the likelihood."""
+    """Return the E-step of both datasets, with the likelihood and its gradient."""
     x, y, k, n_features = problem[:4]
     shared = Model(model.loadings[:, :k], model.noise)
     of_x, of_y = _expected(x, model, n_features), _expected(y, shared, n_features)
@@ -151,7 +151,7 @@ def expect(model: Model, problem: Problem) -> Expectation:
 def evaluate(
     model: Model, problem: Problem, prior: Prior = LIKELIHOOD_ALONE
 ) -> tuple[float, Model, Model]:
-    """Log-likelihood and log-prior per row, their gradient, and the step of EM.
+    """Return log-likelihood plus log-prior per row, its gradient, and the step of EM.
 
     The M-step is exact for loadings that are not orthogonal, where Severson et al.'s eqs. 6 and 7
     assume that they are.
@@ -167,7 +167,7 @@ def evaluate(
 def expected_noise(
     loadings: FloatArray, cross: FloatArray, second: FloatArray, problem: Problem
 ) -> float:
-    """The M-step's noise variance, given its loadings."""
+    """Return the M-step's noise variance, given its loadings."""
     total = problem.x.weight * problem.x.total + problem.y.weight * problem.y.total
     left = total - 2 * (loadings * cross).sum() + (loadings @ second * loadings).sum()
     return float(left / problem.n_features)
@@ -209,7 +209,7 @@ def fit_em(
     first = scale.point(start, problem)
     found: Ascent = ascend(at, first, tol=tol, max_iter=int(max_iter), smooth=prior.smooth)
     model = scale.model(found.point)
-    if not prior.smooth:  # what is extrapolated need not be zero
+    if not prior.smooth:  # extrapolated rows of loadings need not be exactly zero
         model = evaluate(model, problem, prior)[2]
     return Fit(model, found.values, found.converged)
 
@@ -221,7 +221,7 @@ class Scale(NamedTuple):
     unit: float
 
     def model(self, point: FloatArray) -> Model:
-        """The model at a point."""
+        """Return the model at a point."""
         # Where an extrapolation went astray the likelihood is to be low, not out of range.
         noise = np.exp(np.clip(point[-1], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE])))
         return Model(self.unit * point[:-1].reshape(self.shape), float(noise))
@@ -231,7 +231,7 @@ class Scale(NamedTuple):
         return np.append(self.unit * slope.loadings.ravel(), slope.noise)
 
     def point(self, model: Model, problem: Problem) -> FloatArray:
-        """Where a model is."""
+        """Return the point of a model."""
         if not model.noise > _LEAST_NOISE:
             n_salient = self.shape[1] - problem.n_shared
             raise ValueError(
@@ -243,7 +243,7 @@ class Scale(NamedTuple):
 
 
 def likelihood_problem(x: Moments, y: Moments, n_shared: int) -> Problem:
-    """The likelihood of rows with these moments, over the features that vary in either dataset."""
+    """Return the likelihood's problem, over the features that vary in either dataset."""
     n_rows = x.n_samples + y.n_samples
     n_features = int((x.varies | y.varies).sum())
     share = x.n_samples / n_rows
@@ -263,7 +263,7 @@ def _apply(moments: Moments, unit: float, columns: FloatArray) -> FloatArray:
 
 
 def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Model:
-    """Where to begin: leading components of the background, and of what exceeds it.
+    """Return the first model: leading components of the background and of the contrast.
 
     Without salient variables the two datasets count as one.
     """
@@ -283,14 +283,14 @@ def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Mod
 
 
 def random_model(size: int, n_latent: int, rng: np.random.Generator) -> Model:
-    """Another start: loadings in random directions, on average as long as the data are."""
+    """Return a random start, whose loadings are on average as long as the rows."""
     return Model(rng.standard_normal((size, n_latent)), _FIRST_NOISE)
 
 
 def rotated(
     lift: Callable[[FloatArray], FloatArray], loadings: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Loadings in feature space, turned to orthogonal columns, and their directions as rows."""
+    """Return loadings in feature space with orthogonal columns, and their directions as rows."""
     directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
     directions[~loadings.any(axis=1)] = 0.0
     components = fix_signs(lift(directions.T))

@@ -1,4 +1,4 @@
-"""Which features have salient loadings, by the horseshoe prior."""
+"""Selection of the features with salient loadings, by the horseshoe prior."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Scales(NamedTuple):
 
     @property
     def precision(self) -> FloatArray:
-        """Expectation of what the prior of a row of W has for precision, (size,)."""
+        """Expected precision of the prior of each row of W, (size,)."""
         of_all = self.global_shape / self.global_rate
         return self.local_shape / self.local_rate * of_all
 
     def updated(self, squares: FloatArray, n_salient: int, scale: float = 1.0) -> Scales:
-        """The scales given the expected squared lengths of the rows of W, (size,).
+        """Return the scales given the expected squared lengths of the rows of W, (size,).
 
         `scale` is that of the half-Cauchy prior of tau. Each half-Cauchy scale is one inverse
         gamma given another, which is solved for as well.
@@ -55,7 +55,7 @@ class Scales(NamedTuple):
         return Scales(local_shape, local_rate, global_shape, global_rate)
 
     def below(self, limit: float) -> FloatArray:
-        r"""Probability that :math:`\rho_i^2 \tau^2` is below a limit, (size,)."""
+        r"""Return the probability that :math:`\rho_i^2 \tau^2` is below a limit, (size,)."""
         shares = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
         of_all = self.global_rate / gammainccinv(self.global_shape, shares)
         arguments = self.local_rate[:, None] * of_all / limit
@@ -152,7 +152,7 @@ def _updated(
 def _sums(
     side: DatasetSummary, loadings: FloatArray, noise: float, extra: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Products of rows with latent variables, and these with each other, per row."""
+    """Return products of rows with latent variables, and of these with each other, per row."""
     squares = loadings.T @ loadings
     if extra is not None:
         squares[-len(extra) :, -len(extra) :] += extra

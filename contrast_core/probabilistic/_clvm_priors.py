@@ -75,16 +75,16 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Prior:
-    """Base of the others: nothing but the likelihood is maximised."""
+    """Base of the priors; it adds nothing to the likelihood."""
 
     smooth: ClassVar[bool] = True
 
     def value(self, loadings: FloatArray) -> float:
-        """Return what is added to the log-likelihood of all rows."""
+        """Return the logarithm of the prior, which is added to the log-likelihood of all rows."""
         return 0.0
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """The gradient, from that of the likelihood, per row where there are so many."""
+        """Return the gradient per row, given that of the likelihood."""
         return of_likelihood
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
@@ -97,19 +97,19 @@ LIKELIHOOD_ALONE = Prior()
 
 @dataclass(frozen=True)
 class Support(Prior):
-    """Rows of the salient loadings are zero, but for those that are kept."""
+    """Constraint that rows of the salient loadings are zero, except for those that are kept."""
 
     n_shared: int
     kept: NDArray[np.bool_]
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """Zero where loadings are."""
+        """Return the gradient, zero where loadings are held at zero."""
         found = of_likelihood.copy()
         found[~self.kept, self.n_shared :] = 0.0
         return found
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Rows without salient loadings by regression on the shared latent variables alone."""
+        """Return the loadings, by regression on the shared variables alone for the other rows."""
         cross, second = sums.cross, sums.second
         found, k, without = solved(second, cross), self.n_shared, ~self.kept
         of_these = second if second.ndim == 2 else second[without]
@@ -120,7 +120,7 @@ class Support(Prior):
 
 @dataclass(frozen=True)
 class Penalty(Prior):
-    """Rates times the lengths of the rows of the salient loadings are taken off."""
+    """Penalty on the lengths of the rows of the salient loadings, with a rate for each."""
 
     n_shared: int
     rates: FloatArray
@@ -128,33 +128,33 @@ class Penalty(Prior):
 
     @classmethod
     def adaptive(cls, penalty: float, dense: FloatArray, n_shared: int) -> Penalty:
-        """Rates that are the inverse lengths of the most likely rows, times rho."""
+        """Return the penalty whose rates are rho over the lengths of the most likely rows."""
         lengths = np.linalg.norm(dense[:, n_shared:], axis=1)
         rates = np.full(len(lengths), np.inf)
         np.divide(penalty, lengths, out=rates, where=lengths > 0)
         return cls(n_shared, rates)
 
     def value(self, loadings: FloatArray) -> float:
-        """Minus the penalty."""
+        """Return minus the penalty."""
         rows = np.linalg.norm(loadings[:, self.n_shared :], axis=1)
         return -float((self.rates[rows > 0] * rows[rows > 0]).sum())
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """The exact minimum, of which rows are zero."""
+        """Return the exact minimum, in which rows can be zero."""
         thresholds = sums.noise * self.rates / sums.n_rows
         return proximal(sums.cross, sums.second, self.n_shared, thresholds)
 
 
 @dataclass(frozen=True)
 class Relevance(Prior):
-    r"""Each column of S has a normal prior, its variance a vague inverse gamma prior.
+    r"""Normal prior of each column of S, whose variance has a vague inverse gamma prior.
 
-    Once the variances are integrated out the rest,
+    With the variances integrated out,
 
     .. math:: \log p(S) = -(D / 2 + a) \log \det(b I + S^\top S / 2),
 
-    does not depend on the rotation of S. Its logarithm is concave in what it is taken of, so that
-    it lies above what is quadratic in S, which the M-step maximises.
+    which does not depend on the rotation of S. The log-determinant is concave, so that its tangent
+    gives a lower bound of the prior that is quadratic in S; the M-step maximises this bound.
     """
 
     n_shared: int
@@ -176,7 +176,7 @@ class Relevance(Prior):
         return np.asarray(self._weight / n_rows * vectors / values @ vectors.T)
 
     def value(self, loadings: FloatArray) -> float:
-        """The logarithm of p(S)."""
+        """Return the logarithm of p(S)."""
         return -self._weight * float(np.log(self._inner(loadings)[0]).sum())
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
@@ -186,7 +186,7 @@ class Relevance(Prior):
         return found
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Ridge regression."""
+        """Return the loadings by ridge regression."""
         with_prior, k = sums.second.copy(), self.n_shared
         with_prior[..., :k, :k] += sums.noise * self._precision(loadings, sums.n_rows)
         return solved(with_prior, sums.cross)
@@ -195,7 +195,7 @@ class Relevance(Prior):
 def proximal(
     cross: FloatArray, second: FloatArray, n_shared: int, thresholds: FloatArray
 ) -> FloatArray:
-    """The M-step's loadings with a penalty on the length of each salient row, exactly.
+    """Return the exact M-step's loadings with a penalty on the length of each salient row.
 
     Shared loadings are eliminated; a salient row w then minimises
     ``w A w^T / 2 - w b^T + threshold |w|``, which is zero where b is shorter than the threshold,
@@ -228,14 +228,14 @@ def proximal(
 
 
 def _turned(rows: FloatArray, matrices: FloatArray) -> FloatArray:
-    """Each row times its matrix, or times the one of all."""
+    """Return each row times its matrix, or times the matrix that all share."""
     if len(matrices) == 1:
         return np.asarray(rows @ matrices[0])
     return np.asarray((rows[:, None, :] @ matrices)[:, 0, :])
 
 
 def solved(second: FloatArray, cross: FloatArray) -> FloatArray:
-    """``cross @ inv(second)``, row by row where each has a matrix of its own."""
+    """Return ``cross @ inv(second)``, row by row where each has a matrix of its own."""
     if second.ndim == 2:
         return np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
     return np.asarray(np.linalg.solve(second, cross[:, :, None])[:, :, 0], np.float64)

@@ -1,6 +1,6 @@
-"""Maximum likelihood of the contrastive latent variable model from rows, by one weighted EM.
+"""Maximum likelihood of the contrastive latent variable model from rows, by a weighted EM.
 
-What second moments cannot tell: rows of which values are missing, and noise with heavy tails.
+It serves rows with missing values and noise with heavy tails, for which moments are not enough.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class StandardisedRows(NamedTuple):
     """Foreground and background about their medians, in units in which features vary by about 1.
 
     x, y : ndarrays of shape (n, size) and (m, size)
-        Of the features that vary in either; NaN where nothing was observed.
+        Values of the features that vary in either dataset; NaN where nothing was observed.
     clipped : tuple of ndarrays
-        The same without outliers, and with 0 for what is missing.
+        These values without outliers, and with 0 for what is missing.
     varies : ndarray of bool of shape (n_features,)
-        Which features these are.
+        Which features vary.
     medians : Means
-        In the units of the data, of all features.
+        Medians of all features, in the units of the data.
     unit : float
-        Of the data, what counts as 1.
+        What counts as 1, in the units of the data.
     names : tuple of str, optional
-        Of all features.
+        Names of all features.
     """
 
     x: FloatArray
@@ -57,7 +57,7 @@ class StandardisedRows(NamedTuple):
 
 
 def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
-    """Read both datasets.
+    """Read both datasets, and centre and scale them robustly.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
 
 
 def _clipped(left: FloatArray) -> FloatArray:
-    """Rows with entries of some deviations at most, the longest made as long as the median."""
+    """Return rows with clipped entries; rows longer than the median are made as long as that."""
     if not left.size:
         return left
     deviations = np.nanmedian(np.abs(left), axis=0)
@@ -128,13 +128,13 @@ def fit_rows(
     x, y : ndarrays of shape (n, n_features) and (m, n_features)
         Rows; NaN is missing. Each feature is observed in both, and varies by about 1.
     start, means
-        Where to begin, in the units of the data.
+        Model and means to begin with, in the units of the data.
     n_shared : int
-        How many of the loadings are shared, k.
+        Number of shared latent variables, k.
     prior : Prior
-        What is maximised beside the likelihood.
+        Prior or penalty that is added to the log-likelihood.
     weights : list of ndarrays, optional
-        Of the values of both datasets to begin with, of ``"entries"``; by default 1.
+        First weights of the values of both datasets, for ``"entries"``; by default 1.
     tails : {"normal", "entries", "rows"}, default="normal"
     degrees : float
         Degrees of freedom of Student's t.
@@ -142,12 +142,12 @@ def fit_rows(
         Length of a step to end at, of the loadings in standard deviations of the first noise, and
         of the logarithm of its variance.
     max_iter : int
-        Evaluations, at most.
+        Largest number of evaluations.
 
     Returns
     -------
     Fit
-        Its values are of all rows, not per row; of ``"entries"`` they are the variational bound.
+        Its objective is summed over rows; for ``"entries"`` it is the variational bound.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def _maximised(
     model: Model,
     prior: Prior,
 ) -> tuple[Model, Means]:
-    """Means given the loadings, loadings given the means, then the noise."""
+    """Return the M-step: means given the loadings, loadings given the means, then the noise."""
     d, k = model.loadings.shape
     means, cross, second = [], np.zeros((d, k)), np.zeros((d, k, k))
     for rows, side in zip(filled, sides, strict=True):

@@ -1,4 +1,4 @@
-"""Which rows of the salient loadings, and how many shared columns, the data call for."""
+"""Selection of the features with salient loadings, and of the number of shared columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contrast_core.probabilistic._row_posterior import Model
 Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
 
 _PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # in units of the log-likelihood
-PRUNED = 1e-2  # columns whose squared length is this share of the noise variance are none
+PRUNED = 1e-2  # columns whose squared length is below this share of the noise variance are removed
 
 
 def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -> Selected:
@@ -99,7 +99,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
 
 
 def check_support(support: NDArray[np.bool_], sparsity: Sparsity) -> None:
-    """ValueError if nothing is left."""
+    """Raise ValueError if no feature is left."""
     if not support.any():
         given, remedy = (
             repr(sparsity),
@@ -129,7 +129,7 @@ def _without_salient(likelihood: Likelihood, dense: Fit) -> Fit:
 
 
 def _criterion(fit: Fit, support: NDArray[np.bool_], likelihood: Likelihood) -> float:
-    """Bayesian information criterion, but for what is the same for all selections."""
+    """Return the Bayesian information criterion, up to what is the same for all selections."""
     n_salient = fit.model.loadings.shape[1] - likelihood.n_shared
     total = likelihood.n_rows * fit.log_likelihoods[-1]
     return float(support.sum() * n_salient * np.log(likelihood.n_rows) - 2 * total)

@@ -1,4 +1,4 @@
-"""Where stochastic variational inference begins: at what expectation maximisation finds."""
+"""The start of stochastic variational inference: a fit by expectation maximisation."""
 
 from __future__ import annotations
 
@@ -27,38 +27,39 @@ from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import ELEMENTS, Rows, rows_of
 from contrast_core.solve import contrast_moments
 
-_LEAST_ROWS = 500  # that are held to find a start, if there are as many
+_LEAST_ROWS = 500  # least number of rows that are held to find a start
 _TOL, _STEPS = 1e-3, 300
 _EXACT_TOL, _EXACT_STEPS = 1e-6, 3000
 _DISPERSION = 10.0
 _MOST_STRETCH = 4.0
 _NEVER = -100.0  # logarithm of the share of a feature that was never counted
-_POISSON = 1e6  # a dispersion that is as good as none
+_POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
 
 class Start(NamedTuple):
-    """Where to begin: of the features that vary in either dataset.
+    """First parameters, for the features that vary in either dataset.
 
     loadings : ndarray of shape (size, k + t)
-        The shared ones first; in `unit`s.
+        Loadings, the shared ones first; in `unit`s.
     means : ndarray of shape (2, size)
-        Of foreground and background, in the units of the data; of counts logarithms of shares.
+        Means of foreground and background, in the units of the data; for counts logarithms of
+        shares.
     log_scale : ndarray of shape (1,) or (size,)
-        Logarithm of the noise variance in `unit`s squared; of counts those of the dispersions.
+        Logarithm of the noise variance in `unit`s squared; for counts those of the dispersions.
     unit : float
-        In the units of the data, the noise's standard deviation; of counts 1.
+        The noise's standard deviation, in the units of the data; 1 for counts.
     spread : float
-        Standard deviation of features, on average, in `unit`s; of counts 1.
+        Mean standard deviation of the features, in `unit`s; 1 for counts.
     varies : ndarray of bool of shape (n_features,)
-        Which features these are.
+        Which features vary.
     all_means : ndarray of shape (2, n_features)
-        Of all features.
+        Means of all features.
     total : float
-        Of counts the mean total of a row of the foreground.
+        For counts, the mean total of a row of the foreground.
     penalty : float
-        rho of the penalty on the rows of the salient loadings; 0 without.
+        rho of the penalty on the rows of the salient loadings; 0 without a penalty.
     lengths : ndarray of shape (size,), optional
-        Of those rows, in `unit`s, where they are most likely without it.
+        Lengths of these rows, in `unit`s, in the fit without a penalty.
     """
 
     loadings: FloatArray
@@ -105,9 +106,10 @@ class VariationalFit(NamedTuple):
 
 
 def modelled(parts: Sequence[Rows], tails: Tails) -> NDArray[np.bool_]:
-    """Features that vary in foreground or background, (n_features,).
+    """Return which features vary in foreground or background, (n_features,).
 
-    Of counts also constant ones, whose share of a row's total need not be; but for zero in both.
+    For counts, constant features count too unless they are zero in both datasets: their share of a
+    row's total need not be constant.
     """
     if any_missing(parts):
         return observed_rows(*parts).varies
@@ -124,10 +126,10 @@ def starting_point(
     tails: Tails,
     sparsity: Sparsity | None = None,
 ) -> Start:
-    """The most likely model, of normal noise and complete rows; else of rows that fit in memory.
+    """Return the most likely model: of all rows if moments are enough, else of rows in memory.
 
-    With a penalty it is the most likely with the features that this leaves. Where the penalty is to
-    be chosen, it is here: in units of the log-likelihood it hardly depends on the number of rows.
+    With a penalty it is the most likely model with the features that the penalty leaves. A penalty
+    is chosen here: in units of the log-likelihood it hardly depends on the number of rows.
     """
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
@@ -157,7 +159,7 @@ def starting_point(
 
 
 def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
-    """The most likely model with the features that are left, and with all; and the penalty."""
+    """Return the most likely model with the selected features, that with all, and the penalty."""
     dense = likelihood.most_likely()
     if sparsity is None or sparsity == "horseshoe":
         return dense, dense, 0.0
@@ -172,7 +174,7 @@ def _of_counts(
     search: Search,
     sparsity: Sparsity | None,
 ) -> Start:
-    """Start counts at the fit of their logarithms, scaled to the same total, with normal noise."""
+    """Return a start for counts: a fit of their logarithms, scaled to the same total."""
     some = [checked_counts(_some(part, search.rng).load(dense=True))[:, varies] for part in parts]
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     for part, mean in zip(parts, sums, strict=True):
@@ -209,7 +211,7 @@ def _of_counts(
 
 
 def _some(part: Rows, rng: np.random.Generator) -> Rows:
-    """Random rows, as many as are held at once; all where values may be missing."""
+    """Return as many random rows as are held at once, or all where values may be missing."""
     n, most = part.shape[0], max(_LEAST_ROWS, ELEMENTS // part.shape[1])
     if n <= most or part.any_missing():
         return part

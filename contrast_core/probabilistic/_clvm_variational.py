@@ -37,12 +37,13 @@ _RATES = (0.02, 0.005, 0.001)  # of Adam, one after another, in standard deviati
 _PATIENCE = 8  # passes without a higher bound
 _BATCH_ROWS = 256
 _LEAST_STEPS = 8  # in a pass, where there are rows enough
-_LOCAL_STEPS = 3  # of a row's own posterior whenever it comes by; it goes on where it was
-_LEAST_GAIN = 0.05  # of the bound, that counts
+_LOCAL_STEPS = 3  # steps of a row's own posterior in each minibatch; the next one continues
+_LEAST_GAIN = 0.05  # by how much the bound must rise to count as higher
 _FIRST_LOG_ERROR = -3.0  # of a salient loading, in standard deviations of the noise
 _SCALE_STEPS = 5  # of the horseshoe's scales before each pass, in closed form
-_ROUNDED, _LEAST_ROUNDED = 0.05, 0.002  # where a penalty's tip is: of the most likely length, of sd
-_ZERO = 3.0  # times as far, below which a row of loadings is none
+# Length at which a penalty's tip is rounded off: share of the most likely length, and of the noise.
+_ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
+_ZERO = 3.0  # rows of loadings shorter than so many times that length are set to zero
 
 
 class _Prior(NamedTuple):
@@ -88,9 +89,9 @@ class _Parameters(nn.Module):
 
 
 class _Objective:
-    """Rows of both datasets, and the bound by the parameters.
+    """Rows of both datasets, and the bound as a function of the parameters.
 
-    Each row of counts keeps its posterior from one pass to the next.
+    A row's iterative posterior is kept from one pass to the next.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class _Objective:
     def batches(
         self, n_batches: int, rng: np.random.Generator
     ) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Minibatches of both datasets, and which rows they are."""
+        """Yield minibatches of both datasets, with the indices of their rows."""
         options: dict[str, Any] = {"dtype": np.float64}
         both = []
         for part, shift in zip(self.parts, self.start.means, strict=True):
@@ -125,7 +126,7 @@ class _Objective:
             yield x, y, i, j
 
     def bound(self, of: _Parameters, loadings: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
-        """Sum over the rows of a minibatch, in the units of the data."""
+        """Return the bound of a minibatch, summed over rows, in the units of the data."""
         total = torch.zeros((), dtype=torch.float64, device=loadings.device)
         for side, (rows, index) in enumerate(zip(batch[:2], batch[2:], strict=True)):
             part = loadings[:, : self.n_shared] if side else loadings
@@ -192,10 +193,10 @@ def fit_variational(
 ) -> VariationalFit:
     """Climb the variational bound, from the start of `Start`, by Adam on minibatches.
 
-    The posterior of a row's latent variables has a full covariance. It is known, given the
-    parameters, for ``"normal"`` and ``"rows"``, where the bound is the likelihood, and found for
-    each row of a minibatch otherwise. With `ard` shared columns that a vague prior on their lengths
-    shrinks away, and with `sparsity` rows of W that this penalty or prior does, are left out first.
+    The posterior of a row's latent variables has a full covariance. For ``"normal"`` and ``"rows"``
+    it has a closed form and the bound is the likelihood; otherwise it is iterated for each row of a
+    minibatch. `ard` first leaves out shared columns that a vague prior on their lengths shrinks
+    away, and `sparsity` rows of W that its penalty or prior does.
     """
     support = np.ones(len(start.loadings), dtype=bool)
     options: dict[str, Any] = {"rng": search.rng, "device": device, "progress": progress}
@@ -235,7 +236,7 @@ def _climb(
     max_passes: int,
     options: dict[str, Any],
 ) -> _Climbed:
-    """Adam at falling rates; the parameters of the highest bound, those of the start among them."""
+    """Run Adam at falling rates and return the parameters with the highest bound."""
     start, k = objective.start, objective.n_shared
     n_rows = objective.n_rows
     shifted = start._replace(means=start.means * (objective.tails == "counts"))
@@ -346,7 +347,7 @@ def _climb(
 
 
 def _relevant(found: Start, n_shared: int, tails: Tails) -> tuple[Start, int]:
-    """The shared columns that are left, turned to be orthogonal."""
+    """Return the shared columns that are left, rotated to be orthogonal, and their number."""
     directions, lengths, _ = np.linalg.svd(found.loadings[:, :n_shared], full_matrices=False)
     noise = 1.0 if tails == "counts" else float(np.exp(found.log_scale[0]))
     kept = int((lengths**2 > PRUNED * noise).sum())

@@ -1,4 +1,4 @@
-"""PCPCA of rows with missing values: no closed form, but a likelihood of what is observed."""
+"""PCPCA of rows with missing values: the maximum of the likelihood of what is observed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contrast_core.rows import Rows
 from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
 
 _SMALLEST_NOISE = 1e-8  # of the mean variance: below it, rounding decides the likelihood
-_LARGEST_LOADING = 1e3  # times the root of the total variance: a likelihood that grows for ever
+_LARGEST_LOADING = 1e3  # times the root of the total variance: beyond it the fit diverges
 _LEAST_START_NOISE = 0.01  # of the mean variance
 # Logarithms of the noise of the random starts, in units of the mean variance: starts with the same
 # noise mostly reach the same maximum, and small incomplete data have several.
@@ -67,7 +67,7 @@ class IncompleteFit(NamedTuple):
 
 
 def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> IncompleteRows:
-    """Foreground and backgrounds, read and centred by the means of what is observed.
+    """Read foreground and backgrounds, centred by the means of what is observed.
 
     Rows with nothing observed, or of no weight, are left out.
 
@@ -108,7 +108,7 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
 
 
 def observed_part(part: Rows) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
-    """Rows with something observed, (n, n_features), what is, and weights that sum to one."""
+    """Return rows with an observed value, a mask of observed values, and normalised weights."""
     if part.codes is not None:
         raise ValueError(
             f"{part.name} has missing values, with which within= is not supported. Subtract the "
@@ -142,7 +142,7 @@ def _mean(values: FloatArray, seen: NDArray[np.bool_], weights: FloatArray) -> F
 
 
 def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -> IncompleteFit:
-    """The maximum of the likelihood of what is observed, from several starts.
+    """Maximise the likelihood of what is observed, from several starts.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
 
 
 def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
-    r"""The contrasts at which the likelihood has a maximum, as far as can be found.
+    r"""Return the contrasts at which the likelihood has a maximum, as far as can be found.
 
     Three things end them. At 1 the weights of both datasets cancel. A feature f that is observed
     too rarely in the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, is best described by an
@@ -268,7 +268,7 @@ def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[F
 
 
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
-    """Return W and log sigma^2: closed forms of filled rows, at this contrast and at none; random.
+    """Return starts, W and log sigma^2: closed forms of filled rows at two contrasts, and random.
 
     Where there is no closed form at this contrast, the noise is a small part of the variance.
     """
@@ -290,7 +290,7 @@ def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
 
 
 def _check_bounded(loadings: FloatArray, noise: float, gamma: float, valid: ValidRange) -> None:
-    """Refuse what is no maximum: a fit that runs to no noise, or to no end of the signal."""
+    """Raise ValueError if the fit has no maximum: the noise vanishes or the signal diverges."""
     largest = float(np.abs(loadings).max()) / np.sqrt(len(loadings))
     if noise > 2 * _SMALLEST_NOISE and largest < _LARGEST_LOADING / 2:
         return

@@ -62,10 +62,10 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         left for the noise.
     gamma : "auto" or float from 0 to below `gamma_max_`, default="auto"
         Contrast strength. "auto" takes 0.9 of `gamma_max_`, at which there is a model
-        whenever there is one at any strength; of incomplete data that times the share of values
-        observed, the mean of foreground's and background's.
+        whenever there is one at any strength; for incomplete data that times the share of observed
+        values, the mean of foreground and background.
     max_iter : int, default=1000
-        Most iterations of L-BFGS from each start, of incomplete data.
+        Largest number of iterations of L-BFGS from each start, for incomplete data.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         The contrast strength used.
     gamma_max_ : float
         The model exists for ``0 <= gamma < gamma_max_``; at most 1. There sigma^2 is zero, unless
-        `gamma_max_` is 1, where the weights of foreground and background cancel. Of incomplete data
-        this is necessary, not sufficient: see the notes.
+        `gamma_max_` is 1, where the weights of foreground and background cancel. For incomplete
+        data this is necessary, not sufficient: see the notes.
     contrastive_eigenvalues_ : ndarray of shape (d,)
         Leading eigenvalues of C(gamma), descending and positive; divided by ``1 - gamma_`` they are
         the model's variances along the components.
@@ -104,12 +104,11 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Iterations of L-BFGS from the best start, and whether they ended at a maximum; 1 and True
         for complete data.
     start_objectives_ : ndarray of shape (number of starts,)
-        Of incomplete data only, the maximum reached from each start; those below `objective_` are
+        For incomplete data only: the maximum reached from each start; those below `objective_` are
         local.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        Of complete data only, what they were reduced to; `at` and `path` work from them. The
-        latter, for more features than rows, hold the rows: leave those unchanged as long as `at` or
-        `path` is in use.
+        For complete data only: the moments from which `at` and `path` work. SpanMoments, for more
+        features than rows, hold the rows: do not change these as long as `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
         From centred rows to scores, the posterior means of z, and back, as `inverse_transform`
         says; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
@@ -308,7 +307,7 @@ def _described(
     noise_variance: float,
     variances: tuple[FloatArray, FloatArray],
 ) -> dict[str, Any]:
-    """Fitted attributes of a model with these axes, variances along them, and noise."""
+    """Return the fitted attributes of a model with these axes, variances along them, and noise."""
     lengths = np.sqrt(np.maximum(model_variances - noise_variance, 0.0))
     return {
         "components_": components,

@@ -1,4 +1,4 @@
-"""CVAE's training: seeds, going on, saved models, and a loss that is no number."""
+"""CVAE's training: seeds, going on, saved models, and a loss that is not finite."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_weights() -> None:
     X, Y, *_ = ring(100, 100)
     options = {"batch_size": 60, "validation_fraction": 0.0}  # three minibatches an epoch
     model = quick(networks={"salient_decoder": Breaking(7)}, max_iter=9, **options)
-    with pytest.warns(ContrastWarning, match=r"no number in epoch 3; .* those after epoch 2"):
+    with pytest.warns(ContrastWarning, match=r"NaN or infinite in epoch 3; .* those after epoch 2"):
         model.fit(X, background=Y)
     assert model.best_epoch_ == 2 and len(model.training_loss_) == 3
     assert np.isfinite(model.transform(X)).all()
     broken = quick(networks={"salient_decoder": Breaking(1)}, **options)
-    with pytest.raises(ValueError, match="no number in the first epoch"):
+    with pytest.raises(ValueError, match="NaN or infinite in the first epoch"):
         broken.fit(X, background=Y)
     assert not hasattr(broken, "weights_")
 
