@@ -63,7 +63,9 @@ def representatives(
 
     References
     ----------
-    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2; Ng, Jordan and Weiss 2002.
+    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2. The paper cites Ng, Jordan and Weiss 2002, who
+    normalise the rows of the spectral embedding to unit length; scikit-learn's clustering, used
+    here, divides them by the root of their degree instead, as Shi and Malik 2000 do.
     """
     raw = _spectral_labels(affinity, n_clusters, random_state)
     medoids = []
