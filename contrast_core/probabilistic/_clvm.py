@@ -439,12 +439,14 @@ class CLVM(LatentModel):
         rows = observed_rows(*parts)
         k, search, *selection = self._search(int(rows.varies.sum()))
         search = search._replace(tol=10 * search.tol)
-        return self._maximised(RowLikelihood(k, search, rows, tails), selection, rows.names, tails)
+        return self._maximised(
+            RowLikelihood.of(rows, tails, k, search), selection, rows.names, tails
+        )
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
         k, search, *selection = self._search(int((x.varies | y.varies).sum()))
-        return self._maximised(MomentLikelihood(k, search, x, y), selection, x.feature_names)
+        return self._maximised(MomentLikelihood.of(x, y, k, search), selection, x.feature_names)
 
     def _maximised(
         self,

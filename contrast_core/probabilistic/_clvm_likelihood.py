@@ -63,32 +63,31 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True)
 class Likelihood(ABC):
-    """Likelihood of a model's parameters, per row; a subclass computes it."""
+    """Likelihood of a model's parameters, per row; a subclass computes it.
+
+    Parameters
+    ----------
+    n_shared : int
+        Number of shared latent variables, k.
+    search : Search
+    n_features : int
+        Number of features that vary.
+    n_rows : float
+        Number of rows of both datasets.
+    unit : float
+        Unit of the loadings, in the units of the data.
+    size : int
+        Number of coordinates of the loadings.
+    """
 
     n_shared: int
     search: Search
+    n_features: int
+    n_rows: float
+    unit: float
+    size: int
 
     roughly: ClassVar[dict[str, Any]]  # limits of a climb whose result only begins another one
-
-    @property
-    @abstractmethod
-    def n_features(self) -> int:
-        """Number of features that vary."""
-
-    @property
-    @abstractmethod
-    def n_rows(self) -> float:
-        """Number of rows of both datasets."""
-
-    @property
-    @abstractmethod
-    def unit(self) -> float:
-        """Unit of the loadings, in the units of the data."""
-
-    @property
-    def size(self) -> int:
-        """Number of coordinates of the loadings."""
-        return self.n_features
 
     @abstractmethod
     def first(self) -> Model:
@@ -133,25 +132,16 @@ class MomentLikelihood(Likelihood):
 
     roughly: ClassVar[dict[str, Any]] = {"tol": 1e-5, "max_iter": 500}
 
+    @classmethod
+    def of(cls, x: Moments, y: Moments, n_shared: int, search: Search) -> Self:
+        """Return the likelihood of rows with these moments."""
+        problem = likelihood_problem(x, y, n_shared)
+        return cls(n_shared, search, problem.n_features, problem.n_rows, problem.unit, x.size, x, y)
+
     @property
     def problem(self) -> Problem:
+        """Data and dimensions for `fit_em`."""
         return likelihood_problem(self.x, self.y, self.n_shared)
-
-    @property
-    def n_features(self) -> int:
-        return self.problem.n_features
-
-    @property
-    def n_rows(self) -> float:
-        return self.problem.n_rows
-
-    @property
-    def unit(self) -> float:
-        return self.problem.unit
-
-    @property
-    def size(self) -> int:
-        return self.x.size
 
     def first(self) -> Model:
         return first_model(self.x, self.y, self.problem, self.search.n_salient)
@@ -189,17 +179,11 @@ class RowLikelihood(Likelihood):
 
     roughly: ClassVar[dict[str, Any]] = {"tol": 1e-3, "max_iter": 200}
 
-    @property
-    def n_features(self) -> int:
-        return int(self.rows.varies.sum())
-
-    @property
-    def n_rows(self) -> float:
-        return len(self.rows.x) + len(self.rows.y)
-
-    @property
-    def unit(self) -> float:
-        return self.rows.unit
+    @classmethod
+    def of(cls, rows: StandardisedRows, tails: Tails, n_shared: int, search: Search) -> Self:
+        """Return the likelihood of rows."""
+        n_features, n_rows = int(rows.varies.sum()), len(rows.x) + len(rows.y)
+        return cls(n_shared, search, n_features, n_rows, rows.unit, n_features, rows, tails)
 
     def first(self) -> Model:
         """Return the normal model of the clipped rows."""

@@ -139,14 +139,14 @@ def starting_point(
         solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
-        of_moments = MomentLikelihood(n_shared, exact, x, y)
+        of_moments = MomentLikelihood.of(x, y, n_shared, exact)
         found, dense, penalty = _begun(of_moments, sparsity)
         unit = of_moments.unit
         loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
         means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
         rows = observed_rows(*(_some(part, search.rng) for part in parts))
-        of_rows = RowLikelihood(n_shared, search, rows, tails)
+        of_rows = RowLikelihood.of(rows, tails, n_shared, search)
         found, dense, penalty = _begun(of_rows, sparsity)
         (loadings, noise), both = of_rows.whole(found)
         before = of_rows.whole(dense)[0].loadings
@@ -188,7 +188,7 @@ def _of_counts(
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # in their shares
-    of_logarithms = RowLikelihood(n_shared, search, rows, "normal")
+    of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
     found, dense, penalty = _begun(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
