@@ -44,6 +44,7 @@ class Autoencoder(ScoreMixin, Embedding):
     training_loss_: FloatArray
     held_out_loss_: FloatArray
     best_epoch_: int
+    n_iter_: int
     converged_: bool
     training_state_: dict[str, Any] | None
     seed_: int

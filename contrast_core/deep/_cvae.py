@@ -113,6 +113,8 @@ class CVAE(BackgroundMixin, Autoencoder):
         included.
     best_epoch_ : int
         Epoch after which the weights were kept.
+    n_iter_ : int
+        Number of epochs, those before a warm start included.
     converged_ : bool
         Whether the held-out loss had settled before `max_iter`.
     training_state_ : dict of arrays and numbers, or None
@@ -269,6 +271,7 @@ class CVAE(BackgroundMixin, Autoencoder):
             training_loss_=history.training,
             held_out_loss_=history.held_out,
             best_epoch_=history.best,
+            n_iter_=len(history.training),
             converged_=history.ended == "settled",
             training_state_=stored(history.state, weights),
             seed_=seed,
