@@ -1,0 +1,246 @@
+"""Real datasets with labels, for `track_record`: foreground, background, and the units to leave out.
+
+The bundled data are always there. The larger ones are read from the folder that CONTRAST_DATA
+names. All preparation is without labels; cells and genes are subsampled with fixed seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.common.digits import SIDE, resampling
+from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_motion_sensors
+
+N_CELLS = 400  # of each patient or donor, at most
+N_GENES = 500
+N_FRAMES = 1500
+INACTIVE = [  # targets whose knock-out was not seen to change these cells
+    *("ATF2", "CAV1", "CD86", "CMTM6", "ETV7", "MARCH8", "PDCD1LG2", "POU2F2", "STAT5A"),
+    *("TNFRSF14", "UBE2L6"),
+]
+ACTIVE = ["BRD4", "CUL3", "IFNGR1", "IFNGR2", "IRF1", "JAK2", "SMAD4", "STAT1"]
+
+
+class Task(NamedTuple):
+    """A dataset with labels, and the units that are left out in turn."""
+
+    name: str
+    question: str  # what the labels say of a unit that was left out
+    foreground: Any  # (n, D)
+    background: Any  # (m, D)
+    labels: Any  # (n,)
+    units: Any  # (n,): what the rows of the foreground repeat
+    background_units: Any  # (m,): units that are in the foreground too are left out of both
+    folds: Any = None  # (n,): units that are left out together, where they are not one by one
+    within: bool = False  # whether units hold all labels, so that rows can be centred within units
+    replicates: Any = None  # (n,): rows that repeat the same sample, where there are such
+    null: bool = False  # whether there is nothing to find
+
+
+def tasks(data: Path | None) -> Iterator[Task]:
+    """Every dataset that there is; without the folder, those that are bundled."""
+    yield mice()
+    yield sensors()
+    yield digits("digits on photographs", digits_on_photos(N_FRAMES))
+    if data is not None:
+        yield digits("digits on scenes", digits_on_scenes(data))
+        yield glioblastoma(data)
+        yield kang(data, "kang_5donors", "blood cells, five donors")
+        yield kang(data, "kang_labelled_2donors", "blood cells, two donors")
+        yield cell_painting(data)
+        yield knock_outs(data)
+    for null in nulls(data):
+        yield null(np.random.default_rng(0))
+
+
+def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
+    """Return the datasets with nothing to find, each to be dealt out by a generator."""
+    larger: list[Callable[[np.random.Generator], Task]] = []
+    if data is not None:
+        wells, guides = cell_painting_table(data), knock_outs(data, INACTIVE)
+        larger = [lambda rng: halves_of_controls(wells, rng), lambda rng: inactive(guides, rng)]
+    return [dealt_mice, *larger]
+
+
+def mice() -> Task:
+    """Protein levels of 18 mice, half of them trisomic; 9 others are the background."""
+    data = load_mouse_protein()
+    return Task(
+        *("mice", "genotype", data.foreground, data.background, data.labels),
+        *(data.groups, data.background_groups),
+        replicates=data.groups,
+    )
+
+
+def sensors() -> Task:
+    """Simulated motion sensors; ten stretches of 200 rows are the units."""
+    data = make_motion_sensors()
+    stretches = np.arange(len(data.labels)) // 200
+    parts = (data.foreground, data.background, data.labels)
+    return Task("sensors (simulated)", "activity", *parts, stretches, -1 - stretches)
+
+
+def digits(name: str, data: Any) -> Task:
+    """Faint zeros and ones on pictures; each picture is a unit."""
+    small = (_pixels_in_fours(frames) for frames in (data.foreground, data.background))
+    parts = (*small, data.labels, data.groups, data.background_groups)
+    return Task(name, "digit", *parts, within=True)
+
+
+def _pixels_in_fours(frames: Any) -> Any:
+    """Average squares of two by two pixels."""
+    return frames.reshape(-1, SIDE // 2, 2, SIDE // 2, 2).mean(axis=(2, 4)).reshape(len(frames), -1)
+
+
+class Frames(NamedTuple):
+    """Frames with the picture that each was cropped from."""
+
+    foreground: Any
+    background: Any
+    labels: Any
+    groups: Any
+    background_groups: Any
+
+
+def digits_on_scenes(data: Path) -> Frames:
+    """A quarter of a digit on crops of seven outdoor scenes; crops of eight others alone."""
+    mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
+    scenes = np.load(data / "textures" / "bsds500_grass_scenes.npz")["images"] / 255.0
+    short, long = scenes.shape[1:]
+    small = resampling(short, 100) @ scenes @ resampling(long, round(100 * long / short)).T
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(small))
+    crops, backgrounds = [], []
+    for kept, chosen in ((crops, order[:7]), (backgrounds, order[7:])):
+        windows = np.lib.stride_tricks.sliding_window_view(small, (SIDE, SIDE), axis=(1, 2))
+        rows, columns = windows.shape[1:3]
+        pictures = chosen[rng.integers(len(chosen), size=N_FRAMES)]
+        places = rng.integers(rows, size=N_FRAMES), rng.integers(columns, size=N_FRAMES)
+        kept += [windows[pictures, *places].reshape(N_FRAMES, -1), pictures]
+    digit = mnist["images"][:N_FRAMES].reshape(N_FRAMES, -1) / 255.0
+    labels = mnist["labels"][:N_FRAMES].astype(int)
+    return Frames(crops[0] + digit / 4, backgrounds[0], labels, crops[1], backgrounds[1])
+
+
+def log_normalised(counts: Any, total: float = 1e4) -> Any:
+    """Return log1p of counts that are scaled to the same total in every cell."""
+    dense = counts.toarray() if hasattr(counts, "toarray") else np.asarray(counts)
+    dense = dense.astype(float)
+    return np.log1p(dense * (total / dense.sum(axis=1, keepdims=True)))
+
+
+def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
+    """Return log-normalised counts, whether a cell is treated, and its unit."""
+    import anndata
+
+    cells = anndata.read_h5ad(data / file)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(cells.n_obs)
+    by_sample = cells.obs[unit].astype(str) + cells.obs["condition"].astype(str)
+    place = by_sample.iloc[order].groupby(by_sample.iloc[order]).cumcount().sort_index()
+    kept = (place.reindex(cells.obs_names) < N_CELLS // 2).to_numpy()
+    values = log_normalised(cells.X)[kept]
+    genes = np.sort(np.argsort(-values.var(axis=0), kind="stable")[:N_GENES])
+    obs = cells.obs[kept]
+    treated = (obs["condition"] != "ctrl").to_numpy()
+    return values[:, genes], treated, obs[unit].to_numpy(dtype=str)
+
+
+def glioblastoma(data: Path) -> Task:
+    """Tumour cells of five patients with and without a drug; the background is without."""
+    file = "glioblastoma/glioblastoma_panobinostat.h5ad"
+    values, treated, patients = _cells(data, file, "patient")
+    parts = (values, values[~treated], treated, patients, patients[~treated])
+    return Task("tumours", "drug", *parts, within=True)
+
+
+def kang(data: Path, file: str, name: str) -> Task:
+    """Blood cells with and without interferon; the background is without."""
+    values, treated, donors = _cells(data, f"kang_pbmc/{file}.h5ad", "donor")
+    parts = (values, values[~treated], treated, donors, donors[~treated])
+    return Task(name, "interferon", *parts, within=True)
+
+
+def cell_painting_table(data: Path) -> Any:
+    """Return the wells' profiles."""
+    import pandas as pd
+
+    return pd.read_csv(data / "cell_painting" / "bbbc021_wells.csv.gz")
+
+
+def cell_painting(data: Path) -> Task:
+    """Wells of 38 compounds, whose mechanism is asked for; the background are wells with DMSO."""
+    table = cell_painting_table(data)
+    profiles = table.filter(regex="^(?!Metadata)").to_numpy(float)
+    control = (table["Metadata_Compound"] == "DMSO").to_numpy()
+    drugs = table[~control]
+    samples = drugs["Metadata_Compound"] + drugs["Metadata_Concentration"].astype(str)
+    return Task(
+        *("cell painting", "mechanism", profiles[~control], profiles[control]),
+        drugs["Metadata_moa"].to_numpy(str),
+        drugs["Metadata_Compound"].to_numpy(str),
+        table["Metadata_Plate"].to_numpy(str)[control],
+        replicates=samples.to_numpy(str),
+    )
+
+
+def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
+    """Cells with one of eight genes knocked out, by guides; the background got other guides."""
+    import anndata
+
+    cells = anndata.read_h5ad(data / "crispr" / "papalexi_2replicates.h5ad")
+    cells = cells[(cells.obs["guide_share"] > 0.8).to_numpy()]
+    totals = np.asarray(cells.X.sum(axis=1)).ravel()
+    values = log_normalised(cells.X, float(np.median(totals)))
+    target = cells.obs["target"].to_numpy(str)
+    guide, replicate = cells.obs["guide"].to_numpy(str), cells.obs["replicate"].to_numpy(str)
+    untargeted = target == "non-targeting"
+    for name in np.unique(replicate):
+        values[replicate == name] -= values[(replicate == name) & untargeted].mean(axis=0)
+    chosen = np.isin(target, targets)
+    order = {}
+    for name in targets:
+        order |= {each: i for i, each in enumerate(np.unique(guide[target == name]))}
+    return Task(
+        *("knock-outs", "target gene", values[chosen], values[untargeted], target[chosen]),
+        *(guide[chosen], guide[untargeted]),
+        folds=np.array([order[each] for each in guide[chosen]]),
+    )
+
+
+def dealt_mice(rng: np.random.Generator) -> Task:
+    """All mice, dealt out anew to foreground and background, with genotypes dealt out as well."""
+    task = mice()
+    rows = np.vstack([task.foreground, task.background])
+    units = np.concatenate([task.units, task.background_units])
+    order = rng.permutation(np.unique(units))
+    front = np.isin(units, order[:18])
+    labels = np.where(np.isin(units[front], order[:9]), "one", "other")
+    parts = (rows[front], rows[~front], labels, units[front], units[~front])
+    return Task("null: mice dealt out", "dealt label", *parts, null=True)
+
+
+def halves_of_controls(table: Any, rng: np.random.Generator) -> Task:
+    """The control wells of half of the plates, beside those of the others."""
+    controls = table[table["Metadata_Compound"] == "DMSO"]
+    profiles = controls.filter(regex="^(?!Metadata)").to_numpy(float)
+    plates = controls["Metadata_Plate"].to_numpy(str)
+    order = rng.permutation(np.unique(plates))
+    front = np.isin(plates, order[: len(order) // 2])
+    labels = np.where(np.isin(plates[front], order[: len(order) // 4]), "one", "other")
+    parts = (profiles[front], profiles[~front], labels, plates[front], plates[~front])
+    return Task("null: control wells", "dealt label", *parts, null=True)
+
+
+def inactive(task: Task, rng: np.random.Generator) -> Task:
+    """Cells of ten guides against genes that change nothing here, beside non-targeting guides."""
+    order = rng.permutation(np.unique(task.units))[:10]
+    front = np.isin(task.units, order)
+    labels = np.where(np.isin(task.units[front], order[:5]), "one", "other")
+    parts = (task.foreground[front], task.background, labels, task.units[front])
+    name = "null: guides without effect"
+    return Task(name, "dealt label", *parts, task.background_units, null=True)
