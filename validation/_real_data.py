@@ -71,8 +71,8 @@ def mice() -> Task:
     data = load_mouse_protein()
     return Task(
         *("mice", "genotype", data.foreground, data.background, data.labels),
-        *(data.groups, data.background_groups),
-        replicates=data.groups,
+        *(data.units, data.background_units),
+        replicates=data.units,
     )
 
 
@@ -87,7 +87,7 @@ def sensors() -> Task:
 def digits(name: str, data: Any) -> Task:
     """Faint zeros and ones on pictures; each picture is a unit."""
     small = (_pixels_in_fours(frames) for frames in (data.foreground, data.background))
-    parts = (*small, data.labels, data.groups, data.background_groups)
+    parts = (*small, data.labels, data.units, data.background_units)
     return Task(name, "digit", *parts, within=True)
 
 
@@ -102,8 +102,8 @@ class Frames(NamedTuple):
     foreground: Any
     background: Any
     labels: Any
-    groups: Any
-    background_groups: Any
+    units: Any
+    background_units: Any
 
 
 def digits_on_scenes(data: Path) -> Frames:

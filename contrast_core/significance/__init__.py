@@ -1,5 +1,6 @@
 """Is there anything to find, and which components are real: what needs rows and their units."""
 
+from contrast_core.significance._advice import ContrastAdvice, contrast_advice
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
 from contrast_core.significance._condition import condition_test
 from contrast_core.significance._condition_shift import ConditionShift, condition_shift
@@ -12,6 +13,7 @@ from contrast_core.significance._responders import Responders, responders
 __all__ = [
     "BootstrapStability",
     "ConditionShift",
+    "ContrastAdvice",
     "ContrastDimension",
     "ContrastReport",
     "CrossFittedRatio",
@@ -20,6 +22,7 @@ __all__ = [
     "bootstrap_stability",
     "condition_shift",
     "condition_test",
+    "contrast_advice",
     "contrast_dimension",
     "contrast_report",
     "cross_fitted_ratio",

@@ -1,0 +1,276 @@
+"""Is a contrast needed, and for how many components? Asked of units that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
+
+from contrast_core._short_repr import ShortRepr
+from contrast_core._validation import FloatArray, MatrixLike, check_generator
+from contrast_core.contrast import background_ridge
+from contrast_core.feedback import muted
+from contrast_core.moments import SecondMoments
+from contrast_core.significance._estimators import resampling
+from contrast_core.significance._units import Sample, TwoSamples, two_samples
+from contrast_core.solve import plan_for, solve_trace_ratio
+from contrast_core.spectral import CPCA, CPCAStar
+
+METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first that is good enough is advised
+COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
+_N_FOLDS = 5
+_ENOUGH = 0.8  # of the largest excess: a method that holds this share is said to hold it as well
+_LEVEL = 0.01  # of the test, beside which others are made
+_WEAKER_RIDGE = 0.4  # of cPCA*'s: a tenth of the mean background variance
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastAdvice(ShortRepr):
+    r"""Advice on whether a contrast is needed; made by `contrast_advice`.
+
+    Parameters
+    ----------
+    n_components : ndarray of shape (K,)
+        Numbers of components, k.
+    excess : ndarray of shape (K, 4)
+        Excess variance that the first k directions of PCA, cPCA*, cPCA and whitening hold.
+    lower, upper : ndarray of shape (K, 4)
+        Ends of its 95% interval over units, by Student's t.
+    p_value : float
+        Probability of so large an excess along the leading direction of cPCA*, which is that of
+        cPCA too, where units of foreground and background are alike.
+    """
+
+    n_components: NDArray[np.intp]
+    excess: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p_value: float
+
+    @property
+    def advised(self) -> list[str]:
+        """The method to use for each number of components.
+
+        It is the first of PCA, cPCA*, cPCA and whitening that holds at least 80% of the largest
+        excess; PCA where no method holds any.
+        """
+        largest = np.maximum(self.excess.max(axis=1, keepdims=True), 0.0)
+        enough = (self.excess >= _ENOUGH * largest) | (largest == 0)
+        return [METHODS[i] for i in enough.argmax(axis=1)]
+
+    @property
+    def found(self) -> bool:
+        """Whether the excess along the leading direction is significant at 1%."""
+        return self.p_value <= _LEVEL
+
+    def sentence(self, found: bool | None = None) -> str:
+        """Say in one sentence what the table means.
+
+        Parameters
+        ----------
+        found : bool, optional
+            Whether there is anything to find, if another test has decided; by default `found`.
+        """
+        if not (self.found if found is None else found):
+            return (
+                "Nothing to find: units that were left out vary no more in the foreground than in "
+                "the background, beyond what chance explains."
+            )
+        needed = self.n_components[np.array(self.advised) != METHODS[0]]
+        if not len(needed):
+            return "PCA holds it as well: a contrast adds nothing at any number of components."
+        most, until = self.n_components[-1], needed[-1]
+        which = self.advised[list(self.n_components).index(needed[0])]
+        end = "the most that were looked at" if until == most else "PCA holds it as well with more"
+        plural = "component" if until == 1 else "components"
+        return f"A contrast is needed up to {until} {plural} ({which}); {end}."
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return the excess of each method and the advised one, by columns.
+
+        ``lower`` and ``upper`` are the interval of the method that is advised.
+        """
+        chosen = [METHODS.index(name) for name in self.advised]
+        columns: dict[str, list[Any]] = {"components": self.n_components.tolist()}
+        columns |= {name: self.excess[:, i].tolist() for i, name in enumerate(METHODS)}
+        columns["advised"] = self.advised
+        for name, ends in (("lower", self.lower), ("upper", self.upper)):
+            columns[name] = ends[np.arange(len(chosen)), chosen].tolist()
+        return columns
+
+
+def contrast_advice(
+    X: MatrixLike,
+    *,
+    background: MatrixLike | Sequence[MatrixLike],
+    units: ArrayLike | None = None,
+    background_units: ArrayLike | None = None,
+    random_state: int | np.random.Generator | None = None,
+    **weights: Any,
+) -> ContrastAdvice:
+    r"""Compare PCA, cPCA*, cPCA and whitening by the excess variance that they hold.
+
+    A fifth of the units is left out at a time. The other units choose the k directions V of each
+    method, without labels. With the foreground rows x and background rows y that were left out, and
+    :math:`S = V (C_Y + \tau I) V^\top` of the others, the excess of V is
+
+    .. math:: \overline{(x - \bar x)^\top V^\top S^{-1} V (x - \bar x)} -
+        \overline{(y - \bar y)^\top V^\top S^{-1} V (y - \bar y)} ,
+
+    the variance that the foreground has beyond the background, in units of the background's
+    variance, summed over k directions. The means of x and y are those of the units that were not
+    left out. The excess depends on the subspace alone, and overfitting cannot enlarge it.
+
+    Parameters
+    ----------
+    X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
+        Foreground and background rows, not moments; without units the background may be a list of
+        several.
+    units, background_units : array-like of shape (n,) and (m,), optional
+        The donor, animal or other unit that each row belongs to; units count alike, and a label
+        that occurs in both datasets is one and the same unit. Without them every row is a unit.
+    random_state : int, Generator or None, default=None
+        Seed of the parts that are left out.
+    **weights
+        `sample_weight`, `background_weight` and `background_mix`, as for `CPCA.fit`.
+
+    Returns
+    -------
+    ContrastAdvice
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the datasets do not fit together, only one of them has units, or one has a single unit.
+
+    Notes
+    -----
+    The methods are PCA of the foreground, cPCA* and cPCA with their automatic strengths, and
+    whitening by the background's covariance plus a tenth of its mean variance in every direction,
+    which is cPCA* at a larger beta. Numbers of components are 1, 2, 3, 5, 10, 20 and 50, as far as
+    there are features and rows.
+
+    The advice is about variance and knows no labels: a difference between groups may be easier
+    to see, or harder, than its share of the excess suggests.
+
+    Examples
+    --------
+    >>> from contrast_core.datasets import make_motion_sensors
+    >>> from contrast_core.significance import contrast_advice
+    >>> data = make_motion_sensors()
+    >>> advice = contrast_advice(data.foreground, background=data.background, random_state=0)
+    >>> print(advice.sentence())
+    A contrast is needed up to 5 components (cPCA*); PCA holds it as well with more.
+    """
+    rng = check_generator(random_state)
+    samples = two_samples(X, background, units, background_units, **weights)
+    sides = (samples.foreground, samples.background)
+    n_folds = min(_N_FOLDS, *(sample.n_units for sample in sides))
+    folds = [fold[_codes(sample)] for fold, sample in zip(_folds(samples, n_folds, rng), sides, strict=True)]
+    fewest = min(int((folds[0] != i).sum()) for i in range(n_folds))
+    most = min(samples.n_varying, samples.foreground.rows.shape[1], fewest - 1)
+    numbers = [k for k in COMPONENTS if k <= most]
+    sizes = [np.empty((sample.rows.shape[0], len(numbers), len(METHODS))) for sample in sides]
+    with resampling(samples), muted():
+        for i in range(n_folds):
+            x, y = (_moments(s, fold != i) for s, fold in zip(sides, folds, strict=True))
+            ridge = background_ridge(x, y, samples.n_varying)
+            chosen = _directions(x, y, ridge, numbers)
+            for sample, fold, moments, size in zip(sides, folds, (x, y), sizes, strict=True):
+                size[fold == i] = _squared_lengths(
+                    sample.rows[fold == i], moments.mean, chosen, y, ridge
+                )
+    of_units = [_unit_means(s, size) for s, size in zip(sides, sizes, strict=True)]
+    excess, error, df = _difference(*of_units, samples.shared)
+    margin = student.ppf(0.975, df) * error
+    leading = 0, METHODS.index("cPCA*")
+    p_value = float(student.sf(excess[leading] / error[leading], df[leading]))
+    return ContrastAdvice(np.array(numbers), excess, excess - margin, excess + margin, p_value)
+
+
+def _codes(sample: Sample) -> NDArray[np.intp]:
+    """Return the number of each row's unit."""
+    return np.arange(sample.rows.shape[0]) if sample.codes is None else sample.codes
+
+
+def _folds(samples: TwoSamples, n_folds: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Deal units out to folds; the fold of a unit that is in both datasets is the same in both."""
+    shared = rng.permutation(len(samples.shared)) % n_folds
+    folds = []
+    for side, sample in enumerate((samples.foreground, samples.background)):
+        fold = np.empty(sample.n_units, dtype=np.intp)
+        fold[samples.shared[:, side]] = shared
+        alone = samples.only(side)
+        fold[alone] = (len(shared) + rng.permutation(len(alone))) % n_folds
+        folds.append(fold)
+    return folds
+
+
+def _moments(sample: Sample, chosen: NDArray[np.bool_]) -> SecondMoments:
+    weights = None if sample.weights is None else sample.weights[chosen]
+    return SecondMoments.from_data(sample.rows[chosen], sample_weight=weights)
+
+
+def _directions(
+    x: SecondMoments, y: SecondMoments, ridge: float, numbers: Sequence[int]
+) -> list[list[FloatArray]]:
+    """Return the orthonormal directions (k, D) of each method, for each k."""
+    most = numbers[-1]
+    pca = CPCA(most, alpha=0.0).fit(x, background=y).components_
+    star, white = (
+        CPCAStar(most, beta=1 / (1 + each)).fit(x, background=y).components_
+        for each in (ridge, _WEAKER_RIDGE * ridge)
+    )
+    plans = [(k, plan_for(x, y, k)) for k in numbers]
+    cpca = [solve_trace_ratio(x, y, k, ridge, plan)[1].components[0] for k, plan in plans]
+    return [
+        [pca[:k], star[:k], own, white[:k]] for k, own in zip(numbers, cpca, strict=True)
+    ]
+
+
+def _squared_lengths(
+    rows: Any,
+    mean: FloatArray,
+    chosen: list[list[FloatArray]],
+    background: SecondMoments,
+    ridge: float,
+) -> FloatArray:
+    """Return rows' squared distances from the mean, along each set of directions."""
+    lengths = np.empty((rows.shape[0], len(chosen), len(METHODS)))
+    for i, of_methods in enumerate(chosen):
+        for j, directions in enumerate(of_methods):
+            noise = directions @ background.covariance @ directions.T + ridge * np.eye(
+                len(directions)
+            )
+            whitened = np.linalg.solve(np.linalg.cholesky(noise), directions)
+            scores = np.asarray(rows @ whitened.T) - whitened @ mean
+            lengths[:, i, j] = (scores**2).sum(axis=1)
+    return lengths
+
+
+def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
+    """Average the values of the rows of each unit, (U, K, 4)."""
+    weights = np.ones(len(values)) if sample.weights is None else sample.weights
+    sums = np.zeros((sample.n_units, *values.shape[1:]))
+    np.add.at(sums, _codes(sample), weights[:, None, None] * values)
+    return sums / np.bincount(_codes(sample), weights)[:, None, None]
+
+
+def _difference(x: FloatArray, y: FloatArray, shared: Any) -> tuple[FloatArray, ...]:
+    """Return the mean difference, its standard error and degrees of freedom, over units.
+
+    The difference is within units where all of them are in both datasets, else that of Welch's
+    test.
+    """
+    if len(shared) == len(x) == len(y):
+        x, y = x[shared[:, 0]] - y[shared[:, 1]], np.zeros_like(x)
+    n, m = len(x), len(y)
+    squared = x.var(axis=0, ddof=1) / n, y.var(axis=0, ddof=1) / m
+    tiny = np.finfo(np.float64).tiny
+    error = np.sqrt(squared[0] + squared[1]) + tiny**0.5
+    df = error**4 / (squared[0] ** 2 / (n - 1) + squared[1] ** 2 / (m - 1) + tiny)
+    return x.mean(axis=0) - y.mean(axis=0), error, np.clip(df, 1, n + m - 2)
