@@ -44,6 +44,7 @@ class Task(NamedTuple):
 def tasks(data: Path | None) -> Iterator[Task]:
     """Every dataset that there is; without the folder, those that are bundled."""
     yield mice()
+    yield mice_with_gaps()
     yield sensors()
     yield digits("digits on photographs", digits_on_photos(N_FRAMES))
     if data is not None:
@@ -73,6 +74,18 @@ def mice() -> Task:
         *("mice", "genotype", data.foreground, data.background, data.labels),
         *(data.units, data.background_units),
         replicates=data.units,
+    )
+
+
+def mice_with_gaps() -> Task:
+    """The mice, with 40% of the values removed at random."""
+    task, rng = mice(), np.random.default_rng(0)
+    parts = [
+        np.where(rng.random(rows.shape) < 0.4, np.nan, rows)
+        for rows in (task.foreground, task.background)
+    ]
+    return task._replace(
+        name="mice, 40% missing", foreground=parts[0], background=parts[1], replicates=None
     )
 
 
