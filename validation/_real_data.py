@@ -1,4 +1,4 @@
-"""Real datasets with labels, for `track_record`: foreground, background, and the units to leave out.
+"""Real datasets with labels, and the units to leave out, for `track_record`.
 
 The bundled data are always there. The larger ones are read from the folder that CONTRAST_DATA
 names. All preparation is without labels; cells and genes are subsampled with fixed seeds.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common.digits import SIDE, resampling
+from benchmarks.common.digits import SIDE, small_scenes
 from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_motion_sensors
 
 N_CELLS = 400  # of each patient or donor, at most
@@ -122,9 +122,7 @@ class Frames(NamedTuple):
 def digits_on_scenes(data: Path) -> Frames:
     """A quarter of a digit on crops of seven outdoor scenes; crops of eight others alone."""
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
-    scenes = np.load(data / "textures" / "bsds500_grass_scenes.npz")["images"] / 255.0
-    short, long = scenes.shape[1:]
-    small = resampling(short, 100) @ scenes @ resampling(long, round(100 * long / short)).T
+    small = small_scenes(data)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(small))
     crops, backgrounds = [], []

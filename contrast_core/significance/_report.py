@@ -16,8 +16,8 @@ from contrast_core._validation import FloatArray, MatrixLike, check_count, check
 from contrast_core.feedback import Progress, warn
 from contrast_core.linalg import principal_angles
 from contrast_core.moments import FeatureMoments
+from contrast_core.significance._advice import ContrastAdvice, contrast_advice
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
-from contrast_core.significance._cross_fit import CrossFittedRatio, cross_fitted_ratio
 from contrast_core.significance._estimators import check_estimator, quietly_fitted
 from contrast_core.significance._permutation import PermutationTest, permutation_test
 from contrast_core.significance._units import Weights
@@ -27,6 +27,10 @@ Columns: TypeAlias = dict[str, list[Any]]
 
 _NEAR = 10.0  # degrees: within them another strength is said to show the same subspace
 _LEVEL = 0.05
+_EXCESS = (
+    "Excess variance of the first components on units that did not choose them, in units of the "
+    "background's variance, and 95% interval of the advised method"
+)
 _NEARLY_ALL = 0.9  # of the variance: features that hold more probably have other units
 _FEWEST_UNITS = 4  # features, below which one of them may well hold nearly all
 
@@ -44,8 +48,8 @@ class ContrastReport:
         The method, fitted to the data.
     n_rows : tuple of int
         Rows of foreground and background.
-    ratio : CrossFittedRatio
-        How large the contrast is on rows that did not choose its directions.
+    advice : ContrastAdvice
+        Whether a contrast is needed, by the excess variance on units that chose no directions.
     test : PermutationTest
         Which components are real, and so whether there is anything to find.
     stability : BootstrapStability
@@ -59,7 +63,7 @@ class ContrastReport:
 
     estimator: MomentContrast
     n_rows: tuple[int, int]
-    ratio: CrossFittedRatio
+    advice: ContrastAdvice
     test: PermutationTest
     stability: BootstrapStability
     strengths: FloatArray
@@ -71,6 +75,7 @@ class ContrastReport:
             "contrast": self._contrast(),
             "data": self._data(),
             "anything to find": self._finding(),
+            "advice": self.advice.sentence(self._found()),
             "components": self._components(),
             "subspace": self._subspace(),
             "other strengths": self._strengths(),
@@ -134,6 +139,9 @@ class ContrastReport:
                 "",
                 *_aligned(self.components()),
                 "",
+                _EXCESS,
+                *_aligned(self.advice.table()),
+                "",
                 f"Loadings, with {self.stability.level:.0%} bands",
                 *_aligned(self.features()),
             ]
@@ -147,6 +155,7 @@ class ContrastReport:
         )
         return (
             f"<h4>Contrast report</h4><table>{statements}</table>{_html(self.components())}"
+            f"<p>{_EXCESS}</p>{_html(self.advice.table())}"
             f"<p>Loadings, with {self.stability.level:.0%} bands</p>{_html(self.features())}"
         )
 
@@ -168,18 +177,18 @@ class ContrastReport:
             text += f", in {self.test.n_units} and {self.test.n_background_units} units"
         return f"{text}; {self.stability.components.shape[1]} features"
 
+    def _found(self) -> bool:
+        return bool(self.test.n_significant(_LEVEL)) or self.advice.found
+
     def _finding(self) -> str:
-        test, ratio = self.test, self.ratio
-        verdict = "yes" if test.n_significant(_LEVEL) else "no"
+        test, advice = self.test, self.advice
         usual = np.quantile(test.null_statistics[:, 0], 0.95)
-        lowest, highest = np.quantile(ratio.ratios / ratio.baseline, [0.05, 0.95])
         return (
-            f"{verdict}: p = {test.p_values[0]:.2g} for the first component (statistic "
-            f"{test.statistics[0]:.3g}; 95% of the relabelled data stay below {usual:.3g}, and no "
-            f"p-value can be below {test.smallest_p_value:.2g}). On rows that did not choose the "
-            "directions, the foreground's share of the variance is "
-            f"{ratio.relative:.3g} times what directions without contrast give "
-            f"({lowest:.3g} to {highest:.3g} over the splits)"
+            f"{'yes' if self._found() else 'no'}: p = {test.p_values[0]:.2g} for the first "
+            f"component (statistic {test.statistics[0]:.3g}; 95% of the relabelled data stay below "
+            f"{usual:.3g}, and no p-value can be below {test.smallest_p_value:.2g}); on units that "
+            f"did not choose it, p = {advice.p_value:.2g}. The answer is yes if the first is at "
+            f"most {_LEVEL:g} or the second at most {advice.level:g}"
         )
 
     def _components(self) -> str:
@@ -225,9 +234,10 @@ def contrast_report(
     """Report what a contrast shows, and how certain it is, for the supplement of a paper.
 
     Which contrast, and how it was chosen; whether there is anything to find, and how many
-    components are real (`permutation_test`: one decision, at 5%); how large the contrast is on
-    other rows (`cross_fitted_ratio`); how certain components and loadings are
-    (`bootstrap_stability`); over which strengths the subspace stays; and which features make it.
+    components are real (`permutation_test`, at 5%); whether PCA would do, and for how many
+    components a contrast is needed (`contrast_core.significance.contrast_advice`); how certain
+    components and loadings are (`bootstrap_stability`); over which strengths the subspace stays;
+    and which features make it.
 
     Parameters
     ----------
@@ -296,7 +306,7 @@ def contrast_report(
     }
     bars: dict[str, Any] = {"progress": progress}
     test = permutation_test(estimator, X, n_permutations=n_permutations, **given, **bars)
-    ratio = cross_fitted_ratio(X, n_components=len(test.p_values), **given)
+    advice = contrast_advice(X, **given)
     stability = bootstrap_stability(estimator, X, n_resamples=n_resamples, **given, **bars)
     fitted = quietly_fitted(estimator, X, background, Design(**weights))
     strengths, angles = _other_strengths(fitted)
@@ -305,7 +315,7 @@ def contrast_report(
     return ContrastReport(
         estimator=fitted,
         n_rows=(rows.foreground.shape[0], rows.background.shape[0]),
-        ratio=ratio,
+        advice=advice,
         test=test,
         stability=stability,
         strengths=strengths,

@@ -1,0 +1,164 @@
+"""Advice on whether a contrast is needed: its sentences, its figures and its level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import CPCA, contrast_report
+from contrast_core.significance import contrast_advice
+from tests.core.samples import quiet
+
+
+def two_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tuple[Any, Any]:
+    """Draw rows with strong directions in both sets, and one that varies more in the foreground."""
+    X, Y = np.random.default_rng(1).normal(size=(2, n, 12))
+    X[:, 0] *= signal
+    for i, scale in enumerate(shared, start=1):
+        X[:, i] *= scale
+        Y[:, i] *= scale
+    return X, Y
+
+
+SENTENCES = [
+    (two_sets(1.0), "Nothing to find: "),
+    (two_sets(5.0), "PCA holds it as well: "),
+    (
+        two_sets(3.0, (9.0,)),
+        "A contrast is needed up to 1 component (cPCA*); PCA holds it as well ",
+    ),
+    (two_sets(3.0, (9.0, 8.0, 7.0)), "A contrast is needed up to 3 components (cPCA*); PCA holds "),
+    (
+        two_sets(2.5, 11 * (3.0,)),
+        "A contrast is needed up to 10 components (cPCA*); the most that ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sets", "sentence"), SENTENCES, ids=[each for _, each in SENTENCES])
+def test_each_sentence_is_said_where_it_is_true(sets: Any, sentence: str) -> None:
+    X, Y = sets
+    advice = contrast_advice(X, background=Y, random_state=0)
+    assert advice.sentence().startswith(sentence)
+    assert list(advice.n_components) == [1, 2, 3, 5, 10]
+    assert advice.found == (not sentence.startswith("Nothing"))
+    assert advice.table()["advised"] == advice.advised
+
+
+@quiet
+def test_the_report_gives_the_advice_and_one_decision() -> None:
+    X, Y = two_sets(3.0, (9.0,), n=80)
+    few: dict[str, Any] = {"n_permutations": 39, "n_resamples": 5, "random_state": 0}
+    report = contrast_report(CPCA(1), X, background=Y, **few)
+    assert report.statements()["advice"] == report.advice.sentence(True)
+    assert report.statements()["anything to find"].startswith("yes: ")
+    assert "advised" in str(report)
+    assert report.advice.advised[0] in report._repr_html_()
+    report = contrast_report(CPCA(1), Y[:40], background=Y[40:], **few)
+    assert report.statements()["advice"].startswith("Nothing to find")
+    assert report.statements()["anything to find"].startswith("no: ")
+
+
+def test_the_excess_is_that_of_the_definition() -> None:
+    """Computed by hand for each way to deal units out to two folds, one of which was drawn."""
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(90, 5)), rng.normal(size=(60, 5))
+    X[:, 1] *= 3
+    units, background_units = np.arange(90) % 3, np.arange(60) % 2 + 10
+    units[:7] = 0  # of different sizes
+    advice = contrast_advice(X, background=Y, units=units, background_units=background_units)
+    close = []
+    for deal in _all_deals(units, background_units):
+        by_hand: list[list[float]] = [[], []]
+        ridges = []
+        for x_out, y_out in deal:
+            x, y = X[~np.isin(units, x_out)], Y[~np.isin(background_units, y_out)]
+            v = np.linalg.svd(x - x.mean(0), full_matrices=False)[2][:2]
+            C = np.cov(y.T, bias=True)
+            S = v @ (C + 0.25 * np.trace(C) / 5 * np.eye(5)) @ v.T
+            for side, rows, labels, names, mean in (
+                (0, X, units, x_out, x.mean(0)),
+                (1, Y, background_units, y_out, y.mean(0)),
+            ):
+                for name in names:
+                    z = (rows[labels == name] - mean) @ v.T
+                    by_hand[side].append(np.einsum("ij,jk,ik->i", z, np.linalg.inv(S), z).mean())
+            ridges.append(0.25 * np.trace(C) / 5 * np.trace(np.linalg.inv(S)))
+        x_mean, y_mean = map(np.mean, by_hand)
+        expected = 2 * (x_mean - y_mean) / (y_mean + np.mean(ridges))
+        close.append(np.isclose(advice.excess[1, 0], expected))
+    assert sum(close) == 1
+
+
+def _all_deals(units: Any, background_units: Any) -> list[Any]:
+    """Return every way to deal three units and two units out to two folds."""
+    deals = []
+    for alone in np.unique(units):
+        rest = [name for name in np.unique(units) if name != alone]
+        for first in np.unique(background_units):
+            second = [name for name in np.unique(background_units) if name != first]
+            deals.append([([alone], [first]), (rest, second)])
+    return deals
+
+
+def test_units_and_rotations_of_the_data_change_nothing() -> None:
+    X, Y = two_sets(2.0, (4.0,), n=60)
+    units = {"units": np.arange(60) // 6, "background_units": np.arange(60) // 6}
+    advice = contrast_advice(X, background=Y, random_state=0, **units)
+    turn = 3 * np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))[0]
+    turned = contrast_advice(X @ turn + 5, background=Y @ turn, random_state=0, **units)
+    np.testing.assert_allclose(turned.excess, advice.excess, rtol=1e-6, atol=1e-8)
+    sparse = contrast_advice(sp.csr_array(X), background=sp.csr_array(Y), random_state=0, **units)
+    np.testing.assert_allclose(sparse.upper, advice.upper, rtol=1e-6)
+    twice = contrast_advice(
+        np.vstack([X, X[:9]]),
+        background=Y,
+        random_state=0,
+        units=np.append(units["units"], units["units"][:9]),
+        background_units=units["background_units"],
+    )
+    weighted = contrast_advice(
+        X, background=Y, random_state=0, **units, sample_weight=1.0 + (np.arange(60) < 9)
+    )
+    np.testing.assert_allclose(weighted.excess, twice.excess, rtol=1e-6)
+
+
+def test_more_features_than_rows() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 12, 40))
+    X[:, 3] *= 30
+    advice = contrast_advice(X, background=Y, random_state=0)
+    assert list(advice.n_components) == [1, 2, 3, 5]
+    assert (advice.lower <= advice.upper).all()
+    assert (advice.excess[:, 0] > 100).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_units_that_are_alike_are_seldom_found_to_differ(shared: bool) -> None:
+    found = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        means = rng.normal(size=(2, 8, 5))
+        labels = np.repeat(np.arange(8), 5)
+        if shared:
+            means[1] = means[0]
+        X, Y = (own[labels] + rng.normal(size=(40, 5)) for own in means)
+        advice = contrast_advice(
+            X,
+            background=Y,
+            units=labels,
+            background_units=labels if shared else labels + 100,
+            random_state=seed,
+        )
+        found += advice.p_value <= 0.1
+    assert found <= 13  # 6 are expected; more than 13 in fewer than one of 500 cases
+
+
+def test_what_has_no_units_to_leave_out_is_refused() -> None:
+    X, Y = two_sets(1.0, n=20)
+    with pytest.raises(ValueError, match="single"):
+        contrast_advice(X, background=Y, units=np.zeros(20), background_units=np.arange(20))
+    with pytest.raises(ValueError, match="background_units"):
+        contrast_advice(X, background=Y, units=np.arange(20))
