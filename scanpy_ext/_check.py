@@ -15,6 +15,7 @@ from contrast_core import CPCA, condition_test, cross_fitted_ratio
 from contrast_core.feedback import muted, warn
 from contrast_core.moments import FeatureMoments, split_feature_moments
 from contrast_core.rows import Rows, load_into_memory
+from contrast_core.significance import ContrastAdvice, contrast_advice
 
 from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
@@ -87,7 +88,9 @@ def contrast_check(
     `scanpy_ext.pl.contrast_check` plots:
 
     `.uns['contrast_check' | key_added]['checks']` : `DataFrame`
-        A row per check, with columns `sound` and `message`.
+        A row per check, with columns `sound` and `message`. The message of `advice` says whether
+        PCA would show as much, and up to how many components a contrast is needed
+        (`contrast_core.significance.contrast_advice`).
     `.uns['contrast_check' | key_added]['counts']` : `DataFrame`
         Foreground and background cells by donor and cell type (where given).
     `.uns['contrast_check' | key_added]['ratios']` : `DataFrame`
@@ -139,7 +142,7 @@ def contrast_check(
     >>> adata.X[1::2, 0] += 5
     >>> cx.pp.contrast_check(adata, groupby="condition", reference="ctrl", donor="donor")
     >>> list(adata.uns["contrast_check"]["checks"].index)
-    ['values', 'genes', 'depth', 'donor', 'ratio']
+    ['values', 'genes', 'depth', 'donor', 'ratio', 'advice']
     """
     key = _keys.checked("contrast_check" if key_added is None else key_added)
     _write.check_writable(adata, copy)
@@ -191,6 +194,8 @@ def contrast_check(
     if units is not None and not pd.isna(units).any():
         p_value = _p_value(rows, *sets, units.astype(str))
     findings.append(_findings.ratio(ratios, p_value, donor, within))
+    advice = _advice(rows, *sets, units, centred=data.within is not None)
+    findings.append(_findings.advice(advice, p_value, by_donor=units is not None))
 
     checks = pd.DataFrame(findings).set_index("check").rename_axis(None)
     missing = [name for name in ("cell_type", "donor") if name not in labels]
@@ -289,6 +294,25 @@ def _ratios_within(
     values = np.asarray(rows.load(dense=True), dtype=np.float64)
     x, y = (_matrix.centred(values[side], labels[side]) for side in (front, back))
     return _table({"contrast": _ratio(x, y, (labels[front], labels[back]))})
+
+
+def _advice(
+    rows: Rows, front: BoolArray, back: BoolArray, donors: NDArray[Any] | None, *, centred: bool
+) -> ContrastAdvice | None:
+    """Return the advice on PCA and contrasts; None where there are too few donors or cells."""
+    units: dict[str, Any] = {}
+    if donors is not None:
+        if pd.isna(donors).any():
+            return None
+        names = donors.astype(str)
+        units = {"units": names[front], "background_units": names[back]}
+    x, y = rows.take(front), rows.take(back)
+    if centred and donors is not None:
+        values = np.asarray(rows.load(dense=True), dtype=np.float64)
+        x, y = (_matrix.centred(values[side], donors[side]) for side in (front, back))
+    with muted(), contextlib.suppress(ValueError):
+        return contrast_advice(x, background=y, random_state=0, **units)
+    return None
 
 
 def _ratio(front: Any, back: Any, units: tuple[Any, Any] | None = None) -> dict[str, Any]:

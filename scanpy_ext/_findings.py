@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import mannwhitneyu, poisson
 
 from contrast_core.moments import FeatureMoments
+from contrast_core.significance import ContrastAdvice
 
 from . import _read, _values
 from ._arguments import listed
@@ -193,3 +194,12 @@ def ratio(
         f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. Where donors have cells in "
         "both sets, within= compares these with each other",
     )
+
+
+def advice(found: ContrastAdvice | None, p_value: float | None, *, by_donor: bool) -> Finding:
+    """Return the advice on whether a contrast is needed, which is no verdict on the design."""
+    if found is None:
+        return Finding("advice", True, "too few donors or cells to leave some out")
+    something = found.found or (p_value is not None and p_value <= _LEVEL)
+    exploratory = "" if by_donor else " (By cell: exploratory.)"
+    return Finding("advice", True, found.sentence(something) + exploratory)

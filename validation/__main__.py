@@ -20,6 +20,7 @@ STUDIES = {
     "significance": ("significance", "donors", "designs"),
     "responses of cells": ("responses",),
     "images": ("frames", "structured_background"),
+    "real data with labels": ("track_record",),
 }
 
 if __name__ == "__main__":

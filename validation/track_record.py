@@ -72,6 +72,7 @@ ALPHAS = np.append(0.0, np.logspace(-1, 3, 9))
 RIDGES = (0.01, 0.1, 1.0)
 BEST = "cPCA, best alpha"
 NEIGHBOURS, CEILING = "all features, neighbours", "all features, with labels"
+TAKE_GAPS = ("PCPCA", "CLVM")  # missing values
 WITHIN = ("PCA", "cPCA", "cPCA*")  # are also taken within units
 
 HERE = Path(__file__).resolve().parents[1] / "docs"
@@ -197,6 +198,7 @@ def scores(task: Task) -> Scores:
         rule = LinearDiscriminantAnalysis(priors=np.full(n_labels, 1 / n_labels))
         for form, (front, back) in forms.items():
             rows, test = front[~new], front[new]
+            whole = filled(rows, test)
             replicates = None if task.replicates is None else task.replicates[~new]
             fits = methods(rows, back[rest], replicates)
             for name in WITHIN if form else fits:
@@ -207,7 +209,8 @@ def scores(task: Task) -> Scores:
                         model = fits[name](k)
                     except ValueError:  # so many components do not exist, or take too long
                         continue
-                    right = accuracies(rule, model.transform(rows), model.transform(test), *answers)
+                    parts = (rows, test) if name in TAKE_GAPS else whole
+                    right = accuracies(rule, *map(model.transform, parts), *answers)
                     found.setdefault(name + form, {}).setdefault(k, []).extend(right)
         with_labels = clone(rule).set_params(solver="lsqr", shrinkage="auto")
         whole = filled(task.foreground[~new], task.foreground[new])

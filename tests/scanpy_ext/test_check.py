@@ -56,6 +56,7 @@ def test_a_sound_design_passes(design):
         "composition",
         "donor",
         "ratio",
+        "advice",
     ]
     assert result["checks"]["sound"].all()
     counts = result["counts"]
@@ -293,8 +294,10 @@ def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
     result = check(design)
     assert result["p_value"] <= 2 / 64
     assert result["checks"].loc["ratio", "sound"]
+    assert result["checks"].loc["advice", "message"].startswith("PCA holds it as well")
     design.X[:, 0] = design.X[:, 2]  # no effect is left
     with pytest.warns(ContrastWarning, match="ratio: .* by relabelling donors"):
         result = check(design)
     assert result["p_value"] > 0.05
     assert not result["checks"].loc["ratio", "sound"]
+    assert result["checks"].loc["advice", "message"].startswith("Nothing to find")
