@@ -86,11 +86,12 @@ class ContrastAdvice(ShortRepr):
             return "PCA holds it as well: a contrast adds nothing at any number of components."
         first = needed.index(True)
         last = first + [*needed[first:], False].index(False) - 1
-        until, which = self.n_components[last], self.advised[first]
+        begins, ends = self.n_components[[first, last]]
+        span = f"up to {ends}" if first == 0 else f"from {begins} to {ends}"
         at_the_end = last == len(needed) - 1
-        end = "the most that were looked at" if at_the_end else "PCA holds it as well with more"
-        plural = "component" if until == 1 else "components"
-        return f"A contrast is needed up to {until} {plural} ({which}); {end}."
+        rest = "the most that were looked at" if at_the_end else "PCA holds it as well with more"
+        plural = "component" if ends == 1 else "components"
+        return f"A contrast is needed {span} {plural} ({self.advised[first]}); {rest}."
 
     def table(self) -> dict[str, list[Any]]:
         """Return the excess of each method and the advised one, by columns.

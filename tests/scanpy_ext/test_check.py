@@ -294,7 +294,7 @@ def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
     result = check(design)
     assert result["p_value"] <= 2 / 64
     assert result["checks"].loc["ratio", "sound"]
-    assert result["checks"].loc["advice", "message"].startswith("PCA holds it as well")
+    assert "PCA holds it as well" in result["checks"].loc["advice", "message"]
     design.X[:, 0] = design.X[:, 2]  # no effect is left
     with pytest.warns(ContrastWarning, match="ratio: .* by relabelling donors"):
         result = check(design)
