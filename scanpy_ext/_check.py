@@ -306,7 +306,8 @@ def _advice(
             return None
         names = donors.astype(str)
         units = {"units": names[front], "background_units": names[back]}
-    x, y = rows.take(front), rows.take(back)
+    x: Any = rows.take(front)
+    y: Any = rows.take(back)
     if centred and donors is not None:
         values = np.asarray(rows.load(dense=True), dtype=np.float64)
         x, y = (_matrix.centred(values[side], donors[side]) for side in (front, back))

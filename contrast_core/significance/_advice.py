@@ -198,11 +198,11 @@ def contrast_advice(
             ridges[i] = [[ridge * (each**2).sum() for each in of] for of in chosen]
             for sample, fold, moments, size in zip(sides, folds, (x, y), sizes, strict=True):
                 size[fold == i] = _squared_lengths(sample.rows[fold == i], moments.mean, chosen)
-    of_units = [_unit_means(s, size) for s, size in zip(sides, sizes, strict=True)]
-    difference, error, df = _difference(*of_units, samples.shared)
+    x_units, y_units = (_unit_means(s, size) for s, size in zip(sides, sizes, strict=True))
+    difference, error, df = _difference(x_units, y_units, samples.shared)
     # Folds share the rows that choose directions: correction of Nadeau and Bengio.
     error *= math.sqrt(1 + n_folds / (n_folds - 1))
-    unit = (of_units[1].mean(axis=0) + ridges.mean(axis=0)) / np.array(numbers)[:, None]
+    unit = (y_units.mean(axis=0) + ridges.mean(axis=0)) / np.array(numbers)[:, None]
     excess, margin = difference / unit, student.ppf(0.975, df) * error / unit
     leading = 0, METHODS.index("cPCA*")
     p_value = float(student.sf(difference[leading] / error[leading], df[leading]))
