@@ -54,7 +54,18 @@ FloatArray = NDArray[np.float64]
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 SIZES = {"a": 1500, "b": 800, "c": 400, "d": 200, "e": 100, "f": 60}
 STRONG = ["JAK2", "IFNGR1", "STAT1", "IFNGR2", "SMAD4", "IRF1"]
-BASELINE = {"JAK2": 0.90, "STAT1": 0.93, "SMAD4": 0.80, "IRF1": 0.72, "CUL3": 0.65, "ATF2": 0.51}
+# One component of cPCA* on these cells, measured before this method existed.
+BASELINE = {
+    "JAK2": 0.90,
+    "IFNGR1": 0.90,
+    "STAT1": 0.93,
+    "IFNGR2": 0.86,
+    "SMAD4": 0.80,
+    "IRF1": 0.72,
+    "CUL3": 0.65,
+    "ATF2": 0.51,
+    "CD86": 0.52,
+}
 VISIBLE = [*STRONG, "BRD4", "CUL3", "MYC"]
 MIXSCAPE = """
 import sys, warnings
@@ -224,24 +235,26 @@ def screen() -> bool:
     design: dict[str, Any] = {"groupby": "target", "reference": "non-targeting"}
     areas = left_out_guides(adata)
     print(areas.round(3).to_string())
-    worst = {t: areas.loc[t, "response"] - value for t, value in BASELINE.items()}
-    reached = bound(
-        f"least margin above the baseline {min(worst.values()):+.3f} ({min(worst, key=worst.get)})",
-        min(worst.values()) >= -0.005,
-    )
-    margin = (areas["response"] - areas["Mixscape"]).loc[VISIBLE]
-    reached &= bound(
-        f"least margin above Mixscape, targets that can be seen: {margin.min():+.3f} "
-        f"({margin.idxmin()})",
-        margin.min() >= 0,
-    )
+    margins = {
+        "the baseline": areas.loc[list(BASELINE), "response"] - pd.Series(BASELINE),
+        "Mixscape": areas["response"] - areas["Mixscape"],
+    }
+    reached = True
+    for other, margin in margins.items():
+        below = margin[margin < 0].sort_values().round(4)
+        reached &= bound(
+            f"at least the area of {other} in {len(margin) - len(below)} of {len(margin)} targets"
+            f"{''.join(f', {name} {value:+.4f}' for name, value in below.items())}",
+            below.empty,
+        )
     cx.tl.contrasts(adata, **design, by="target")
-    order = cx.get.contrasts(adata).index[:6].to_list()
-    reached &= bound(f"contrasts, by target: {', '.join(order)}", set(order) == set(STRONG))
+    asked = cx.get.contrasts(adata).index[:6].to_list()
+    reached &= bound(f"contrasts, by target: {', '.join(asked)}", set(asked) == set(STRONG))
     cx.tl.response(adata, **design, within="replicate")
     table = adata.uns["response"]["conditions"]
     order = table.sort_values("effect", ascending=False).index[:6].to_list()
     reached &= bound(f"response, by effect: {', '.join(order)}", set(order) == set(STRONG))
+    reached &= bound("contrasts gives the order of response", asked == order)
     others = [name for name in table.index if name not in VISIBLE]
     zero = table.loc[others, "share_low"] == 0
     reached &= bound(

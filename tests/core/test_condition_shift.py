@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -
 
 @pytest.mark.parametrize(
     ("kind", "shift"),
-    [("rows", 1.0), ("rows", 3.0), ("paired", 1.0), ("paired", 3.0), ("nested", 5.0)],
+    [("rows", 1.0), ("rows", 3.0), ("paired", 1.0), ("paired", 3.0), ("nested", 3.0)],
 )
 def test_an_effect_is_found_along_its_feature(kind: str, shift: float) -> None:
     if kind == "rows":
@@ -56,6 +57,22 @@ def test_an_effect_is_found_along_its_feature(kind: str, shift: float) -> None:
     assert np.linalg.norm(found.direction) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "shift", "share"),
+    [("rows", 1.0, 1.0), ("paired", 1.0, 0.9), ("nested", 2.0, 0.7), ("nested", 3.0, 0.9)],
+)
+def test_power_is_what_the_documentation_states(kind: str, shift: float, share: float) -> None:
+    """Five donors a side: of 60 other draws 100%, 98%, 85% and 100% had a p-value below .05."""
+    small = []
+    for seed in range(0, 60, 3):
+        if kind == "rows":
+            data: dict[str, Any] = {"X": rows(300, seed, shift), "background": rows(300, seed + 1)}
+        else:
+            data = by_donor(seed, shift, nested=kind == "nested")
+        small.append(condition_shift(**data, n_resamples=0, random_state=0).p_value < 0.05)
+    assert np.mean(small) >= share
+
+
 @pytest.mark.parametrize("kind", ["rows", "paired", "nested"])
 def test_without_an_effect_the_interval_holds_and_p_values_are_rarely_small(kind: str) -> None:
     covered, small = [], []
@@ -65,9 +82,10 @@ def test_without_an_effect_the_interval_holds_and_p_values_are_rarely_small(kind
         else:
             data = by_donor(seed, 0.0, nested=kind == "nested")
         found = condition_shift(**data, n_resamples=0, random_state=seed)
-        covered.append(found.effect_low <= 0 <= found.effect_high)
+        assert found.effect_high >= 0  # the expected effect is not negative
+        covered.append(found.effect_low <= 0)
         small.append(found.p_value <= 0.05)
-    assert np.mean(covered) >= 0.9
+    assert np.mean(covered) >= 0.94  # .975, and three standard errors of 200 draws
     assert np.mean(small) <= 0.096  # .05, and three standard errors of 200 draws
 
 
@@ -257,6 +275,23 @@ def test_posterior_rises_with_the_score_whatever_its_units() -> None:
 def test_scores_that_are_none_are_refused(scores: Any, others: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         responders(scores, others)
+
+
+def test_the_ratio_and_the_stability_of_features_follow_from_the_result() -> None:
+    found = condition_shift(rows(200, 0, 2.0), background=rows(200, 1), random_state=0)
+    effects = np.array([found.effect, found.effect_low, found.effect_high])
+    np.testing.assert_allclose(found.ratio(), 1 + effects**2)
+    other = dataclasses.replace(found, effect=-2.0, effect_low=-3.0, effect_high=0.5)
+    assert other.ratio() == (0.0, 0.0, 1.25)
+    stability = found.stability(3)
+    top = np.argsort(-np.abs(found.resampled), axis=1)[:, :3]
+    same = np.sign(found.resampled) == np.sign(found.direction)
+    expected = [
+        np.mean([j in row and ok[j] for row, ok in zip(top, same, strict=True)]) for j in range(D)
+    ]
+    np.testing.assert_allclose(stability, expected)
+    assert stability[7] == 1
+    np.testing.assert_array_equal(found.stability(D), same.mean(axis=0))
 
 
 def test_a_result_keeps_what_it_needs() -> None:

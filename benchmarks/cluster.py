@@ -1,0 +1,128 @@
+"""Cells in a zarr file through a cluster of two workers, against one machine that reads them once.
+
+    python benchmarks/cluster.py [CELLS ...]      # 50000 200000 by default: some minutes
+
+Cells x 2,000 genes, 6% not zero, as log-normalised counts. A tenth of the cells is in neither
+condition. `cx.tl.cpca` (10 components, one alpha) reads the cells twice, for the moments and to
+embed them; on one machine the chunks are read once and the moments of both conditions taken.
+
+CPU seconds of all processes, which a busy machine changes less than elapsed ones; the memory of a
+worker is its largest resident size, imports included.
+
+Must reach: at most 1.3 times the CPU seconds of one machine; below 600 MB for each worker, whatever
+the number of cells.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import anndata as ad
+import dask
+import numpy as np
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+
+import scanpy_ext as cx
+from contrast_core import SecondMoments
+
+N_GENES, SHARE, BLOCK = 2000, 0.06, 10_000
+WORST_TIME, WORST_MEMORY = 1.3, 600
+DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
+
+
+def block(n: int, seed: int) -> sp.csr_matrix:
+    rng = np.random.default_rng(seed)
+    values = rng.random((n, N_GENES), np.float32)
+    values[values > SHARE] = 0
+    values *= np.float32(3 / SHARE)
+    values[::2, :20] *= 2
+    return sp.csr_matrix(values)
+
+
+def write(path: Path, n: int) -> None:
+    parts = [block(min(BLOCK, n - start), start) for start in range(0, n, BLOCK)]
+    adata = ad.AnnData(sp.vstack(parts, format="csr"))
+    kind = np.arange(n) % 10
+    adata.obs["condition"] = np.where(kind == 9, None, np.where(kind % 2, "ctrl", "stim"))
+    adata.write_zarr(path)
+
+
+def on_one_machine(path: Path) -> tuple[float, float]:
+    """CPU seconds of reading all cells once, and of the moments of both conditions."""
+    lazy = ad.experimental.read_lazy(path)
+    known = lazy.obs[["condition"]].to_memory()["condition"]
+    SecondMoments.from_data(block(2000, 0))  # imports and compiles
+    start = time.process_time()
+    with dask.config.set(scheduler="synchronous"):
+        rows = sp.vstack([each.compute() for each in lazy.X.blocks.ravel()], format="csr")
+    sets = [rows[(known == name).to_numpy()] for name in ("stim", "ctrl")]
+    read = time.process_time()
+    for each in sets:
+        SecondMoments.from_data(each)
+    return read - start, time.process_time() - read
+
+
+def usage() -> tuple[float, float]:
+    """CPU seconds and the largest resident size in MB of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    return time.process_time(), peak
+
+
+def on_a_cluster(path: Path) -> tuple[float, float, float]:
+    """CPU seconds of workers and of this process, and the memory of the larger worker."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        lazy = ad.experimental.read_lazy(path)
+        first = ad.AnnData(lazy.X[:2000], obs=lazy.obs[["condition"]].to_memory().iloc[:2000])
+        cx.tl.cpca(first, **DESIGN, n_comps=10, alpha=1.0)  # imports and compiles
+        before = client.run(usage)
+        start = time.process_time()
+        cx.tl.cpca(lazy, **DESIGN, n_comps=10, alpha=1.0)
+        own = time.process_time() - start
+        after = client.run(usage)
+        workers = sum(after[name][0] - before[name][0] for name in after)
+        return workers, own, max(peak for _, peak in after.values())
+
+
+def bound(text: str, reached: bool) -> bool:
+    print(f"  {text}: {'reached' if reached else 'MISSED'}", flush=True)
+    return reached
+
+
+def main() -> int:
+    reached = True
+    for n in map(int, sys.argv[1:] or ["50000", "200000"]):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "cells.zarr"
+            write(path, n)
+            print(f"{n:,} cells x {N_GENES:,} genes", flush=True)
+            read, arithmetic = on_one_machine(path)
+            print(
+                f"  one machine: {read:.1f} s of reading, {arithmetic:.1f} s of moments", flush=True
+            )
+            workers, own, memory = on_a_cluster(path)
+            print(
+                f"  cluster: {workers:.1f} s in the workers, {own:.1f} s in the client", flush=True
+            )
+            ratio = (workers + own) / (read + arithmetic)
+            reached &= bound(f"{ratio:.2f} times one machine", ratio <= WORST_TIME)
+            reached &= bound(f"{memory:.0f} MB for a worker", memory < WORST_MEMORY)
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    sys.exit(main())
