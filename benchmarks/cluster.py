@@ -82,7 +82,7 @@ def usage() -> tuple[float, float]:
 def on_a_cluster(path: Path) -> tuple[float, float, float]:
     """CPU seconds of workers and of this process, and the memory of the larger worker."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         lazy = ad.experimental.read_lazy(path)

@@ -10,7 +10,8 @@ from ._logging import logged
 
 F = TypeVar("F", bound=Callable[..., object])
 
-CELLS = """\
+_TEXTS = {
+    "CELLS": """\
 groupby
     Column of `adata.obs` with the groups, as in `sc.tl.rank_genes_groups`. Cells without a value
     (NaN) are in neither the foreground nor the background.
@@ -25,16 +26,14 @@ foreground, background
     `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap; without
     the background's cells in the foreground only what varies *within* the foreground is contrasted.
     A missing value counts as `False`. The background may also be all cells of another AnnData
-    with the genes of `adata` in the same order; the foreground is then the mask, or every cell."""
-
-WITHIN = """\
+    with the genes of `adata` in the same order; the foreground is then the mask, or every cell.""",
+    "WITHIN": """\
 within
     Column of `adata.obs` with the donor, animal or batch of every cell. The contrast is then of
     what varies *within* donors: each cell is centred by the mean of its donor in its set, and its
     scores by those of its donor. Differences between donors are no longer part of the contrast.
-    Donors need cells in the background and outside of it."""
-
-PAIRING = """\
+    Donors need cells in the background and outside of it.""",
+    "PAIRING": """\
 groupby
     Column of `adata.obs` with the conditions. Cells without a value are not paired.
 reference
@@ -42,37 +41,32 @@ reference
     stimulated ones, pooled.
 donor
     Column of `adata.obs` with the donor (animal, culture, ...): pairs are formed within donors
-    only. Cells without a value are not paired. With `None` all cells count as one donor's."""
-
-DATA = """\
+    only. Cells without a value are not paired. With `None` all cells count as one donor's.""",
+    "DATA": """\
 layer
     Use `adata.layers[layer]` instead of `adata.X`.
 mask_var
     The genes to use: a boolean mask of shape `(n_vars,)`, the name of a boolean column of
     `adata.var`, or `None` for all genes. By default `"highly_variable"` if `adata.var` has
-    that column, else all, as in `sc.pp.pca`."""
-
-OBSM = """\
+    that column, else all, as in `sc.pp.pca`.""",
+    "OBSM": """\
 obsm
     Use the embedding `adata.obsm[obsm]` instead of genes: the contrast is then taken among its
-    dimensions. What would be in `.varm` is in `.uns[...]['loadings' | 'fit']`."""
-
-KEPT = """\
+    dimensions. What would be in `.varm` is in `.uns[...]['loadings' | 'fit']`.""",
+    "KEPT": """\
 `.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
 (shape `(n_comps,)`)
     Variance of the foreground and of the background cells along each component.
 `.uns['<NAME>' | key_added]['n_foreground' | 'n_background']` : `int`
     Number of cells.
 `.uns['<NAME>' | key_added]['params']` : `dict`
-    The arguments that were given."""
-
-FIT = """\
+    The arguments that were given.""",
+    "FIT": """\
 `.varm['PCs_<NAME>_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
     What `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` need, NaN for genes that are not in
     use: `mean` and `background_mean`, the means of the two sets, and `filter_1`, `filter_2`, ...,
-    which give the scores of any cell: `(x - mean) @ filters`."""
-
-FIGURE = """\
+    which give the scores of any cell: `(x - mean) @ filters`.""",
+    "FIGURE": """\
 ax
     Axes to draw into, one for each panel, instead of a new figure.
 figsize
@@ -86,18 +80,15 @@ save
     the text names none. A path object, or text with a folder, is the file itself. The figure is
     closed afterwards, unless it is shown or returned.
 return_fig
-    Return the figure."""
-
-COPY = """\
+    Return the figure.""",
+    "COPY": """\
 copy
-    Return an updated copy and leave `adata` as it is."""
-
-LOADED = """\
+    Return an updated copy and leave `adata` as it is.""",
+    "LOADED": """\
 The matrix of a backed or lazy AnnData is read in blocks of rows (a CSC matrix in blocks of genes),
 a dask array chunk by chunk; only these cells and genes are kept. If anything fails, `adata` is left
-untouched."""
-
-EXPECTS = """\
+untouched.""",
+    "EXPECTS": """\
 The values are centred, never scaled: give log-normalised counts. The choice of genes
 matters more than the choice of the method. Genes of large plain variance
 (`scanpy_ext.pp.genes_by_variance`) keep a difference between conditions that scanpy's highly
@@ -106,36 +97,22 @@ variable genes (variance corrected for the mean) often drop.
 Dense, CSR and CSC matrices and views are read as they are: sparse matrices stay sparse, and
 `adata.X` never changes. The matrix of a backed or lazy AnnData is read in blocks of rows, a dask
 array chunk by chunk. A CSC matrix in a file cannot be read by rows: its genes in use are held in
-memory. If anything fails, `adata` is left untouched."""
-
-RAISES = """\
+memory. If anything fails, `adata` is left untouched.""",
+    "RAISES": """\
 ValueError
     If a column, group, layer or gene mask does not exist, selects nothing, or has the wrong
     length; if both calling styles are given, or neither; if there are NaN or infinite values; if
     a result would replace something that this package did not write.
 TypeError
-    If a mask is not boolean, or the matrix has an unknown type."""
+    If a mask is not boolean, or the matrix has an unknown type.""",
+}
 
 
 def documented(function: F) -> F:
     """Fill the texts above into a docstring, where it says `{CELLS}` and so on."""
     if function.__doc__ is not None:  # it is None under python -OO
         doc = inspect.cleandoc(function.__doc__)  # as Python 3.13 and newer compile it already
-        texts = {
-            "CELLS": CELLS,
-            "WITHIN": WITHIN,
-            "PAIRING": PAIRING,
-            "DATA": DATA,
-            "OBSM": OBSM,
-            "KEPT": KEPT,
-            "FIT": FIT,
-            "COPY": COPY,
-            "FIGURE": FIGURE,
-            "LOADED": LOADED,
-            "EXPECTS": EXPECTS,
-            "RAISES": RAISES,
-        }
-        for name, text in texts.items():
+        for name, text in _TEXTS.items():
             doc = doc.replace(f"{{{name}}}", text)
         doc = doc.replace("<NAME>", function.__name__)
         function.__doc__ = doc

@@ -122,15 +122,28 @@ def boolean_mask(
     return selected
 
 
-def column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
-    """Return the levels of a column of `adata.obs` as text, None where there is no value."""
+def column(
+    adata: AnnData, name: str, argument: str, *, nan_texts: Sequence[str] = _NAN_TEXTS
+) -> pd.Series[Any]:
+    """Return the levels of a column of `adata.obs` as text, None where there is no value.
+
+    Refuses the texts that missing values become, `nan_texts`.
+    """
     if not is_among(name, adata.obs.columns):
         raise ValueError(
             f"{argument}: adata.obs has no column {quoted(name)}. "
             f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
         )
     column = in_memory(adata.obs, name)
-    check_no_nan_text(column, argument)
+    check_no_nan_text(column, argument, nan_texts)
+    try:
+        column.unique()
+    except TypeError as error:
+        kinds = sorted({type(value).__name__ for value in column})
+        raise TypeError(
+            f"{argument}: adata.obs[{name!r}] holds {', '.join(kinds)}, which cannot be told "
+            "apart; expected text, numbers or categories."
+        ) from error
     if isinstance(column.dtype, pd.CategoricalDtype):  # fewer than cells
         levels = np.array([*map(text, column.cat.categories), None], dtype=object)
         return pd.Series(levels[column.cat.codes.to_numpy()], dtype=object)
@@ -150,8 +163,7 @@ def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
 
     Refuses the text "None", which no donor is called, and warns if every cell is its own donor.
     """
-    labels = column(adata, name, argument)
-    check_no_nan_text(in_memory(adata.obs, name), argument, ("None",))
+    labels = column(adata, name, argument, nan_texts=(*_NAN_TEXTS, "None"))
     n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
     if n_levels == n_cells > 1:
         warn(
@@ -185,9 +197,7 @@ def check_donor(donor: object, groupby: object) -> None:
         )
 
 
-def check_no_nan_text(
-    column: pd.Series[Any], argument: str, texts: Sequence[str] = _NAN_TEXTS
-) -> None:
+def check_no_nan_text(column: pd.Series[Any], argument: str, texts: Sequence[str]) -> None:
     """Raise ValueError where missing values were turned to text, which would be a level."""
     turned = column.isin(texts).to_numpy(dtype=bool)
     if turned.any():
@@ -236,51 +246,58 @@ def _by_level(
             "no cells were chosen. Give groupby= and reference= (a column of adata.obs and the "
             "level that is the background), or the masks foreground= and background=."
         )
-    if not is_among(groupby, adata.obs.columns):
-        raise ValueError(
-            f"groupby: adata.obs has no column {quoted(groupby)}. "
-            f"Its columns are {listed([str(name) for name in adata.obs.columns])}."
-        )
-    column = in_memory(adata.obs, groupby)
-    if groups is None:
-        check_no_nan_text(column, "groupby")
-    try:
-        levels = list(column.dropna().unique())
-    except TypeError as error:
-        kinds = sorted({type(value).__name__ for value in column})
-        raise TypeError(
-            f"groupby: adata.obs[{groupby!r}] holds {', '.join(kinds)}, which cannot be told "
-            "apart; expected text, numbers or categories."
-        ) from error
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        levels = [level for level in column.cat.categories if level in set(levels)]
-
+    labels = column(adata, groupby, "groupby", nan_texts=_NAN_TEXTS if groups is None else ())
+    levels = list(dict.fromkeys(labels.dropna()))
+    unused: list[str] = []
+    kind = in_memory(adata.obs, groupby).dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        unused = [each for each in map(text, kind.categories) if each not in levels]
+        levels = [each for each in map(text, kind.categories) if each in levels]
     if reference is None:
         raise ValueError(
             f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
-            f"Its levels are {listed([text(level) for level in levels])}."
+            f"Its levels are {listed(levels)}."
         )
-    references = _find_levels(column, levels, reference, "reference")
-    if groups is None:
-        chosen = [level for level in levels if level not in references]
-        if not chosen:
-            raise ValueError(
-                f"adata.obs[{groupby!r}] has cells of one level only, the reference "
-                f"{_named(references)}: nothing is left for the foreground."
-            )
-    else:
-        chosen = _find_levels(column, levels, groups, "groups")
 
-    in_background = column.isin(references).to_numpy(dtype=bool)
-    in_foreground = column.isin(chosen).to_numpy(dtype=bool) | in_background
+    def find(wanted: Levels, argument: str) -> list[str]:
+        """Return the levels that are named, one or several, each once."""
+        several = isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes)
+        given: Any = wanted if several else [wanted]
+        asked = list(dict.fromkeys(map(text, given)))
+        if not asked:
+            raise ValueError(
+                f"{argument} is empty: name levels of adata.obs[{groupby!r}], or leave it out."
+            )
+        for each in asked:
+            if each not in levels:
+                problem = "is a category without cells" if each in unused else "is not a level"
+                raise ValueError(
+                    f"{argument}: {each!r} {problem} of adata.obs[{groupby!r}]. "
+                    f"The levels with cells are {listed(levels)}."
+                )
+        return asked
+
+    references = find(reference, "reference")
+    named = ", ".join(map(repr, references))
+    chosen = [level for level in levels if level not in references]
+    if groups is not None:
+        chosen = find(groups, "groups")
+    elif not chosen:
+        raise ValueError(
+            f"adata.obs[{groupby!r}] has cells of one level only, the reference {named}: nothing "
+            "is left for the foreground."
+        )
+
+    in_background = labels.isin(references).to_numpy(dtype=bool)
+    in_foreground = labels.isin(chosen).to_numpy(dtype=bool) | in_background
     _check_two(in_foreground, f"the foreground (adata.obs[{groupby!r}] in groups)")
-    _check_two(in_background, f"the background (adata.obs[{groupby!r}] == {_named(references)})")
+    _check_two(in_background, f"the background (adata.obs[{groupby!r}] == {named})")
     _check_differ(in_foreground, in_background)
-    texts = np.array([text(level) for level in references], dtype=object)
+    texts = np.array(references, dtype=object)
     params = {
         "groupby": groupby,
         "reference": texts if len(texts) > 1 else texts[0],
-        "groups": np.array([text(level) for level in chosen], dtype=object),
+        "groups": np.array(chosen, dtype=object),
     }
     return Selection(in_foreground, in_background, params)
 
@@ -291,42 +308,6 @@ def _check_differ(foreground: BoolArray, background: BoolArray) -> None:
             "foreground and background are the same cells: there is nothing to contrast. The "
             "background is what is to be left out: controls, another condition."
         )
-
-
-def _find_levels(
-    column: pd.Series[Any], levels: list[Any], wanted: Levels, argument: str
-) -> list[Any]:
-    """Return the levels that are named, one or several, each once."""
-    asked = [wanted] if isinstance(wanted, Level) or not _iterable(wanted) else list(wanted)
-    found = list(dict.fromkeys(_find_level(column, levels, level, argument) for level in asked))
-    if not found:
-        raise ValueError(
-            f"{argument} is empty: name levels of adata.obs[{column.name!r}], or leave it out."
-        )
-    return found
-
-
-def _named(levels: list[Any]) -> str:
-    return ", ".join(repr(text(level)) for level in levels)
-
-
-def _find_level(column: pd.Series[Any], levels: list[Any], wanted: Any, argument: str) -> Any:
-    """Return the level equal to `wanted`, or written like it: 0, 0.0 and "0" find each other."""
-    for same in (lambda level: level == wanted, lambda level: text(level) == text(wanted)):
-        if found := [level for level in levels if same(level)]:
-            return found[0]
-    unused = isinstance(column.dtype, pd.CategoricalDtype) and text(wanted) in map(
-        text, column.cat.categories
-    )
-    problem = "is a category without cells" if unused else "is not a level"
-    raise ValueError(
-        f"{argument}: {text(wanted)!r} {problem} of adata.obs[{column.name!r}]. "
-        f"The levels with cells are {listed([text(level) for level in levels])}."
-    )
-
-
-def _iterable(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
 def _check_two(mask: BoolArray, what: str) -> None:

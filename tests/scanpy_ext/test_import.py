@@ -1,9 +1,11 @@
-"""Importing the package costs next to nothing; plotting is loaded by plots."""
+"""Importing costs next to nothing, plots are loaded by plotting, mathematics is elsewhere."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = {"scanpy", "anndata", "matplotlib", "pandas", "sklearn", "torch", "dask"}
 
@@ -26,3 +28,17 @@ def test_computing_loads_no_plots():
         "matplotlib",
         "torch",
     }
+
+
+def test_mathematics_is_in_the_core_or_in_a_library():
+    """No linear algebra or optimisation: of SciPy only sparse matrices and named statistics."""
+    allowed = {"scipy.sparse", "scipy.stats"}
+    for path in (Path(__file__).parents[2] / "scanpy_ext").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.Attribute) and node.attr == "linalg"), path
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                modules = [node.module]
+            for module in modules:
+                assert not module.startswith("scipy") or module in allowed, path
+                assert "linalg" not in module, path

@@ -341,3 +341,45 @@ def test_a_lazy_anndata_gives_the_same_or_is_refused_in_words(cells, tmp_path, w
     options = {"groupby": "condition", "cell_type": "donor", "reps": "X_cpca", "n_seeds": 1}
     reports = [cx.get.mixing_report(adata, **options) for adata in (lazy, cells)]
     np.testing.assert_allclose(*reports, atol=0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two processes on this machine; a slow start is no failure."""
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",  # a free port
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+            silence_logs=50,
+        ) as started,
+        distributed.Client(started) as client,
+    ):
+        yield client
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_lazy_anndata_on_a_cluster_gives_what_one_in_memory_does(design, tmp_path):
+    experimental = pytest.importorskip("anndata.experimental")
+    pytest.importorskip("xarray")
+    design.obs["condition"] = np.where(np.arange(200) < 100, "ctrl", "stim")
+    design.X = sp.csr_matrix(design.X)
+    design.write_zarr(tmp_path / "cells.zarr")
+    lazy = experimental.read_lazy(tmp_path / "cells.zarr")
+    calls = [
+        *(partial(function, **REFERENCE) for function in FUNCTIONS),
+        *NEED_ROWS.values(),
+        partial(cx.pp.genes_by_variance, n_top_genes=5),
+        partial(cx.tl.contrasts, **REFERENCE, by="type"),
+        partial(cx.tl.contrasts, **REFERENCE, by="type", donor="donor", key_added="by donor"),
+        partial(cx.tl.response, **REFERENCE, donor="donor"),
+        partial(cx.tl.denoise, key="cpca"),
+    ]
+    for call in calls:
+        call(design)
+        call(lazy)
+    assert_alike(results(lazy), results(design))
