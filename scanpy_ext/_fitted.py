@@ -44,7 +44,7 @@ def fit_table(
     columns = {name: values for name, values in vectors.items() if values is not None}
     if filters is not None:
         columns |= {f"filter_{j}": column for j, column in enumerate(filters.T, start=1)}
-    table = pd.DataFrame(np.nan, index=pd.Index(names).rename(None), columns=list(columns))
+    table = pd.DataFrame(np.nan, index=pd.Index(names), columns=list(columns))
     table.loc[used] = np.column_stack([*columns.values()])
     return table
 
