@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from contrast_core.images import Frames
 from napari_plugin._export import Calibration
-from napari_plugin._lazy import display_range, removed
+from napari_plugin._lazy import display_range, removed, taken
 from napari_plugin._model import Outcome
 from napari_plugin._pair import Images, as_dask
 from napari_plugin._settings import BoolArray, InputError, parameters
@@ -231,9 +231,11 @@ def layer_data(outcome: Outcome) -> dict[str, tuple[Any, tuple[float, float]]]:
         else:
             top = float(np.percentile(maps.flat[:: max(1, maps.size // 2**16)], 99.5)) or 1.0
         found["weights"] = maps, (-top if maps.min() < 0 else 0.0, top)
-    plane = np.asarray(images.data[task.place], dtype=np.float32)
-    taken = plane - np.asarray(outcome.denoised[task.place])
-    found["removed"] = removed(images, outcome.denoised), display_range(taken)
+    density = task.settings.absorbed and isinstance(task.samples, Frames)
+    limits = display_range(
+        taken(np.asarray(images.data[task.place]), outcome.plane, is_density=density)
+    )
+    found["removed"] = removed(images, outcome.denoised, is_density=density), limits
     found["denoised"] = outcome.denoised, outcome.shown
     return found
 

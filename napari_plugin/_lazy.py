@@ -56,11 +56,17 @@ def as_lazy(solution: Solution, images: Images) -> tuple[Any, OnView]:
     return da.map_blocks(compute, source, name=name, dtype=np.float32, meta=meta), compute
 
 
-def removed(images: Images, denoised: Any) -> Any:
+def taken(original: Any, denoised: Any, *, is_density: bool = False) -> Any:
+    """Return what was taken away; of a density, the light without the absorber."""
+    original = original.astype(np.float32)
+    return original * np.exp(denoised) if is_density else original - denoised
+
+
+def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
     """Return what was taken away, as a lazy array."""
     one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
     original = as_dask(images.data, getattr(denoised, "chunks", one_by_one))
-    return original.astype(np.float32) - as_dask(denoised, original.chunks)
+    return taken(original, as_dask(denoised, original.chunks), is_density=is_density)
 
 
 def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:

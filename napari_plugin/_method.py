@@ -101,6 +101,7 @@ class MethodChoices(Section):
         )
         self.absorbed = CheckBox(
             text="Light is absorbed",
+            visible=False,
             tooltip="For absorption images and bright field: the result is the optical density",
         )
         self.by_hand = CheckBox(text="Strength as in the papers", value=False)
@@ -111,7 +112,7 @@ class MethodChoices(Section):
             "Method",
             [
                 *(self.method, self._slider, self.n_components, self.compare, self.side),
-                *(self.step, self.level, self.constant, self.anywhere, self.absorbed),
+                *(self.step, self.level, self.constant, self.anywhere),
                 *(self.by_hand, self.raw),
             ],
         )
@@ -143,8 +144,7 @@ class MethodChoices(Section):
         self.side.visible = self.step.visible = not whole
         for widget in (self.level, self.constant):
             widget.visible = method == "automatic" and not whole
-        for widget in (self.anywhere, self.absorbed):
-            widget.visible = method == "automatic" and self.compare.value != PATCHES
+        self.anywhere.visible = method == "automatic" and self.compare.value != PATCHES
         self.raw.visible = method in WITH_SLIDER and self.by_hand.value
 
     def show_curve(self, curve: Curve | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -101,6 +101,9 @@ class Outcome:
         Weights of the components of whole frames, or how strong the signal is around each pixel.
     shown : (float, float)
         A good range of intensities for the result.
+    ready : dict
+        The chunk of the dask array that is looked at, by its key, so that the window need not
+        compute it.
     """
 
     task: Task
@@ -108,6 +111,16 @@ class Outcome:
     denoised: Any
     maps: NDArray[np.float32] | None
     shown: tuple[float, float]
+    ready: dict[tuple[Any, ...], FloatImage] = field(default_factory=dict)
+
+    @property
+    def plane(self) -> FloatImage:
+        """The denoised image at the task's place."""
+        place = self.task.place
+        for block in self.ready.values():
+            lengths = (each[0] for each in self.denoised.chunks)
+            return np.asarray(block[tuple(i % n for i, n in zip(place, lengths, strict=False))])
+        return np.asarray(self.denoised[place])
 
 
 def run(task: Task, report: Report) -> Outcome:
@@ -136,17 +149,15 @@ def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatIm
 
 
 def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
-    images = task.pair.foreground
+    images, ready = task.pair.foreground, {}
     denoised: Any
     if task.is_lazy:
         denoised, on_view = as_lazy(solution, images)
         on_view.report = report
-        chunk: tuple[Any, ...] = ()
-        if task.place:  # all of the chunk that is looked at, which the window finds in its cache
-            *outer, number = task.place
-            length = denoised.chunks[len(outer)][0]
-            chunk = (*outer, slice(number // length * length, (number // length + 1) * length))
-        plane = np.asarray(denoised[chunk])
+        index = [i // lengths[0] for i, lengths in zip(task.place, denoised.chunks, strict=False)]
+        index += [0] * (denoised.ndim - len(index))
+        plane = np.asarray(denoised.blocks[tuple(index)])
+        ready = {(denoised.name, *index): plane}
         on_view.report = no_report
     else:
         denoised = plane = solution.apply(images, report)
@@ -157,7 +168,7 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
             maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
     elif not task.is_lazy or images.n_images == 1:  # else a map for each image that is looked at
         maps = solution.signal_strength(images, report)
-    return Outcome(task, solution, denoised, maps, display_range(plane))
+    return Outcome(task, solution, denoised, maps, display_range(plane), ready)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import QTimer
 
-from napari_plugin._layers import KEY, LayerData, described, layer_data, pixels_of
+from napari_plugin._layers import KEY, LayerData, described, pixels_of
 from napari_plugin._model import Outcome
 
 if TYPE_CHECKING:
@@ -141,11 +141,11 @@ class Results:
             if had and not self.shown:
                 self._on_gone()
 
-    def move(self, outcomes: list[Outcome]) -> None:
+    def move(self, found: list[tuple[Outcome, dict[str, Any]]]) -> None:
         """Show the outcomes of another position of the slider in the layers of the run."""
-        for shown, outcome in zip(self.shown, outcomes, strict=False):
+        for shown, (outcome, layers) in zip(self.shown, found, strict=False):
             shown.outcome = outcome
-            for kind, (data, _) in layer_data(outcome).items():
+            for kind, (data, _) in layers.items():
                 if (layer := shown.layers.get(kind)) is not None:
                     layer.data = data
                     layer.metadata = layer.metadata | {KEY: described(outcome)}

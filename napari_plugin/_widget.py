@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dask
 import psutil
 from magicgui.widgets import CheckBox, ComboBox, Container, ProgressBar, PushButton, SpinBox, Widget
 from napari.utils import resize_dask_cache
@@ -14,9 +13,16 @@ from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea
 
-from contrast_core.images import Patches
+from contrast_core.images import Frames, Patches
 from napari_plugin._choices import Choices
-from napari_plugin._layers import Channel, LayerData, place_of, preview_layer, result_layers
+from napari_plugin._layers import (
+    Channel,
+    LayerData,
+    layer_data,
+    place_of,
+    preview_layer,
+    result_layers,
+)
 from napari_plugin._method import MethodChoices
 from napari_plugin._model import Checked, Outcome, Task, estimate, examine, moved, preview, run
 from napari_plugin._pair import Images, Pair
@@ -31,6 +37,12 @@ if TYPE_CHECKING:
     import napari
 
 _WIDTH, _BAR = 330, 20
+
+
+def keep_ready(outcome: Outcome) -> None:
+    """Put the chunk that is looked at where the window finds it: in napari's cache."""
+    for key, block in outcome.ready.items():
+        resize_dask_cache().cache.put(key, block, cost=1.0, nbytes=block.nbytes)
 
 
 class ContrastiveDenoising(Container[Widget]):
@@ -67,7 +79,12 @@ class ContrastiveDenoising(Container[Widget]):
         self._result.margins = (0, 0, 0, 0)
         self._all = Container[Widget](
             widgets=[
-                *(self.choices, self.cost, row(self.preview, self.run, self.cancel)),
+                *(
+                    self.choices,
+                    self.method.absorbed,
+                    self.cost,
+                    row(self.preview, self.run, self.cancel),
+                ),
                 *(self.progress, self.status, self.verdict, self._result, self.method, self.reuse),
             ],
             labels=False,
@@ -78,6 +95,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._runner, self._mover, self._examiner = Runner(), Runner(), Runner()
         self._connect()
         self._show_what_applies()
+        self._show_cost()
 
     def _connect(self) -> None:
         for button, slot in (
@@ -142,8 +160,12 @@ class ContrastiveDenoising(Container[Widget]):
             available = psutil.virtual_memory().available
             task = Task(Pair(images), samples, self.method.settings(), (), available)
             self.cost.say(estimate(task))
+            self.method.absorbed.visible = (
+                isinstance(samples, Frames) and task.settings.method == "automatic"
+            )
         except InputError:
             self.cost.say("")
+            self.method.absorbed.visible = False
 
     def _fail(self, error: Exception) -> None:
         """Say what failed; where it was not foreseen, give napari the details."""
@@ -209,12 +231,10 @@ class ContrastiveDenoising(Container[Widget]):
 
         def work(report: Report) -> list[tuple[Outcome, dict[str, LayerData]]]:
             found = []
-            # What is on screen is computed here, and the window finds it in napari's cache.
-            with resize_dask_cache(), dask.config.set({"optimization.fuse.active": False}):
-                for task, place in tasks:
-                    outcome = run(task, report)
-                    found.append((outcome, result_layers(outcome, place)))
-                    report(0, 1, "Showing")
+            for task, place in tasks:
+                outcome = run(task, report)
+                found.append((outcome, result_layers(outcome, place)))
+                report(0, 1, "Showing")
             return found
 
         done = partial(self._on_outcomes, layer)
@@ -259,6 +279,8 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _on_outcomes(self, source: Any, found: list[tuple[Outcome, dict[str, LayerData]]]) -> None:
         added = [(Shown(outcome, source), layers) for outcome, layers in found]
+        for outcome, _ in found:
+            keep_ready(outcome)
         self.results.add(added, self.replaces.value, self._on_added, self._fail)
 
     def _on_added(self) -> None:
@@ -425,11 +447,17 @@ class ContrastiveDenoising(Container[Widget]):
         self._moves, settings = False, self.method.settings()
         jobs = [(each.outcome, settings, self.results.place(each)) for each in self.results.shown]
 
-        def work(report: Report) -> list[Outcome]:
-            return [moved(*job, report) for job in jobs]
+        def work(report: Report) -> list[tuple[Outcome, dict[str, Any]]]:
+            outcomes = [moved(*job, report) for job in jobs]
+            return [(outcome, layer_data(outcome)) for outcome in outcomes]
 
         self._examiner.cancel()
-        self._mover.start(Work(work, self.results.move, self._fail, "Updating"))
+        self._mover.start(Work(work, self._on_moved, self._fail, "Updating"))
+
+    def _on_moved(self, found: list[tuple[Outcome, dict[str, Any]]]) -> None:
+        for outcome, _ in found:
+            keep_ready(outcome)
+        self.results.move(found)
 
     def _on_mover_idle(self) -> None:
         if self._moves and self.results.is_live:  # the latest position of the slider wins

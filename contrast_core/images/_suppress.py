@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -251,6 +251,8 @@ def suppress_background(
         )
     if not isinstance(sampling, Patches):
         size = window_size(source, mask, progress)
+        if any(side > n for each in (stack, target) for side, n in _along(size, each)):
+            size = samples.sides[0], samples.sides[1]  # strips that fit the background alone
         wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
         samples = Patches(size, 4 if wide else samples.stride)
     remover = StructuredBackgroundRemover(background_strength=background_strength)
@@ -378,6 +380,11 @@ def _from_frames(
         if not remover.n_components_ and "layers probably swapped" not in {v.kind for v in found}:
             found = (*found, too_few_frames())
     return SuppressedBackground(target, denoised, remover, found, Frames())
+
+
+def _along(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
+    """Yield the sides of windows with those of the images."""
+    return zip(size, map(int, stack.shape[-2:]), strict=True)
 
 
 def _samples(sampling: object) -> Patches | Frames:

@@ -82,66 +82,50 @@ def test_missing_pixels_found_on_the_way_give_advice(viewer, ready, notified):
     assert notified() == []
 
 
-def test_swapped_layers_are_told(viewer, ready):
+def test_swapped_layers_and_null_data_are_told(viewer, ready):
     ready.choose("empty", "cells")
     ready.run()
     ready.wait_for_all()
     assert "probably swapped" in ready.verdict
-
-
-def test_null_data_are_told(viewer, dock):
-    rng = np.random.default_rng(0)
-    for name in ("empty", "cells"):
-        viewer.add_image(rng.normal(size=(60, 6, 5)), name=name)
-    dock.choose("cells", "empty", method="cpca", n_components=2)
-    dock.run()
-    dock.wait_for_all()
-    assert "Nothing was found" in dock.verdict
-    dock.run()
-    assert "Nothing was found" not in dock.verdict  # cleared at each run
-
-
-def test_an_unforeseen_failure_is_told_and_leaves_the_dock_usable(ready, notified, monkeypatch):
-    for n_told, error in enumerate((RuntimeError, StopIteration, ValueError, MemoryError), start=1):
-
-        def run(task, report, error=error):
-            report(1, 2, "Reading")
-            raise error("out of luck")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(_widget, "run", run)
-            ready.run()
-        assert ready.names == ["cells", "empty"]
-        if error is MemoryError:
-            assert "not enough memory" in ready.words
-        else:
-            assert "not foreseen" in ready.words
-            assert [severity for severity, _ in notified()] == ["error"] * n_told
-    ready.run()
-    assert "cells denoised" in ready.names
-
-
-def test_a_check_that_fails_takes_nothing_of_the_result_back(ready, notified, monkeypatch):
-    def examine(outcome, report):
-        raise RuntimeError("no verdict")
-
-    monkeypatch.setattr(_widget, "examine", examine)
+    viewer.layers["cells"].data = np.random.default_rng(1).normal(size=(60, 6, 5))
+    ready.choose("cells", "empty")
     ready.run()
     ready.wait_for_all()
-    ready.qtbot.waitUntil(lambda: "could not be checked" in ready.verdict, timeout=10_000)
-    assert ready.words.startswith("Done: 'cells denoised' was added")
-    assert [text for _, text in notified()] == ["no verdict"]
-
-
-def test_a_failure_to_add_the_result_is_told_too(ready, notified, monkeypatch):
-    def fail(*args):
-        raise RuntimeError("no room")
-
-    monkeypatch.setattr(_widget, "result_layers", fail)
+    assert "Nothing was found" in ready.verdict
     ready.run()
-    assert "not foreseen" in ready.words
-    assert [text for _, text in notified()] == ["no room"]
-    assert ready.names == ["cells", "empty"]
+    assert "Nothing was found" not in ready.verdict  # cleared at each run
+
+
+def fail_with(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+FAILURES = [
+    ("run", RuntimeError("no luck"), "not foreseen", "no luck"),
+    ("run", StopIteration("no luck"), "not foreseen", "no luck"),
+    ("run", MemoryError("no luck"), "not enough memory", None),
+    ("result_layers", ValueError("no room"), "not foreseen", "no room"),
+]
+
+
+def test_a_failure_is_told_and_leaves_the_dock_usable(ready, notified, monkeypatch):
+    told = []
+    for name, error, words, details in FAILURES:
+        with monkeypatch.context() as patch:
+            patch.setattr(_widget, name, fail_with(error))
+            ready.run()
+        assert words in ready.words
+        told += [] if details is None else [("error", details)]
+        assert notified() == told
+        assert ready.names == ["cells", "empty"]
+    monkeypatch.setattr(_widget, "examine", fail_with(RuntimeError("no verdict")))
+    ready.run()
+    ready.qtbot.waitUntil(lambda: "could not be checked" in ready.verdict, timeout=10_000)
+    assert ready.words.startswith("Done: 'cells denoised' was added")  # and nothing is taken back
+    assert notified()[len(told) :] == [("error", "no verdict")]
 
 
 def test_a_result_is_added_whole_or_not_at_all(viewer, ready, notified, monkeypatch):
@@ -173,7 +157,7 @@ class _With:
     """A viewer that adds images in another way."""
 
     def __init__(self, viewer, add_image):
-        self._viewer, self.add_image = viewer, add_image
+        self.__dict__ = {"_viewer": viewer, "add_image": add_image}
 
     def __getattr__(self, name):
         return getattr(self._viewer, name)

@@ -19,7 +19,7 @@ from napari_plugin import _lazy
 from napari_plugin._choices import BOX, FRAMES, OTHER, THIS_FRAME
 from napari_plugin._method import PATCHES, WHOLE
 from napari_plugin._results import place_in
-from tests.napari_plugin.conftest import TITLE, stripes
+from tests.napari_plugin.conftest import TITLE, Dock, stripes
 
 
 def result(name, number=0):
@@ -95,6 +95,17 @@ def test_the_first_image_stays_the_image_and_can_be_swapped(viewer, dock, film):
     assert choices.kind.value == OTHER
 
 
+def test_a_dock_that_opens_beside_two_films_is_ready_to_run(viewer, film, qtbot):
+    for name, stack in zip(("cells", "empty"), film, strict=True):
+        viewer.add_image(stack, name=name)
+    dock = Dock(viewer, qtbot)
+    assert dock.choices.kind.value == OTHER
+    assert "GB of memory" in dock.widget.cost.text
+    assert not dock.method.absorbed.native.isHidden()
+    dock.method.method.value = "cpca"
+    assert dock.method.absorbed.native.isHidden()
+
+
 def test_films_by_the_automatic_method_are_in_memory_and_judged(viewer, ready, notified):
     ready.method.method.value = "automatic"
     ready.run()
@@ -138,31 +149,22 @@ def test_weights_scatter_and_image_follow_the_slider(viewer, ready, film, qtbot)
     assert ready.is_quiet
 
 
-def test_the_slider_leaves_a_result_alone_when_another_image_is_chosen(viewer, ready, film):
-    viewer.add_image(film[0] + 1, name="others")
-    ready.choose("cells", "empty")
-    ready.run()
-    ready.wait_for_all()
-    before = viewer.layers["cells denoised"].data
-    ready.choices.image.value = viewer.layers["others"]
-    ready.method.suppression.value = 80
-    ready.wait_for_all()
-    assert viewer.layers["cells denoised"].data is before
-
-
-def test_nothing_of_another_image_stays_in_the_dock(viewer, ready, film):
+def test_nothing_of_another_image_stays_and_its_slider_moves_nothing(viewer, ready, film):
     viewer.add_image(film[0] + 1, name="others")
     ready.choose("cells", "empty")
     ready.run("preview")
     ready.run()
     ready.wait_for_all()
-    widget = ready.widget
+    widget, before = ready.widget, viewer.layers["cells denoised"].data
     assert widget.verdict.text
     ready.choices.image.value = viewer.layers["others"]
     assert "cells preview" not in ready.names
     assert (ready.words, ready.verdict) == ("", "")
     assert widget.frames.isHidden()
     assert widget.method.curve.isHidden()
+    ready.method.suppression.value = 80
+    ready.wait_for_all()
+    assert viewer.layers["cells denoised"].data is before
 
 
 def test_a_result_is_forgotten_with_its_layers(viewer, ready):

@@ -80,6 +80,16 @@ def test_what_is_learnt_from_one_image_is_applied_to_another() -> None:
         suppress_background(frames, empty, channel_axis=0, apply_to=frames)
 
 
+def test_strips_that_do_not_fit_the_image_give_way_to_squares() -> None:
+    rng = np.random.default_rng(0)
+    lines = stripes((140, 140), rng) + 0.1 * rng.normal(size=(140, 140))
+    image = lines[:40, :40] + cells((40, 40), rng, empty=20)
+    assert max(window_size(lines, None)) == 64
+    for target in (None, image):
+        found = suppress_background(lines if target is image else image, lines, apply_to=target)
+        assert found.sampling == Patches((16, 16), 2)
+
+
 def test_it_is_the_remover_on_patches() -> None:
     image, mask, _ = striped_cells()
     result = suppress_background(image, mask, sampling=QUICK, background_strength="constant")
