@@ -8,6 +8,7 @@ those of the other, for each pixel, with a strength of the background that is fr
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -118,14 +119,17 @@ def _gain(
         inside & (first if across else first[:, None]),
         inside & ~(first if across else first[:, None]),
     ]
-    scores = []
-    for size in with_progress((strip, _SQUARE), 2, "choose windows", progress):
+    parts = list(product((strip, _SQUARE), sides))
+    halves = []
+    for size, side in with_progress(parts, len(parts), "choose windows", progress):
         try:
-            one, other = (_half(image, side, size) for side in sides)
+            halves.append(_half(image, side, size))
         except ValueError:  # no window fits
             return -np.inf
-        scores.append((_log_likelihood(one, other), _log_likelihood(other, one)))
-    return float(min(long - square for long, square in zip(*scores, strict=True)))
+    pairs = [(halves[i], halves[j]) for i, j in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    shown = with_progress(pairs, len(pairs), "choose windows", progress)
+    long, other_long, square, other_square = (_log_likelihood(*pair) for pair in shown)
+    return float(min(long - square, other_long - other_square))
 
 
 def _half(image: FloatArray, inside: BoolArray, size: tuple[int, int]) -> _Half:
