@@ -11,6 +11,8 @@ import os
 import sys
 import time
 import warnings
+from contextlib import suppress
+from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -20,12 +22,13 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 
-from contrast_core import CPCA, contrast_path  # noqa: E402
+from contrast_core import CPCA  # noqa: E402
 
 BOUND = 1.5
 NOTICED = 0.02  # seconds: faster fits are not compared
 ROWS = (20, 200, 1000, 5000, 20_000)
 FEATURES = (10, 100, 500, 1000, 2000, 6000, 20_000)
+SMALL_ROWS, SMALL_FEATURES = (60, 1000, 5000), (100, 1000, 2000, 6000)
 DENSITIES = (0.01, 0.1, 1.0)
 COMPONENTS = (1, 2, 10, 50)
 FORCED = ("eigh", "gram", "lanczos")
@@ -67,13 +70,17 @@ def affordable(solver: str, n: int, d: int, task: str, most: float) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true")
-    most = 3.0 if parser.parse_args().small else 60.0
+    small = parser.parse_args().small
+    most, rows, features = (3.0, SMALL_ROWS, SMALL_FEATURES) if small else (60.0, ROWS, FEATURES)
     warnings.simplefilter("ignore")
+    with suppress(ImportError):
+        import_module("numba")  # its start is not what is measured
     warm = data(3000, 2000, 800, 0.1)
     for solver in FORCED:
-        CPCA(2, alpha=1.0, solver=solver).fit(warm[0], background=warm[1])
+        for alpha in (1.0, "auto"):
+            CPCA(2, alpha=alpha, solver=solver).fit(warm[0], background=warm[1])  # type: ignore[arg-type]
     found = []
-    for n, d, density in product(ROWS, FEATURES, DENSITIES):
+    for n, d, density in product(rows, features, DENSITIES):
         if n * d > 2e7 * most / 3 or n * d * density < 100:
             continue
         x, y = data(n, max(2, n // 2), d, density)
@@ -84,8 +91,6 @@ def main() -> int:
             def fit(solver: str, task: str = task, k: int = k, x: Any = x, y: Any = y) -> Any:
                 alpha: Any = "auto" if task == "automatic" else 1.0
                 fitted = CPCA(k, alpha=alpha, solver=solver)  # type: ignore[arg-type]
-                if task == "path" and solver == "auto":
-                    return contrast_path(x, background=y, n_components=k)
                 fitted.fit(x, background=y)
                 return fitted.path() if task == "path" else fitted
 

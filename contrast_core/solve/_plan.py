@@ -207,7 +207,8 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     if task.direct == "span":
         few_rows = task.n_rows <= limits.sparse_rows * task.n_components
         return not (few_rows or task.automatic)
-    if task.n_features < limits.iterated:
+    # A search of many components costs more in its own small problems than in products.
+    if task.n_features <= max(limits.iterated, limits.iterated_each * task.n_components):
         return False
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
 

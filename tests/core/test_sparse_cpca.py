@@ -299,7 +299,7 @@ def test_what_cross_validation_refuses() -> None:
     with pytest.raises(TypeError, match="rows are needed"):
         x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
         cross_validated_penalty(estimator, x, background=y)
-    with pytest.raises(ValueError, match="both, or neither"):
+    with pytest.raises(ValueError, match="units was given without background_units"):
         cross_validated_penalty(estimator, X, background=Y, units=np.arange(160))
     with pytest.raises(ValueError, match=r"background has 1 rows in one of 5 folds"):
         cross_validated_penalty(estimator, X, background=Y[:9])
