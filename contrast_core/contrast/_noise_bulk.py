@@ -77,10 +77,10 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
         median = float(np.median(eigenvalues[above:in_law]))
         variance = median / (scale * marchenko_pastur_median(p / n))
         edge = scale * variance * _largest_eigenvalue(p, n)
-        found = min(int((eigenvalues > edge).sum()), in_law - 1)
-        if found <= above:
+        n_above = min(int((eigenvalues > edge).sum()), in_law - 1)
+        if n_above <= above:
             return NoiseBulk(variance, edge, above)
-        above = found
+        above = n_above
 
 
 def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: float) -> int:
@@ -96,10 +96,10 @@ def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: f
         scale = n / n_samples
         # The mean of p eigenvalues of noise with n degrees of freedom is its variance.
         variance = max(rest, 0.0) / (scale * p)
-        found = int((leading > scale * variance * _largest_eigenvalue(p, n)).sum())
-        if found <= above:
+        n_above = int((leading > scale * variance * _largest_eigenvalue(p, n)).sum())
+        if n_above <= above:
             break
-        above, rest = found, trace - float(leading[:found].sum())
+        above, rest = n_above, trace - float(leading[:n_above].sum())
     return above
 
 

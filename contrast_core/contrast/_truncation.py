@@ -112,7 +112,7 @@ def _eigenpairs_by_products(
         crowded = count > space.size - 2
         return min(count, space.size - 2)
 
-    found = search_components(
+    result = search_components(
         lambda columns: [moments.apply(columns)],
         [moments.variances],
         least if isinstance(truncation, Integral) else kept,
@@ -121,12 +121,12 @@ def _eigenpairs_by_products(
     )
     if crowded:
         raise NotConvergedError("the search found no end of the eigenpairs that are kept.")
-    if found.pairs is None:
+    if result.pairs is None:
         raise NotConvergedError(
             f"the search took {plan.max_products} products without finding the eigenpairs that "
             "are kept: those after them are close."
         )
-    values, vectors = found.pairs.values[:-1], found.pairs.vectors.T
+    values, vectors = result.pairs.values[:-1], result.pairs.vectors.T
     _check_rank(least, numerical_rank(values), f"{option}={least}", moments)
     return Eigenpairs(values, fix_signs(np.ascontiguousarray(vectors)))
 

@@ -136,13 +136,13 @@ def proved_trace_ratio(
     space = SearchSpace(pencil.multiply, random_block(len(x), width), max(least, each * width))
     stage = by_diagonal(*diagonals, patience, extra=2)._replace(progress=_PROGRESS)
     stages = [stage, *(beside(other, stage) for other in pencil.factors(near=True))]
-    found = _searched(space, k, stages, budget, ridge)
-    if found.pairs is not None:
-        norm, alpha = space.norm(found.alpha), found.alpha
-        beta, _ = bound_by_inertia(lambda: alpha * y - x, found.pairs, norm)
-        if not is_proved(found.pairs, beta, norm):
-            found = found._replace(pairs=None)
-    return found
+    result = _searched(space, k, stages, budget, ridge)
+    if result.pairs is not None:
+        norm, alpha = space.norm(result.alpha), result.alpha
+        beta, _ = bound_by_inertia(lambda: alpha * y - x, result.pairs, norm)
+        if not is_proved(result.pairs, beta, norm):
+            result = result._replace(pairs=None)
+    return result
 
 
 def rough_trace_ratio(x: FloatArray, y: FloatArray, k: int, ridge: float) -> float:

@@ -110,12 +110,12 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
     values, vectors = np.empty(n, matrix.dtype), np.empty((n, k), matrix.dtype, order="F")
     support = np.empty(2 * k, dtype=np.intc)
     order, low, high = (np.array(i, dtype=np.intc) for i in (n, n - k + 1, n))
-    found, info = np.zeros((), dtype=np.intc), np.zeros((), dtype=np.intc)
+    n_found, info = np.zeros((), dtype=np.intc), np.zeros((), dtype=np.intc)
     unused = np.zeros((), matrix.dtype)  # bounds by value; as the tolerance: the default
 
     def call(work: NDArray[Any], integer_work: NDArray[np.intc], lwork: int, liwork: int) -> None:
         sizes = np.array(lwork, dtype=np.intc), np.array(liwork, dtype=np.intc)
-        arrays: list[NDArray[Any]] = [matrix, order, unused, unused, low, high, unused, found]
+        arrays: list[NDArray[Any]] = [matrix, order, unused, unused, low, high, unused, n_found]
         arrays += [values, vectors, order, support, work, sizes[0], integer_work, sizes[1], info]
         pointers = [array.ctypes.data for array in arrays]
         # jobz, range, uplo, n come before the matrix.

@@ -126,7 +126,7 @@ class _ProvedPath:
 
         # A rough start for the first factor.
         search(space, lambda: alphas[:1], self.k, [unconditioned(4)], tolerance, 2 * budget)
-        found: list[RitzPairs] = []
+        candidates: list[RitzPairs] = []
         for i in range(0, len(alphas), _GROUP):
             group = alphas[i : i + _GROUP]
             pairs, converged = search(
@@ -139,8 +139,8 @@ class _ProvedPath:
             )
             if not converged:
                 break
-            found += pairs
-        return found
+            candidates += pairs
+        return candidates
 
     def _norm(self, alpha: float) -> float:
         return self.norms[0] + alpha * self.norms[1]

@@ -116,17 +116,19 @@ class SearchSpace:
         part: what is left to rise is about its square.
         """
         while True:
-            _, found = largest_eigenpairs(self.small(alpha), k)
-            x, y = (np.vdot(found, part[: self.size, : self.size] @ found) for part in self._small)
+            _, vectors = largest_eigenpairs(self.small(alpha), k)
+            x, y = (
+                np.vdot(vectors, part[: self.size, : self.size] @ vectors) for part in self._small
+            )
             before, alpha = alpha, max(alpha, float(x / (y + k * ridge)))
             if not alpha > before * (1 + rise):
                 return alpha
 
     def ritz(self, alphas: FloatArray, n_values: int, n_vectors: int) -> list[Ritz]:
         """Rayleigh-Ritz at each alpha."""
-        found = [largest_eigenpairs(self.small(a), min(n_values, self.size)) for a in alphas]
-        values = [ascending[::-1].copy() for ascending, _ in found]
-        wanted = np.hstack([vectors[:, : -n_vectors - 1 : -1] for _, vectors in found])
+        eigenpairs = [largest_eigenpairs(self.small(a), min(n_values, self.size)) for a in alphas]
+        values = [ascending[::-1].copy() for ascending, _ in eigenpairs]
+        wanted = np.hstack([vectors[:, : -n_vectors - 1 : -1] for _, vectors in eigenpairs])
         each = wanted.shape[1] // len(alphas)
         vectors = self._basis[:, : self.size] @ wanted
         x, *y = (product[:, : self.size] @ wanted for product in self._products)
@@ -148,20 +150,20 @@ class SearchSpace:
 
     def leading(self, alpha: float, count: int) -> FloatArray:
         """Leading Ritz vectors, (D, count)."""
-        _, found = largest_eigenpairs(self.small(alpha), min(count, self.size))
-        return np.asarray(self._basis[:, : self.size] @ found[:, ::-1])
+        _, vectors = largest_eigenpairs(self.small(alpha), min(count, self.size))
+        return np.asarray(self._basis[:, : self.size] @ vectors[:, ::-1])
 
     def variances(self, alpha: float, k: int) -> FloatArray:
         """Return the variances of both matrices along the k leading Ritz vectors, (2, k)."""
-        _, found = largest_eigenpairs(self.small(alpha), k)
-        parts = (part[: self.size, : self.size] @ found for part in self._small)
-        return np.stack([np.einsum("sk,sk->k", found, part)[::-1] for part in parts])
+        _, vectors = largest_eigenpairs(self.small(alpha), k)
+        parts = (part[: self.size, : self.size] @ vectors for part in self._small)
+        return np.stack([np.einsum("sk,sk->k", vectors, part)[::-1] for part in parts])
 
     def restrict(self, alphas: FloatArray, count: int) -> None:
         """Keep only the span of the leading Ritz vectors at some contrasts, so many of each."""
         s, count = self.size, min(count, self.size)
-        found = [largest_eigenpairs(self.small(alpha), count)[1] for alpha in alphas.tolist()]
-        kept, _ = _independent(np.hstack(found), 1e-6)
+        leading = [largest_eigenpairs(self.small(alpha), count)[1] for alpha in alphas.tolist()]
+        kept, _ = _independent(np.hstack(leading), 1e-6)
         self.size = kept.shape[1]
         for columns in (self._basis, *self._products):
             columns[:, : self.size] = columns[:, :s] @ kept
@@ -236,8 +238,8 @@ def search(
         while unsolved:
             still, open_ritz, residuals, values, errors = [], [], [], [], []
             k = wanted() if callable(wanted) else wanted
-            found = space.ritz(contrasts()[unsolved], k + 1 + stage.extra, k + stage.extra)
-            for i, ritz in zip(unsolved, found, strict=True):
+            at_each = space.ritz(contrasts()[unsolved], k + 1 + stage.extra, k + stage.extra)
+            for i, ritz in zip(unsolved, at_each, strict=True):
                 norms = np.linalg.norm(ritz.residual, axis=0)
                 pairs[i] = RitzPairs(ritz.values[: k + 1], ritz.vectors[:, :k], norms[:k])
                 gap = pairs[i].gap

@@ -179,17 +179,17 @@ class _ElasticNet:
         if again is not None and self._is_optimal(correlations, again):
             return again
         if self.count is not None:
-            found = self._by_angles(correlations, self.count)
-            self._keep(found)
-            return found
-        found = self._by_descent(target, correlations)
-        self._keep(found)
+            coefficients = self._by_angles(correlations, self.count)
+            self._keep(coefficients)
+            return coefficients
+        coefficients = self._by_descent(target, correlations)
+        self._keep(coefficients)
         exact = self._on_support(correlations)
-        return found if exact is None else exact
+        return coefficients if exact is None else exact
 
-    def _keep(self, found: FloatArray) -> None:
-        if self.support is None or not self.support.is_of(found):
-            self.support = _Support(self.matrix, found)
+    def _keep(self, coefficients: FloatArray) -> None:
+        if self.support is None or not self.support.is_of(coefficients):
+            self.support = _Support(self.matrix, coefficients)
 
     def _on_support(self, correlations: FloatArray) -> FloatArray | None:
         if self.support is None:
@@ -198,10 +198,10 @@ class _ElasticNet:
             self.level = self.support.next_level(correlations)
         return self.support.at_level(correlations, self.level)
 
-    def _is_optimal(self, correlations: FloatArray, found: FloatArray) -> bool:
+    def _is_optimal(self, correlations: FloatArray, coefficients: FloatArray) -> bool:
         """Whether no other feature would enter."""
-        outside = found == 0
-        rest = np.abs(correlations[outside] - self.matrix.product(found)[outside])
+        outside = coefficients == 0
+        rest = np.abs(correlations[outside] - self.matrix.product(coefficients)[outside])
         return bool(rest.max(initial=0.0) <= self.level * (1 + 1e-9))
 
     def _by_descent(self, target: FloatArray, correlations: FloatArray) -> FloatArray:
@@ -235,12 +235,14 @@ class _ElasticNet:
             root = self.matrix.root[:, chosen]
             gram = root.T @ root
             gram.flat[:: len(gram) + 1] += self.matrix.ridge
-            found = np.zeros_like(correlations)
-            found[chosen] = _least_angle(correlations[chosen], gram, count)
-            rest = correlations - self.matrix.product(found) - self.matrix.ridge * found
-            self.level = float(np.abs(rest[found != 0]).mean())
-            if tried >= len(order) or self._is_optimal(correlations, found):
-                return found
+            coefficients = np.zeros_like(correlations)
+            coefficients[chosen] = _least_angle(correlations[chosen], gram, count)
+            rest = (
+                correlations - self.matrix.product(coefficients) - self.matrix.ridge * coefficients
+            )
+            self.level = float(np.abs(rest[coefficients != 0]).mean())
+            if tried >= len(order) or self._is_optimal(correlations, coefficients):
+                return coefficients
             tried *= 2
 
 
@@ -300,6 +302,6 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
             columns[:, len(inside)] = gram[:, new]
             inside.append(new)
             level, just_left = entering, -1
-    found = np.zeros(len(gram))
-    found[inside] = at_zero - level * slope
-    return found
+    coefficients = np.zeros(len(gram))
+    coefficients[inside] = at_zero - level * slope
+    return coefficients

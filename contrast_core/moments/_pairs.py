@@ -337,13 +337,13 @@ def _in_features(
                 f"a chunk is {type(chunk).__name__} {shown(chunk)}; expected a pair of blocks "
                 "of rows (X, positive)."
             )
-        x, p, found = check_pairs(*chunk)
+        x, p, own_names = check_pairs(*chunk)
         if not sums:
-            n_features, known = x.shape[1], found
-            names = rows_of(x, names=found if feature_names is None else feature_names).names
+            n_features, known = x.shape[1], own_names
+            names = rows_of(x, names=own_names if feature_names is None else feature_names).names
             sums = [Accumulator("X", elements=x.elements) for _ in range(2 + with_first)]
         check_same_features(
-            *(n_features, known or names, x.shape[1], found), background_name="a chunk"
+            *(n_features, known or names, x.shape[1], own_names), background_name="a chunk"
         )
         dense = not (x.is_sparse and p.is_sparse)
         spans = list(pairwise((p if x.in_memory and not p.in_memory else x).edges()))

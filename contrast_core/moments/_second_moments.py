@@ -112,8 +112,8 @@ class SecondMoments(Moments):
             feature_names=check_feature_names(self.feature_names, len(mean)),
         )
         if self.groups is not None:
-            found = check_groups(self.groups, self.group_weights, self.group_means)
-            vars(self).update(zip(("groups", "group_weights", "group_means"), found, strict=True))
+            checked = check_groups(self.groups, self.group_weights, self.group_means)
+            vars(self).update(zip(("groups", "group_weights", "group_means"), checked, strict=True))
 
     @classmethod
     def _unchecked(
@@ -287,9 +287,11 @@ class SecondMoments(Moments):
                 _moments(_summaries([rows], precision, device)[0], rows.groups, rows.names)
                 for rows in parts
             ]
-        found = _summaries(joint[0], precision, None)
+        summaries = _summaries(joint[0], precision, None)
         return [
-            _moments(reduce(Summary.merge, [found[i] for i in made_of]), rows.groups, rows.names)
+            _moments(
+                reduce(Summary.merge, [summaries[i] for i in made_of]), rows.groups, rows.names
+            )
             for rows, made_of in zip(parts, joint[1], strict=True)
         ]
 
@@ -346,8 +348,10 @@ class SecondMoments(Moments):
                     background_name=rows.name,
                 )
                 accumulator.consume(rows)
-            found = not_empty(accumulator.result() if first is not None else None, name)
-        return cls._unchecked(found.n_samples, found.mean, found.within, names)
+            total_moments = not_empty(accumulator.result() if first is not None else None, name)
+        return cls._unchecked(
+            total_moments.n_samples, total_moments.mean, total_moments.within, names
+        )
 
     def merge(self, other: SecondMoments) -> SecondMoments:
         """Moments of the two datasets together.

@@ -63,5 +63,7 @@ def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None
         codes[slice(None) if part._rows is None else part._rows] += 1 << i
     used = [int(code) for code in np.unique(codes) if code]
     whole = first.take_all()
-    found = [whole.take(codes == code) for code in used]
-    return found, [[j for j, code in enumerate(used) if code >> i & 1] for i in range(len(parts))]
+    disjoint = [whole.take(codes == code) for code in used]
+    return disjoint, [
+        [j for j, code in enumerate(used) if code >> i & 1] for i in range(len(parts))
+    ]

@@ -83,22 +83,22 @@ def rows_of(
         If `X` is not two-dimensional, holds no real numbers, has fewer than `min_rows` rows, or is
         a tensor that is sparse or on a device that is not there; if `names` are too few or many.
     """
-    found = X if isinstance(X, Rows) else _of_kind(X, name, missing)
-    if found.missing != (missing and found.can_miss):
-        found = found.replace(missing=missing and found.can_miss)
+    rows = X if isinstance(X, Rows) else _of_kind(X, name, missing)
+    if rows.missing != (missing and rows.can_miss):
+        rows = rows.replace(missing=missing and rows.can_miss)
     changes: dict[str, Any] = {"elements": elements, "remedy": remedy}
     changes = {key: value for key, value in changes.items() if value is not None}
     if names is not None:
-        changes["names"] = check_feature_names(names, found.shape[1], found.name)
+        changes["names"] = check_feature_names(names, rows.shape[1], rows.name)
     if progress is not False:
         changes["progress"] = progress
-    found = _labelled(found.replace(**changes), weights, groups)
-    if found.shape[0] < min_rows:
+    rows = _labelled(rows.replace(**changes), weights, groups)
+    if rows.shape[0] < min_rows:
         raise ValueError(
-            f"{found.name} has n_samples={found.shape[0]}, but at least {min_rows} is needed (rows "
+            f"{rows.name} has n_samples={rows.shape[0]}, but at least {min_rows} is needed (rows "
             "are samples, columns are features)."
         )
-    return found
+    return rows
 
 
 def array_of(values: Any, name: str) -> Any:
@@ -114,31 +114,31 @@ def array_of(values: Any, name: str) -> Any:
         If a dask array does not know its shape.
     """
     check_unmasked(values, name)
-    found = values
+    array = values
     if _is_tensor(values) and str(values.layout) == "torch.strided":
-        found = to_host(values)
+        array = to_host(values)
     elif not _slices(values):
         try:
-            found = np.asarray(values)
+            array = np.asarray(values)
         except (TypeError, ValueError) as error:  # of rows that differ in length
             raise TypeError(_no_array(values, name)) from error
     try:
-        dtype = np.dtype(getattr(found, "dtype", np.float64))
+        dtype = np.dtype(getattr(array, "dtype", np.float64))
     except TypeError as error:
         raise TypeError(_no_array(values, name)) from error
     if dtype.kind not in "biuf":
-        if found is not values:
+        if array is not values:
             raise TypeError(_no_array(values, name))
         raise TypeError(
             f"{name} has pixels of type {str(dtype)[:60]}; real numbers are expected. Of complex "
             "ones take the magnitude or the real part first."
         )
-    if any(math.isnan(n) for n in found.shape):
+    if any(math.isnan(n) for n in array.shape):
         raise ValueError(
             f"{name} is a dask array with chunks of unknown size; call compute_chunk_sizes() on it "
             "first."
         )
-    return found
+    return array
 
 
 def _slices(values: Any) -> bool:

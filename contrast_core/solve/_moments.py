@@ -250,24 +250,24 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
     """Return moments of rows; for rows with labels, of the variation within each label."""
-    found: Sequence[Any]
+    all_moments: Sequence[Any]
     match form:
         case "span":
             # Where each dataset begins must be known, as of a dask array it may not be.
-            found = span_moments(
+            all_moments = span_moments(
                 [part if part.shape[0] >= 0 else load_into_memory(part) for part in rows]
             )
         case "products":
-            found = product_moments(rows)
+            all_moments = product_moments(rows)
         case _:
-            found = SecondMoments.from_parts(rows)
-            found = [
+            all_moments = SecondMoments.from_parts(rows)
+            all_moments = [
                 moments if part.groups is None else moments.within
-                for moments, part in zip(found, rows, strict=True)
+                for moments, part in zip(all_moments, rows, strict=True)
             ]
-    for moments, part in zip(found, rows, strict=True):
+    for moments, part in zip(all_moments, rows, strict=True):
         _check_count(moments.n_samples, part.name)
-    return tuple(found)
+    return tuple(all_moments)
 
 
 def _count(rows: Rows) -> int:
