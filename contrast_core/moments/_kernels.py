@@ -42,9 +42,9 @@ def compiled_pays(n_entries: int, worth_starting: int = 2**24) -> bool:
     return n_entries >= least and _numba() is not None
 
 
-def has_numba() -> bool:
-    """Return whether numba is installed."""
-    return _numba() is not None
+def gram_pays(counts: FloatArray) -> bool:
+    """Return whether compiled code multiplies rows faster, given each feature's stored entries."""
+    return compiled_pays(int(counts @ counts), 2**30)
 
 
 @cache
@@ -185,7 +185,7 @@ def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, l
 
     `rows` are the CSR matrix and `by_feature` the same in CSC form.
     """
-    if _numba() is None:
+    if not gram_pays(np.diff(by_feature.indptr).astype(np.float64)):
         gram[first:last, :last] = (rows[first:last] @ by_feature.T[:, :last]).toarray()
         return
     before = rows.indices[: rows.indptr[first]]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from contrast_core._validation import FloatArray
-from contrast_core.moments._kernels import add_row_products, has_numba
+from contrast_core.moments._kernels import add_row_products, gram_pays
 
 BoolArray = NDArray[np.bool_]
 
@@ -125,7 +125,8 @@ def sparse_gram(
 
 def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
     """Features that are better treated as dense when rows are multiplied with each other."""
-    rate = _COMPILED_GRAM if has_numba() else _SPARSE_GRAM
-    in_group, held = counts_of(rows, codes, n_groups)
+    in_group, in_feature = counts_of(rows, codes, n_groups)
+    counts = in_feature.sum(axis=0)
+    rate = _COMPILED_GRAM if gram_pays(counts) else _SPARSE_GRAM
     most = rows.shape[0] * min(_FULLEST, (rate / _DENSE) ** 0.5)
-    return np.asarray((held.sum(axis=0) > most) | well_filled(in_group, held))
+    return np.asarray((counts > most) | well_filled(in_group, in_feature))

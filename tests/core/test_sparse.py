@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -66,6 +67,18 @@ def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0)
     else:
         monkeypatch.setattr(_kernels, "_numba", lambda: None)
+
+
+@pytest.mark.parametrize("alpha", ["auto", 1.0])
+@pytest.mark.parametrize("size", [(90, 600), (400, 60)])
+def test_numba_is_not_started_for_little_data(
+    alpha: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start takes a second, the fit some milliseconds."""
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr(_kernels, "_numba", lambda: pytest.fail("numba was started"))
+    x, y = (sp.random(*size, density=0.05, format="csr", random_state=i) for i in (0, 1))
+    assert CPCA(1, alpha=alpha).fit(x, background=y).components_.shape == (1, size[1])
 
 
 @pytest.mark.parametrize("compiled", [False, True])
