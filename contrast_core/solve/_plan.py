@@ -207,8 +207,7 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     if task.direct == "span":
         few_rows = task.n_rows <= limits.sparse_rows * task.n_components
         return not (few_rows or task.automatic)
-    # A search of many components costs more in its own small problems than in products.
-    if task.n_features <= max(limits.iterated, limits.iterated_each * task.n_components):
+    if task.n_features < limits.iterated:
         return False
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
 
@@ -230,6 +229,9 @@ def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
     """Return how many columns the rows are multiplied with while a matrix is made and solved."""
     if task.entries is None:
         return task.size / 2
-    entries = max(task.entries, 1)
-    solved = task.size**4 / (4 * limits.lapack_columns * entries)
-    return limits.entry_columns * entries / task.n_rows + solved
+    # A search also makes each column orthogonal to those before it, which counts where entries are
+    # few: a third of its columns on average, and BLAS is as much faster as that is more work.
+    others = limits.columns_each * (task.n_components + 2.0) / 3
+    column = task.entries + others * task.n_features
+    solved = task.size**4 / (4 * limits.lapack_columns * column)
+    return limits.entry_columns * task.entries / task.n_rows + solved

@@ -49,7 +49,9 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (TALL._replace(contrasts=41), DENSE, None),
     (TALL._replace(in_memory=False), DENSE, None),
     (sparse(Task(3750, 2000, 2), 160), PRODUCTS, DENSE),
-    # Many components of few entries: not the products cost most, but the search itself.
+    # Few entries: not the products cost most, but what the search does beside them.
+    (sparse(Task(1500, 1000, 1), 10), PRODUCTS, DENSE),
+    (sparse(Task(1500, 1000, 1, automatic=True), 10), DENSE, None),
     (sparse(Task(1500, 1000, 50), 10), DENSE, None),
     (sparse(Task(1500, 1000, 10), 10), DENSE, None),
     (sparse(Task(15_000, 6000, 10), 10), PRODUCTS, DENSE),
