@@ -60,17 +60,22 @@ class _Block(NamedTuple):
     background: FloatArray
 
     def sums(
-        self, weights: FloatArray, latent: FloatArray, second: FloatArray
+        self, weights: FloatArray, latent: FloatArray, covariance: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return weighted sums over rows, for each feature over those that have it observed.
 
         Products of values with latent variables (n_features, d), and of latent variables with each
-        other, from those of each row (b, d * d), (n_features, d, d).
+        other (n_features, d, d), to which a covariance, the same for all rows of a pattern, adds.
         """
         n_features, d = self.masks.shape[1], latent.shape[1]
-        of_patterns = np.add.reduceat(weights[:, None] * second, self.starts)
+        weighted = weights[:, None] * latent
+        products = (weighted[:, :, None] * latent[:, None, :]).reshape(-1, d * d)
+        of_patterns = np.add.reduceat(products, self.starts)
+        if covariance is not None:
+            in_pattern = np.add.reduceat(weights, self.starts)
+            of_patterns += in_pattern[:, None] * covariance[self.starts]
         inner = (self.masks.T @ of_patterns).reshape(n_features, d, d)
-        return self.values.T @ (weights[:, None] * latent), inner
+        return self.values.T @ weighted, inner
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +123,7 @@ class ObservedRows:
         by_loadings = np.zeros_like(loadings)
         for block, found in self._posteriors(Model(loadings, noise)):
             weights = block.foreground - gamma * block.background
-            second = outer_products(found.latent) + found.covariance
-            cross, inner = block.sums(weights, found.latent, second)
+            cross, inner = block.sums(weights, found.latent, found.covariance)
             times = np.einsum("fij,fj->fi", inner, loadings)
             value += float(weights @ found.log_density)
             by_loadings += (cross - times) / noise
@@ -154,7 +158,7 @@ class ObservedRows:
         by_loadings = np.zeros_like(loadings)
         for block, latent in found:
             weights = block.foreground / x - block.background / y
-            cross, inner = block.sums(weights, latent, outer_products(latent))
+            cross, inner = block.sums(weights, latent)
             by_loadings -= 2 * (cross - np.einsum("fij,fj->fi", inner, loadings))
             by_tau = float(weights @ (latent**2).sum(axis=1))
             by_loadings += (2 * ridge / d * by_tau) * loadings

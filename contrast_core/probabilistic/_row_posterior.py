@@ -116,11 +116,11 @@ def expected(
     systems = (given @ outer_products(loadings)).reshape(len(given), k, k)
     systems = systems + noise * identity(k, left)
     inverse, log_determinant = xp.linalg.inv(systems), xp.linalg.slogdet(systems)[1]
+    n_seen = seen.sum(axis=1)
     if codes is not None:
-        inverse, log_determinant, given, seen = (
-            each[codes] for each in (inverse, log_determinant, given, seen)
-        )
-    latent = (inverse @ ((given * left) @ loadings)[:, :, None])[:, :, 0]
+        inverse, log_determinant, n_seen = inverse[codes], log_determinant[codes], n_seen[codes]
+    projected = (weights * left if tails == "entries" else left) @ loadings
+    latent = (inverse @ projected[:, :, None])[:, :, 0]
     covariance = noise * inverse.reshape(len(inverse), k * k)
     if tails == "entries":
         scaled = _scaled(left, latent, covariance, model, degrees)
@@ -131,7 +131,7 @@ def expected(
         divergence = from_standard(latent, covariance, k * xp.log(noise) - log_determinant)
         new = seen * _weights(scaled, degrees)
         return RowPosteriors(inside - divergence, new, latent, covariance)
-    n_seen = seen.sum(axis=1)
+    given = given if codes is None else given[codes]
     # A sum of squared residuals: a difference of sums of squares could lose all of its digits.
     distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
     distance = distance + (latent**2).sum(axis=1)
