@@ -18,7 +18,7 @@ from contrast_core._validation import (
     check_choice,
     check_labels,
 )
-from contrast_core.moments import Moments, parts_along
+from contrast_core.moments import Moments, parts_along, warn_of_units
 from contrast_core.solve import (
     Design,
     DesignOptions,
@@ -26,6 +26,8 @@ from contrast_core.solve import (
     check_background_is_given,
     contrast_moments,
 )
+
+_FEW = 3  # features in other units; the raw counts of a few dozen genes may well hold nearly all
 
 # Fitted attributes that are not set by a fit without a background.
 _OF_THE_BACKGROUND = {
@@ -144,6 +146,8 @@ class MomentContrast(LinearContrast):
     def _fit_design(self, X: MatrixLike | Moments, background: Any, design: Design) -> Self:
         """Fit from data or moments; without a background the foreground stands in for it."""
         moments = self._moments(X, background, design)
+        if background is not None:
+            warn_of_units(moments[0].variances, moments[1].variances, most=_FEW)
         fitted = self._fit_moments(*moments)
         centres = moments[0].centres or (None, None)
         for name, value in zip(("within_labels_", "within_means_"), centres, strict=True):

@@ -43,22 +43,22 @@ class BootstrapStability(ShortRepr):
     Parameters
     ----------
     matched : ndarray of shape (B, k)
-        Of each component with its counterpart in each resample; the resample's components are
-        matched to ours one to one, as they may change places.
+        Stability of each component: its agreement with its counterpart in each resample. The
+        resample's components are matched to ours one to one, because they may change places.
     retained : ndarray of shape (B, k)
         Share of each component that lies in the resample's subspace. High where `matched` is low:
         the component is real, but turns within the subspace (nearly tied eigenvalues).
     angles : ndarray of shape (B, k)
         Principal angles between our subspace and the resample's, radians, descending.
     components : ndarray of shape (k, n_features)
-        Those of the data.
+        The components of the data.
     lower, upper : ndarray of shape (k, n_features)
-        Between which their loadings lie in a share `level` of the resamples, as much missing at
-        either end. A resample's components are turned within their subspace to lie as near to ours
-        as they can, so the bands tell of the subspace; how far components turn within it is the
-        difference between `matched` and `retained`.
+        Ends of a band for each loading, which holds a share `level` of the resamples; as many lie
+        below it as above. A resample's components are first turned within their subspace to lie as
+        near to ours as they can, so the bands are about the subspace. How far components turn
+        within it is the difference between `matched` and `retained`.
     level : float
-        Of these bands.
+        Share of the resamples within these bands.
     n_units, n_background_units : int or None
         Number of units in each dataset; None where rows were drawn one by one.
     """
@@ -206,7 +206,7 @@ def bootstrap_stability(
 def _bands(
     components: FloatArray, basis: FloatArray | None, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Percentiles over the resamples, of few features at a time where there is a `basis`."""
+    """Return percentiles over the resamples, for few features at a time with a `basis`."""
     ends = [(1 - level) / 2, (1 + level) / 2]
     if basis is None:
         lower, upper = np.quantile(components, ends, axis=0)
@@ -223,7 +223,7 @@ def _bands(
 def _draw(
     samples: TwoSamples, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """How often each unit is drawn; shared units as often in both datasets."""
+    """Draw how often each unit counts; shared units count as often in both datasets."""
     n_shared = len(samples.shared)
     shared_times = _times(n_shared, rng)
     times = []
@@ -240,5 +240,5 @@ def _draw(
 
 
 def _times(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """How often each of n units comes up in n draws."""
+    """Return how often each of n units comes up in n draws."""
     return np.bincount(rng.integers(max(n, 1), size=n), minlength=n)

@@ -56,7 +56,7 @@ def quietly_fitted(
 ) -> MomentContrast:
     """Return a fitted clone, without the warning of components that the caller is to test."""
     fitted: MomentContrast = clone(estimator)
-    with muted("negative contrast"):
+    with muted("negative contrast|hardly about"):
         return fitted.fit(X, background=background, **({} if design is None else vars(design)))
 
 

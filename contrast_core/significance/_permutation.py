@@ -28,13 +28,13 @@ class PermutationTest(ShortRepr):
     Parameters
     ----------
     p_values : ndarray of shape (k,)
-        Of each component, non-decreasing: a component counts only if those before it do.
+        P-value of each component, non-decreasing: a component counts only if those before it do.
     statistics : ndarray of shape (k,)
-        Of the data as they are: at an automatic strength
+        Statistics of the data as they are: at an automatic strength
         :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X` in what is left of both; at a
         given one the method's leading eigenvalue there.
     null_statistics : ndarray of shape (B, k)
-        The same under each relabelling.
+        Statistics under each relabelling.
     strengths : ndarray of shape (k,)
         Contrast strength at which each component was found, the automatic one of each or the given
         one, as the estimator's parameter has it (of `PCPCA`: gamma').
@@ -118,7 +118,7 @@ def permutation_test(
     The null hypothesis of component j: without what the components before it explain, foreground
     and background have the same covariance up to a common factor. A direction that is strong in
     the background alone contradicts that too: all others then stand out in the foreground, and
-    are significant by right.
+    are correctly significant.
 
     Components are taken one after the other. The j-th is the leading direction at the automatic
     contrast of *one* component in what is left, :math:`\alpha_j`: after a dominant first component

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._strength import StrengthPath
 from contrast_core._validation import FloatArray, MatrixLike, check_count, check_generator
-from contrast_core.feedback import Progress, warn
+from contrast_core.feedback import Progress
 from contrast_core.linalg import principal_angles
-from contrast_core.moments import FeatureMoments
+from contrast_core.moments import FeatureMoments, warn_of_units
 from contrast_core.significance._advice import ContrastAdvice, contrast_advice
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability
 from contrast_core.significance._estimators import check_estimator, quietly_fitted
@@ -31,8 +31,6 @@ _EXCESS = (
     "Excess variance of the first components on units that did not choose them, in units of the "
     "background's variance, and 95% interval of the advised method"
 )
-_NEARLY_ALL = 0.9  # of the variance: features that hold more probably have other units
-_FEWEST_UNITS = 4  # features, below which one of them may well hold nearly all
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +309,8 @@ def contrast_report(
     fitted = quietly_fitted(estimator, X, background, Design(**weights))
     strengths, angles = _other_strengths(fitted)
     rows = loaded_rows(X, background)
-    _warn_of_units(*map(FeatureMoments.from_data, (rows.foreground, rows.background)))
+    x, y = (FeatureMoments.from_data(part).variance for part in (rows.foreground, rows.background))
+    warn_of_units(x, y, most=len(x))
     return ContrastReport(
         estimator=fitted,
         n_rows=(rows.foreground.shape[0], rows.background.shape[0]),
@@ -321,27 +320,6 @@ def contrast_report(
         strengths=strengths,
         angles=angles,
     )
-
-
-def _warn_of_units(x: FeatureMoments, y: FeatureMoments) -> None:
-    """Warn where a tenth of the features, or one, holds nearly all variance of both datasets."""
-    n_varying = int((x.varies | y.varies).sum())
-    few = max(1, n_varying // 10)
-    if n_varying < _FEWEST_UNITS:
-        return
-    largest = np.argsort(-x.variance, kind="stable")[:few]
-    shares = [float(part.variance[largest].sum()) for part in (x, y)]
-    shares = [
-        share / float(part.variance.sum()) for share, part in zip(shares, (x, y), strict=True)
-    ]
-    if min(shares) > _NEARLY_ALL:
-        named = ", ".join(map(str, np.sort(largest)[:5])) + (", ..." if few > 5 else "")
-        warn(
-            f"{few} of {n_varying} features (column {named}) hold {shares[0]:.0%} of the variance "
-            f"of X and {shares[1]:.0%} of that of the background, so the contrast is hardly about "
-            "any other. If features have different units, scale both datasets alike: "
-            "scaler = StandardScaler().fit(background), then scaler.transform of both."
-        )
 
 
 def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:

@@ -36,9 +36,9 @@ class Units:
     counts : ndarray of shape (U,)
         Rows in each unit, or their total weight.
     means : ndarray of shape (U, D)
-        Their means.
+        Means of the units.
     covariances : ndarray of shape (U, D, D) or None
-        Their covariances, in double or single precision; None where every unit is one row.
+        Covariances of the units, in double or single precision; None where every unit is one row.
     """
 
     counts: FloatArray
@@ -121,7 +121,7 @@ class Units:
         dtype: DTypeLike = np.float64,
         weights: FloatArray | None = None,
     ) -> Self:
-        """Each unit's moments, read once; covariances are kept in this precision."""
+        """Make units of rows with these labels; covariances are kept in this precision."""
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         covariances = np.empty((len(parts), *2 * [rows.shape[1]]), dtype)
@@ -146,7 +146,7 @@ class Units:
 
     @classmethod
     def of_rows(cls, rows: Any, weights: FloatArray | None = None) -> Self:
-        """Every row a unit, held dense."""
+        """Make every row a unit, and hold it dense."""
         dense = rows.toarray() if issparse(rows) else rows
         counts = np.ones(rows.shape[0]) if weights is None else weights
         return cls(counts, np.asarray(dense, dtype=np.float64), None)
@@ -228,13 +228,13 @@ class Sample(NamedTuple):
         return np.bincount(self.codes)
 
     def units(self, dtype: DTypeLike = np.float64) -> Units:
-        """The units, read once."""
+        """Read the units of this dataset, once."""
         if self.codes is None:
             return Units.of_rows(self.rows, self.weights)
         return Units.of_labels(self.rows, self.codes, self.name, dtype, self.weights)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
-        """With at most so many rows of each unit (U,), drawn without replacement."""
+        """Draw at most so many rows of each unit (U,), without replacement."""
         if self.codes is None or (self.sizes <= most).all():
             return self
         shuffled = rng.permutation(len(self.codes))
@@ -245,7 +245,7 @@ class Sample(NamedTuple):
         return self._replace(rows=self.rows[kept], codes=self.codes[kept])
 
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
-        """Larger units, each made of those that have its number."""
+        """Join units that have the same number (U,) to larger ones."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
         return Units.of_labels(self.rows, codes, self.name, weights=self.weights)
 
@@ -376,7 +376,7 @@ def two_samples(
 def _weighted(
     rows: Any, weights: FloatArray | None
 ) -> tuple[Any, FloatArray | None, NDArray[np.bool_]]:
-    """Rows that have weight, weights that are 1 in the mean, and which rows these are."""
+    """Return the rows that have weight, their weights with mean 1, and which rows these are."""
     if weights is None:
         return rows, None, np.ones(rows.shape[0], dtype=bool)
     used = weights > 0
@@ -385,7 +385,7 @@ def _weighted(
 
 
 def _n_varying(x: Any, y: Any) -> int:
-    """Number of features that vary in either dataset, neither of which is constant."""
+    """Return how many features vary in either dataset; neither may be constant."""
     of_each = []
     for rows, name in ((x, "X"), (y, "background")):
         features = FeatureMoments.from_data(rows)

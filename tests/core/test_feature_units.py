@@ -1,0 +1,76 @@
+"""The warning of features in other units, which take over a contrast of covariances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from contrast_core import CLVM, CPCA, PCPCA, ContrastWarning, CPCAStar, SparseCPCA
+from contrast_core.datasets import (
+    digits_on_photos,
+    load_mouse_protein,
+    make_four_groups,
+    make_motion_sensors,
+    make_sparse_groups,
+    make_toy,
+)
+
+METHODS = [
+    CPCA(1),
+    CPCA(1, alpha=1.0),
+    CPCAStar(1),
+    PCPCA(1),
+    SparseCPCA(1, alpha=0.5),
+    CLVM(n_shared=1, n_salient=1),
+]
+
+
+def planted() -> tuple[Any, Any]:
+    X, Y = np.random.default_rng(0).normal(size=(2, 60, 8))
+    X[:, 2] *= 3
+    return X, Y
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_column_in_other_units_is_named_by_fit(method: Any) -> None:
+    X, Y = planted()
+    for rows in (X, Y):
+        rows[:, 5] *= 50
+    with pytest.warns(ContrastWarning, match=r"1 of 8 features \(column 5\) hold 99%"):
+        method.fit(X, background=Y)
+
+
+def test_a_large_feature_of_one_dataset_alone_is_a_finding() -> None:
+    X, Y = planted()
+    X[:, 5] *= 15
+    CPCA(1).fit(X, background=Y)
+    CPCA(1).fit(X)  # without a background it is PCA, which shows the largest variance
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        load_mouse_protein,
+        make_four_groups,
+        make_motion_sensors,
+        make_sparse_groups,
+        make_toy,
+        lambda: digits_on_photos(200),
+    ],
+)
+def test_bundled_data_raise_no_alarm(data: Any) -> None:
+    found = data()
+    CPCA(1, alpha=1.0).fit(found.foreground, background=found.background)
+
+
+def test_sparse_counts_raise_no_alarm() -> None:
+    """A few dozen genes hold nearly all of the variance of raw counts."""
+    rng = np.random.default_rng(0)
+    rates = np.where(np.arange(600) < 60, 20.0, 0.1)
+    X, Y = (sp.csr_matrix(rng.poisson(rates, size=(200, 600)).astype(float)) for _ in "xy")
+    variances = np.sort(X.toarray().var(axis=0))
+    assert variances[-60:].sum() > 0.9 * variances.sum()
+    CPCA(1, alpha=1.0).fit(X, background=Y)
