@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,22 @@ def test_an_experiment_prints_both_figures_and_draws(tmp_path: Path) -> None:
     [row] = [line for line in done.stdout.splitlines() if line.startswith("silhouette, PCA")]
     assert row.split()[-3:] == ["clusters", "0.072", "reached"]
     assert (tmp_path / "cpca_mice.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_track_record_prints_what_its_page_says() -> None:
+    done = python(str(ROOT / "validation" / "track_record.py"), "sensors")
+    assert done.returncode == 0, done.stderr
+    page = (ROOT / "docs" / "track_record.md").read_text(encoding="utf-8").splitlines()
+    [start] = [i for i, line in enumerate(page) if line.startswith("| **sensors")]
+    printed = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    rows = [line.split("|") for line in printed if " ± " in line]
+    assert len(rows) == 12
+    for row, shown in zip(rows, page[start:], strict=False):
+        assert row[1:3] == shown.split("|")[1:3]
+        for one, two in zip(row[3:], shown.split("|")[3:], strict=True):
+            numbers = [[float(n) for n in re.findall(r"\d\.\d+", cell)] for cell in (one, two)]
+            assert numbers[0] == pytest.approx(numbers[1], abs=0.021)
 
 
 def test_only_a_shortfall_with_its_reason_is_no_failure() -> None:

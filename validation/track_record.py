@@ -67,6 +67,8 @@ from validation._real_data import Task, nulls, tasks
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+plt.style.use(Path(__file__).resolve().parents[1] / "docs" / "pictures.mplstyle")
+
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 ALPHAS = np.append(0.0, np.logspace(-1, 3, 9))
 RIDGES = (0.01, 0.1, 1.0)
@@ -78,14 +80,20 @@ WITHIN = ("PCA", "cPCA", "cPCA*")  # are also taken within units
 HERE = Path(__file__).resolve().parents[1] / "docs"
 PAGE, PICTURES = HERE / "track_record.md", HERE / "track_record"
 ADVISED = {"PCA": "PCA", "cPCA": "cPCA", "cPCA*": "cPCA*", "whitening": "whitening 0.1"}
-STYLES: dict[str, dict[str, Any]] = {  # the same in every picture
-    "PCA": {"color": "0.45", "marker": "o"},
-    "PCA within": {"color": "0.45", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
-    "cPCA": {"color": "#0072b2", "marker": "s"},
-    "cPCA*": {"color": "#d55e00", "marker": "^"},
+STYLES: dict[str, dict[str, Any]] = {  # the same in every picture, and in docs/draw.py
+    "PCA": {"color": "0.5", "marker": "o"},
+    "PCA within": {"color": "0.5", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
+    "cPCA": {"color": "#332288", "marker": "s"},
+    "cPCA*": {"color": "#e69f00", "marker": "^"},
+    "cPCA* within": {
+        "color": "#e69f00",
+        "marker": "^",
+        "linestyle": "--",
+        "markerfacecolor": "white",
+    },
     "whitening 0.1": {"color": "#009e73", "marker": "v"},
     "CLVM": {"color": "#cc79a7", "marker": "D"},
-    BEST: {"color": "#0072b2", "linestyle": ":"},
+    BEST: {"color": "#332288", "linestyle": ":"},
     CEILING: {"color": "black", "linestyle": ":"},
 }
 N_DEALS = 20
@@ -250,7 +258,7 @@ def table_of(task: Task, found: Scores) -> list[str]:
 
 def picture(task: Task, found: Scores) -> None:
     """Draw the score of some methods over the number of components."""
-    figure, axis = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    figure, axis = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
     for name, style in STYLES.items():
         if name not in found:
             continue
@@ -261,13 +269,13 @@ def picture(task: Task, found: Scores) -> None:
         if name in ("PCA", "cPCA*"):
             half = np.array([interval(each) for each in values])
             color = style["color"]
-            axis.fill_between(numbers, means - half, means + half, color=color, alpha=0.13, lw=0)
+            axis.fill_between(numbers, means - half, means + half, color=color, alpha=0.15, lw=0)
     axis.axhline(1 / len(np.unique(task.labels)), color="0.8", linewidth=1, label="guessing")
     axis.set(xscale="log", xlabel="components", ylabel="classified correctly", ylim=(0, 1.03))
     axis.set_xticks(COMPONENTS, [str(k) for k in COMPONENTS])
     axis.minorticks_off()
-    axis.set_title(f"{task.name}: {task.question}, unit left out")
-    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+    axis.set_title(f"{task.name}: {task.question}")
+    figure.legend(loc="outside right upper", frameon=False)
     PICTURES.mkdir(exist_ok=True)
     figure.savefig(PICTURES / f"{file_name(task)}.png", dpi=100)
     plt.close(figure)
