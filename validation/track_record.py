@@ -373,7 +373,7 @@ def main() -> int:
             close += places
     advice += [
         "",
-        f"Within {CLOSE} of the best of the four in {sum(close)} of {len(close)} places.",
+        f"- within {CLOSE} of the best of the four in {sum(close)} of {len(close)} places.",
     ]
     missed = sum(close) < 0.8 * len(close)
     for deal in nulls(data) if not chosen else []:
