@@ -17,7 +17,7 @@ from benchmarks.common.runner import run
 TABLES = {
     "dense data in memory": ("speed", "sweep"),
     "more features than rows": ("wide",),
-    "rows from chunks and dask": ("out_of_core",),
+    "rows from chunks and dask": ("out_of_core", "cluster"),
     "cells, beside scanpy's PCA and ContrastiveVI": ("cells", "cvae"),
     "a GPU": ("gpu",),
     "the napari plugin": ("napari_live", "napari_window"),
