@@ -39,6 +39,7 @@ Level: TypeAlias = Literal["auto", "keep", "remove"]
 _BELOW = 0.1  # of the range above the background: how far an image may reach below a dark ground
 _GROUND = 0.2  # of an image is dark ground, at least
 _SOME_WINDOWS = 4096
+_LONG = 4  # times as long as wide: a strip
 _LARGE_IMAGE = 2**24  # pixels: beyond, squares begin every fourth pixel, which takes a third
 
 
@@ -96,7 +97,7 @@ def suppress_background(
     background_mask: ArrayLike | None = None,
     sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
     level: Level = "auto",
-    background_strength: Literal["varying", "constant"] = "varying",
+    background_strength: Literal["auto", "varying", "constant"] = "auto",
     channel_axis: int | None = None,
     stationary_signal: bool = False,
     multiplicative: bool = False,
@@ -136,9 +137,11 @@ def suppress_background(
         ground, below everything else in the image, as in fluorescence, and keeps it elsewhere, as
         in bright field, phase contrast, electron microscopy and photographs. The result's ``level``
         says which it was.
-    background_strength : {"varying", "constant"}, default="varying"
+    background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the background may be weaker or stronger from place to place, see
-        `StructuredBackgroundRemover`.
+        `StructuredBackgroundRemover`. "auto" is "constant" for strips and "varying" for squares:
+        a strip shows a few lines of random brightness, and their differences would be taken for a
+        change of strength.
     channel_axis : int, optional
         The axis of the image that holds channels. Each has a background of its own; a background
         image must have the same channels in the same axis, a mask is shared.
@@ -222,7 +225,7 @@ def suppress_background(
         )
     samples = _samples(sampling)
     check_choice(level, "level", ("auto", "keep", "remove"))
-    check_choice(background_strength, "background_strength", STRENGTHS)
+    check_choice(background_strength, "background_strength", ("auto", *STRENGTHS))
     check_flag(stationary_signal, "stationary_signal")
     check_flag(multiplicative, "multiplicative")
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
@@ -255,6 +258,8 @@ def suppress_background(
             size = samples.sides[0], samples.sides[1]  # strips that fit the background alone
         wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
         samples = Patches(size, 4 if wide else samples.stride)
+    if background_strength == "auto":
+        background_strength = "constant" if _are_strips(samples) else "varying"
     remover = StructuredBackgroundRemover(background_strength=background_strength)
     return _from_patches(samples, remover, level, stack, source, mask, target, out, progress)
 
@@ -392,6 +397,11 @@ def _samples(sampling: object) -> Patches | Frames:
         return sampling
     known: dict[str, Patches | Frames] = {"patches": Patches(), "frames": Frames()}
     return known[check_choice(sampling, "sampling", known, "Patches() or Frames()")]
+
+
+def _are_strips(sampling: Patches) -> bool:
+    sides = sampling.sides
+    return len(sides) == 2 and max(sides) >= _LONG * min(sides)
 
 
 def _marked(mask: BoolArray, stack: Stack) -> int:

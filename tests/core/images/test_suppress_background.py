@@ -21,7 +21,15 @@ from contrast_core.images import (
 from contrast_core.images._chunks import chunk_side
 from contrast_core.images._excerpt import excerpt
 from contrast_core.images._window_choice import stationary_moments, window_size
-from tests.core.images.pictures import PATTERNS, cells, fringes, noisy, relative_error, stripes
+from tests.core.images.pictures import (
+    PATTERNS,
+    cells,
+    curtains,
+    fringes,
+    noisy,
+    relative_error,
+    stripes,
+)
 
 QUICK = Patches(size=8, stride=4)
 
@@ -345,6 +353,22 @@ def test_strips_leave_less_of_lines_than_squares() -> None:
     squares = suppress_background(image, mask, sampling=Patches())
     left = [relative_error(result.denoised, clean, image) for result in (strips, squares)]
     assert left[0] < 0.95 * left[1]
+
+
+def test_strong_curtains_are_removed_at_a_constant_strength() -> None:
+    """Lines of random brightness look like a background whose strength varies, and are none."""
+    rng = np.random.default_rng(0)
+    shape = (180, 190)
+    clean = cells(shape, rng, empty=96)
+    mask = np.zeros(shape, dtype=bool)
+    mask[:96, :96] = True
+    image = noisy(clean, curtains(shape, rng), rng, amplitude=2.0, noise=0.1)
+    result = suppress_background(image, mask)
+    assert result.sampling == Patches((64, 6), 2)
+    assert result.estimator.background_strength == "constant"  # type: ignore[union-attr]
+    varying = suppress_background(image, mask, background_strength="varying")
+    left = [relative_error(found.denoised, clean, image) for found in (result, varying)]
+    assert left[0] < 0.75 * left[1]
 
 
 def test_stationary_moments_average_over_equal_steps() -> None:
