@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from contrast_core._validation import check_choice, check_count, check_flag
 from contrast_core.feedback import Progress
@@ -18,9 +19,11 @@ from contrast_core.images._excerpt import excerpt
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, check_out, mask_or_image, truth_values
+from contrast_core.images._simple_filters import simpler_filters
 from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import (
     Verdict,
+    background_holds_signal,
     background_too_small,
     level_removed,
     library_verdicts,
@@ -285,7 +288,7 @@ def _from_patches(
         _moments(samples, part, None, "the image", progress),
         background=stationary_moments(moments, samples.sides),
     )
-    removed = _mean_removed(remover, samples, part)
+    removed, spread = _removed_and_spread(remover, samples, part, None)
     dark_ground = level == "auto" and _on_dark_ground(samples, part, source, mask)
     kept = 0.0 if level == "remove" or dark_ground else removed
     denoised = samples.map(
@@ -296,19 +299,41 @@ def _from_patches(
         block_moments(samples, source, mask, name="the background", progress=progress),
     )
     found = (*found, *background_too_small(n_pixels, samples.sides))
+    smooth = False
+    if len(samples.sides) == 2:
+        smooth, better = simpler_filters(
+            lambda image: samples.map(remover.transform, image), part, source, mask
+        )
+        if smooth:  # said by name, and only where a filter is better
+            found = tuple(each for each in found if each.kind != "background resembles the signal")
+        found = (*found, *better)
+    if not smooth and not found:
+        within = _removed_and_spread(remover, samples, source, mask)[1]
+        found = tuple(background_holds_signal(within / spread if spread > 0 else 0.0))
     if dark_ground:
         amplitude = math.sqrt(moments.total_variance / moments.n_features)
         found = (*found, *level_removed(removed, amplitude))
     return SuppressedBackground(target, denoised, remover, found, samples, kept)
 
 
-def _mean_removed(remover: StructuredBackgroundRemover, sampling: Patches, stack: Any) -> float:
-    """Return the mean over an image of what is removed, from windows that are evenly spread."""
-    rows = sampling.rows(stack)
+def _removed_and_spread(
+    remover: StructuredBackgroundRemover, sampling: Patches, stack: Any, mask: BoolArray | None
+) -> tuple[float, float]:
+    """Return the mean of what is removed and the variance of what stays, from some windows."""
+    rows = sampling.rows(stack, mask)
     n = rows.shape[0]
     rows = rows.take(np.unique(np.linspace(0, n - 1, _SOME_WINDOWS).round().astype(int)))
-    totals = [(len(block), (block - remover.transform(block)).mean()) for block in rows.blocks()]
-    return float(np.average([mean for _, mean in totals], weights=[n for n, _ in totals]))
+    blocks = [(block, remover.transform(block)) for block in rows.blocks()]
+    weights = [len(block) for block, _ in blocks]
+    removed, mean, square = (
+        float(np.average(values, weights=weights))
+        for values in (
+            [(block - signal).mean() for block, signal in blocks],
+            [signal.mean() for _, signal in blocks],
+            [(signal**2).mean() for _, signal in blocks],
+        )
+    )
+    return removed, square - mean**2
 
 
 def _on_dark_ground(samples: Patches, stack: Any, source: Any, mask: BoolArray | None) -> bool:
@@ -383,13 +408,21 @@ def _from_frames(
         ]
         found = verdicts(*blocks)
         if not remover.n_components_ and "layers probably swapped" not in {v.kind for v in found}:
-            found = (*found, too_few_frames())
+            found = (*found, too_few_frames(_components_exchanged(remover, frames, others)))
     return SuppressedBackground(target, denoised, remover, found, Frames())
 
 
 def _along(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
     """Yield the sides of windows with those of the images."""
     return zip(size, map(int, stack.shape[-2:]), strict=True)
+
+
+def _components_exchanged(remover: FrameBackgroundRemover, frames: Any, others: Any) -> int:
+    """Return how many components stand out once foreground and background are exchanged."""
+    try:
+        return clone(remover).fit(others, background=frames).n_components_
+    except ValueError:  # the frames with signal are fewer than four, or constant
+        return 0
 
 
 def _samples(sampling: object) -> Patches | Frames:

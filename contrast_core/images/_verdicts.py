@@ -26,8 +26,11 @@ VerdictKind: TypeAlias = Literal[
     "nothing found",
     "background resembles the signal",
     "unstructured background",
+    "smooth background",
+    "simple filter is better",
     "too few frames",
     "background too small",
+    "background holds signal",
     "level removed",
     "layers probably swapped",
 ]
@@ -38,6 +41,7 @@ _SWAPPED = 2.0  # the same the other way round, and as many times what was found
 _RESEMBLES = 0.78  # of the error of dimming: haze has 0.82 and more, gravel under nuclei 0.7
 _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have 0.07 at most
 _FEWEST_WINDOWS = 16  # boxes with 4 and 14 leave 2.6 and 1.5 times the error of one with 39
+_SIGNAL_IN_AREA = 0.12  # of the variance of the result
 _LEAST_OUTLYING = 0.005  # of the squared residual of a frame: less is nothing
 _SIGNAL_BEHIND = 0.02  # the same of a background frame: more is signal
 _SOME_FRAMES = 16
@@ -55,7 +59,8 @@ class Verdict:
     Parameters
     ----------
     kind : {"nothing found", "background resembles the signal", "unstructured background", \
-            "too few frames", "background too small", "level removed", \
+            "smooth background", "simple filter is better", "too few frames", \
+            "background too small", "background holds signal", "level removed", \
             "layers probably swapped"}
         Which finding it is.
     sentence : str
@@ -127,8 +132,22 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     return (*_contrast_verdicts(foreground, background, x, y), *_background_verdicts(background))
 
 
-def too_few_frames() -> Verdict:
-    """Return the verdict for frames in which no component of the signal stands out."""
+def too_few_frames(n_exchanged: int) -> Verdict:
+    """Return the verdict for frames in which no component of the signal stands out.
+
+    Parameters
+    ----------
+    n_exchanged : int
+        Components that stand out once foreground and background are exchanged.
+    """
+    if n_exchanged:
+        return Verdict(
+            "layers probably swapped",
+            f"The background frames hold {n_exchanged} components that stand out of the frames "
+            "with signal, which hold none of their own: the two are probably swapped.",
+            n_exchanged,
+            1.0,
+        )
     return Verdict(
         "too few frames",
         "There are too few frames: no component of the signal stands out of their noise, and the "
@@ -237,6 +256,26 @@ def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verd
             "pattern. Mark a larger area, or use smaller windows.",
             held,
             _FEWEST_WINDOWS,
+        )
+
+
+def background_holds_signal(share: float) -> Iterator[Verdict]:
+    """Yield a verdict if the result varies within the background area too.
+
+    Parameters
+    ----------
+    share : float
+        Variance of the result where the background should be alone, relative to the whole image's.
+        It is 0.08 at most for stripes, grids, fringes and noise, and 0.2 for a box over cells.
+    """
+    if share > _SIGNAL_IN_AREA:
+        yield Verdict(
+            "background holds signal",
+            f"The background area seems to hold signal: the result varies there by {share:.0%} of "
+            "its variance in the whole image. Mark an area that shows the background alone, or a "
+            "larger one if the background differs from place to place.",
+            share,
+            _SIGNAL_IN_AREA,
         )
 
 

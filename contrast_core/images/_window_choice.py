@@ -69,13 +69,13 @@ def window_size(
     progress : bool or callable, default=False
         As for `Sampling.map`.
     """
-    image, inside = _one_image(stack, mask)
+    image, inside = one_image(stack, mask)
     gains = {size: _gain(image, inside, size, progress) for size in _STRIPS}
     best = max(gains, key=lambda size: gains[size])
     return best if gains[best] > _GAIN else _SQUARE
 
 
-def _one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArray]:
+def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArray]:
     """Return the image of a stack that shows most background, cut to where that is."""
     height, width = (int(n) for n in stack.shape[-2:])
     leading = tuple(int(n) for n in stack.shape[:-2])
