@@ -19,7 +19,7 @@ STUDIES = {
     "automatic choices": ("automatic_contrast", "dimension", "sparse_cpca"),
     "significance": ("significance", "donors", "designs"),
     "responses of cells": ("responses",),
-    "images": ("frames", "structured_background"),
+    "images": ("frames", "structured_background", "image_verdicts"),
     "real data with labels": ("track_record",),
 }
 

@@ -1,15 +1,16 @@
 """Structured background out of single images: made patterns, an electron micrograph, and controls.
 
-Needs CONTRAST_DATA; the peers come from scikit-image and PyWavelets (pip install scikit-image
-PyWavelets) and are skipped where these are missing.
+Needs CONTRAST_DATA. Peers of scikit-image with PyWavelets, bm3d, pystripe and pyvsnr (pip install
+them) are left out where these are missing.
 
     CONTRAST_DATA=... python validation/structured_background.py
 
 - Patterns over three channels of fly cells, background an empty rectangle of 96 x 96: squared error
   after the best affine fit, relative to the noisy image's, beside the best of Gaussian, median,
-  top-hat, a Fourier stripe filter, non-local means, total variation and wavelets, each tuned on the
-  clean image. Scan lines and curtains also at twice the cells' strength with little noise, where a
-  stripe filter leaves less: lines that cross the whole image tell it more than an area can.
+  top-hat, high-pass, flat field, Fourier stripe and notch filters, Wiener, non-local means, total
+  variation, wavelets, BM3D, pystripe and VSNR, each tuned on the clean image. Scan lines and
+  curtains also at twice the cells' strength with little noise, where a stripe filter leaves less of
+  scan lines: lines that cross the whole image tell it more than an area can.
 - Milling curtains (FIB-SEM): what is left of them in two other rectangles of resin, and how much of
   the tissue's edges. Before, after and removed in benchmarks/output/curtains.png.
 - Camera noise (speckles): the blind-spot error of the estimate beside that of the image itself.
@@ -23,6 +24,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -109,34 +111,101 @@ def without_stripes(image: Any, axis: int, width: float, kept: int) -> Any:
     return np.fft.ifft2(np.fft.fft2(image) * (1 - damped)).real
 
 
-def peers(image: Any) -> Iterator[tuple[str, Any]]:
+def without_peaks(image: Any, ratio: float) -> Any:
+    """Damp frequencies whose power is so many times the median of their ring."""
+    spectrum = np.fft.fft2(image - image.mean())
+    power = gaussian_filter(np.abs(spectrum) ** 2, 1, mode="wrap")
+    grid = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in image.shape), indexing="ij")
+    rings = np.hypot(*grid).astype(int)
+    medians = np.array([np.median(power[rings == r]) for r in range(rings.max() + 1)])
+    peaks = (power > ratio * medians[rings]) & (rings > 4)
+    damped = np.clip(2 * gaussian_filter(peaks.astype(float), 1.5, mode="wrap"), 0, 1)
+    return np.fft.ifft2(spectrum * (1 - damped)).real
+
+
+def wiener(image: Any, area: Any, strength: float) -> Any:
+    """A Wiener filter with the power spectra of the image and of an area of background."""
+    area = area - area.mean()
+    window = np.outer(*(np.hanning(n) for n in area.shape))
+    behind = np.abs(np.fft.fft2(area * window, image.shape)) ** 2 / (window**2).sum()
+    spectrum = np.fft.fft2(image - image.mean())
+    power = gaussian_filter(np.abs(spectrum) ** 2 / image.size, 1.5, mode="wrap")
+    gain = np.clip(1 - strength * behind / np.maximum(power, 1e-12), 0.02, 1)
+    return np.fft.ifft2(spectrum * gain).real
+
+
+def simple_filters(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
+    """Each simple filter at a few settings; `area` is a rectangle of background."""
+    for s in (0.7, 1, 1.5, 2, 3):
+        yield "Gaussian", gaussian_filter(image, s)
+    for side, s in product((9, 15, 25, 41), (0, 1, 2)):
+        yield "top-hat", white_tophat(gaussian_filter(image, s), side)
+    for s in (5, 10, 20, 40):
+        wide = gaussian_filter(image, s)
+        yield "high-pass", image - wide
+        if wide.min() > 0:
+            yield "flat field", image / wide
+    for axis, width, kept in product((0, 1), (0.3, 1, 2, 4), (0, 4, 16)):
+        yield "stripe filter", without_stripes(image, axis, width, kept)
+    for ratio in (8, 30):
+        yield "notch", without_peaks(image, ratio)
+    for strength in (1, 2):
+        yield "Wiener", wiener(image, area, strength)
+
+
+def peers(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
     """Each filter at each of its settings."""
-    for s in (0.5, 0.7, 1, 1.5, 2, 3, 4, 6):
+    yield from simple_filters(image, area)
+    for s in (0.5, 4, 6):
         yield "Gaussian", gaussian_filter(image, s)
     for side in (3, 5, 7, 9, 13):
         yield "median", median_filter(image, side)
-    for side in (9, 15, 25, 41):
-        for s in (0, 1, 2):
-            yield "top-hat", white_tophat(gaussian_filter(image, s), side)
-    for axis, width, kept in product((0, 1), (0.3, 1, 2, 4, 8), (0, 2, 4, 8, 16, 32)):
+    for axis, width, kept in product((0, 1), (0.3, 1, 2, 4, 8), (2, 8, 32)):
         yield "stripe filter", without_stripes(image, axis, width, kept)
-    try:
-        import pywt  # noqa: F401
-        from skimage import restoration
-    except ImportError:
-        return
+    yield from _of_packages(image, area)
+
+
+def _of_packages(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
+    """Denoisers and stripe removers of other packages, where these are installed."""
     sd = image.std()
-    for h in (0.2, 0.4, 0.6, 0.9):
-        yield "NLM", restoration.denoise_nl_means(image, 5, 6, h=h * sd)
-    for weight in (0.05, 0.1, 0.2, 0.4, 0.8, 1.6):
-        yield "TV", restoration.denoise_tv_chambolle(image / sd, weight)
-    for sigma in (0.15, 0.3, 0.6, 1.0):
-        yield "wavelet", restoration.denoise_wavelet(image / sd, sigma=sigma, method="VisuShrink")
-    yield "wavelet", restoration.denoise_wavelet(image / sd)
+    if find_spec("skimage") and find_spec("pywt"):
+        from skimage import restoration
+
+        for h in (0.2, 0.4, 0.6, 0.9):
+            yield "NLM", restoration.denoise_nl_means(image, 5, 6, h=h * sd)
+        for weight in (0.05, 0.1, 0.2, 0.4, 0.8, 1.6):
+            yield "TV", restoration.denoise_tv_chambolle(image / sd, weight)
+        for sigma in (0.15, 0.3, 0.6, 1.0):
+            yield "wavelet", restoration.denoise_wavelet(image / sd, sigma=sigma)
+        yield "wavelet", restoration.denoise_wavelet(image / sd)
+    if find_spec("bm3d"):
+        from bm3d import bm3d
+
+        for strength in (0.7, 1.0):  # white noise of the area's variance; and its spectrum
+            yield "BM3D", bm3d(image, strength * area.std())
+        window = np.outer(*(np.hanning(n) for n in area.shape))
+        behind = np.abs(np.fft.fft2((area - area.mean()) * window, image.shape)) ** 2
+        yield "BM3D, coloured", bm3d(image, behind * image.size / (window**2).sum())
+    if find_spec("pystripe"):
+        from pystripe.core import filter_streaks
+
+        low = image.min()
+        for turned, width in product((False, True), (8, 32, 128)):
+            turn = np.transpose if turned else np.asarray
+            found = filter_streaks(turn(image - low), [width, width], wavelet="db3")
+            yield "pystripe", turn(found)
+    if find_spec("pyvsnr"):
+        from pyvsnr import vsnr2d
+
+        for axis in (0, 1):
+            shape = {"name": "Gabor", "noise_level": 20, "sigma": (1, 40), "theta": 90 * axis}
+            yield "VSNR", vsnr2d(image.astype(np.float32), [shape], maxit=30)
 
 
 def best_peer(image: Any, clean: Any) -> tuple[float, str]:
-    return min((relative_error(found, clean, image), name) for name, found in peers(image))
+    area = image[emptiest(clean)].reshape(EMPTY, EMPTY)
+    found = peers(image, area)
+    return min((relative_error(each, clean, image), name) for name, each in found)
 
 
 def on_patterns(folder: Path) -> None:

@@ -304,8 +304,9 @@ def _from_patches(
         smooth, better = simpler_filters(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )
-        if smooth:  # said by name, and only where a filter is better
-            found = tuple(each for each in found if each.kind != "background resembles the signal")
+        if smooth:  # what it is said to resemble follows from its being smooth
+            others = ("background resembles the signal", "unstructured background")
+            found = tuple(each for each in found if each.kind not in others)
         found = (*found, *better)
     if not smooth and not found:
         within = _removed_and_spread(remover, samples, source, mask)[1]
