@@ -43,7 +43,7 @@ def simpler_filters(
     Parameters
     ----------
     model : callable
-        From an image (height, width) to the image without its background.
+        From an image (height, width) to its signal over a background of zero.
     stack : array of shape (..., height, width)
         Image or stack that the background was removed from; at most 192 x 192 pixels are read.
     source : array of shape (..., height, width)
@@ -58,7 +58,8 @@ def simpler_filters(
         At most one.
     """
     area, inside = one_image(source, mask)
-    area = np.where(inside, area - area[inside].mean(), 0.0)
+    level = float(area[inside].mean())
+    area = np.where(inside, area - level, 0.0)
     variance = float(area[inside].var())
     if not variance > 0:
         return False, ()
@@ -68,7 +69,7 @@ def simpler_filters(
         return False, ()
     image = _middle(stack)
     truth = model(image)
-    disturbed = truth + _drawn_background(area, inside, image.shape)
+    disturbed = truth + level + _drawn_background(area, inside, image.shape)
     left = _relative_error(model(disturbed), truth, disturbed)
     if smooth:
         return True, tuple(_smooth(left, image, area, truth, disturbed - truth))
@@ -79,31 +80,34 @@ def _smooth(
     left: float, image: FloatArray, area: FloatArray, truth: FloatArray, background: FloatArray
 ) -> Iterator[Verdict]:
     fine = truth - gaussian_filter(truth, 20)
-    if left < _FAILED or fine.var() < _FINE * truth.var():
+    if fine.var() < _FINE * truth.var():
         return
-    if _contrast_slope(image, area) > _MULTIPLIED:
-        found = (
-            "The background is smooth and multiplies: it is uneven illumination. Divide the image "
-            "by a flat field, or by a Gaussian blur of it that is wider than the objects."
+    slope = _contrast_slope(image, area)
+    if slope > _MULTIPLIED:
+        yield Verdict(
+            "smooth background",
+            "The background is smooth and multiplies: it is uneven illumination, of which this "
+            "method removes little. Divide the image by a flat field, or by a Gaussian blur of it "
+            "that is wider than the objects.",
+            slope,
+            _MULTIPLIED,
         )
-    else:
-        # The filter's own result is its truth: here the present one may hold half of the haze.
+    elif left > _FAILED:
+        # The filter's own result is its truth: ours may hold half of the haze.
         errors = {}
         for side in _OPENINGS:
             alone = white_tophat(truth, side)
             disturbed = alone + background
             errors[side] = _relative_error(white_tophat(disturbed, side), alone, disturbed)
         radius = min(errors, key=lambda side: errors[side]) // 2
-        found = (
+        yield Verdict(
+            "smooth background",
             "The background is smooth and adds light: it is haze. For bright objects that are "
-            f"smaller than it, a top-hat filter of radius {radius} removes it better."
+            f"smaller than it, a top-hat filter of radius {radius} removes it better. In a "
+            f"simulation of this image {left:.0%} of the error was left.",
+            left,
+            _FAILED,
         )
-    yield Verdict(
-        "smooth background",
-        f"{found} In a simulation of this image {left:.0%} of the error was left.",
-        left,
-        _FAILED,
-    )
 
 
 def _lines(left: float, truth: FloatArray, disturbed: FloatArray, axis: int) -> Iterator[Verdict]:

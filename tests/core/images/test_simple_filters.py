@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from contrast_core.datasets import cells_behind_fringes
-from contrast_core.images import Patches, suppress_background
+from contrast_core.images import suppress_background
 from contrast_core.images._simple_filters import (
     _drawn_background,
     simpler_filters,
@@ -27,7 +27,6 @@ from tests.core.images.pictures import (
 )
 
 SHAPE, EMPTY = (170, 180), 84
-QUICK = Patches(8, 4)
 
 
 def scene(kind: str) -> tuple[Any, Any, Any]:
@@ -47,8 +46,7 @@ def scene(kind: str) -> tuple[Any, Any, Any]:
 )
 def test_smooth_backgrounds_are_called_by_name(kind: str, words: str) -> None:
     image, mask, _ = scene(kind)
-    found = suppress_background(image, mask, sampling=QUICK, level="keep").verdicts
-    (verdict,) = found
+    (verdict,) = suppress_background(image, mask, level="keep").verdicts
     assert verdict.kind == "smooth background"
     assert words in verdict.sentence
     assert verdict.value > verdict.threshold
