@@ -421,7 +421,7 @@ def _along(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
 def _components_exchanged(remover: FrameBackgroundRemover, frames: Any, others: Any) -> int:
     """Return how many components stand out once foreground and background are exchanged."""
     try:
-        return clone(remover).fit(others, background=frames).n_components_
+        return int(clone(remover).fit(others, background=frames).n_components_)
     except ValueError:  # the frames with signal are fewer than four, or constant
         return 0
 
