@@ -24,7 +24,7 @@ from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import Verdict
 from contrast_core.images._window_choice import one_image
 
-_SIDE = 192  # pixels of the part of an image on which a case is simulated
+SIMULATED_SIDE = 192  # pixels of the part of an image on which a case is simulated
 _SMOOTH = 0.6  # of the variance is left by a Gaussian filter of 3 pixels: haze has 0.63 and more
 _LINES = 0.5  # of the variance lies in the means along an axis: stripes have 0.75 and more
 _FAILED = 0.36  # of the error is left: a smooth background is hardly told from the signal
@@ -171,7 +171,7 @@ def _contrast_slope(image: FloatArray, area: FloatArray) -> float:
 def _middle(stack: Stack) -> FloatArray:
     """Return the middle of the middle image of a stack."""
     box = tuple(
-        slice(max(0, (n - _SIDE) // 2), max(0, (n - _SIDE) // 2) + _SIDE)
+        slice(max(0, (n - SIMULATED_SIDE) // 2), max(0, (n - SIMULATED_SIDE) // 2) + SIMULATED_SIDE)
         for n in map(int, stack.shape[-2:])
     )
     return np.asarray(stack[(*(n // 2 for n in map(int, stack.shape[:-2])), *box)], np.float64)

@@ -19,7 +19,7 @@ from contrast_core.images._excerpt import excerpt
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, check_out, mask_or_image, truth_values
-from contrast_core.images._simple_filters import simpler_filters
+from contrast_core.images._simple_filters import SIMULATED_SIDE, simpler_filters
 from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import (
     Verdict,
@@ -300,7 +300,7 @@ def _from_patches(
     )
     found = (*found, *background_too_small(n_pixels, samples.sides))
     smooth = False
-    if len(samples.sides) == 2:
+    if len(samples.sides) == 2 and max(samples.sides) <= SIMULATED_SIDE:
         smooth, better = simpler_filters(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )
