@@ -1,4 +1,4 @@
-"""From images to a fitted model of signal and background, and what speaks against it."""
+"""From images to a fitted model of signal and background, and the problems that are detected."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CLASSES: dict[str, tuple[type, str, Any]] = {
 
 
 class Judgement:
-    """Sentences on what speaks against a foreground and a background.
+    """Sentences on the problems detected in a foreground and its background.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Solution:
     n_used : int, optional
         How many frames were learnt from, if not all.
     judgement : Judgement
-        What speaks against the pair of images that it was fitted to.
+        Problems detected in the pair of images that it was fitted to.
     """
 
     estimator: Estimator
@@ -201,7 +201,7 @@ class Solution:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences on what speaks against the model, known without further checks."""
+        """Sentences on the problems of the model that are known without further checks."""
         said = []
         if self.n_used is not None:
             said.append(f"The patterns were learnt from {self.n_used} frames, evenly spread.")
