@@ -1,8 +1,8 @@
 """Times and memory, ours and others', one file after the other: `python benchmarks [NAME ...]`.
 
 Without names fifty minutes. Each file says what it measures and what must be reached, and fails
-below it; those that install another package say so too. `peers`, `cvae`, `sweep` and the napari
-plugin, whose window needs a screen, run only if they are named.
+below it; those that install another package say so too. `peers`, `cvae`, `cluster`,
+`sweep` and the napari plugin, whose window needs a screen, run only if they are named.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ if __name__ == "__main__":
             Path(__file__).resolve().parent,
             __doc__,
             TABLES,
-            when_named=("sweep", "cvae", "napari_live", "napari_window", "peers"),
+            when_named=("sweep", "cluster", "cvae", "napari_live", "napari_window", "peers"),
         )
     )
