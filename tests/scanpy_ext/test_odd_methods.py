@@ -66,7 +66,7 @@ def vi_model(adata: AnnData, **options: Any) -> Any:
     return clvm(adata, model_kwargs={"max_iter": 2, "inference": "vi"} | options)
 
 
-def tested(adata: AnnData, **options: Any) -> Any:
+def by_donor(adata: AnnData, **options: Any) -> Any:
     return significance(adata, test_kwargs=FEW | options)
 
 
@@ -115,11 +115,11 @@ CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
     (kernel, "key_added", KEYS, "key_added"),
     (pcpca, "gamma", STRENGTHS, "gamma"),
     (pcpca, "key_added", KEYS, "key_added"),
-    (tested, "strength", STRENGTHS, "strength|alpha"),
+    (by_donor, "strength", STRENGTHS, "strength|alpha"),
     (significance, "test_kwargs", [3, "strength", ["strength"], {"n_comps": 2}], "test_kwargs"),
-    (tested, "n_permutations", NO_COUNTS, "n_permutations"),
-    (tested, "n_resamples", NO_COUNTS, "n_resamples|n_samples"),
-    (tested, "random_state", SEEDS, "random_state"),
+    (by_donor, "n_permutations", NO_COUNTS, "n_permutations"),
+    (by_donor, "n_resamples", NO_COUNTS, "n_resamples|n_samples"),
+    (by_donor, "random_state", SEEDS, "random_state"),
     (check, "donor", NO_NAMES, "donor"),
     (check, "cell_type", NO_NAMES, "cell_type"),
     (check, "batch", NO_NAMES, "batch"),
