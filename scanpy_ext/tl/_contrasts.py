@@ -171,7 +171,10 @@ def contrasts(
         row["top_genes"] = _leading(shift, np.asarray(data.feature_names))
         row["left_out"] = ", ".join(map(str, shift.left_out))
 
-    frame = _sorted(pd.DataFrame.from_dict(table, orient="index", columns=_COLUMNS))
+    frame = _sorted(
+        pd.DataFrame.from_dict(table, orient="index", columns=_COLUMNS),
+        {level: shift.p_value for level, shift in found.items()},
+    )
     compared = [level for level in frame.index if level in found]
     entry = {
         "table": frame,
@@ -192,6 +195,7 @@ def contrasts(
     return _write.write(adata, _write.Result(key, entry, slots), copy=copy)
 
 
+_LEVEL = 0.05  # adjusted p-value at which a level counts as responding when the table is sorted
 _TEXTS = ["interval", "top_genes", "left_out", "reason"]
 _COLUMNS = [
     "n_foreground",
@@ -222,14 +226,19 @@ def _leading(shift: ConditionShift, names: NDArray[Any]) -> str:
     return ", ".join(f"{names[i]} ({stability[i]:.2f})" for i in top_places(shift.direction))
 
 
-def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the levels whose interval is above 1 first, then by the ratio; adjust p-values."""
+def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
+    """Adjust p-values, and return the levels with evidence of a response first, then by ratio.
+
+    Evidence is an adjusted p-value of at most 0.05. Without donors it is over cells; it then
+    orders the table but does not stand in it.
+    """
     table[_TEXTS] = table[_TEXTS].fillna("")
     numbers = [name for name in _COLUMNS[4:] if name not in _TEXTS]
     table[numbers] = table[numbers].astype(float)
-    tested = table["p_value"].notna().to_numpy()
-    if tested.any():
-        table.loc[tested, "p_adjusted"] = false_discovery_control(table.loc[tested, "p_value"])
+    adjusted = pd.Series(np.nan, index=table.index)
+    if p_values:
+        adjusted[list(p_values)] = false_discovery_control(list(p_values.values()))
+    table["p_adjusted"] = adjusted.where(table["p_value"].notna())
+    order = np.lexsort((-table["ratio"].fillna(-np.inf), ~(adjusted <= _LEVEL)))
     table.index = table.index.astype(str).rename("level")
-    order = np.lexsort((-table["ratio"].fillna(-np.inf), ~(table["ratio_low"] > 1)))
     return table.iloc[order]
