@@ -69,6 +69,8 @@ def simpler_filters(
         return False, ()
     image = _middle(stack)
     truth = model(image)
+    if not truth.std() > 0:  # nothing was found, so there is nothing that a filter could do better
+        return smooth, ()
     disturbed = truth + level + _drawn_background(area, inside, image.shape)
     left = _relative_error(model(disturbed), truth, disturbed)
     if smooth:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import suppress_background
@@ -141,3 +142,10 @@ def test_two_swapped_stacks_are_called_swapped() -> None:
     )
     (verdict,) = suppress_background(empty, frames, sampling="frames").verdicts
     assert verdict.kind == "layers probably swapped"
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_model_that_finds_nothing_is_compared_with_no_filter(value: float) -> None:
+    fog = gaussian_filter(np.random.default_rng(0).normal(size=(96, 96)), 8)
+    found = simpler_filters(lambda image: np.full(image.shape, value), fog, fog, None)
+    assert found == (True, ())
