@@ -82,6 +82,7 @@ print(report.missed)
     assert lines[-1] == "['worse', 'a bound']"
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmark_says_in_words_that_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_gpu_benchmark_says_in_words_that_there_is_none(
     assert done.stdout.startswith("not run: torch finds no CUDA device")
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmark_runs_on_the_processor() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     size = ("--rows", "400", "--features", "30", "--repeats", "1")

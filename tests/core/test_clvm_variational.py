@@ -238,6 +238,7 @@ def test_a_dataset_without_any_count_is_refused(of_background: bool) -> None:
 # Selection
 
 
+@pytest.mark.slow
 @FEW
 def test_the_horseshoe_with_counts_and_with_bad_rows() -> None:
     X, Y, _ = counted()

@@ -30,6 +30,7 @@ def test_same_seed_same_numbers(noise: Any) -> None:
     assert (torch.get_rng_state() == before[1]).all()
 
 
+@pytest.mark.slow
 def test_a_saved_model_goes_on_in_another_process_as_if_not_interrupted(tmp_path: Path) -> None:
     X, Y = counts(n=200)
     options = {"n_shared": 2, "noise": "counts"}

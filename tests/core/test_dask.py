@@ -209,6 +209,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield connected
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("client")
 def test_two_processes_agree_with_one(rows: Any) -> None:
     lazy = _lazy(rows)

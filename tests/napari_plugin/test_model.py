@@ -325,6 +325,7 @@ def test_projections_are_those_of_the_core_at_every_position(film, method, kind,
         np.testing.assert_allclose(np.abs(scores), np.abs(truth), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_long_computations_are_the_same_in_their_process(film, monkeypatch):
     here = [run(pair_of(film), Frames(), each)[1] for each in (Settings(), CPCA_2)]
     monkeypatch.setattr(_solve, "LONGEST_HERE", 0)
@@ -347,6 +348,7 @@ def test_a_process_ends_when_it_is_cancelled():
     assert time.perf_counter() - reports[-1] < 0.3
 
 
+@pytest.mark.slow
 def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
     rng = np.random.default_rng(0)
     stack = rng.integers(0, 200, size=(30, 80, 70)).astype(np.uint8)

@@ -319,6 +319,7 @@ def test_preview_is_of_the_part_on_screen_in_its_place_and_follows_the_box(viewe
     )
 
 
+@pytest.mark.slow
 def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
     read, fine = [], np.tile(stripes(), (40, 40))
 

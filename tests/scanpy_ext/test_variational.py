@@ -34,6 +34,7 @@ def counted():
     return adata
 
 
+@pytest.mark.slow
 def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
     for name, value in (("_RATES", (0.02,)), ("_PATIENCE", 1), ("_LEAST_GAIN", 1.0)):
         monkeypatch.setattr(f"contrast_core.probabilistic._clvm_variational.{name}", value)
