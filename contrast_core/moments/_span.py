@@ -113,8 +113,9 @@ class SpanMoments(Moments):
         The basis.
     feature_names : tuple of str, optional
         Names of the features, where the data had them.
-    groups, group_means : ndarray of shape (G,) and (G, n_features), optional
-        The groups about whose means the covariance is taken, where rows have groups.
+    groups, group_weights, group_means : ndarrays of shape (G,), (G,), (G, n_features), optional
+        The groups about whose means the covariance is taken, their numbers of rows, or total
+        weights, and their means, where rows have groups.
     parts : tuple of SpanMoments
         Moments of which these are a weighted sum.
     """
@@ -126,6 +127,7 @@ class SpanMoments(Moments):
     space: RowSpace
     feature_names: tuple[str, ...] | None = None
     groups: NDArray[Any] | None = None
+    group_weights: FloatArray | None = None
     group_means: FloatArray | None = None
     parts: tuple[Any, ...] = ()
 
@@ -147,7 +149,7 @@ class SpanMoments(Moments):
         return SecondMoments._unchecked(
             *(self.n_samples, self.mean, (covariance + covariance.T) / 2, self.feature_names),
             groups=self.groups,
-            group_weights=None if self.groups is None else np.ones(len(self.groups)),
+            group_weights=self.group_weights,
             group_means=self.group_means,
             parts=tuple(part.in_features() for part in self.parts),
         )
@@ -188,7 +190,7 @@ def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
         mean = means[0] if len(means) == 1 else weights @ means / n
         labels: dict[str, Any] = {}
         if part.groups is not None:
-            labels = {"groups": part.groups, "group_means": means}
+            labels = {"groups": part.groups, "group_weights": weights, "group_means": means}
         covariance = covariance_of(coordinates, n)
         moments.append(
             SpanMoments(n, mean, space.variances[i], covariance, space, part.names, **labels)

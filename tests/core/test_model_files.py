@@ -277,7 +277,7 @@ def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path
     """The path of the saved model is that of the covariances about the donors' means."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 30, 200))
-    donors = np.arange(30) % 3
+    donors = np.repeat([0, 1, 2], [5, 10, 15])
     X += 5.0 * np.outer(donors, rng.normal(size=200))
     groups: Any = {"within": donors, "background_within": donors}
     model = CPCA(2, alpha=1.0).fit(X, background=Y, **groups)
@@ -287,6 +287,7 @@ def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path
     moments = again.foreground_moments_
     assert isinstance(moments, SecondMoments)
     assert moments.groups is not None and moments.groups.tolist() == [0, 1, 2]
+    assert moments.group_weights is not None and moments.group_weights.tolist() == [5, 10, 15]
     expected = [X[donors == i].mean(axis=0) for i in range(3)]
     np.testing.assert_allclose(moments.group_means, expected, rtol=0, atol=1e-12)
     dense = CPCA(2, alpha=3.0, solver="eigh").fit(X, background=Y, **groups)
