@@ -379,7 +379,7 @@ def main() -> int:
     for deal in nulls(data) if not chosen else []:
         tried = [deal(np.random.default_rng(seed)) for seed in range(N_DEALS)]
         silent = sum(not advice_of(task)[1] for task in tried)
-        advice.append(f'{tried[0].name}: "nothing to find" in {silent} of {N_DEALS} deals.')
+        advice.append(f'- {tried[0].name}: "nothing to find" in {silent} of {N_DEALS} deals.')
         missed |= silent < N_DEALS - 1
     compared = methods_compared(every) if every else []
     print("\n".join(["", *compared, "", *advice]), flush=True)

@@ -151,7 +151,7 @@ def test_features_of_wide_rows_are_selected_from_minibatches() -> None:
 @pytest.mark.slow
 def test_rates_of_the_penalty_do_not_depend_on_units() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    from contrast_core.probabilistic._clvm_selection import Search
+    from contrast_core.probabilistic._clvm_likelihood import Search
     from contrast_core.probabilistic._clvm_start import starting_point
     from contrast_core.rows import rows_of
 
