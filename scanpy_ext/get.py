@@ -28,9 +28,9 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
 
     Returns
     -------
-    A DataFrame with a row for each level, named by it: first those whose adjusted p-value
-    is at most 0.05 (over cells where there are no donors), each in descending order of the ratio,
-    last those that could not be compared. Its columns:
+    A DataFrame with a row for each level, named by it: first those whose interval is above
+    1 and whose adjusted p-value is at most 0.05 (over cells where there are no donors), each in
+    descending order of the ratio, last those that could not be compared. Its columns:
 
     `n_foreground`, `n_background`
         Cells of the condition and of the reference.

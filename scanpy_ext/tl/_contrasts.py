@@ -229,8 +229,8 @@ def _leading(shift: ConditionShift, names: NDArray[Any]) -> str:
 def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
     """Adjust p-values, and return the levels with evidence of a response first, then by ratio.
 
-    Evidence is an adjusted p-value of at most 0.05. Without donors it is over cells; it then
-    orders the table but does not stand in it.
+    Evidence is an interval above 1 and an adjusted p-value of at most 0.05. Without donors the
+    p-value is over cells; it then orders the table but does not stand in it.
     """
     table[_TEXTS] = table[_TEXTS].fillna("")
     numbers = [name for name in _COLUMNS[4:] if name not in _TEXTS]
@@ -239,6 +239,7 @@ def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
     if p_values:
         adjusted[list(p_values)] = false_discovery_control(list(p_values.values()))
     table["p_adjusted"] = adjusted.where(table["p_value"].notna())
-    order = np.lexsort((-table["ratio"].fillna(-np.inf), ~(adjusted <= _LEVEL)))
+    responds = (adjusted <= _LEVEL) & (table["ratio_low"] > 1)
+    order = np.lexsort((-table["ratio"].fillna(-np.inf), ~responds))
     table.index = table.index.astype(str).rename("level")
     return table.iloc[order]

@@ -233,11 +233,16 @@ def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> No
     """One of six levels is just above 1 in one table of eight by chance; it does not come first."""
     ratios = {"a": 1.007, "b": 0.99, "c": 1.0, "d": 1.0, "e": 1.5, "f": 1.0}
     table = pd.DataFrame.from_dict(
-        {level: {"ratio": ratio} for level, ratio in ratios.items()},
+        {
+            level: {"ratio": ratio, "ratio_low": 1.001 if level == "a" else 0.9}
+            for level, ratio in ratios.items()
+        },
         orient="index",
         columns=_contrasts._COLUMNS,
     )
     p_values = {"a": 0.024, "b": 0.9, "c": 0.5, "d": 0.4, "e": 0.026, "f": 0.6}
     assert list(_contrasts._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
     assert _contrasts._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
+    surely = p_values | {"a": 0.001, "b": 0.001}
+    assert list(_contrasts._sorted(table.copy(), surely).index[:2]) == ["a", "e"]  # b's holds 1
     assert _contrasts._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
