@@ -40,7 +40,7 @@ def _removal(pair: Pair, solution: Solution, behind: str) -> tuple[list[str], li
     patches = isinstance(samples, Patches)
     options = [f"sampling={samples!r}" if patches else 'sampling="frames"']
     for is_chosen, option in (
-        (patches and settings.level != "auto", f"level={settings.level!r}"),
+        (patches and settings.brightness != "auto", f"brightness={settings.brightness!r}"),
         (settings.constant_strength, 'background_strength="constant"'),
         (settings.signal_anywhere, "stationary_signal=True"),
         (settings.absorbed, "multiplicative=True"),

@@ -81,7 +81,7 @@ class MethodChoices(Section):
             max=48,
             tooltip="From a patch to the next; 0 is automatic",
         )
-        self.level = ComboBox(
+        self.brightness = ComboBox(
             label="Brightness",
             choices=(
                 ("Automatic", "auto"),
@@ -112,7 +112,7 @@ class MethodChoices(Section):
             "Method",
             [
                 *(self.method, self._slider, self.n_components, self.compare, self.side),
-                *(self.step, self.level, self.constant, self.anywhere),
+                *(self.step, self.brightness, self.constant, self.anywhere),
                 *(self.by_hand, self.raw),
             ],
         )
@@ -142,7 +142,7 @@ class MethodChoices(Section):
         self._slider.enabled = not self.by_hand.value
         self.n_components.visible = method != "automatic"
         self.side.visible = self.step.visible = not whole
-        for widget in (self.level, self.constant):
+        for widget in (self.brightness, self.constant):
             widget.visible = method == "automatic" and not whole
         self.anywhere.visible = method == "automatic" and self.compare.value != PATCHES
         self.raw.visible = method in WITH_SLIDER and self.by_hand.value
@@ -181,5 +181,5 @@ class MethodChoices(Section):
             constant_strength=self.constant.value,
             signal_anywhere=self.anywhere.value,
             absorbed=self.absorbed.value,
-            level=self.level.value,
+            brightness=self.brightness.value,
         )

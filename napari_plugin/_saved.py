@@ -32,7 +32,7 @@ def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
         "settings": asdict(solution.settings),
         "windows": asdict(solution.samples),
         "automatic": solution.automatic,
-        "level": solution.level,
+        "brightness": solution.brightness,
     }
     try:
         save(estimator, path, moments=True)
@@ -74,7 +74,7 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
             f"{height} x {width} do not have. Choose images like those it was made from."
         )
     settings = Settings(**made["settings"])
-    return Solution(estimator, samples, settings, made["automatic"], made["level"])
+    return Solution(estimator, samples, settings, made["automatic"], made["brightness"])
 
 
 def apply_to_folder(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from contrast_core.images import Frames, Patches
 
 Method: TypeAlias = Literal["automatic", "cpca", "pcpca", "pca", "cpca_star"]
-Level: TypeAlias = Literal["auto", "keep", "remove"]
+Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 Samples: TypeAlias = Patches | Frames
 FloatImage: TypeAlias = NDArray[np.float32]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -84,7 +84,7 @@ class Settings:
         For the automatic method on small frames: the signal may be anywhere in the frame.
     absorbed : bool, default=False
         For the automatic method on frames: light is absorbed; the result is the optical density.
-    level : {"auto", "keep", "remove"}, default="auto"
+    brightness : {"auto", "keep", "remove"}, default="auto"
         For the automatic method on patches: whether the mean of the background is kept.
     """
 
@@ -95,7 +95,7 @@ class Settings:
     constant_strength: bool = False
     signal_anywhere: bool = False
     absorbed: bool = False
-    level: Level = "auto"
+    brightness: Brightness = "auto"
 
 
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:

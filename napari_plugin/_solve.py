@@ -93,7 +93,7 @@ class Solution:
         How it was fitted.
     automatic : float, optional
         For a projection: the strength chosen automatically.
-    level : float, default=0
+    brightness : float, default=0
         For the automatic method: what is added to the signal, so that images stay as bright.
     n_used : int, optional
         How many frames were learnt from, if not all.
@@ -105,7 +105,7 @@ class Solution:
     samples: Samples
     settings: Settings
     automatic: float | None = None
-    level: float = 0.0
+    brightness: float = 0.0
     n_used: int | None = None
     judgement: Judgement = field(default_factory=Judgement)
 
@@ -159,7 +159,7 @@ class Solution:
         function: Callable[..., Any] = self.estimator.transform
         if self.settings.method != "automatic":
             function = partial(self.estimator.denoise, offset="difference")
-        return self.mapped(lambda rows: function(rows) + self.level, images, report, doing)
+        return self.mapped(lambda rows: function(rows) + self.brightness, images, report, doing)
 
     def mapped(
         self,
@@ -259,7 +259,7 @@ def fit(
 def _automatic(
     pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images | None
 ) -> Solution:
-    options: dict[str, Any] = {"progress": progress_of(report), "level": settings.level}
+    options: dict[str, Any] = {"progress": progress_of(report), "brightness": settings.brightness}
     n_used = None
     if isinstance(samples, Frames):
         image, background, n_used = _frames(pair, report, _MOST_VALUES, _MOST_BEHIND)
@@ -291,7 +291,7 @@ def _automatic(
         found.estimator,
         found.sampling,
         settings,
-        level=found.level,
+        brightness=found.brightness,
         n_used=n_used,
         judgement=Judgement(tuple(verdict.sentence for verdict in found.verdicts)),
     )

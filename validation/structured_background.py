@@ -299,7 +299,7 @@ def camera_noise(folder: Path) -> None:
         ring[1, 1] = False
         blind = np.where(hidden, median_filter(image, footprint=ring), image)
         result = suppress_background(blind, mask)
-        estimate = result.denoised - result.level + result.estimator.background_mean_.mean()
+        estimate = result.denoised - result.brightness + result.estimator.background_mean_.mean()
         error, own = (
             float(((picture - image)[hidden] ** 2).mean()) for picture in (estimate, blind)
         )

@@ -92,7 +92,7 @@ def robust_coefficients(deviations: FloatArray, design: FloatArray) -> FloatArra
     deviations : ndarray of shape (n, p)
         Pixels of frames about the background's mean.
     design : ndarray of shape (k, p)
-        A row of ones, for the level, and the components at these pixels.
+        A row of ones, for the brightness, and the components at these pixels.
 
     Returns
     -------
@@ -115,13 +115,13 @@ def _robust(target: FloatArray, design: FloatArray) -> FloatArray:
 
 
 def _half_products(frames: SingleArray) -> list[FloatArray]:
-    """Return the products of frames, without each frame's level, over either half of the pixels."""
+    """Return the products of centred frames over either half of the pixels."""
     halves = []
     for half in (frames[:, ::2], frames[:, 1::2]):
         total = np.zeros((len(frames), len(frames)))
-        level = half.mean(axis=1, dtype=np.float64, keepdims=True)
+        brightness = half.mean(axis=1, dtype=np.float64, keepdims=True)
         for start in range(0, half.shape[1], _SLICE):
-            block = half[:, start : start + _SLICE] - level
+            block = half[:, start : start + _SLICE] - brightness
             total += block @ block.T
         halves.append(total)
     return halves

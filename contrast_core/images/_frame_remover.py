@@ -107,7 +107,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         still.
     ridge_ : float
         Small frames: the ridge that they favoured, relative to the background's mean variance.
-    level_ : float
+    background_variance_ : float
         Small frames: mean square of the background's frames outside of the components, strength 1.
     background_variances_ : ndarray of shape (k,)
         Large frames: variances of the components of the background.
@@ -173,7 +173,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     patterns_: FloatArray
     background_form_: TextureForm
     ridge_: float
-    level_: float
+    background_variance_: float
     background_variances_: FloatArray
     unexplained_: float
     dark_: FloatArray | float
@@ -211,7 +211,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         background : the same kinds, of shape (m, n_features)
             Frames of background alone, four or more.
         dark : array-like of shape (n_features,) or float, optional
-            Multiplicative light: the frame that the camera gives without light, or its level.
+            Multiplicative light: the frame that the camera gives without light, or its brightness.
             (Light that is added needs none: it is the same in foreground and background.)
 
         Returns
@@ -256,7 +256,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
             patterns_=(signal.inverse @ root.T) * unit,
             background_form_=model.form,
             ridge_=model.ridge,
-            level_=signal.level,
+            background_variance_=signal.background_variance,
             n_features_in_=rows.shape[1],
         )
 
@@ -376,7 +376,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         return np.asarray(power / self.background_variances_.sum())
 
     def _fitted_background(self, rows: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
-        """Return the frames about the library's mean, and their coefficients, the level first."""
+        """Return the frames about the library's mean, and their coefficients (brightness first)."""
         light = np.asarray(rows, np.float64)
         if self.multiplicative:
             light = np.log(np.maximum(light - self.dark_, self.darkest_))
@@ -387,7 +387,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
     def _shrunk(self, rows: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
         coordinates = (rows - self.mean_) @ self.filters_
-        return shrunk(coordinates, self.signal_variances_, self.n_components_, self.level_)
+        return shrunk(
+            coordinates, self.signal_variances_, self.n_components_, self.background_variance_
+        )
 
 
 def _features(rows: Rows) -> tuple[int, tuple[str, ...] | None]:
@@ -437,11 +439,11 @@ def _check_varies(frames: FloatArray | SingleArray) -> None:
 
 
 def _stable_mean(frames: FloatArray, root: FloatArray) -> FloatArray:
-    """Return the background's level and as much of its mean pattern as stands out of noise."""
+    """Return the background's brightness and as much of its mean pattern as stands out of noise."""
     mean = frames.mean(axis=0)
-    level = mean.mean()
-    pattern = _whitened((mean - level)[None], root)[0]
-    return np.asarray(level + root @ white_mean(pattern, _whitened(frames - mean, root)))
+    brightness = mean.mean()
+    pattern = _whitened((mean - brightness)[None], root)[0]
+    return np.asarray(brightness + root @ white_mean(pattern, _whitened(frames - mean, root)))
 
 
 def _whitened(rows: FloatArray, root: FloatArray) -> FloatArray:

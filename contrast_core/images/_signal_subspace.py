@@ -36,8 +36,8 @@ class SignalSubspace(NamedTuple):
         Variances of the signal; equal for all undetected directions.
     n_components : int
         Directions detected, k.
-    level : float
-        Mean square of the background's frames in the other directions: strength 1.
+    background_variance : float
+        Mean square of the background frames in the other directions; their strength is 1.
     """
 
     mean: FloatArray
@@ -45,7 +45,7 @@ class SignalSubspace(NamedTuple):
     inverse: FloatArray
     variances: FloatArray
     n_components: int
-    level: float
+    background_variance: float
 
 
 class _Found(NamedTuple):
@@ -61,7 +61,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     r"""Return principal directions of the signal from whitened frames and background frames.
 
     Eigenvalues of the foreground's weighted covariance above the Marchenko-Pastur edge, debiased.
-    The noise level is that of the background's frames: measured on the foreground's own bulk it
+    The noise is that of the background's frames: measured on the foreground's own bulk it
     would make components of faint signal noise, and of noise components. Frames count with the
     inverse of their background's strength, measured outside of the signal relative to the
     background's frames and no less than 0.5, in up to five rounds. The aspect ratio is that of the
@@ -71,7 +71,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     """
     n_features = foreground.shape[1]
     strengths, others = np.ones(len(foreground)), np.ones(len(background))
-    level = 1.0
+    background_variance = 1.0
     for step in range(_ROUNDS + 1):
         weights = 1 / strengths
         mean = weights @ foreground / weights.sum()
@@ -83,8 +83,10 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
         strengths, others = (
             _residual(frames, found.directions) for frames in (centred, background)
         )
-        level = float(others.mean())
-        strengths, others = (np.maximum(each / level, _WEAKEST) for each in (strengths, others))
+        background_variance = float(others.mean())
+        strengths, others = (
+            np.maximum(each / background_variance, _WEAKEST) for each in (strengths, others)
+        )
         if np.abs(np.log(strengths / before)).mean() < _SETTLED:
             break
     k = len(found.variances)
@@ -94,7 +96,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     basis[:, :k] = found.directions  # which QR gives up to sign
     variances = np.full(n_features, undetected)
     variances[:k] = (found.variances + undetected) / found.excess
-    return SignalSubspace(mean, basis / scale, (basis * scale).T, variances, k, level)
+    return SignalSubspace(mean, basis / scale, (basis * scale).T, variances, k, background_variance)
 
 
 def with_stationary_part(
@@ -119,24 +121,24 @@ def with_stationary_part(
     """
     k = model.n_components
     coordinates = (foreground - model.mean) @ model.basis
-    strengths = shrunk(coordinates, model.variances, k, model.level)[1]
+    strengths = shrunk(coordinates, model.variances, k, model.background_variance)[1]
     weights = 1 / strengths
     mean = weights @ foreground / weights.sum()
     weighted = (foreground - mean) * np.sqrt(weights / weights.sum())[:, None]
     components = (model.inverse[:k].T * model.variances[:k]) @ model.inverse[:k]
     rest = weighted.T @ weighted - components
-    rest[np.diag_indices_from(rest)] -= model.level * len(strengths) / weights.sum()
+    rest[np.diag_indices_from(rest)] -= model.background_variance * len(strengths) / weights.sum()
     part = stationary_part(root @ rest @ root.T, shape)
     patterns = part.vectors * np.sqrt(part.values)
     whitened = scipy.linalg.solve_triangular(root, patterns, lower=True, check_finite=False)
     values, vectors = np.linalg.eigh(whitened @ whitened.T + components)
     variances = np.maximum(values[::-1], 0.0) + model.variances.min()
     basis = vectors[:, ::-1]
-    return SignalSubspace(mean, basis, basis.T, variances, k, model.level)
+    return SignalSubspace(mean, basis, basis.T, variances, k, model.background_variance)
 
 
 def shrunk(
-    coordinates: FloatArray, variances: FloatArray, n_components: int, level: float
+    coordinates: FloatArray, variances: FloatArray, n_components: int, background_variance: float
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior mean of the signal in each row, and the strength of its background.
 
@@ -144,11 +146,11 @@ def shrunk(
     ----------
     coordinates : ndarray of shape (b, D)
         Of centred rows.
-    variances, n_components, level
+    variances, n_components, background_variance
         Of the `SignalSubspace`.
     """
     rest = coordinates[:, n_components:]
-    strengths = np.maximum((rest**2).mean(axis=1) / level, _WEAKEST)
+    strengths = np.maximum((rest**2).mean(axis=1) / background_variance, _WEAKEST)
     return coordinates * (variances / (variances + strengths[:, None])), strengths
 
 

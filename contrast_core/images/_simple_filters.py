@@ -58,8 +58,8 @@ def simpler_filters(
         At most one.
     """
     area, inside = one_image(source, mask)
-    level = float(area[inside].mean())
-    area = np.where(inside, area - level, 0.0)
+    brightness = float(area[inside].mean())
+    area = np.where(inside, area - brightness, 0.0)
     variance = float(area[inside].var())
     if not variance > 0:
         return False, ()
@@ -71,7 +71,7 @@ def simpler_filters(
     truth = model(image)
     if not truth.std() > 0:  # nothing was found, so there is nothing that a filter could do better
         return smooth, ()
-    disturbed = truth + level + _drawn_background(area, inside, image.shape)
+    disturbed = truth + brightness + _drawn_background(area, inside, image.shape)
     left = _relative_error(model(disturbed), truth, disturbed)
     if smooth:
         return True, tuple(_smooth(left, image, area, truth, disturbed - truth))

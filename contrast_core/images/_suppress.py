@@ -25,7 +25,7 @@ from contrast_core.images._verdicts import (
     Verdict,
     background_holds_signal,
     background_too_small,
-    level_removed,
+    brightness_removed,
     library_verdicts,
     too_few_frames,
     verdicts,
@@ -37,7 +37,7 @@ from contrast_core.rows import array_of
 
 Image: TypeAlias = Stack | ArrayLike
 Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
-Level: TypeAlias = Literal["auto", "keep", "remove"]
+Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 
 _BELOW = 0.1  # of the range above the background: how far an image may reach below a dark ground
 _GROUND = 0.2  # of an image is dark ground, at least
@@ -59,16 +59,16 @@ class SuppressedBackground:
         type is wider than that. For multiplicative light the optical density.
     estimator : StructuredBackgroundRemover, FrameBackgroundRemover or a tuple of them
         The fitted model, one for each channel where there are channels: it can be saved, applied to
-        other images (``sampling.map(estimator.transform, image) + level``) and asked for
+        other images (``sampling.map(estimator.transform, image) + brightness``) and asked for
         `weight_maps`.
     verdicts : tuple of Verdict
         Reasons to doubt the result; empty if there are none.
     sampling : Patches, Frames or a tuple of them
         What the image was cut into, one for each channel where there are channels.
-    level : float or tuple of float
+    brightness : float or tuple of float
         What was added to the estimator's signal, so that the image is as bright as before: the mean
-        of the background, or 0 where the background's own level was removed. One for each channel
-        where there are channels.
+        of the background, or 0 where that was removed. One for each channel where there are
+        channels.
     """
 
     image: Any
@@ -76,7 +76,7 @@ class SuppressedBackground:
     estimator: Estimator | tuple[Estimator, ...]
     verdicts: tuple[Verdict, ...]
     sampling: Patches | Frames | tuple[Patches | Frames, ...]
-    level: float | tuple[float, ...] = 0.0
+    brightness: float | tuple[float, ...] = 0.0
 
     @property
     def removed(self) -> NDArray[Any]:
@@ -99,7 +99,7 @@ def suppress_background(
     *,
     background_mask: ArrayLike | None = None,
     sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
-    level: Level = "auto",
+    brightness: Brightness = "auto",
     background_strength: Literal["auto", "varying", "constant"] = "auto",
     channel_axis: int | None = None,
     stationary_signal: bool = False,
@@ -134,12 +134,12 @@ def suppress_background(
         or strips along the lines of stripes where these predict held-out background better.
         "frames" are whole frames of any size, for a series whose background returns to the same
         place.
-    level : {"auto", "keep", "remove"}, default="auto"
+    brightness : {"auto", "keep", "remove"}, default="auto"
         For patches: whether the image stays as bright as it is ("keep") or the mean of the
         background is subtracted too ("remove"). "auto" removes it where the background is a dark
         ground, below everything else in the image, as in fluorescence, and keeps it elsewhere, as
-        in bright field, phase contrast, electron microscopy and photographs. The result's ``level``
-        says which it was.
+        in bright field, phase contrast, electron microscopy and photographs. The result's
+        ``brightness`` is the mean that was kept.
     background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the background may be weaker or stronger from place to place, see
         `StructuredBackgroundRemover`. "auto" is "constant" for strips and "varying" for squares:
@@ -219,7 +219,7 @@ def suppress_background(
             channel_axis,
             out,
             sampling=sampling,
-            level=level,
+            brightness=brightness,
             background_strength=background_strength,
             stationary_signal=stationary_signal,
             multiplicative=multiplicative,
@@ -227,7 +227,7 @@ def suppress_background(
             progress=progress,
         )
     samples = _samples(sampling)
-    check_choice(level, "level", ("auto", "keep", "remove"))
+    check_choice(brightness, "brightness", ("auto", "keep", "remove"))
     check_choice(background_strength, "background_strength", ("auto", *STRENGTHS))
     check_flag(stationary_signal, "stationary_signal")
     check_flag(multiplicative, "multiplicative")
@@ -264,13 +264,13 @@ def suppress_background(
     if background_strength == "auto":
         background_strength = "constant" if _are_strips(samples) else "varying"
     remover = StructuredBackgroundRemover(background_strength=background_strength)
-    return _from_patches(samples, remover, level, stack, source, mask, target, out, progress)
+    return _from_patches(samples, remover, brightness, stack, source, mask, target, out, progress)
 
 
 def _from_patches(
     samples: Patches,
     remover: StructuredBackgroundRemover,
-    level: Level,
+    brightness: Brightness,
     stack: Any,
     source: Any,
     mask: BoolArray | None,
@@ -289,8 +289,8 @@ def _from_patches(
         background=stationary_moments(moments, samples.sides),
     )
     removed, spread = _removed_and_spread(remover, samples, part, None)
-    dark_ground = level == "auto" and _on_dark_ground(samples, part, source, mask)
-    kept = 0.0 if level == "remove" or dark_ground else removed
+    dark_ground = brightness == "auto" and _on_dark_ground(samples, part, source, mask)
+    kept = 0.0 if brightness == "remove" or dark_ground else removed
     denoised = samples.map(
         lambda rows: remover.transform(rows) + kept, target, out=out, progress=progress
     )
@@ -313,7 +313,7 @@ def _from_patches(
         found = tuple(background_holds_signal(within / spread if spread > 0 else 0.0))
     if dark_ground:
         amplitude = math.sqrt(moments.total_variance / moments.n_features)
-        found = (*found, *level_removed(removed, amplitude))
+        found = (*found, *brightness_removed(removed, amplitude))
     return SuppressedBackground(target, denoised, remover, found, samples, kept)
 
 
@@ -381,10 +381,10 @@ def _each_channel(
         for channel, result in enumerate(results)
         for verdict in result.verdicts
     )
-    estimators, samplings, levels = zip(
-        *((result.estimator, result.sampling, result.level) for result in results), strict=True
+    estimators, samplings, brightness = zip(
+        *((result.estimator, result.sampling, result.brightness) for result in results), strict=True
     )
-    return SuppressedBackground(stack, out, estimators, said, samplings, levels)
+    return SuppressedBackground(stack, out, estimators, said, samplings, brightness)
 
 
 def _from_frames(

@@ -31,7 +31,7 @@ VerdictKind: TypeAlias = Literal[
     "too few frames",
     "background too small",
     "background holds signal",
-    "level removed",
+    "brightness removed",
     "layers probably swapped",
 ]
 Blocks: TypeAlias = Sequence[SecondMoments]
@@ -60,7 +60,7 @@ class Verdict:
     ----------
     kind : {"nothing found", "background resembles the signal", "unstructured background", \
             "smooth background", "simple filter is better", "too few frames", \
-            "background too small", "background holds signal", "level removed", \
+            "background too small", "background holds signal", "brightness removed", \
             "layers probably swapped"}
         Which finding it is.
     sentence : str
@@ -279,23 +279,23 @@ def background_holds_signal(share: float) -> Iterator[Verdict]:
         )
 
 
-def level_removed(level: float, amplitude: float) -> Iterator[Verdict]:
+def brightness_removed(brightness: float, amplitude: float) -> Iterator[Verdict]:
     """Yield a verdict if the mean of a dark ground that was removed exceeds its pattern.
 
     Parameters
     ----------
-    level : float
+    brightness : float
         Mean of what was removed.
     amplitude : float
         Standard deviation of the background.
     """
-    if abs(level) > amplitude:
+    if abs(brightness) > amplitude:
         yield Verdict(
-            "level removed",
-            f"The mean of the background, {level:.3g}, was removed with its pattern, because the "
-            "background is the darkest part of the image, as in fluorescence. If the image should "
-            'stay as bright as it is, use level="keep".',
-            abs(level),
+            "brightness removed",
+            f"The mean of the background, {brightness:.3g}, was removed with its pattern, because "
+            "the background is the darkest part of the image, as in fluorescence. If the image "
+            'should stay as bright as it is, use brightness="keep".',
+            abs(brightness),
             amplitude,
         )
 

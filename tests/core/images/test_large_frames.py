@@ -63,7 +63,7 @@ def test_the_fit_is_a_weighted_least_squares_fit_in_plain_numpy() -> None:
     remover = FrameBackgroundRemover(SHAPE).fit(film, background=empty)
     mean, k = empty.mean(axis=0), remover.n_components_
     centred = empty - mean
-    centred -= centred.mean(axis=1, keepdims=True)  # the level is fitted beside the components
+    centred -= centred.mean(axis=1, keepdims=True)  # the brightness is fitted beside the components
     components = np.linalg.svd(centred, full_matrices=False)[2][:k]
     design = np.vstack([np.ones(len(mean)), components]).T
     for row, found in zip(film[:3], remover.transform(film[:3]), strict=True):

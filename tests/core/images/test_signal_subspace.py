@@ -80,7 +80,7 @@ def test_planted_directions_are_found_and_no_others() -> None:
     cosines = np.linalg.svd(found.basis[:, :2].T @ basis, compute_uv=False)
     assert cosines.min() > 0.95
     np.testing.assert_allclose(found.variances[:2], [16, 9], rtol=0.25)
-    assert found.level == pytest.approx(1, abs=0.05)
+    assert found.background_variance == pytest.approx(1, abs=0.05)
     assert signal_subspace(noise, background).n_components == 0
     # A direction in which the background varies more than its model says is not the signal's.
     loud = rng.normal(size=(n, 1)) * 4 * basis[:, :1].T

@@ -47,7 +47,7 @@ def scene(kind: str) -> tuple[Any, Any, Any]:
 )
 def test_smooth_backgrounds_are_called_by_name(kind: str, words: str) -> None:
     image, mask, _ = scene(kind)
-    (verdict,) = suppress_background(image, mask, level="keep").verdicts
+    (verdict,) = suppress_background(image, mask, brightness="keep").verdicts
     assert verdict.kind == "smooth background"
     assert words in verdict.sentence
     assert verdict.value > verdict.threshold

@@ -69,9 +69,9 @@ def test_what_is_learnt_from_one_image_is_applied_to_another() -> None:
     part = image[30:70, 20:131]
     found = suppress_background(image, mask, sampling=QUICK, apply_to=part)
     assert found.image is part
-    expected = QUICK.map(lambda rows: whole.estimator.transform(rows) + whole.level, part)  # type: ignore[union-attr,operator]
+    expected = QUICK.map(lambda rows: whole.estimator.transform(rows) + whole.brightness, part)  # type: ignore[union-attr,operator]
     np.testing.assert_allclose(found.denoised, expected)
-    assert (found.level, found.verdicts) == (whole.level, whole.verdicts)
+    assert (found.brightness, found.verdicts) == (whole.brightness, whole.verdicts)
     # A background image and its mask are what a mask of the image stands for.
     crop, inside = image[:80, :96], mask[:80, :96]
     cropped = suppress_background(image, crop, background_mask=inside, sampling=QUICK)
@@ -106,7 +106,7 @@ def test_it_is_the_remover_on_patches() -> None:
         SecondMoments.from_data(every.rows(image)),
         background=stationary_moments(SecondMoments.from_data(every.rows(image[:64, :64])), (8, 8)),
     )
-    assert result.level == 0
+    assert result.brightness == 0
     np.testing.assert_allclose(result.denoised, QUICK.map(fitted.transform, image), atol=1e-12)
     assert result.estimator.background_strength == "constant"
 
@@ -210,7 +210,7 @@ def test_the_fitted_remover_is_saved_and_shows_where_the_signal_is(tmp_path: Any
     result = suppress_background(image, mask, sampling=QUICK)
     save(result.estimator, tmp_path / "stripes.model")
     remover = load(tmp_path / "stripes.model")
-    found = QUICK.map(remover.transform, image) + result.level
+    found = QUICK.map(remover.transform, image) + result.brightness
     np.testing.assert_allclose(found, result.denoised, atol=1e-12)
     maps = weight_maps(remover, (8, 8))
     assert maps.shape == (len(remover.patterns_), 8, 8)
@@ -306,20 +306,20 @@ def test_bright_images_stay_as_bright_and_dark_grounds_become_zero() -> None:
     kept = suppress_background(image, mask, sampling=QUICK)
     spread = clean.max() - clean.min()
     assert abs(kept.denoised.mean() - image.mean()) < 0.005 * spread
-    assert kept.level == pytest.approx(0.6, abs=0.03)
-    asked = suppress_background(image, mask, sampling=QUICK, level="remove")
-    assert asked.level == 0
-    np.testing.assert_allclose(kept.denoised - asked.denoised, kept.level, atol=1e-12)
+    assert kept.brightness == pytest.approx(0.6, abs=0.03)
+    asked = suppress_background(image, mask, sampling=QUICK, brightness="remove")
+    assert asked.brightness == 0
+    np.testing.assert_allclose(kept.denoised - asked.denoised, kept.brightness, atol=1e-12)
     assert kept.verdicts == asked.verdicts == ()
-    # Fluorescence: the level goes, and a verdict says so where it is more than the pattern.
+    # Fluorescence: its brightness goes, and a verdict says so where it is more than the pattern.
     glow, mask, clean = striped_cells()
     (said,) = suppress_background(glow + 100, mask, sampling=QUICK).verdicts
-    assert said.kind == "level removed"
+    assert said.kind == "brightness removed"
     assert said.value == pytest.approx(100 + glow.mean() - clean.mean(), abs=0.1)
-    bright = suppress_background(glow + 100, mask, sampling=QUICK, level="keep")
+    bright = suppress_background(glow + 100, mask, sampling=QUICK, brightness="keep")
     assert bright.denoised.mean() == pytest.approx(100 + glow.mean(), abs=0.02)
-    with pytest.raises(ValueError, match="level='zero' is unknown; expected 'auto'"):
-        suppress_background(image, mask, level="zero")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="brightness='zero' is unknown; expected 'auto'"):
+        suppress_background(image, mask, brightness="zero")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -393,13 +393,13 @@ def test_every_channel_has_a_background_of_its_own() -> None:
     for channel, alone in enumerate((image, other)):
         expected = suppress_background(alone, behind[..., channel], sampling=QUICK)
         np.testing.assert_allclose(result.denoised[..., channel], expected.denoised, atol=1e-12)
-        assert result.level[channel] == expected.level  # type: ignore[index]
+        assert result.brightness[channel] == expected.brightness  # type: ignore[index]
     assert len(result.estimator) == len(result.sampling) == 2  # type: ignore[arg-type]
     np.testing.assert_allclose(result.removed, both - result.denoised)
     pair = np.stack([image, image + 100], axis=-1).astype("f4")
     shared = suppress_background(pair, mask, sampling=QUICK, channel_axis=2)
     assert shared.denoised.dtype == np.float32
-    assert [v.sentence[:9] for v in shared.verdicts if "level" in v.kind] == ["Channel 1"]
+    assert [v.sentence[:9] for v in shared.verdicts if "brightness" in v.kind] == ["Channel 1"]
     with pytest.raises(ValueError, match="channel_axis"):
         suppress_background(both, mask, channel_axis=3)
 
