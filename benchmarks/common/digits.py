@@ -1,13 +1,12 @@
-"""Digits 0 and 1 on outdoor pictures: the nearest to the papers' digits on grass that can be had.
+"""Digits 0 and 1 on outdoor pictures, in the place of the papers' digits on ImageNet's grass.
 
-On fifteen BSDS500 photographs of meadows and undergrowth, which may be used but not distributed
-(CONTRAST_DATA), or on the twelve photographs that are bundled.
+The pictures are the twelve photographs that are bundled, and, with CONTRAST_DATA, fifteen BSDS500
+scenes of meadows and undergrowth, which may be used but not distributed.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,37 +27,40 @@ class DigitsOnPictures(NamedTuple):
 
 
 def digits_on_scenes(data: Path, n_samples: int = 5000, *, seed: int = 0) -> DigitsOnPictures:
-    """A quarter of a digit plus a random crop of a scene; and crops of other scenes.
+    """Return a quarter of a digit on random crops of scenes, and crops of other scenes.
 
-    The scenes are resized to a short side of 100 pixels. The seed deals them out, as the authors of
-    PCPCA deal theirs: with so few of them the result depends on which ones hide the digits.
+    The seed decides which scenes hide the digits, as in the published scripts of PCPCA: with so few
+    scenes the result depends on it.
     """
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
     return _mixed(mnist, small_scenes(data), n_samples, seed)
 
 
 def small_scenes(data: Path) -> Any:
-    """The fifteen scenes, their short side resized to 100 pixels."""
+    """Return the fifteen scenes, their short side resized to 100 pixels."""
     scenes = np.load(data / "textures" / "bsds500_grass_scenes.npz")["images"] / 255.0
     short, long = scenes.shape[1:]
     return _resampling(short, 100) @ scenes @ _resampling(long, round(100 * long / short)).T
 
 
 def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPictures:
-    """The same on the photographs that `contrast_core` has, with its digits."""
+    """Return the same with the bundled photographs and digits."""
     with as_file(files("contrast_core.datasets") / "data") as folder:
         mnist = np.load(folder / "mnist_zeros_ones.npz")
         photographs = np.load(folder / "photographs.npz")["images"] / 255.0
     return _mixed(mnist, photographs, n_samples, seed)
 
 
-def deals() -> Iterator[tuple[str, int, DigitsOnPictures]]:
-    """Twelve deals of each kind of pictures that there is."""
-    for seed in range(N_DEALS):
-        yield "photographs", seed, digits_on_photographs(seed=seed)
-    folder = os.environ.get("CONTRAST_DATA")
-    for seed in range(N_DEALS if folder else 0):
-        yield "scenes", seed, digits_on_scenes(Path(folder), seed=seed)
+def over_deals(
+    data: Path | None, measure: Callable[[DigitsOnPictures, int], Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield each kind of pictures with the columns of what a function measures on twelve deals."""
+    kinds = {"photographs": lambda seed: digits_on_photographs(seed=seed)}
+    if data is not None:
+        kinds["scenes"] = lambda seed: digits_on_scenes(data, seed=seed)
+    for kind, deal in kinds.items():
+        print(f"{kind}, {N_DEALS} deals, least / median / largest", flush=True)
+        yield kind, np.transpose([measure(deal(seed), seed) for seed in range(N_DEALS)])
 
 
 def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPictures:
@@ -80,14 +82,15 @@ def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPict
 
 
 def _resampling(length: int, target: int) -> Any:
-    """Weights (target, length) of bilinear resizing, widened against aliasing."""
+    """Return the weights (target, length) of bilinear resizing, widened against aliasing."""
     width = length / target
     centres = (np.arange(target) + 0.5) * width - 0.5
     weights = np.maximum(0.0, 1 - np.abs(np.arange(length) - centres[:, None]) / width)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def crops(scenes: Any, n: int, rng: np.random.Generator) -> Any:
-    windows = np.lib.stride_tricks.sliding_window_view(scenes, (SIDE, SIDE), axis=(1, 2))
+def crops(pictures: Any, n: int, rng: np.random.Generator) -> Any:
+    """Return random crops of pictures, each as a row of pixels."""
+    windows = np.lib.stride_tricks.sliding_window_view(pictures, (SIDE, SIDE), axis=(1, 2))
     where = rng.integers(windows.shape[:3], size=(n, 3))
     return windows[tuple(where.T)].reshape(n, -1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.stats import binom
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_score
+from threadpoolctl import threadpool_limits
 
 from contrast_core.linalg import subspace_error
 
@@ -64,7 +65,7 @@ def seconds(*calls: Callable[[], Any], repeats: int = 3) -> list[tuple[float, An
 
 
 def allocated(call: Callable[[], Any]) -> float:
-    """Return what a call allocates at most, in GB."""
+    """Return the most memory that a call allocates, in GB."""
     tracemalloc.start()
     try:
         call()
@@ -73,11 +74,15 @@ def allocated(call: Callable[[], Any]) -> float:
         tracemalloc.stop()
 
 
-def in_a_process(script: str, *arguments: object) -> list[float]:
-    """Run a file in a process of its own and return the numbers in the last line that it prints."""
-    command = [sys.executable, script, *map(str, arguments)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return [float(word) for word in done.stdout.splitlines()[-1].split()]
+def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a fresh process of its own, on one BLAS thread."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_on_one_thread, call, *arguments).result()
+
+
+def _on_one_thread(call: Callable[..., Any], *arguments: Any) -> Any:
+    with threadpool_limits(1):
+        return call(*arguments)
 
 
 def peak_memory() -> float:
@@ -88,13 +93,13 @@ def peak_memory() -> float:
 
 
 def forget_peak() -> None:
-    """Count the peak anew from what is held now (Linux)."""
+    """Start to count the peak anew, from the memory that is in use now (Linux)."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
-    """Return the largest sine of subspaces to LAPACK's, relative to what rounding allows."""
+    """Return the largest sine between subspaces and LAPACK's, relative to what rounding allows."""
     worst = 0.0
     for alpha, found in zip(alphas, components, strict=True):
         values, vectors = scipy.linalg.eigh(c_x - alpha * c_y)
@@ -108,6 +113,7 @@ def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
 def highest_level(n_sets: int) -> float:
     """Return the largest share of rejections at 5% that so many nulls may show.
 
-    It is 7% of 1,000 or more, and of fewer what a binomial exceeds once in 1,000 times.
+    It is 7% for 1,000 sets or more. For fewer sets it is the share that a binomial count at 5%
+    exceeds once in 1,000 times.
     """
     return 0.07 if n_sets >= 1000 else float(binom.ppf(0.999, n_sets, 0.05) / n_sets)

@@ -22,10 +22,10 @@ def run(
     needs: Mapping[str, str] | None = None,
     when_named: Sequence[str] = (),
 ) -> int:
-    """Run the files of a folder, each in an own process, and return 0 if all their bounds hold.
+    """Run the files of a folder, each in its own process, and return 0 if all their bounds hold.
 
-    `groups` names the files under headings, and `needs` says which module a file cannot do without.
-    A file of `when_named` runs only if it is named.
+    `groups` gives the files under each heading. `needs` gives the module that a file cannot do
+    without. A file in `when_named` runs only if it is named.
     """
     names = [name for group in groups.values() for name in group]
     parser = argparse.ArgumentParser(
@@ -34,14 +34,9 @@ def run(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
-    parser.add_argument("--output", type=Path, help="where the figures go")
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(names)):
         parser.error(f"nothing is called {', '.join(unknown)}; there are {', '.join(names)}")
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": path}
-    if options.output is not None:
-        environment["CONTRAST_OUTPUT"] = str(options.output.resolve())
     chosen = options.names or [name for name in names if name not in when_named]
     missed, short = [], []
     for heading, group in groups.items():
@@ -52,7 +47,7 @@ def run(
                 print(f"left out: it needs {needed}")
                 continue
             file = folder / name if (folder / name).is_dir() else folder / f"{name}.py"
-            status, rows = _shown(str(file), environment)
+            status, rows = _run_file(str(file))
             short += [f"{name}: {row}" for row in rows]
             if status:
                 missed.append(name)
@@ -62,8 +57,10 @@ def run(
     return int(bool(missed))
 
 
-def _shown(file: str, environment: Mapping[str, str]) -> tuple[int, list[str]]:
+def _run_file(file: str) -> tuple[int, list[str]]:
     """Run a file and show what it prints; return its status, and its rows that are short."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path}
     before = getrusage(RUSAGE_CHILDREN)
     short = []
     command = [sys.executable, "-u", file]

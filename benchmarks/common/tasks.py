@@ -13,11 +13,10 @@ from benchmarks.common.digits import digits_on_scenes
 from contrast_core.datasets import ContrastData, digits_on_photos, load_mouse_protein
 
 ROOT = Path(__file__).parents[2]
-OUTPUT = Path(os.environ.get("CONTRAST_OUTPUT", ROOT / "benchmarks" / "output"))
 
 
 def tasks() -> dict[str, ContrastData]:
-    """All tasks that this machine has the data for."""
+    """Return all datasets with labels that this machine has."""
     found = {"mouse": load_mouse_protein(), "digits on photographs": digits_on_photos()}
     folder = data_folder()
     if folder is not None:
@@ -28,15 +27,16 @@ def tasks() -> dict[str, ContrastData]:
 
 
 def data_folder() -> Path | None:
-    """The folder that CONTRAST_DATA names, if any."""
+    """Return the folder that CONTRAST_DATA names, if any."""
     folder = os.environ.get("CONTRAST_DATA")
     return Path(folder) if folder else None
 
 
 def kang_cells() -> ContrastData:
-    """Blood cells with and without interferon: donor 101 against the control cells of donor 107.
+    """Return blood cells of donor 101, and control cells of donor 107 as the background.
 
-    log1p of counts per 10,000, and the 1,000 genes of largest variance over all cells.
+    Donor 101's cells are with and without interferon. Values are log1p of counts per 10,000, for
+    the 1,000 genes of largest variance over all cells.
     """
     import anndata
 
@@ -57,7 +57,7 @@ def kang_cells() -> ContrastData:
 
 
 def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Cells of five tumours: log1p of counts per 10,000, patient, whether treated."""
+    """Return cells of five tumours: log1p of counts per 10,000, patients, and who is treated."""
     import anndata
 
     adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
