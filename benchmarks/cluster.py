@@ -33,6 +33,8 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
 import scanpy_ext as cx
+from benchmarks.common.measures import peak_memory
+from benchmarks.common.report import Report, run
 from contrast_core import SecondMoments
 
 N_GENES, SHARE, BLOCK = 2000, 0.06, 10_000
@@ -59,7 +61,7 @@ def write(path: Path, n: int) -> None:
 
 
 def on_one_machine(path: Path) -> tuple[float, float]:
-    """CPU seconds of reading all cells once, and of the moments of both conditions."""
+    """Return the CPU seconds of reading all cells, and of the moments of both conditions."""
     lazy = ad.experimental.read_lazy(path)
     known = lazy.obs[["condition"]].to_memory()["condition"]
     SecondMoments.from_data(block(WARM, 0))  # imports and compiles
@@ -74,14 +76,12 @@ def on_one_machine(path: Path) -> tuple[float, float]:
 
 
 def usage() -> tuple[float, float]:
-    """CPU seconds and the largest resident size in MB of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    return time.process_time(), peak
+    """Return the CPU seconds and the largest resident size in MB of this process."""
+    return time.process_time(), 1024 * peak_memory()
 
 
 def on_a_cluster(path: Path) -> tuple[float, float, float]:
-    """CPU seconds of workers and of this process, and the memory of the larger worker."""
+    """Return the CPU seconds of the workers and of this process, and a worker's memory."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
@@ -98,32 +98,23 @@ def on_a_cluster(path: Path) -> tuple[float, float, float]:
         return workers, own, max(peak for _, peak in after.values())
 
 
-def bound(text: str, reached: bool) -> bool:
-    print(f"  {text}: {'reached' if reached else 'MISSED'}", flush=True)
-    return reached
-
-
-def main() -> int:
-    reached = True
+def main(report: Report) -> None:
     for n in map(int, sys.argv[1:] or ["50000", "200000"]):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "cells.zarr"
             write(path, n)
             print(f"{n:,} cells x {N_GENES:,} genes", flush=True)
             read, arithmetic = on_one_machine(path)
-            print(
-                f"  one machine: {read:.1f} s of reading, {arithmetic:.1f} s of moments", flush=True
-            )
+            report.measured("one machine: CPU seconds of reading", read)
+            report.measured("  of the moments", arithmetic)
             workers, own, memory = on_a_cluster(path)
-            print(
-                f"  cluster: {workers:.1f} s in the workers, {own:.1f} s in the client", flush=True
-            )
+            report.measured("cluster: CPU seconds of the workers", workers)
+            report.measured("  of the client", own)
             ratio = (workers + own) / (read + arithmetic)
-            reached &= bound(f"{ratio:.2f} times one machine", ratio <= WORST_TIME)
-            reached &= bound(f"{memory:.0f} MB for a worker", memory < WORST_MEMORY)
-    return 0 if reached else 1
+            report.measured("  of both / one machine", ratio, most=WORST_TIME)
+            report.measured("MB of a worker", memory, most=WORST_MEMORY)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    sys.exit(main())
+    run(main)

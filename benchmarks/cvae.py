@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def logarithms(counts: Any) -> Any:
 
 
 def linear(method: Any) -> Any:
-    """Scores of all cells from fits to the logarithms of some."""
+    """Return a function that fits to the logarithms of some cells and scores all."""
 
     def scores(counts: Any, used: Any, treated: Any) -> Any:
         logs = logarithms(counts)
@@ -92,32 +91,28 @@ def cells(folder: Path) -> None:
                 accuracy = discriminant.score(scores[~used], treated[~used])
                 found.append((accuracy, silhouette(scores[~used], treated[~used]), spent))
             each = " ".join(f"{accuracy:.2f}" for accuracy, *_ in found)
-            text = "{:.2f} ({})  {:.2f}; {:.1f} s".format(
-                *np.mean(found, axis=0)[:1], each, *np.mean(found, axis=0)[1:]
-            )
+            mean, width, spent = np.mean(found, axis=0)
+            text = f"{mean:.2f} ({each})  {width:.2f}; {spent:.1f} s"
             print(f"{name:16}{method:14} {text}", flush=True)
 
 
-def epoch() -> None:
-    """Print the largest resident memory, in GB, of one epoch."""
+def epoch() -> float:
+    """Return the largest resident memory, in GB, of one epoch."""
     rng = np.random.default_rng(0)
     counts = sp.random(N_CELLS, N_GENES, density=0.06, format="csr", rng=rng, dtype=np.float32)
     counts.data = 1.0 + rng.poisson(1.0, counts.nnz).astype(np.float32)
     model = CVAE(noise="counts", max_iter=1, random_state=0)
     model.fit(counts, background=counts[rng.permutation(N_CELLS)])
-    print(peak_memory())
+    return peak_memory()
 
 
 def main(report: Report) -> None:
-    if sys.argv[1:] == ["epoch"]:
-        epoch()
-        return
     folder = data_folder()
     if folder is None:
         print("the cells are left out: CONTRAST_DATA does not name the folder of the larger data")
     else:
         cells(folder)
-    [peak] = in_a_process(__file__, "epoch")
+    peak = in_a_process(epoch)
     report.measured("GB, an epoch of 100,000 + 100,000 sparse cells", peak, most=3.0)
 
 

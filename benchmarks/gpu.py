@@ -34,7 +34,7 @@ from contrast_core import SecondMoments, contrast_path
 
 
 def make_rows(n: int, d: int, device: Any, seed: int) -> Any:
-    """A power-law spectrum, directions that only the foreground (seed 0) has, and a large mean."""
+    """Return rows with a power-law spectrum, a large mean and, for seed 0, own directions."""
     shared = torch.Generator(device).manual_seed(99)
     own = torch.Generator(device).manual_seed(seed)
     options: dict[str, Any] = {"device": device, "dtype": torch.float32}
@@ -53,7 +53,7 @@ def make_rows(n: int, d: int, device: Any, seed: int) -> Any:
 
 
 def wall(call: Callable[[], Any], device: Any, repeats: int) -> tuple[float, Any]:
-    """Median seconds after a first call, and the result."""
+    """Return the median seconds after a first call, and the result."""
     taken = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -67,9 +67,8 @@ def wall(call: Callable[[], Any], device: Any, repeats: int) -> tuple[float, Any
 def main(report: Report) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--features", type=int, default=2000)
-    parser.add_argument("--repeats", type=int, default=5)
+    for name, default in (("--rows", 200_000), ("--features", 2000), ("--repeats", 5)):
+        parser.add_argument(name, type=int, default=default)
     options = parser.parse_args()
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("not run: torch finds no CUDA device here, and there is nothing else to measure")
@@ -80,8 +79,7 @@ def main(report: Report) -> None:
     print(f"{name}, torch {torch.__version__}, n = m = {n:,}, D = {d}, float32")
     size = 8192 if device.type == "cuda" else 512
     square = torch.randn(size, size, device=device, dtype=torch.float64)
-    spent, _ = wall(lambda: square @ square, device, repeats)
-    rate = 2 * size**3 / spent
+    rate = 2 * size**3 / wall(lambda: square @ square, device, repeats)[0]
     report.measured("rate of float64 products, TFLOP/s", rate / 1e12)
 
     tensors = [make_rows(n, d, device, seed) for seed in (0, 1)]

@@ -8,7 +8,6 @@ runs in the same process. Memory is that of a process of its own beyond its impo
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,34 +32,27 @@ def chunks(pool: list[Any], n_chunks: int) -> Iterator[Any]:
     return (pool[i % len(pool)] for i in range(n_chunks))
 
 
-def as_dask(pool: list[Any]) -> Any:
-    """A task for each chunk, as when they are read, so that dask frees one after the other."""
-    read = delayed(lambda i: pool[i % len(pool)], pure=False)
-    blocks = [da.from_delayed(read(i), (CHUNK, D), np.float32) for i in range(N_CHUNKS)]
-    return da.concatenate(blocks)
-
-
 def products(rows: Any) -> None:
     out = np.zeros((D, D), rows.dtype)
     for _ in range(FEW):
         add_products(rows, out)
 
 
-def memory(n_chunks: int, precision: Any) -> None:
-    """Print what the moments of so many chunks need, in GB."""
+def memory(n_chunks: int, precision: Any) -> float:
+    """Return the GB that the moments of so many chunks need."""
     pool = make_pool()
     SecondMoments.from_data(pool[0][:300, :10])  # what is imported on first use
     before = peak_memory()
     SecondMoments.from_chunks(chunks(pool, n_chunks), precision=precision)
-    print(peak_memory() - before)
+    return peak_memory() - before
 
 
 def main(report: Report) -> None:
-    if sys.argv[1:]:
-        memory(int(sys.argv[1]), sys.argv[2])
-        return
     pool = make_pool()
-    doubles, lazy = pool[0].astype(np.float64), as_dask(pool)
+    # A task for each chunk, as when they are read, so that dask frees one after the other.
+    read = delayed(lambda i: pool[i % len(pool)], pure=False)
+    blocks = [da.from_delayed(read(i), (CHUNK, D), np.float32) for i in range(N_CHUNKS)]
+    doubles, lazy = pool[0].astype(np.float64), da.concatenate(blocks)
     (limit, _), (plain, found), (by_dask, other), (limit_single, _), (single, _) = seconds(
         lambda: products(doubles),
         lambda: SecondMoments.from_chunks(chunks(pool, N_CHUNKS)),
@@ -77,7 +69,7 @@ def main(report: Report) -> None:
     report.measured("  difference of covariances", float(same), most=1e-12)
     unit = (CHUNK * D + D**2) * 8 / 2**30  # a chunk and D^2 in float64
     for precision in ("double", "single"):
-        few, many = (in_a_process(__file__, n, precision)[0] for n in (N_CHUNKS // 2, 4 * N_CHUNKS))
+        few, many = (in_a_process(memory, n, precision) for n in (N_CHUNKS // 2, 4 * N_CHUNKS))
         report.measured(f"GB, {precision}, 200,000 rows", many, most=5 * unit)
         report.measured("  of those of 25,000 rows", many / few, most=1.1 + 0.01 / few)
 

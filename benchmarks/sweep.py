@@ -6,23 +6,17 @@ that take more than 20 ms. `--small` leaves out what takes more than some second
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
-import warnings
-from contextlib import suppress
-from importlib import import_module
+from functools import partial
 from itertools import product
 from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
+import scipy.sparse as sp
 
-import numpy as np  # noqa: E402
-import scipy.sparse as sp  # noqa: E402
-
-from contrast_core import CPCA  # noqa: E402
+from benchmarks.common.report import Report, run
+from contrast_core import CPCA
 
 BOUND = 1.5
 NOTICED = 0.02  # seconds: faster fits are not compared
@@ -35,7 +29,7 @@ FORCED = ("eigh", "gram", "lanczos")
 
 
 def data(n: int, m: int, d: int, density: float) -> tuple[Any, Any]:
-    """Rows with a falling spectrum, a few shared factors and some that only the foreground has."""
+    """Return rows with a falling spectrum, shared factors and some of the foreground alone."""
     rng = np.random.default_rng([n, d])
     scale = 0.2 + 3 * (1 + np.arange(d)) ** -0.5
     shared, own = rng.normal(size=(4, d)), rng.normal(size=(4, d))
@@ -50,35 +44,29 @@ def data(n: int, m: int, d: int, density: float) -> tuple[Any, Any]:
     return rows(n, np.vstack([shared, own])), rows(m, shared)
 
 
-def seconds(fit: Any) -> float:
+def cpu_seconds(fit: Any) -> float:
     start = time.process_time()
     try:
         fit()
     except ValueError:  # an iteration that does not converge, or too many components
-        return float("inf")
+        return np.inf
     return time.process_time() - start
 
 
 def affordable(solver: str, n: int, d: int, task: str, most: float) -> bool:
-    """Whether a forced solver ends within some seconds."""
+    """Return whether a forced solver ends within some seconds."""
     size = {"eigh": d, "gram": n, "lanczos": 0}[solver]
     sums = n * d * {"eigh": d, "gram": n, "lanczos": 500}[solver]
     contrasts = 41 if task == "path" else 8 if task == "automatic" else 1
     return sums / 2e10 + contrasts * size**3 / 2e10 < most
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true")
-    small = parser.parse_args().small
+def main(report: Report) -> None:
+    small = "--small" in sys.argv
     most, rows, features = (3.0, SMALL_ROWS, SMALL_FEATURES) if small else (60.0, ROWS, FEATURES)
-    warnings.simplefilter("ignore")
-    with suppress(ImportError):
-        import_module("numba")  # its start is not what is measured
-    warm = data(3000, 2000, 800, 0.1)
-    for solver in FORCED:
-        for alpha in (1.0, "auto"):
-            CPCA(2, alpha=alpha, solver=solver).fit(warm[0], background=warm[1])  # type: ignore[arg-type]
+    x, y = data(3000, 2000, 800, 0.1)
+    for solver, alpha in product(FORCED, (1.0, "auto")):  # imports and compiles
+        CPCA(2, alpha=alpha, solver=solver).fit(x, background=y)
     found = []
     for n, d, density in product(rows, features, DENSITIES):
         if n * d > 2e7 * most / 3 or n * d * density < 100:
@@ -88,32 +76,28 @@ def main() -> int:
             if k > min(n, d) // 2 or (task == "path" and k > 10):
                 continue
 
-            def fit(solver: str, task: str = task, k: int = k, x: Any = x, y: Any = y) -> Any:
-                alpha: Any = "auto" if task == "automatic" else 1.0
-                fitted = CPCA(k, alpha=alpha, solver=solver)  # type: ignore[arg-type]
-                fitted.fit(x, background=y)
-                return fitted.path() if task == "path" else fitted
+            def fit(solver: str, task: str = task, k: int = k, x: Any = x, y: Any = y) -> None:
+                alpha = "auto" if task == "automatic" else 1.0
+                fitted = CPCA(k, alpha=alpha, solver=solver).fit(x, background=y)
+                if task == "path":
+                    fitted.path()
 
             times = {
-                solver: seconds(lambda solver=solver: fit(solver))  # type: ignore[misc]
+                solver: cpu_seconds(partial(fit, solver))
                 for solver in FORCED
                 if affordable(solver, n + max(2, n // 2), d, task, most)
             }
-            if not times or min(times.values()) == float("inf"):
+            best = min(times, key=times.__getitem__, default=None)
+            auto = 0.0 if best is None else cpu_seconds(partial(fit, "auto"))
+            if auto < NOTICED or times[best] == np.inf:
                 continue
-            auto, best = seconds(lambda: fit("auto")), min(times, key=times.__getitem__)
-            if auto < NOTICED:
-                continue
-            ratio = auto / times[best]
-            found.append((ratio, f"{n}x{d} {density:g} {task} k={k}: {auto:.2f} s, {best} "))
-            print(f"{ratio:5.2f}  {found[-1][1]}{times[best]:.2f} s", flush=True)
-    worst = sorted(found, reverse=True)[:5]
-    print("\nworst five:")
-    for ratio, words in worst:
-        print(f"  {ratio:.2f}  {words}")
+            text = f"{n}x{d} {density:g} {task} k={k}: {auto:.2f} s, {best} {times[best]:.2f} s"
+            found.append((auto / times[best], text))
+            print(f"{found[-1][0]:5.2f}  {text}", flush=True)
     print(f"{len(found)} fits; geometric mean {np.exp(np.mean(np.log([r for r, _ in found]))):.2f}")
-    return int(bool(worst) and worst[0][0] > BOUND)
+    for ratio, text in sorted(found, reverse=True)[:5]:
+        report.measured(text, ratio, most=BOUND)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -9,7 +9,6 @@ out, and peak memory (resident) beyond the data; medians of five, each in a proc
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -33,7 +32,7 @@ BOUNDS = {
 
 
 def make_data(kind: str) -> tuple[Any, Any]:
-    """Foreground and background; two directions in both, two in one alone, but for noise."""
+    """Return foreground and background with two shared directions and two of the foreground's."""
     rng = np.random.default_rng(0)
     if kind == "dense":
         directions = rng.normal(size=(4, 20_000)) * (rng.random((4, 20_000)) < 0.05)
@@ -56,8 +55,8 @@ def make_data(kind: str) -> tuple[Any, Any]:
     return rows[: N // 2], rows[N // 2 :]
 
 
-def child(kind: str, alpha: str) -> None:
-    """Print elapsed seconds on two threads and peak memory beyond the data."""
+def fit_cost(kind: str, alpha: str) -> tuple[float, float]:
+    """Return elapsed seconds on two threads and peak memory beyond the data."""
     X, Y = make_data(kind)
     CPCA(alpha=1.0).fit(X[:200], background=Y[:200])  # imports and compilation
     forget_peak()
@@ -69,15 +68,12 @@ def child(kind: str, alpha: str) -> None:
         else:
             CPCA(alpha=float(alpha), random_state=0).fit(X, background=Y)
         taken = time.perf_counter() - start
-    print(taken, peak_memory() - before)
+    return taken, peak_memory() - before
 
 
 def main(report: Report) -> None:
-    if sys.argv[1:]:
-        child(*sys.argv[1:])
-        return
     for (kind, alpha), (most_seconds, most_memory) in BOUNDS.items():
-        runs = [in_a_process(__file__, kind, alpha) for _ in range(5)]
+        runs = [in_a_process(fit_cost, kind, alpha) for _ in range(5)]
         elapsed, memory = np.median(runs, axis=0)
         report.measured(f"{kind}, alpha {alpha}: elapsed seconds", elapsed, most=most_seconds)
         report.measured("  GB beyond the data", memory, most=most_memory)

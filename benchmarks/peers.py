@@ -1,0 +1,347 @@
+"""Beside the packages that others published, as installed today: `python benchmarks peers`.
+
+They are installed for the length of the run. First whether they find the same subspaces as this
+suite, once their conventions are converted (docs/coming_from.md has the conversions as a table):
+sines are of the largest principal angle. Then how well known groups separate where nothing is
+chosen, and where the packages depart from the papers or from what a caller would expect. Times
+beside them are in `benchmarks/speed.py`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from importlib import import_module
+from importlib.metadata import distributions
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import anndata
+import numpy as np
+import scipy.sparse as sp
+from sklearn.decomposition import PCA
+
+from benchmarks.common.measures import accuracy, silhouette
+from benchmarks.common.peers import installed
+from benchmarks.common.report import Report, run
+from contrast_core import CPCA, PCPCA, CPCAStar, contrast_path
+from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_four_groups
+from contrast_core.linalg import subspace_error
+
+# Name on the package index: module, and the version that docs/coming_from.md describes. The fork
+# contrastive-cv kept the name of the module.
+PACKAGES = {
+    "contrastive": ("contrastive", "1.2.0"),
+    "contrastive-cv": ("contrastive", "0.2.0"),
+    "pcpca": ("pcpca", "0.4"),
+    "generalized_contrastive_PCA": ("generalized_contrastive_PCA", "1.0.2"),
+    "rhopca": ("rhopca.core", "0.1.0"),
+}
+SINE, DIFFERENCE = 1e-7, 1e-8
+
+
+def packages() -> dict[str, Any]:
+    """Return the module of every package that can be installed today."""
+    found = {}
+    for name, (module, described) in PACKAGES.items():
+        try:
+            with installed(name) as folder:
+                [version] = {each.version for each in distributions(path=[folder])}
+                found[name] = import_module(module)
+        except subprocess.CalledProcessError:
+            print(f"{name}: cannot be installed today; left out")
+            continue
+        note = "" if version == described else f", not {described} as described"
+        print(f"{name} {version}{note}")
+    return found
+
+
+def quietly(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, without what packages print and warn of."""
+    with warnings.catch_warnings(), redirect_stdout(StringIO()), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return call()
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """Return the error of a call as a text, or "runs"."""
+    try:
+        quietly(call)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "runs"
+
+
+def centred(*sets: Any) -> list[Any]:
+    return [rows - rows.mean(axis=0) for rows in sets]
+
+
+def rho_scores(module: Any, X: Any, Y: Any) -> Any:
+    """Return rhoPCA's two scores of the foreground's rows."""
+    adata = anndata.AnnData(sp.csr_matrix(np.vstack([X, Y])))
+    adata.obs["set"] = ["foreground"] * len(X) + ["background"] * len(Y)
+    model = module.rhoPCA(adata, "set", "foreground", "background", n_GEs=2)
+    quietly(model.fit)
+    return model.target_proj
+
+
+def fitted_gcpca(module: Any, X: Any, Y: Any, **options: Any) -> Any:
+    model = module.gcPCA(normalize_flag=False, **options)
+    quietly(lambda: model.fit(X, Y))
+    return model
+
+
+def same_subspaces(report: Report, found: dict[str, Any]) -> None:
+    """Compare `contrastive`, `pcpca`, rhoPCA and scikit-learn with the suite on three datasets."""
+
+    def sine(text: str, ours: Any, theirs: Any) -> None:
+        report.measured(f"{text}: sine", subspace_error(ours, theirs), most=SINE)
+
+    def difference(text: str, ours: Any, theirs: Any, bound: float = DIFFERENCE) -> None:
+        apart = np.abs(ours - theirs).max() / np.abs(ours).max()
+        report.measured(text, float(apart), most=bound)
+
+    for name, data in {
+        "mouse protein": load_mouse_protein(),
+        "four groups": make_four_groups(),
+        "digits on photographs": digits_on_photos(1500),
+    }.items():
+        X, Y = data.foreground, data.background
+        n, m = len(X), len(Y)
+        x, y = (rows.T for rows in centred(X, Y))  # pcpca: (D, n), not centred for you
+        print(f"\n{name}: n = {n}, m = {m}, D = {X.shape[1]}")
+        ours = CPCA().fit(X, background=Y)
+        for peer in ("contrastive", "contrastive-cv"):
+            if peer in found:
+                model = found[peer].CPCA(standardize=False)
+                model.fit(X, Y)
+                for alpha in (0.0, 0.5, 2.0, 20.0):
+                    converted = ours.at(alpha * (m / (m - 1)) / (n / (n - 1)))
+                    theirs = model.cpca_alpha(np.eye(model.features_d), alpha).T
+                    sine(f"{peer}, CPCA alpha={alpha:g}", converted.components_, theirs)
+        scaled = [rows / rows.std(axis=0) for rows in centred(X, Y)]
+        if "rhopca" in found and np.linalg.matrix_rank(scaled[1]) == X.shape[1]:
+            star = CPCAStar(2, beta=1).fit(scaled[0], background=scaled[1])
+            scores = (star.transform(scaled[0]), rho_scores(found["rhopca"], X, Y))
+            spans = (np.linalg.qr(each)[0].T for each in scores)
+            sine("rhopca, CPCAStar(beta=1) of data scaled apart", *spans)
+        pca = PCA(2, svd_solver="full").fit(X)
+        plain = PCPCA(gamma=0).fit(X, background=Y)
+        sine("sklearn PCA against CPCA alpha=0", ours.at(0.0).components_, pca.components_)
+        noise = pca.noise_variance_ * (n - 1) / n
+        difference("sklearn PCA noise_variance_ (n-1)/n", plain.noise_variance_, noise)
+        if "pcpca" not in found:
+            continue
+        for alpha in (0.0, 0.5, 2.0):
+            other = found["pcpca"].CPCA(n_components=2, gamma=alpha)
+            other.fit(x, y)
+            sine(f"pcpca.CPCA gamma={alpha:g}", ours.at(alpha).components_, other.W.T)
+        model = PCPCA().fit(X, background=Y)
+        for fraction in (0.0, 0.3, 0.9):
+            mine = model.at(fraction * model.gamma_max_)
+            other = found["pcpca"].PCPCA(n_components=2, gamma=mine.gamma_ * n / m)
+            scores = other.fit_transform(x, y)[0].T
+            title = f"pcpca.PCPCA gamma={other.gamma:.3f} (gamma'={mine.gamma_:.3f})"
+            sine(title, mine.components_, other.W_mle.T)
+            difference(f"{title}: sigma^2", mine.noise_variance_, other.sigma2_mle)
+            squares = (each @ each.T for each in (mine.loadings_, other.W_mle))
+            difference(f"{title}: W W^T", *squares)
+            own = mine.transform(X)
+            signs = np.sign((scores * own).sum(axis=0))
+            difference(f"{title}: posterior means", own, scores * signs, SINE)
+
+
+def largest_and_smallest_in_turn(X: Any, Y: Any, limit: float, count: int) -> tuple[Any, Any]:
+    """Return gcPCA's orthogonal components from ours: each time the datasets change places."""
+    ends: tuple[list[Any], list[Any]] = [], []
+    # On the directions of the span, which further removals must not change.
+    values, vectors = np.linalg.eigh(sum(np.cov(part.T, bias=True) for part in (X, Y)))
+    kept = vectors[:, values * limit >= values[-1]]
+    X, Y = X @ kept, Y @ kept
+    for i in range(count):
+        foreground, background = (Y, X) if i % 2 else (X, Y)
+        star = CPCAStar(1, beta=1, condition_limit=1e13).fit(foreground, background=background)
+        ends[i % 2].append(kept @ star.components_[0])
+        X, Y = (part - part @ star.components_.T @ star.components_ for part in (X, Y))
+    return np.array(ends[0]), np.array(ends[1][::-1])
+
+
+def same_directions(report: Report, found: dict[str, Any]) -> None:
+    """Compare gcPCA's index, method "v4", and its orthogonal form, "v4.1"."""
+    if "generalized_contrastive_PCA" not in found:
+        return
+
+    def show(text: str, ours: Any, theirs: Any) -> None:
+        sine = max(subspace_error(a[None], b[None]) for a, b in zip(ours, theirs, strict=True))
+        report.measured(f"gcPCA {text}: sine", sine, most=SINE)
+
+    package, mouse = found["generalized_contrastive_PCA"], load_mouse_protein()
+    groups = make_four_groups()
+    for name, *sets in (
+        ("mouse protein", mouse.foreground, mouse.background),
+        ("four groups", groups.foreground, groups.background),
+        ("mouse protein, 50 + 50 rows", mouse.foreground[::5][:50], mouse.background[::2][:50]),
+    ):
+        X, Y = centred(*sets)  # not centred for you
+        print(f"\n{name}: n = {len(X)}, m = {len(Y)}, D = {X.shape[1]}")
+        d, limit = min(*X.shape, len(Y)), 1e13
+        if d < X.shape[1]:  # theirs: the leading min(n, m, D) directions of both together
+            pooled = np.linalg.eigvalsh(X.T @ X / len(X) + Y.T @ Y / len(Y))[::-1]
+            limit = pooled[0] / np.sqrt(pooled[d - 1] * pooled[d])
+        directions = fitted_gcpca(package, X, Y, method="v4").loadings_.T
+        star = CPCAStar(len(directions), beta=1, condition_limit=limit).fit(X, background=Y)
+        for part, end in ((slice(0, 5), "largest"), (slice(-5, None), "smallest")):
+            show(f"v4, five directions, {end} index", star.directions_[part], directions[part])
+        orthogonal = fitted_gcpca(package, X, Y, method="v4.1").loadings_.T
+        largest, smallest = largest_and_smallest_in_turn(X, Y, limit, 6)
+        show("v4.1, orthogonal, three largest", largest, orthogonal[:3])
+        show("v4.1, orthogonal, three smallest", smallest, orthogonal[-3:])
+
+
+def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
+    """Return the embeddings of the foreground that a package gives where nothing is chosen."""
+    if name.startswith("contrastive"):
+        return module.CPCA().fit_transform(X, Y)
+    if name == "pcpca":
+        return [module.PCPCA().fit_transform(*(rows.T for rows in centred(X, Y)))[0].T]
+    if name == "rhopca":
+        return [rho_scores(module, X, Y)]
+    if name == "generalized_contrastive_PCA":
+        model = fitted_gcpca(module, X, Y, method="v4")
+        model.transform(X, Y)
+        return [model.Ra_transformed_[:, :2]]
+    return [CPCA().fit(X, background=Y).transform(X)]
+
+
+def by_default(found: dict[str, Any]) -> None:
+    """Print how well known groups separate, nothing chosen (the best of several views)."""
+    mice, digits = load_mouse_protein(), digits_on_photos(1500)
+    print(f"\n{'nothing chosen':38}{'mice: silhouette':>20}{'digits: accuracy':>20}")
+    for name, module in {"contrast_core": None, **found}.items():
+        values = []
+        for data, measure in ((mice, silhouette), (digits, accuracy)):
+            sets = data.foreground, data.background
+            views = quietly(lambda n=name, m=module, s=sets: default_views(n, m, *s))
+            values.append(max(measure(view, data.labels) for view in views))
+        print(f"{name:38}" + "".join(f"{value:20.3f}" for value in values), flush=True)
+
+
+def departures(found: dict[str, Any]) -> None:
+    """Print where each package departs from its paper or from what a caller would expect."""
+    mice = load_mouse_protein()
+    X, Y = mice.foreground, mice.background
+    told = {
+        "contrastive": of_contrastive,
+        "contrastive-cv": of_contrastive,
+        "pcpca": of_pcpca,
+        "generalized_contrastive_PCA": of_gcpca,
+    }
+    for name, depart in told.items():
+        if name in found:
+            for what, value in depart(found[name], X, Y).items():
+                print(f"  {name}: {what}: {value}")
+    for few in (Y, Y[:40]) if "rhopca" in found else ():
+        scores = rho_scores(found["rhopca"], X, few), CPCAStar().fit(X, background=few).transform(X)
+        text = ", ".join(f"{silhouette(each, mice.labels):.2f}" for each in scores)
+        print(
+            f"  rhopca, {len(few)} background rows of 77 features: silhouette, CPCAStar's: {text}"
+        )
+
+
+def of_contrastive(module: Any, X: Any, Y: Any) -> dict[str, object]:
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(60, 1100)), rng.normal(size=(1000, 1100))
+    moved, reduced, zero, one = (
+        module.CPCA(standardize=False, n_components=k) for k in (2, 2, 2, 1)
+    )
+    manual = {"alpha_selection": "manual"}
+    np.random.seed(0)  # noqa: NPY002 - its clustering draws from the global generator
+    alphas = module.CPCA(standardize=False).fit_transform(X, Y, return_alphas=True)[1]
+    scores = moved.fit_transform(X + 5.0, Y + 5.0, alpha_value=2.0, **manual)
+    new = moved.transform(X + 5.0, alpha_value=2.0, **manual)
+    reduced.fit(*wide)
+    zero.fit(X, Y)
+    kernel = outcome(
+        lambda: module.Kernel_CPCA().fit_transform(X, Y, alpha_value=1.0, **manual),
+    )
+    representatives = contrast_path(X, background=Y).representative_alphas
+    return {
+        "automatic alphas; Algorithm 2's": f"{np.round(alphas, 3)}; {np.round(representatives, 3)}",
+        "n_components=1, automatic": outcome(lambda: one.fit_transform(X, Y)),
+        "features moved by 5, means of the scores; by transform": (
+            f"{np.round(scores.mean(axis=0), 1)}; {np.round(new.mean(axis=0), 1)}"
+        ),
+        "transform with more than 1000 features": outcome(
+            lambda: reduced.transform(wide[0], alpha_value=1.0, **manual)
+        ),
+        "Kernel_CPCA": kernel,
+        "alpha_value=0 (PCA)": outcome(lambda: zero.transform(X, alpha_value=0, **manual)),
+    }
+
+
+def of_pcpca(module: Any, X: Any, Y: Any) -> dict[str, object]:
+    x, y = (rows.T for rows in centred(X, Y))
+    ratio = len(X) / len(Y)
+
+    def fitted(gamma: float, x: Any = x, y: Any = y) -> Any:
+        model = module.PCPCA(n_components=2, gamma=gamma * ratio)
+        quietly(lambda: model.fit(x, y))
+        return model
+
+    end = PCPCA().fit(X, background=Y).gamma_max_
+    beyond = {gamma: fitted(gamma) for gamma in (0.9, 1.5)}
+    # Variances 10, 5, 1 against 0, 0, 1: the valid range is gamma' < 1.
+    axes = np.vstack([np.eye(3), -np.eye(3)]) * np.sqrt(3)
+    sets = axes * np.sqrt([10.0, 5.0, 1.0]), axes * [0.0, 0.0, 1.0]
+    bound = module.PCPCA(n_components=2).get_gamma_bound(*(rows.T for rows in sets))
+    exact = PCPCA().fit(sets[0], background=sets[1]).gamma_max_
+    moved = np.linalg.qr(fitted(0.2, X.T + 5.0, Y.T + 5.0).W_mle)[0].T
+    turned = subspace_error(moved, PCPCA(gamma=0.2).fit(X, background=Y).components_)
+    return {
+        f"gamma'={gamma} of at most {end:.3f}, no error": (
+            f"sigma^2 = {model.sigma2_mle:.3f}, W is {model.W_mle.dtype}"
+        )
+        for gamma, model in beyond.items()
+    } | {
+        "get_gamma_bound; the end of the range": f"{bound:.2f}; {exact:.2f}",
+        "features moved by 5 turn the subspace by a sine of": f"{turned:.2f}",
+        "sample() returns": fitted(0.2).sample(),
+    }
+
+
+def of_gcpca(module: Any, X: Any, Y: Any) -> dict[str, object]:
+    X, Y = centred(X, Y)
+    star = CPCAStar(1, beta=1, condition_limit=1e13).fit(X, background=Y)
+    model, moved = fitted_gcpca(module, X, Y), fitted_gcpca(module, X + 5.0, Y + 5.0)
+    few, every = (
+        fitted_gcpca(module, X, Y, method="v4.1", Ncalc=k).loadings_[:, :1].T for k in (3, np.inf)
+    )
+    turned = subspace_error(moved.loadings_[:, :1].T, star.directions_)
+    return {
+        "objective_values_ where n = 2 m; the index": (
+            f"{model.objective_values_[0]:.3f}; {star.contrast_index_[0]:.3f}"
+        ),
+        "orthogonal, Ncalc=3 turns the first component by a sine of": (
+            f"{subspace_error(few, every):.2f}"
+        ),
+        "features moved by 5 turn the first direction by a sine of": f"{turned:.2f}",
+    }
+
+
+def main(report: Report) -> None:
+    found = packages()
+    same_subspaces(report, found)
+    same_directions(report, found)
+    by_default(found)
+    print("\nwhere they depart")
+    departures(found)
+
+
+if __name__ == "__main__":
+    run(main)
