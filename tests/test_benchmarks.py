@@ -1,4 +1,4 @@
-"""The runners of `benchmarks`, `validation` and `papers`: what they know, print and return."""
+"""The runners of `benchmarks`, `validation` and `papers`, and the mutations of `scripts`."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ def test_a_runner_knows_every_file_of_its_folder(folder: str) -> None:
     assert shown.returncode == 0, shown.stderr
     names = shown.stdout.split("\n  NAME")[1].split("\n")[0].strip().split(", ")
     files = {path.stem for path in (ROOT / folder).glob("*.py") if not path.stem.startswith("_")}
-    folders = {path.parent.name for path in (ROOT / folder).glob("*/__main__.py")}
-    assert sorted(names) == sorted(files | folders)
+    assert sorted(names) == sorted(files)
 
 
 def test_an_unknown_experiment_is_refused() -> None:
     done = python(str(PAPERS), "cpca_nice")
     assert done.returncode == 2
-    assert "nothing is called cpca_nice; there are cpca_digits, cpca_mice" in done.stderr
+    assert "nothing is called cpca_nice; there are cpca, pcpca" in done.stderr
 
 
 @pytest.mark.slow
-def test_an_experiment_prints_both_figures_and_draws(tmp_path: Path) -> None:
-    done = python(str(PAPERS), "--output", str(tmp_path), "cpca_mice")
+def test_one_experiment_of_a_paper_prints_both_figures() -> None:
+    done = python(str(PAPERS / "cpca.py"), "mice")
     assert done.returncode == 0, done.stderr
-    assert "Data: mouse protein expression" in done.stdout
+    assert "Fig. 2: mouse protein expression, the paper's" in done.stdout
     [row] = [line for line in done.stdout.splitlines() if line.startswith("silhouette, PCA")]
     assert row.split()[-3:] == ["clusters", "0.072", "reached"]
-    assert (tmp_path / "cpca_mice.png").stat().st_size > 10_000
+    assert "-- digits" not in done.stdout
 
 
 @pytest.mark.slow
@@ -68,18 +67,23 @@ def test_the_track_record_prints_what_its_page_says() -> None:
 
 def test_only_a_shortfall_with_its_reason_is_no_failure() -> None:
     code = """
-from benchmarks.common.report import Report
-report = Report("none")
-report.row("as good", 1.0, 2.0, True)
-report.row("short", 2.0, 1.0, False, short="other data")
-report.row("worse", 2.0, 1.0, False)
-report.bound("a bound", False)
-print(report.missed)
+from benchmarks.common.report import Report, run
+
+def study(report: Report) -> None:
+    report.row("as good", 1.0, 2.0, True)
+    report.row("short", 2.0, 1.0, False, short="other data")
+    report.measured("inside", 1.0, least=1.0)
+    {}
+
+run(study)
 """
-    lines = python("-c", code).stdout.splitlines()
-    assert [line.split()[-1] for line in lines[2:4]] == ["reached", "short"]
-    assert lines[4] == "    other data"
-    assert lines[-1] == "['worse', 'a bound']"
+    good = python("-c", code.format(""))
+    lines = good.stdout.splitlines()
+    assert [lines[i].split()[-1] for i in (0, 1, 3)] == ["reached", "short", "reached"]
+    assert (lines[2], good.returncode) == ("    other data", 0)
+    for failure in ('row("worse", 2.0, 1.0, False)', 'bound("worse", False)'):
+        bad = python("-c", code.format(f"report.{failure}"))
+        assert (bad.stdout.splitlines()[-1], bad.returncode) == ("NOT REACHED: worse", 1)
 
 
 @pytest.mark.slow

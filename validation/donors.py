@@ -1,18 +1,18 @@
 """Does the condition make it? `condition_test` by donors: level, power and time.
 
-Level and power: SETS simulated sets (1,000 by default) of 20 features in each design: 4 donors
-against 4, 3 against 9, and 6 with cells in both conditions; 40 cells in each donor, or 160 in the
-treated ones or in the controls; donors' means with 0, 1 or 2 times the noise's standard deviation;
-at the automatic contrast and at alpha = 2. Power: the treated are moved by so many standard
-deviations of the noise.
+    python validation/donors.py [times] [level] [power]
 
-Time: 20,000 x 2,000 sparse log-normalised counts of 12 donors, CPU seconds on one BLAS thread:
-reading the donors' moments, and each relabelling and component after that.
+Level and power: 1,000 simulated sets, or what the variable SETS says, of 20 features in each
+design: 4 donors against 4, 3 against 9, and 6 with cells in both conditions; 40 cells in each
+donor, or 160 in the treated ones or in the controls; donors' means with 0, 1 or 2 times the noise's
+standard deviation; at the automatic contrast and at alpha = 2. Power: the treated are moved by so
+many standard deviations of the noise.
 """
 
 from __future__ import annotations
 
-import sys
+import os
+from itertools import product
 from time import process_time
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from contrast_core import CPCA, condition_test
 
 FloatArray = NDArray[np.float64]
 N_FEATURES = 20
+SETS = int(os.environ.get("SETS", "1000"))
 
 
 class Design(NamedTuple):
@@ -49,10 +50,10 @@ DESIGNS = [
 POWER = {(4, 4): (6.0, 0.85), (3, 9): (6.0, 0.85), (6, 6): (2.0, 0.9)}
 
 
-def rejections(design: Design, sd: float, shift: float, alpha: Any, n_sets: int) -> float:
-    """Share of the sets in which the first component comes out at 5%."""
+def rejections(design: Design, sd: float, shift: float, alpha: Any) -> float:
+    """Return the share of the sets in which the first component comes out at 5%."""
     rng, found = np.random.default_rng(0), 0
-    for _ in range(n_sets):
+    for _ in range(SETS):
         means = sd * rng.normal(size=(2, max(design.donors), N_FEATURES))
         names = np.arange(max(design.donors)) + np.array([[0], [0 if design.paired else 100]])
         if design.paired:
@@ -73,11 +74,11 @@ def rejections(design: Design, sd: float, shift: float, alpha: Any, n_sets: int)
             random_state=rng,
         )
         found += bool(test.p_values[0] <= 0.05)
-    return found / n_sets
+    return found / SETS
 
 
 def simulated_cells() -> tuple[Any, NDArray[np.intp]]:
-    """20,000 sparse cells of ten types and twelve donors."""
+    """Return 20,000 sparse cells of ten types and twelve donors."""
     rng = np.random.default_rng(0)
     types = rng.gamma(0.35, 0.3, size=2000) * rng.gamma(2.0, 0.5, size=(10, 2000))
     owners = rng.integers(12, size=20_000)
@@ -92,7 +93,7 @@ def simulated_cells() -> tuple[Any, NDArray[np.intp]]:
 
 
 def seconds(cells: Any, owners: NDArray[np.intp], alpha: Any) -> tuple[float, float]:
-    """CPU seconds until the first relabelling, and of each relabelling and component."""
+    """Return CPU seconds until the first relabelling, and for each relabelling and component."""
     treated, marks = owners < 6, [process_time()]
 
     def bar(labels: Any, **_: Any) -> Any:
@@ -114,28 +115,31 @@ def seconds(cells: Any, owners: NDArray[np.intp], alpha: Any) -> tuple[float, fl
     return float(steps[0]), float(np.median(steps[1:])) / 2
 
 
-def main(report: Report) -> None:
-    n_sets = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    highest = highest_level(n_sets)
+def times(report: Report) -> None:
+    """CPU seconds of one thread on 20,000 x 2,000 sparse log-normalised counts of 12 donors."""
     cells, owners = simulated_cells()
-    print(f"20,000 x 2,000 cells, {cells.nnz / np.prod(cells.shape):.0%} filled")
     for alpha, bound in ((2.0, 0.1), ("auto", 0.4)):
         before, each = seconds(cells, owners, alpha)
-        report.measured(f"alpha={alpha}: CPU seconds until the first relabelling", before)
-        report.measured("  of a relabelling and component", each, most=bound)
-    print(f"Rejections at 5%, of {n_sets} sets:")
-    for alpha in ("auto", 2.0):
-        for design in DESIGNS:
-            for sd in (0.0, 1.0, 2.0):
-                rate = rejections(design, sd, 0.0, alpha, n_sets)
-                report.measured(f"alpha={alpha}, {design}, donors' sd {sd:g}", rate, most=highest)
+        report.measured(f"alpha={alpha}: until the first relabelling", before)
+        report.measured("  a relabelling and component", each, most=bound)
+
+
+def level(report: Report) -> None:
+    """Rejections at 5% where there is nothing."""
+    for alpha, design, sd in product(("auto", 2.0), DESIGNS, (0.0, 1.0, 2.0)):
+        rate = rejections(design, sd, 0.0, alpha)
+        what = f"alpha={alpha}, {design}, donors' sd {sd:g}"
+        report.measured(what, rate, most=highest_level(SETS))
+
+
+def power(report: Report) -> None:
+    """Rejections at 5% where the treated are moved."""
     for design in DESIGNS[::3]:
         shift, least = POWER[design.donors]
-        rate = rejections(design, 1.0, shift, "auto", n_sets)
-        report.measured(
-            f"power: {design}, moved by {shift:g}", rate, least=least if n_sets >= 1000 else 0.0
-        )
+        rate = rejections(design, 1.0, shift, "auto")
+        what = f"{design}, moved by {shift:g}"
+        report.measured(what, rate, least=least if SETS >= 1000 else 0.0)
 
 
 if __name__ == "__main__":
-    run(main)
+    run(times, level, power)

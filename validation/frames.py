@@ -6,31 +6,25 @@ others: faint digits on photographs (bundled); with CONTRAST_DATA on outdoor sce
 twelve ways, and digits other than those that anything was tuned on; stripes of varying strength;
 blobs at random places, which need `stationary_signal=True`.
 
-    [CONTRAST_DATA=...] python validation/frames.py
+    [CONTRAST_DATA=...] python validation/frames.py [photographs] [scenes] [other_films]
 
-Bounds: see `BOUNDS` and the end of `main`. A fit of 2,000 frames of 784 pixels takes at most 2.5
-seconds of one thread.
+A fit of 2,000 frames of 784 pixels takes at most 2.5 seconds of one thread.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from benchmarks.common.digits import digits_on_scenes
+from benchmarks.common.digits import N_DEALS, digits_on_scenes
+from benchmarks.common.measures import seconds
+from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import ROOT, data_folder
 from contrast_core import CPCA
-from contrast_core.images import (
-    FrameBackgroundRemover,
-    Frames,
-    block_moments,
-    verdicts,
-)
+from contrast_core.images import FrameBackgroundRemover, Frames, block_moments, verdicts
 
 sys.path.append(str(ROOT))
 from tests.core.images.pictures import (
@@ -42,22 +36,13 @@ from tests.core.images.pictures import (
 )
 
 NEW = 1000
-DEALS = 12
 BOUNDS = {50: 0.90, 200: 0.71, 500: 0.65, 2000: 0.58}  # photographs
 MORE_ON_NEW = 0.06
 NEVER_ABOVE = 1.02
-missed: list[str] = []
-
-
-def check(name: str, value: float, most: float) -> None:
-    word = "reached" if value <= most else "MISSED"
-    print(f"  {name}: {value:.3f}, bound {most:g}: {word}", flush=True)
-    if value > most:
-        missed.append(name)
 
 
 def errors(film: Film, n: int, denoise: Any) -> tuple[float, float]:
-    """Of the first n frames, and of the last."""
+    """Return the error on the first n frames, and on the last thousand."""
     parts = (slice(n), slice(len(film.clean) - NEW, None))
     X, clean = film.foreground, film.clean
     found = [relative_frame_error(denoise(X[s]), clean[s], X[s]) for s in parts]
@@ -75,7 +60,7 @@ def projection(film: Film, n: int) -> Any:
 
 
 def compare(name: str, film: Film, sizes: tuple[int, ...]) -> dict[int, tuple[float, ...]]:
-    """Errors (automatic fitted, new, projection fitted, new) at each number of frames."""
+    """Return errors (automatic fitted, new; projection fitted, new) by the number of frames."""
     print(f"\n{name}\n  frames   automatic (new)   projection (new)   components", flush=True)
     table = {}
     for n in sizes:
@@ -86,99 +71,84 @@ def compare(name: str, film: Film, sizes: tuple[int, ...]) -> dict[int, tuple[fl
     return table
 
 
-def other_digits(folder: Path, digits: tuple[int, ...], n: int, seed: int = 0) -> Film:
-    """Any digits in the place of the zeros and ones on the scenes."""
-    dealt = digits_on_scenes(folder, n, seed=seed)
+def other_digits(folder: Path, digits: tuple[int, ...], n: int) -> Film:
+    """Return frames with any digits in the place of the zeros and ones on the scenes."""
+    deal = digits_on_scenes(folder, n)
     mnist = np.load(folder / "mnist" / "mnist_train_subset.npz")
     images = mnist["images"].reshape(-1, 784) / 255.0
     chosen = np.flatnonzero(np.isin(mnist["labels"], digits))
-    order = np.random.default_rng(seed).choice(chosen, n, replace=len(chosen) < n)
+    order = np.random.default_rng(0).choice(chosen, n, replace=len(chosen) < n)
     clean = 0.25 * images[order]
-    crops = dealt.foreground - 0.25 * images[:n]
-    return Film(crops + clean, dealt.background, clean, (28, 28))
+    crops = deal.foreground - deal.clean
+    return Film(crops + clean, deal.background, clean, (28, 28))
 
 
-def on_photographs() -> None:
+def never_worse(report: Report, name: str, table: dict[int, tuple[float, ...]]) -> None:
+    """Check the automatic filter against the noisy frames, new frames and the projection."""
+    for n, (fitted, new, projected, _) in table.items():
+        report.measured(f"{name}, {n} frames, never above", max(fitted, new), most=NEVER_ABOVE)
+        report.measured(f"{name}, {n} frames, new frames' excess", new - fitted, most=MORE_ON_NEW)
+        report.measured(f"{name} less projection, {n} frames", fitted - projected, most=0.0)
+
+
+def photographs(report: Report) -> None:
     film = digits_on_photographs(5000)
     table = compare("digits on photographs", film, tuple(BOUNDS))
     for n, most in BOUNDS.items():
-        check(f"automatic, {n} frames", table[n][0], most)
-        check(f"automatic, {n} frames, never above", max(table[n][:2]), NEVER_ABOVE)
-        check(f"automatic, {n} frames, new frames' excess", table[n][1] - table[n][0], MORE_ON_NEW)
-        check(f"automatic less projection, {n} frames", table[n][0] - table[n][2], 0.0)
-    check("projection, 5000 frames", errors(film, 5000, projection(film, 5000))[0], 0.78)
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        remover = automatic(film, 2000)
-        times.append(time.process_time() - start)
-    check("seconds of a fit of 2000 frames", min(times), 2.5)
+        report.measured(f"automatic, {n} frames", table[n][0], most=most)
+    never_worse(report, "automatic", table)
+    found = errors(film, 5000, projection(film, 5000))[0]
+    report.measured("projection, 5000 frames", found, most=0.78)
+    [(taken, remover)] = seconds(lambda: automatic(film, 2000))
+    report.measured("seconds of a fit of 2000 frames", taken, most=2.5)
     support = (film.clean > 0).mean(axis=0) > 0.05
     weights = remover.feature_weights()[0]
     outside = 1 - weights[support].sum() / weights.sum()
-    check(f"component 1's weight outside the digits ({support.mean():.0%})", outside, 0.10)
-    start = time.process_time()
-    blocks = [
-        block_moments(Frames(), rows[:2000].reshape(-1, 28, 28))
-        for rows in (film.foreground, film.background)
-    ]
-    said = [verdict.kind for verdict in verdicts(*blocks)]
-    print(f"  verdicts on 2000 frames: {said}, {time.process_time() - start:.1f} s")
+    what = f"component 1's weight outside the digits ({support.mean():.0%})"
+    report.measured(what, outside, most=0.10)
+    [(taken, kinds)] = seconds(lambda: verdict_kinds(film), repeats=1)
+    print(f"  verdicts on 2000 frames: {kinds}, {taken:.1f} s")
 
 
-def on_scenes(folder: Path) -> None:
+def verdict_kinds(film: Film) -> list[str]:
+    sets = (rows[:2000].reshape(-1, 28, 28) for rows in (film.foreground, film.background))
+    return [verdict.kind for verdict in verdicts(*(block_moments(Frames(), each) for each in sets))]
+
+
+def scenes(report: Report) -> None:
+    folder = data_folder()
+    if folder is None:
+        print("left out: CONTRAST_DATA does not name the folder of the larger data")
+        return
     films = []
-    for seed in range(DEALS):
-        dealt = digits_on_scenes(folder, 5000, seed=seed)
-        mnist = np.load(folder / "mnist" / "mnist_train_subset.npz")["images"][:5000]
-        clean = 0.25 * mnist.reshape(-1, 784) / 255.0
-        films.append(Film(dealt.foreground, dealt.background, clean, (28, 28)))
+    for seed in range(N_DEALS):
+        deal = digits_on_scenes(folder, 5000, seed=seed)
+        films.append(Film(deal.foreground, deal.background, deal.clean, (28, 28)))
     table = compare("digits on scenes, the first deal", films[0], tuple(BOUNDS))
-    for n in BOUNDS:
-        check(f"automatic on scenes, {n} frames, never above", max(table[n][:2]), NEVER_ABOVE)
-        excess = table[n][1] - table[n][0]
-        check(f"automatic on scenes, {n} frames, new frames' excess", excess, MORE_ON_NEW)
-        check(f"automatic less projection on scenes, {n}", table[n][0] - table[n][2], 0.0)
-    dealt_errors = [errors(film, 1000, automatic(film, 1000).transform) for film in films]
-    print("  twelve deals, automatic, 1000:", *(f"{error[0]:.2f}" for error in dealt_errors))
-    check("automatic on scenes, 1000 frames, median", float(np.median(dealt_errors, 0)[0]), 0.58)
-    check("the same, worst deal, never above", float(np.max(dealt_errors)), NEVER_ABOVE)
+    never_worse(report, "automatic on scenes", table)
+    found = [errors(film, 1000, automatic(film, 1000).transform) for film in films]
+    report.measured("twelve deals, 1000 frames, median", np.median(found, 0)[0], most=0.58)
+    report.measured("  worst deal, never above", np.max(found), most=NEVER_ABOVE)
     projected = [errors(film, 5000, projection(film, 5000))[0] for film in films]
-    print("  twelve deals, projection, 5000:", *(f"{error:.2f}" for error in projected))
-    check("projection on scenes, 5000 frames, median", float(np.median(projected)), 0.70)
+    report.measured("projection, 5000 frames, median", np.median(projected), most=0.70)
     for digits in ((2, 3), (4, 7), tuple(range(10))):
         name = "/".join(map(str, digits)) if len(digits) == 2 else "0-9"
-        table = compare(
-            f"digits {name} on scenes", other_digits(folder, digits, 2000), (50, 200, 1000)
-        )
-        for n, (a, _, b, _) in table.items():
-            check(f"automatic less projection on {name}, {n} frames", a - b, 0.0)
+        film = other_digits(folder, digits, 2000)
+        table = compare(f"digits {name} on scenes", film, (50, 200, 1000))
+        for n, (fitted, _, projected, _) in table.items():
+            what = f"automatic less projection on {name}, {n} frames"
+            report.measured(what, fitted - projected, most=0.0)
 
 
-def on_other_films() -> None:
-    rng = np.random.default_rng(0)
-    compare(
-        "digits on stripes of varying strength", digits_on_stripes(3000, rng), (50, 200, 500, 2000)
-    )
+def other_films(report: Report) -> None:
+    rng, sizes = np.random.default_rng(0), (50, 200, 500, 2000)
+    compare("digits on stripes of varying strength", digits_on_stripes(3000, rng), sizes)
     film = blobs_on_photographs(3000, rng)
-    compare("blobs at random places on photographs", film, (50, 200, 500, 2000))
-    for n in (50, 200, 500, 2000):
+    compare("blobs at random places on photographs", film, sizes)
+    for n in sizes:
         fitted, new = errors(film, n, automatic(film, n, stationary_signal=True).transform)
         print(f"  {n:6d}   {fitted:.3f} ({new:.3f})     with stationary_signal=True", flush=True)
 
 
-def main() -> int:
-    on_photographs()
-    folder = data_folder()
-    if folder is None:
-        print("\nskipped: scenes and other digits (CONTRAST_DATA does not name their folder)")
-    else:
-        on_scenes(folder)
-    on_other_films()
-    print("\n" + (f"not reached: {'; '.join(missed)}" if missed else "every bound reached"))
-    return bool(missed)
-
-
 if __name__ == "__main__":
-    with threadpool_limits(limits=1):
-        sys.exit(main())
+    run(photographs, scenes, other_films)

@@ -19,15 +19,14 @@ the first alone: BM3D, which their verdict names, is not among the filters.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, uniform_filter
 from structured_background import simple_filters
-from threadpoolctl import threadpool_limits
 
+from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import data_folder
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import suppress_background
@@ -47,7 +46,6 @@ FLAT = 0.03  # of an image's variance: more is signal in the flattest rectangle
 ADDED = PATTERNS | {"scan lines": scan_lines, "curtains": curtains, "haze": haze}
 KINDS = (*ADDED, "illumination", "white", "poisson")
 NAMING = {"smooth background", "simple filter is better", "unstructured background"}
-SAID, SILENT = 0.8, 0.9
 
 
 def scaled(image: Any) -> Any:
@@ -56,7 +54,7 @@ def scaled(image: Any) -> Any:
 
 
 def flattest(image: Any) -> tuple[Any, float]:
-    """The mask of the rectangle of least variance, and its share of the image's variance."""
+    """Return the mask of the rectangle of least variance, and its share of the image's variance."""
     half = BOX // 2
     variance = uniform_filter(image**2, BOX) - uniform_filter(image, BOX) ** 2
     inner = variance[half : SIDE - half, half : SIDE - half]
@@ -67,7 +65,7 @@ def flattest(image: Any) -> tuple[Any, float]:
 
 
 def parts(image: Any, n: int, skipped: int) -> list[Any]:
-    """The n disjoint parts with the flattest rectangles, after so many others."""
+    """Return the n disjoint parts with the flattest rectangles, after skipping some."""
     places = range(0, image.shape[0] - SIDE + 1, SIDE // 2)
     across = range(0, image.shape[1] - SIDE + 1, SIDE // 2)
     found = [(y, x) for y in places for x in across]
@@ -133,7 +131,7 @@ def disturbed(clean: Any, kind: str, rng: np.random.Generator) -> Any:
 
 
 def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, float, str, set[str]]:
-    """Error of ours, of the best filter, its name, and the kinds of the verdicts."""
+    """Return our error, the best filter's, its name, and the kinds of the verdicts."""
     mask, share = flattest(clean)
     beside = share > FLAT
     canvas = np.pad(clean, ((0, 0), (0, BOX))) if beside else clean
@@ -147,11 +145,11 @@ def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, floa
     return relative_error(result.denoised, clean, image), best, name, said
 
 
-def main() -> int:
+def main(report: Report) -> None:
     folder = data_folder()
     if folder is None:
-        print("skipped: CONTRAST_DATA does not name the folder of the larger real data sets")
-        return 0
+        print("left out: CONTRAST_DATA does not name the folder of the larger data")
+        return
     tuning = "tuning" in sys.argv[1:]
     rows = []
     images = list(pictures(folder, tuning).items())
@@ -162,23 +160,20 @@ def main() -> int:
             ours, best, filter_name, said = judged(clean, kind, rng)
             rows.append((kind, ours, best, said))
             words = ", ".join(sorted(said))
-            print(f"  {name:14} {kind:12} {ours:.3f}   {filter_name:13} {best:.3f}   {words}")
-            sys.stdout.flush()
-    missed = []
+            text = f"  {name:14} {kind:12} {ours:.3f}   {filter_name:13} {best:.3f}   {words}"
+            print(text, flush=True)
     won = [row for row in rows if row[2] < 0.8 * row[1]]
-    told = sum(bool(row[3] & NAMING) for row in won) / len(won)
+    named = [row for row in won if row[3] & NAMING]
     best = [row for row in rows if row[1] < row[2] and row[0] not in ("white", "poisson")]
-    silent = sum(not row[3] for row in best) / len(best)
-    counts = Counter(row[0] for row in won), Counter(row[0] for row in won if row[3] & NAMING)
+    silent = [row for row in best if not row[3]]
     for kind in KINDS:
-        print(f"  {kind:12} a filter wins by a fifth in {counts[0][kind]}, said {counts[1][kind]}")
-    for what, value, bound in (("said", told, SAID), ("silent", silent, SILENT)):
-        print(f"{what}: {value:.1%}, at least {bound:.0%} {'' if value >= bound else '(MISSED)'}")
-        missed += [what] * (value < bound)
-    print(f"{len(won)} cases where a filter wins, {len(best)} where ours does (without noise)")
-    return bool(missed)
+        wins, said = (sum(row[0] == kind for row in some) for some in (won, named))
+        print(f"  {kind:12} a filter wins by a fifth in {wins}, said {said}")
+    what = f"said, of {len(won)} where a filter wins"
+    report.measured(what, len(named) / len(won), least=0.8)
+    what = f"silent, of {len(best)} where ours is best (without noise)"
+    report.measured(what, len(silent) / len(best), least=0.9)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(limits=1):
-        sys.exit(main())
+    run(main)

@@ -1,28 +1,16 @@
 """Structured background out of single images: made patterns, an electron micrograph, and controls.
 
+    CONTRAST_DATA=... python validation/structured_background.py [milled] [camera_noise] [plate]
+        [made_patterns] [strong_lines]
+
 Needs CONTRAST_DATA. Peers of scikit-image with PyWavelets, bm3d, pystripe and pyvsnr (pip install
-them) are left out where these are missing.
-
-    CONTRAST_DATA=... python validation/structured_background.py
-
-- Patterns over three channels of fly cells, background an empty rectangle of 96 x 96: squared error
-  after the best affine fit, relative to the noisy image's, beside the best of Gaussian, median,
-  top-hat, high-pass, flat field, Fourier stripe and notch filters, Wiener, non-local means, total
-  variation, wavelets, BM3D, pystripe and VSNR, each tuned on the clean image. Scan lines and
-  curtains also at twice the cells' strength with little noise, where a stripe filter leaves less of
-  scan lines: lines that cross the whole image tell it more than an area can.
-- Milling curtains (FIB-SEM): what is left of them in two other rectangles of resin, and how much of
-  the tissue's edges. Before, after and removed in benchmarks/output/curtains.png.
-- Camera noise (speckles): the blind-spot error of the estimate beside that of the image itself.
-- Fields of a plate without structured background (Transfluor): the F ratio between wells.
-
-Bounds: below, `BOUNDS` and `FIXED`, and beside each figure.
+them) are left out where these are missing. Errors are squared errors after the best affine fit,
+relative to the noisy image's; every peer is tuned on the clean image.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import product
@@ -32,9 +20,10 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter, median_filter, uniform_filter, white_tophat
 from scipy.stats import f_oneway
-from threadpoolctl import threadpool_limits
 
-from benchmarks.common.tasks import OUTPUT, ROOT, data_folder
+from benchmarks.common.measures import seconds
+from benchmarks.common.report import Report, run
+from benchmarks.common.tasks import ROOT, data_folder
 from contrast_core.images import Patches, suppress_background
 
 sys.path.append(str(ROOT))
@@ -61,14 +50,6 @@ BOUNDS = {
 }
 FIXED = {"stripes": 0.27, "gravel": 0.38}  # with the background's strength held
 STATED = ("white", "haze")  # where a peer is better, and no bound against the peers holds
-missed: list[str] = []
-
-
-def check(name: str, value: float, bound: float, *, at_least: bool = False) -> str:
-    reached = value >= bound if at_least else value <= bound
-    if not reached:
-        missed.append(name)
-    return f"{value:.3f}" + ("" if reached else f" (MISSED {bound:.3g})")
 
 
 def clean_cells(folder: Path, channel: int) -> Any:
@@ -124,7 +105,7 @@ def without_peaks(image: Any, ratio: float) -> Any:
 
 
 def wiener(image: Any, area: Any, strength: float) -> Any:
-    """A Wiener filter with the power spectra of the image and of an area of background."""
+    """Apply a Wiener filter with the power spectra of the image and of a background area."""
     area = area - area.mean()
     window = np.outer(*(np.hanning(n) for n in area.shape))
     behind = np.abs(np.fft.fft2(area * window, image.shape)) ** 2 / (window**2).sum()
@@ -135,7 +116,7 @@ def wiener(image: Any, area: Any, strength: float) -> Any:
 
 
 def simple_filters(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
-    """Each simple filter at a few settings; `area` is a rectangle of background."""
+    """Yield each simple filter at a few settings; `area` is a rectangle of background."""
     for s in (0.7, 1, 1.5, 2, 3):
         yield "Gaussian", gaussian_filter(image, s)
     for side, s in product((9, 15, 25, 41), (0, 1, 2)):
@@ -154,7 +135,7 @@ def simple_filters(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
 
 
 def peers(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
-    """Each filter at each of its settings."""
+    """Yield each filter at each of its settings."""
     yield from simple_filters(image, area)
     for s in (0.5, 4, 6):
         yield "Gaussian", gaussian_filter(image, s)
@@ -166,7 +147,7 @@ def peers(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_packages(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
-    """Denoisers and stripe removers of other packages, where these are installed."""
+    """Yield denoisers and stripe removers of other packages, where these are installed."""
     sd = image.std()
     if find_spec("skimage") and find_spec("pywt"):
         from skimage import restoration
@@ -205,52 +186,55 @@ def best_peer(image: Any, clean: Any) -> tuple[float, str]:
     return min((relative_error(each, clean, image), name) for name, each in found)
 
 
-def on_patterns(folder: Path) -> None:
-    print("relative error: varying strength / constant; best peer tuned on the truth; verdicts")
+def made_patterns(report: Report) -> None:
+    """Patterns over three channels of fly cells, background an empty rectangle of 96 x 96.
+
+    The background's strength varies from place to place, or is held constant; beside it the best
+    peer and the verdicts.
+    """
     for channel, name in enumerate(CHANNELS):
-        clean, rng = clean_cells(folder, channel), np.random.default_rng(0)
+        clean, rng = clean_cells(data_folder(), channel), np.random.default_rng(0)
         mask = emptiest(clean)
-        for kind, pattern in patterns(folder, clean.shape, rng).items():
+        for kind, pattern in patterns(data_folder(), clean.shape, rng).items():
             image = noisy(clean, pattern, rng)
             result = suppress_background(image, mask)
             fixed = suppress_background(image, mask, background_strength="constant")
             error = relative_error(result.denoised, clean, image)
             held = relative_error(fixed.denoised, clean, image)
             peer, whose = best_peer(image, clean)
-            text = check(f"{kind} on {name}", error, BOUNDS.get(kind, np.inf))
-            text += " / " + check(f"{kind} on {name}, constant", held, FIXED.get(kind, np.inf))
-            text += f"   {whose} {peer:.3f}"
-            if kind not in STATED:
-                check(f"{kind} on {name} below {whose}'s {peer:.3f}", error, peer)
             said = [verdict.kind for verdict in result.verdicts]
-            print(f"  {name:7s} {kind:8s} {text}   {', '.join(said)}", flush=True)
-            if kind == "white" and "unstructured background" not in said:
-                missed.append(f"verdict on white noise on {name}")
+            print(f"{kind} on {name}; {whose} {peer:.3f}; {', '.join(said)}")
+            most = min(BOUNDS.get(kind, np.inf), np.inf if kind in STATED else peer)
+            report.measured("varying strength", error, most=most)
+            report.measured("constant strength", held, most=FIXED.get(kind, np.inf))
+            if kind == "white":
+                report.bound("  the verdict names white noise", "unstructured background" in said)
 
 
-def strong_lines(folder: Path) -> None:
-    print("\nstrong lines, little noise: error, and that of a stripe filter tuned on the truth")
+def strong_lines(report: Report) -> None:
+    """Scan lines and curtains of twice the cells' strength with little noise.
+
+    A stripe filter leaves less of scan lines: lines that cross the whole image tell it more than an
+    area can.
+    """
     for channel, name in enumerate(CHANNELS):
-        clean, rng = clean_cells(folder, channel), np.random.default_rng(0)
+        clean, rng = clean_cells(data_folder(), channel), np.random.default_rng(0)
         for make in (scan_lines, curtains):
             image = noisy(clean, make(clean.shape, rng), rng, amplitude=2.0, noise=0.1)
-            error = relative_error(
-                suppress_background(image, emptiest(clean)).denoised, clean, image
-            )
+            result = suppress_background(image, emptiest(clean))
             peer, whose = best_peer(image, clean)
-            print(f"  {name:7s} {make.__name__:10s} {error:.3f}   {whose} {peer:.3f}", flush=True)
+            what = f"{make.__name__} on {name}; {whose} {peer:.3f}"
+            report.measured(what, relative_error(result.denoised, clean, image))
 
 
-def milled(folder: Path) -> None:
-    data = np.load(folder / "microscopy" / "fibsem_curtains.npz")
+def milled(report: Report) -> None:
+    """Milling curtains (FIB-SEM): what is left of them in resin, and of the tissue's edges."""
+    data = np.load(data_folder() / "microscopy" / "fibsem_curtains.npz")
     image = data["image"].astype(float)
     top, bottom, left, right = data["background"]
     mask = np.zeros(image.shape, dtype=bool)
     mask[top:bottom, left:right] = True
-    start = time.process_time()
-    result = suppress_background(image, mask)
-    seconds = (time.process_time() - start) / (image.size / 1e6)
-    print("\nmilling curtains: energy left in resin (at most 0.04), edges kept (at least 0.88)")
+    [(spent, result)] = seconds(lambda: suppress_background(image, mask), repeats=1)
 
     def energy(picture: Any, where: tuple[slice, slice]) -> float:
         return float((picture - gaussian_filter(picture, 25))[where].var())
@@ -258,38 +242,21 @@ def milled(folder: Path) -> None:
     for rows, columns in (((450, 700), (80, 200)), ((700, 1000), (60, 150))):
         where = slice(*rows), slice(*columns)
         left_over = energy(result.denoised, where) / energy(image, where)
-        print(
-            f"  rows {rows}, columns {columns}:", check(f"curtains in rows {rows}", left_over, 0.04)
-        )
+        report.measured(f"energy left in rows {rows}, columns {columns}", left_over, most=0.04)
     before, after = (
         np.gradient(gaussian_filter(picture, 1.5), axis=0)[500:900, 280:430]
         for picture in (image, result.denoised)
     )
     strong = np.abs(before) >= np.quantile(np.abs(before), 0.95)
     kept = float((after * before)[strong].sum() / (before**2)[strong].sum())
-    print("  edges:", check("edges of the tissue", kept, 0.88, at_least=True))
-    print("  s of CPU a megapixel, verdicts included:", check("time", seconds, 12))
+    report.measured("edges of the tissue kept", kept, least=0.88)
+    report.measured("CPU seconds a megapixel", spent / (image.size / 1e6), most=12)
     print("  verdicts:", [verdict.kind for verdict in result.verdicts])
-    _draw(image, result.denoised, result.removed)
 
 
-def _draw(*pictures: Any) -> None:
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(15, 6), layout="constrained")
-    for axis, picture, title in zip(axes, pictures, ("before", "after", "removed"), strict=True):
-        low, high = np.percentile(picture, [0.5, 99.5])
-        axis.imshow(picture, cmap="gray", vmin=low, vmax=high)
-        axis.set_title(title)
-        axis.set_axis_off()
-    OUTPUT.mkdir(exist_ok=True)
-    figure.savefig(OUTPUT / "curtains.png", dpi=100)
-    plt.close(figure)
-
-
-def camera_noise(folder: Path) -> None:
-    data = np.load(folder / "microscopy" / "speckles_2ch.npz")
-    print("\ncamera noise: blind-spot error relative to the image's own (at most 1.15)")
+def camera_noise(report: Report) -> None:
+    """Camera noise (speckles): the estimate's blind-spot error relative to the image's own."""
+    data = np.load(data_folder() / "microscopy" / "speckles_2ch.npz")
     for channel, image in zip(data["channels"], data["image"].astype(float), strict=True):
         mask = np.zeros(image.shape, dtype=bool)
         for y, x in data["background_tiles_32"]:
@@ -303,14 +270,14 @@ def camera_noise(folder: Path) -> None:
         error, own = (
             float(((picture - image)[hidden] ** 2).mean()) for picture in (estimate, blind)
         )
+        report.measured(f"{channel}", error / own, most=1.15)
         said = [verdict.kind for verdict in result.verdicts]
-        print(f"  {channel}:", check(f"blind spots of {channel}", error / own, 1.15), said)
-        if "unstructured background" not in said:
-            missed.append(f"verdict on {channel}")
+        report.bound(f"  the verdict names noise: {said}", "unstructured background" in said)
 
 
-def plate(folder: Path) -> None:
-    data = np.load(folder / "microscopy" / "transfluor_fields.npz")
+def plate(report: Report) -> None:
+    """Fields of a plate without structured background (Transfluor): F ratio between wells."""
+    data = np.load(data_folder() / "microscopy" / "transfluor_fields.npz")
     images = data["image"].astype(float)
     images /= gaussian_filter(images.mean(axis=0), 25)
     tiles = gaussian_filter(images, (0, 2, 2)).reshape(len(images), 16, 32, 16, 32).max(axis=(2, 4))
@@ -322,26 +289,14 @@ def plate(folder: Path) -> None:
         spots = [np.percentile(image - gaussian_filter(image, 4), 99) for image in stack]
         return float(f_oneway(*(np.array(spots)[wells == well] for well in np.unique(wells)))[0])
 
-    own, found = ratio(images), ratio(result.denoised)
-    print(
-        f"\nfields of a plate: F ratio between wells, of the images {own:.1f}, of the estimate",
-        end=" ",
-    )
-    print(check("F ratio between wells", found, own, at_least=True))
+    own = ratio(images)
+    report.measured("F ratio of the images", own)
+    report.measured("  of the estimate", ratio(result.denoised), least=own)
     print("  verdicts:", [verdict.kind for verdict in result.verdicts])
 
 
-def main() -> int:
-    folder = data_folder()
-    if folder is None:
-        print("skipped: CONTRAST_DATA does not name the folder of the larger real data sets")
-        return 0
-    for part in (milled, camera_noise, plate, on_patterns, strong_lines):
-        part(folder)
-    print("\n" + (f"not reached: {'; '.join(missed)}" if missed else "every bound reached"))
-    return bool(missed)
-
-
 if __name__ == "__main__":
-    with threadpool_limits(limits=1):
-        sys.exit(main())
+    if data_folder() is None:
+        print("left out: CONTRAST_DATA does not name the folder of the larger data")
+        sys.exit()
+    run(milled, camera_noise, plate, made_patterns, strong_lines)
