@@ -5,6 +5,7 @@ Patterns have mean 0 and variance 1 over the image. The benchmarks use them too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +105,22 @@ def noisy(
     return clean + clean.std() * (amplitude * pattern + noise * rng.normal(size=clean.shape))
 
 
+def scene(
+    pattern: Callable[[Shape, np.random.Generator], Any],
+    shape: Shape = (140, 131),
+    empty: int = 64,
+    *,
+    seed: int = 0,
+    **strengths: float,
+) -> tuple[Any, Any, Any]:
+    """Cells behind a pattern, the mask of the empty corner, and the cells alone."""
+    rng = np.random.default_rng(seed)
+    clean = cells(shape, rng, empty=empty)
+    mask = np.zeros(shape, dtype=bool)
+    mask[:empty, :empty] = True
+    return noisy(clean, pattern(shape, rng), rng, **strengths), mask, clean
+
+
 def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
     """Squared error after the best affine fit of an image, relative to the noisy image's."""
 
@@ -147,6 +164,24 @@ def blobs_on_photographs(n_frames: int, rng: np.random.Generator) -> Film:
         clean += 0.5 * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * 1.5**2))
     clean = clean.reshape(n_frames, -1)
     return Film(crops + clean, behind, clean, (28, 28))
+
+
+TWITCHING = (7, 9)  # height and width of the frames of `twitching_square`
+
+
+def twitching_square(n: int = 300, m: int = 250, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Rows of frames with a square that twitches behind stripes, of stripes alone, the square."""
+    rng = np.random.default_rng(seed)
+
+    def background(k: int) -> Any:
+        strength = rng.lognormal(sigma=0.5, size=(k, 1, 1))
+        lines = rng.normal(size=(k, TWITCHING[0], 1)) * strength
+        return (lines + 0.2 * rng.normal(size=(k, *TWITCHING))).reshape(k, -1) + 4.0
+
+    signal = np.zeros((n, *TWITCHING))
+    signal[:, 2:5, 3:7] = rng.normal(1.0, 1.0, size=(n, 1, 1))
+    signal = signal.reshape(n, -1)
+    return signal + background(n), background(m), signal
 
 
 def striped(n_frames: int, rng: np.random.Generator) -> Any:

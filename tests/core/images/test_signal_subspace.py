@@ -17,17 +17,10 @@ def test_the_lag_average_is_the_mean_over_equal_steps(shape: tuple[int, int]) ->
     D = shape[0] * shape[1]
     mixed = rng.normal(size=(D, D))
     covariance = mixed @ mixed.T
-    expected = np.empty((D, D))
-    at = [divmod(i, shape[1]) for i in range(D)]
-    for i, (y, x) in enumerate(at):
-        for j, (v, u) in enumerate(at):
-            equal = [
-                covariance[a, b]
-                for a, (p, q) in enumerate(at)
-                for b, (r, s) in enumerate(at)
-                if (r - p, s - q) == (v - y, u - x)
-            ]
-            expected[i, j] = np.mean(equal)
+    at = np.array(list(np.ndindex(*shape)))
+    steps = at[:, None] - at[None]
+    equal = (steps[:, :, None, None] == steps).all(axis=-1)
+    expected = (equal * covariance).sum(axis=(2, 3)) / equal.sum(axis=(2, 3))
     averaged = lag_average(covariance, shape)
     np.testing.assert_allclose(averaged, expected, atol=1e-12)
     np.testing.assert_allclose(lag_average(averaged, shape), averaged, atol=1e-12)
@@ -91,10 +84,9 @@ def test_frames_of_a_weak_background_count_more() -> None:
     rng = np.random.default_rng(0)
     u = np.linalg.qr(rng.normal(size=(60, 1)))[0]
     strength = np.tile([1.0, 25.0], 200)[:, None]
-    foreground = (
-        np.sqrt(strength) * rng.normal(size=(400, 60)) + 2 * rng.normal(size=(400, 1)) @ u.T
-    )
-    found = signal_subspace(foreground, rng.normal(size=(400, 60)))
+    noise, background = rng.normal(size=(2, 400, 60))
+    signal = 2 * rng.normal(size=(400, 1)) @ u.T
+    found = signal_subspace(np.sqrt(strength) * noise + signal, background)
     assert found.n_components == 1
     assert abs(found.basis[:, 0] @ u[:, 0]) > 0.8
 

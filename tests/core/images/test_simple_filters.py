@@ -24,33 +24,22 @@ from tests.core.images.pictures import (
     noisy,
     relative_error,
     scan_lines,
+    scene,
     white,
 )
 
-SHAPE, EMPTY = (170, 180), 84
+SHAPE = (170, 180)
 
 
-def scene(kind: str) -> tuple[Any, Any, Any]:
-    """An image, the mask of its empty corner, and the clean image."""
+def test_smooth_backgrounds_are_called_by_name() -> None:
+    hazy, mask, clean = scene(haze, SHAPE, 84)
     rng = np.random.default_rng(0)
-    clean = cells(SHAPE, rng, empty=EMPTY)
-    mask = np.zeros(SHAPE, dtype=bool)
-    mask[:EMPTY, :EMPTY] = True
-    if kind == "illumination":
-        noise = 0.01 * rng.normal(size=SHAPE)
-        return (clean + 0.3) * np.exp(0.5 * haze(SHAPE, rng)) + noise, mask, clean
-    return 1 + noisy(clean, {"haze": haze, "grid": grid}[kind](SHAPE, rng), rng), mask, clean
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"), [("haze", "top-hat filter of radius 7"), ("illumination", "by a flat field")]
-)
-def test_smooth_backgrounds_are_called_by_name(kind: str, words: str) -> None:
-    image, mask, _ = scene(kind)
-    (verdict,) = suppress_background(image, mask, brightness="keep").verdicts
-    assert verdict.kind == "smooth background"
-    assert words in verdict.sentence
-    assert verdict.value > verdict.threshold
+    uneven = (clean + 0.3) * np.exp(0.5 * haze(SHAPE, rng)) + 0.01 * rng.normal(size=SHAPE)
+    for image, words in ((1 + hazy, "top-hat filter of radius 7"), (uneven, "by a flat field")):
+        (verdict,) = suppress_background(image, mask, brightness="keep").verdicts
+        assert verdict.kind == "smooth background"
+        assert words in verdict.sentence
+        assert verdict.value > verdict.threshold
 
 
 def test_haze_over_objects_as_smooth_is_not_called_so() -> None:
@@ -126,16 +115,13 @@ def test_backgrounds_are_drawn_with_the_covariance_of_the_area(marked: bool) -> 
     assert alike(wave, 0, 8) > 0.8 > -0.8 > alike(wave, 0, 4)
 
 
-def test_an_area_over_cells_is_found_out() -> None:
+def test_an_area_over_cells_and_swapped_stacks_are_found_out() -> None:
     data = cells_behind_fringes((200, 200))
     over = np.zeros((200, 200), dtype=bool)
     over[100:190, 100:190] = True
     (verdict,) = suppress_background(data.image, over).verdicts
     assert verdict.kind == "background holds signal"
     assert verdict.value > verdict.threshold
-
-
-def test_two_swapped_stacks_are_called_swapped() -> None:
     film = digits_on_photographs(400)
     frames, empty = (
         rows.reshape(-1, 28, 28)[:, ::2, ::2] for rows in (film.foreground, film.background)

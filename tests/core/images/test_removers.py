@@ -1,0 +1,193 @@
+"""What both removers of a background must do, whatever their rows are."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import zarr
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
+
+from contrast_core import SecondMoments
+from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
+from contrast_core.rows import rows_of
+from tests.core.images.pictures import TWITCHING, twitching_square
+
+MAKE: dict[str, Any] = {
+    "windows": StructuredBackgroundRemover,
+    "constant strength": partial(StructuredBackgroundRemover, background_strength="constant"),
+    "frames": partial(FrameBackgroundRemover, TWITCHING),
+    "stationary": partial(FrameBackgroundRemover, TWITCHING, stationary_signal=True),
+}
+NAMES = [f"pixel {i}" for i in range(63)]
+X, Y, SIGNAL = twitching_square()
+each_remover = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+@each_remover
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_units_and_a_shift_do_not_matter(make: Any, scale: float) -> None:
+    plain = make().fit(X, background=Y)
+    scaled = make().fit(scale * X, background=scale * Y)
+    np.testing.assert_allclose(scaled.transform(scale * X) / scale, plain.transform(X), atol=1e-8)
+    np.testing.assert_allclose(scaled.strengths(scale * X), plain.strengths(X), rtol=1e-7)
+    shifted = make().fit(X + 100, background=Y + 100)
+    np.testing.assert_allclose(shifted.transform(X + 100), plain.transform(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("form", ["strided", "csr", "DataFrame", "f4", "u1", "dask", "zarr"])
+@pytest.mark.parametrize("name", ["windows", "frames"])
+def test_every_form_of_input_agrees_with_the_dense_one(name: str, form: str, tmp_path: Any) -> None:
+    rounded = [np.clip(np.round(a * 16), 0, 255) for a in (X, Y)]
+
+    def stored(a: Any) -> Any:
+        made = zarr.create_array(tmp_path / str(len(a)), shape=a.shape, chunks=(50, 63), dtype="f8")
+        made[:] = a
+        return made
+
+    convert = {
+        "strided": lambda a: np.repeat(a, 2, axis=0)[::2],
+        "csr": sp.csr_array,
+        "DataFrame": partial(pd.DataFrame, columns=NAMES),
+        "dask": partial(da.from_array, chunks=(50, 63)),
+        "zarr": stored,
+    }.get(form, lambda a: a.astype(form))
+    other = MAKE[name]().fit(convert(rounded[0]), background=convert(rounded[1]))
+    given = rounded[0] if form in ("dask", "zarr") else convert(rounded[0])
+    expected = MAKE[name]().fit(rounded[0], background=rounded[1]).transform(rounded[0])
+    np.testing.assert_allclose(other.transform(given), expected, atol=1e-8)
+
+
+ODD = {
+    "the same data": (Y, Y),
+    "a weak foreground": (1e-6 * X, Y),
+    "a constant foreground": (np.full_like(X, 3.0), Y),
+    "few rows": (X[:2], Y[:4]),
+    "a background of two frames": (X, np.repeat(Y[:2], 4, axis=0)),
+    "a background that alternates": (X, np.tile(Y[:2], (4, 1))),
+    "constant pixels": (np.where(np.arange(63) < 30, 7.0, X), Y),
+}
+
+
+@each_remover
+@pytest.mark.parametrize("case", ODD)
+def test_odd_data_give_finite_estimates(make: Any, case: str) -> None:
+    foreground, background = ODD[case]
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        remover = make().fit(foreground, background=background)
+        estimate = remover.transform(foreground)
+    assert np.isfinite(estimate).all()
+    assert (remover.signal_variances_ >= 0).all()
+    if isinstance(remover, StructuredBackgroundRemover):
+        if case == "the same data":
+            np.testing.assert_allclose(estimate, 0.0, atol=1e-12)
+    elif case in ("the same data", "few rows", "a constant foreground"):
+        assert remover.n_components_ == 0
+        assert remover.feature_weights().shape == (0, 63)
+
+
+WITH_NAN = X.copy()
+WITH_NAN[0, 1] = np.nan
+BOTH = ("windows", "frames")
+REFUSED = [
+    (BOTH, X[:, :9], Y, ValueError, "background has 63 features but X has 9"),
+    (BOTH, WITH_NAN, Y, ValueError, "NaN first met in feature 1"),
+    (BOTH, X, 0 * Y + 0.1, ValueError, r"the background is constant \(none of its 63"),
+    (BOTH, X[:1], Y, ValueError, "n_samples=1"),
+    (BOTH, X, None, ValueError, "background=None was given"),
+    (BOTH[:1], SecondMoments.from_data(X), Y, TypeError, "SecondMoments for both, or data for"),
+    (BOTH[1:], SecondMoments.from_data(X), Y, TypeError, "rows are needed here"),
+    (BOTH[1:], X, Y[:3], ValueError, "the background has 3 frames; at least 4 are needed"),
+]
+
+
+@pytest.mark.parametrize(("names", "foreground", "background", "error", "words"), REFUSED)
+def test_bad_data_are_refused_and_leave_the_estimator_unfitted(
+    names: Any, foreground: Any, background: Any, error: Any, words: str
+) -> None:
+    for name in names:
+        remover = MAKE[name]()
+        with pytest.raises(error, match=words):
+            remover.fit(foreground, background=background)
+        assert not [name for name in vars(remover) if name.endswith("_")]
+        with pytest.raises(NotFittedError):
+            remover.transform(X)
+
+
+@pytest.mark.parametrize(
+    ("remover", "error", "words"),
+    [
+        (StructuredBackgroundRemover(background_strength="fixed"), ValueError, "='fixed' is unkn"),  # type: ignore[arg-type]
+        (MAKE["frames"](stationary_signal=1), TypeError, "must be True or False, got 1"),
+        (FrameBackgroundRemover((7, 8)), ValueError, r"\(7, 8\) has 56 pixels, but X has 63 feat"),
+        (FrameBackgroundRemover((63,)), ValueError, r"\(63,\) has 1 axes; expected \(height, wi"),  # type: ignore[arg-type]
+        (FrameBackgroundRemover((7.0, 9)), TypeError, "frame_shape must be an integer, got 7.0"),  # type: ignore[arg-type]
+        (FrameBackgroundRemover((0, 63)), ValueError, "frame_shape=0 is out of range"),
+        (FrameBackgroundRemover((64, 64)), ValueError, "has 4096 pixels, but X has 63 features"),
+    ],
+)
+def test_bad_parameters_are_refused(remover: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        remover.fit(X, background=Y)
+
+
+class OwnBackground:
+    """Takes X as its own background, for checks that give none."""
+
+    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
+        return super().fit(X, y, background=X if background is None else background)  # type: ignore[misc]
+
+    def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
+        return self.fit(X, y, background=background).transform(X)
+
+
+class Windows(OwnBackground, StructuredBackgroundRemover):
+    """Windows that are their own background."""
+
+
+class OneLine(OwnBackground, FrameBackgroundRemover):
+    """Frames of one line that are their own background."""
+
+    multiplicative = False
+
+    def __init__(self, *, stationary_signal: bool = False) -> None:
+        self.stationary_signal = stationary_signal
+
+    @property
+    def frame_shape(self) -> tuple[int, int]:  # type: ignore[override]
+        return self._line
+
+    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
+        self._line = (1, max(1, rows_of(X).shape[1]))
+        return super().fit(X, y, background=background)
+
+
+@pytest.mark.parametrize(
+    "remover", [Windows(), OneLine(), OneLine(stationary_signal=True)], ids=repr
+)
+def test_scikit_learns_own_checks(remover: Any) -> None:
+    check_estimator(remover, on_skip=None)
+
+
+@each_remover
+def test_names_clone_pickle_and_output(make: Any) -> None:
+    frames = pd.DataFrame(X, columns=NAMES), pd.DataFrame(Y, columns=NAMES)
+    remover = make().fit(frames[0], background=frames[1])
+    assert list(remover.set_output(transform="pandas").transform(frames[0]).columns) == NAMES
+    remover.set_output(transform="default")
+    copy = pickle.loads(pickle.dumps(remover))
+    np.testing.assert_array_equal(copy.transform(frames[0]), remover.transform(frames[0]))
+    assert clone(remover).get_params() == remover.get_params()
+    np.testing.assert_allclose(make().fit_transform(X, background=Y), copy.transform(frames[0]))
+    with pytest.raises(ValueError, match="expecting 63 features"):
+        make().fit(X, background=Y).transform(X[:, :5])
+    with pytest.raises(ValueError, match="NaN first met in feature 1"):
+        make().fit(X, background=Y).transform(WITH_NAN)
