@@ -1,6 +1,6 @@
 """Cells in a zarr file through a cluster of two workers, against one machine that reads them once.
 
-    python benchmarks/cluster.py [CELLS ...]      # 50000 200000 by default: some minutes
+    python -m benchmarks.cluster [CELLS ...]      # 50000 200000 by default: some minutes
 
 Cells x 2,000 genes, 6% not zero, as log-normalised counts. A tenth of the cells is in neither
 condition. `cx.tl.cpca` (10 components, one alpha) reads the cells twice, for the moments and to

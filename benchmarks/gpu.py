@@ -1,7 +1,7 @@
 """Moments and the path of 41 contrasts with a GPU, beside the processor.
 
-    python benchmarks/gpu.py       # n = m = 200,000, D = 2000; 10 GB of each memory, a few minutes
-    python benchmarks/gpu.py --device cpu --rows 3000 --features 300    # only: does it run?
+    python -m benchmarks.gpu       # n = m = 200,000, D = 2000; 10 GB of each memory, a few minutes
+    python -m benchmarks.gpu --device cpu --rows 3000 --features 300    # only: does it run?
 
 Foreground and background are float32 with mean over standard deviation about 100. Measured: the
 rate of float64 products of the device, the moments of both datasets from tensors on the device and

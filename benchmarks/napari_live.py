@@ -1,34 +1,23 @@
 """How live the napari plugin is, without its window: reading, redrawing, removing, memory.
 
-    python benchmarks/napari_live.py [--long [--whole]]
+    python -m benchmarks.napari_live [live] [memory]
 
-Medians of processor seconds of one thread, so that other work on the machine does not count, beside
-the wall time; bounds are those of the window on a quiet machine.
-
-- The slider: another suppression and the image that is looked at, after one reading: 5,000 frames
-  of 28 x 28 (0.1 s), 512 x 512 by patches at stride 4 (0.25 s).
-- Background removal of 512 x 512, from Run to picture (4 s).
-- Reading and fitting 5,000 frames (2 s) and 54 x 512 x 512 by patches (8 s).
-- 54 frames of 512 x 512 as frames by projection, from Run to picture (10 s).
-- With --long: a lazy stack of 4 GB of uint8, 4 million frames, is read whole and a sixteenth of it
-  (with --whole, all: 16 GB of float32) written to an OME-Zarr, in a process of its own, whose
-  memory must stay below 2 GB.
+Medians of processor seconds of one thread, so that other work on the machine does not count; bounds
+are those of the window on a quiet machine.
 """
 
 from __future__ import annotations
 
 import resource
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from benchmarks.common.measures import in_a_process, seconds
+from benchmarks.common.report import Report
+from benchmarks.common.report import run as run_studies
 from contrast_core.datasets import cells_behind_fringes, digits_on_photos
 from contrast_core.images import Frames, Patches
 from napari_plugin._export import Calibration, export
@@ -38,141 +27,77 @@ from napari_plugin._settings import Settings, no_report
 from napari_plugin._solve import fit
 
 GB = 2**30
-missed: list[str] = []
+PROJECTION = Settings("cpca")
 
 
-def timed(name: str, bound: float, work: Any, repeats: int = 5) -> Any:
-    cpu, wall, result = [], [], None
-    for _ in range(repeats):
-        c, w = time.process_time(), time.perf_counter()
-        result = work()
-        cpu.append(time.process_time() - c)
-        wall.append(time.perf_counter() - w)
-    found = statistics.median(cpu)
-    word = "reached" if found <= bound else "MISSED"
-    print(
-        f"  {name}: {found:.3f} s (wall {statistics.median(wall):.3f}), bound {bound:g}: {word}",
-        flush=True,
-    )
-    if found > bound:
-        missed.append(name)
-    return result
-
-
-def task(pair: Pair, samples: Any, settings: Settings) -> Task:
+def task(pair: Pair, samples: Any, settings: Settings = PROJECTION) -> Task:
     return Task(pair, samples, settings, (0,) * (len(pair.foreground.shape) - 2), 8 * GB)
 
 
-def film(n: int) -> Pair:
-    data = digits_on_photos(n)
+def live(report: Report) -> None:
+    """Reading and fitting, moving the slider, and from Run to picture."""
+
+    def timed(name: str, most: float, work: Any, repeats: int = 3) -> None:
+        [(taken, _)] = seconds(work, repeats=repeats)
+        report.measured(f"{name}: seconds", taken, most=most)
+
+    def slider(name: str, most: float, outcome: Any) -> None:
+        places = iter(np.linspace(0.2, 0.9, 12))
+
+        def move() -> Any:
+            settings = Settings("cpca", float(next(places)), 10)
+            return moved(outcome, settings, outcome.task.place, no_report)
+
+        timed(f"slider, {name}", most, move, 9)
+
+    data = digits_on_photos(5000)
     stacks = (
-        rows.astype(np.float32).reshape(n, 28, 28) for rows in (data.foreground, data.background)
+        rows.astype(np.float32).reshape(-1, 28, 28) for rows in (data.foreground, data.background)
     )
-    return Pair(
-        *(
-            Images(name, stack)
-            for name, stack in zip(("digits", "photographs"), stacks, strict=True)
-        )
-    )
+    film = Pair(*map(Images, ("digits", "photographs"), stacks))
+    what = "reading 5,000 + 5,000 frames of 28 x 28"
+    timed(what, 2, lambda: fit(film, Frames(), PROJECTION, no_report))
+    slider("5,000 frames of 28 x 28", 0.1, run(task(film, Frames()), no_report))
 
-
-def slider(name: str, bound: float, outcome: Any, k: int = 10) -> None:
-    places = iter(np.linspace(0.2, 0.9, 12))
-
-    def move() -> Any:
-        settings = Settings("cpca", float(next(places)), k)
-        return moved(outcome, settings, outcome.task.place, no_report)
-
-    timed(name, bound, move, 9)
-
-
-def live() -> None:
-    pair, settings = film(5000), Settings("cpca")
-    timed(
-        "reading 5,000 + 5,000 frames of 28 x 28",
-        2,
-        lambda: fit(pair, Frames(), settings, no_report),
-        3,
-    )
-    outcome = run(task(pair, Frames(), settings), no_report)
-    slider("slider, 5,000 frames of 28 x 28", 0.1, outcome)
-
-    data = cells_behind_fringes()
-    mask = np.zeros(data.empty.shape, dtype=bool)
+    cells = cells_behind_fringes()
+    mask = np.zeros(cells.empty.shape, dtype=bool)
     mask[8:145, 8:145] = True
-    image = Pair(Images("cells", data.image), mask=mask)
-    patches = Patches(16, 4)
-    outcome = run(task(image, patches, settings), no_report)
-    slider("slider, 512 x 512 by patches at stride 4", 0.25, outcome)
-    timed(
-        "background removal of 512 x 512, from Run to picture",
-        4,
-        lambda: run(task(image, Patches(16, 2), Settings()), no_report),
-        3,
-    )
+    image, patches = Pair(Images("cells", cells.image), mask=mask), Patches(16, 4)
+    name = "512 x 512 by patches at stride 4"
+    slider(name, 0.25, run(task(image, patches), no_report))
+    removal = task(image, Patches(16, 2), Settings())
+    what = "background removal of 512 x 512, from Run to picture"
+    timed(what, 4, lambda: run(removal, no_report))
 
-    rng = np.random.default_rng(0)
-    stack = rng.integers(0, 255, (54, 512, 512)).astype(np.uint8)
+    stack = np.random.default_rng(0).integers(0, 255, (54, 512, 512)).astype(np.uint8)
     many = Pair(Images("plate", stack), mask=mask)
-    timed(
-        "reading 54 x 512 x 512 by patches", 8, lambda: fit(many, patches, settings, no_report), 3
-    )
-    frames = np.zeros(54, dtype=bool)
-    frames[:20] = True
-    large = Pair(Images("plate", stack), mask=frames)
-    timed(
-        "54 frames of 512 x 512 by projection, from Run to picture",
-        10,
-        lambda: run(task(large, Frames(), settings), no_report),
-        3,
-    )
+    what = "reading 54 x 512 x 512 by patches"
+    timed(what, 8, lambda: fit(many, patches, PROJECTION, no_report))
+    large = task(Pair(Images("plate", stack), mask=np.arange(54) < 20), Frames())
+    what = "54 frames of 512 x 512 by projection, from Run to picture"
+    timed(what, 10, lambda: run(large, no_report))
 
 
-def large() -> None:
-    """Runs in a process of its own; prints its largest memory in bytes."""
+def memory(report: Report) -> None:
+    """A lazy stack of 4 GB of uint8 is read whole, and a sixteenth is written to an OME-Zarr."""
+    report.measured("4 GB of uint8: GB", in_a_process(largest_memory) / GB, most=2)
+
+
+def largest_memory() -> int:
+    """Return the largest memory, in bytes, of a process that reads and writes the stack."""
     import dask.array as da
 
     n = 4 * GB // (32 * 32)
     block = np.random.default_rng(0).integers(0, 255, (16384, 32, 32)).astype(np.uint8)
     lazy = da.concatenate([da.from_array(block)] * (n // len(block)))
-    assert lazy.nbytes == 4 * GB
     pair = Pair(Images("film", lazy), Images("empty", block[:2000]))
-    outcome = run(task(pair, Frames(), Settings("cpca")), no_report)
+    outcome = run(task(pair, Frames()), no_report)
     assert outcome.solution.n_used == n
-    data = outcome.denoised[: n if "--whole" in sys.argv else n // 16]
     with tempfile.TemporaryDirectory() as folder:
+        data = outcome.denoised[: n // 16]
         export(data, Path(folder, "film.ome.zarr"), Calibration.unknown(3))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-
-
-def memory() -> None:
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, __file__, "--large", *sys.argv[2:]],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    most = int(done.stdout.split()[-1]) / GB
-    word = "reached" if most < 2 else "MISSED"
-    print(
-        f"  4 GB of uint8, read whole: {most:.2f} GB, {time.perf_counter() - start:.0f} s: {word}"
-    )
-    if most >= 2:
-        missed.append("memory")
-
-
-def main() -> int:
-    if "--large" in sys.argv:
-        large()
-        return 0
-    live()
-    if "--long" in sys.argv:
-        memory()
-    print("\n" + (f"not reached: {'; '.join(missed)}" if missed else "every bound reached"))
-    return bool(missed)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 if __name__ == "__main__":
-    with threadpool_limits(limits=1):
-        sys.exit(main())
+    run_studies(live, memory)

@@ -1,6 +1,6 @@
 """Whether napari's window stays awake while the plugin works; needs a screen.
 
-    xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python benchmarks/napari_window.py
+    xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python -m benchmarks.napari_window
 
 - Longest time that the event loop is blocked from Run until the results arrive (0.1 s), reading
   5,000 frames of 28 x 28 by projection, 512 x 512 by background removal and 54 x 512 x 512 by
@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from typing import Any
 
@@ -29,11 +28,11 @@ from napari.qt import get_qapp
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QApplication
 
+from benchmarks.common.report import Report, run
 from contrast_core.datasets import cells_behind_fringes, digits_on_photos
 
 REPEATS = 5
 Times = tuple[float, float]  # of the processor, and of the clock
-missed: list[str] = []
 
 
 class Pulse:
@@ -73,15 +72,8 @@ def wait(until: Any, seconds: float = 300) -> None:
         time.sleep(0.001)
 
 
-def check(name: str, value: float, bound: float, beside: str = "") -> None:
-    word = "reached" if value <= bound else "MISSED"
-    print(f"  {name}: {value:.3f}, bound {bound:g}{beside}: {word}", flush=True)
-    if value > bound:
-        missed.append(name)
-
-
-def runs(viewer: Viewer, dock: Any, name: str) -> None:
-    """Five runs, their layers beside bare ones, and how long they block the window."""
+def runs(report: Report, viewer: Viewer, dock: Any, name: str) -> None:
+    """Measure how long five runs block the window, and their layers beside bare ones."""
     blocked: list[float] = []
     idle: list[float] = []
     found: dict[str, list[Times]] = {}
@@ -101,16 +93,15 @@ def runs(viewer: Viewer, dock: Any, name: str) -> None:
                 like = da.from_array(like, chunks=layer.data.chunks, name=False)
                 beside.setdefault((kind, "of its kind"), []).append(bare(viewer, layer, like))
     middle = statistics.median
-    check(
-        f"{name}: blocked until results arrive", middle(blocked), 0.1, f", idle {middle(idle):.3f}"
-    )
+    what = f"{name}: blocked until results arrive (idle {middle(idle):.3f})"
+    report.measured(what, middle(blocked), most=0.1)
     for (kind, what), others in beside.items():
         (cpu, wall), (bare_cpu, bare_wall) = (
             [middle(each) for each in zip(*times, strict=True)] for times in (found[kind], others)
         )
         first = f"{found[kind][0][1]:.2f} s : {others[0][1]:.2f} s"
-        text = f" (wall {wall / bare_wall:.2f}, first {first})"
-        check(f"{name}: {kind} relative to a bare layer {what}", cpu / bare_cpu, 1.5, text)
+        text = f"  {kind} / a bare layer {what} (wall {wall / bare_wall:.2f}, first {first})"
+        report.measured(text, cpu / bare_cpu, most=1.5)
 
 
 def bare(viewer: Viewer, layer: Any, like: Any) -> Times:
@@ -125,7 +116,7 @@ def bare(viewer: Viewer, layer: Any, like: Any) -> Times:
 
 
 def one_run(viewer: Viewer, dock: Any) -> tuple[float, float, list[tuple[Any, Times]]]:
-    """How long a run blocked, how long an idle window is, and how long each layer took."""
+    """Return how long a run and an idle window block, and how long each layer took."""
     pulse = Pulse()
     wait(lambda: False, 2)
     idle = pulse.longest
@@ -151,7 +142,8 @@ def one_run(viewer: Viewer, dock: Any) -> tuple[float, float, list[tuple[Any, Ti
     return arrived[0], idle, added
 
 
-def cancelled(dock: Any, doing: str) -> None:
+def cancelled(report: Report, dock: Any, doing: str) -> None:
+    """Measure how long it takes to cancel a run."""
     dock.run.native.click()
     wait(lambda: dock.status.text.startswith(doing) or not dock.cancel.enabled)
     if not dock.cancel.enabled:
@@ -161,11 +153,12 @@ def cancelled(dock: Any, doing: str) -> None:
     dock.cancel.native.click()
     free = time.perf_counter() - start
     wait(lambda: dock._runner.is_quiet)
-    check(f"cancel while {doing.lower()}: work ended", time.perf_counter() - start, 0.3)
-    check(f"cancel while {doing.lower()}: dock free", free, 0.1)
+    what = f"cancel while {doing.lower()}"
+    report.measured(f"{what}: work ended", time.perf_counter() - start, most=0.3)
+    report.measured(f"{what}: dock free", free, most=0.1)
 
 
-def main() -> int:
+def main(report: Report) -> None:
     get_qapp()
     viewer = Viewer()
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Contrastive denoising")[1]
@@ -174,19 +167,19 @@ def main() -> int:
     dock.choices.draw.native.click()
     corners = np.array([[8, 8], [8, 145], [145, 145], [145, 8]])
     viewer.layers["background"].add_rectangles(corners)
-    runs(viewer, dock, "512 x 512 by background removal")
+    runs(report, viewer, dock, "512 x 512 by background removal")
     for doing in ("Reading", "Removing"):
-        cancelled(dock, doing)
+        cancelled(report, dock, doing)
 
     viewer.layers.clear()
     digits = digits_on_photos(5000)
     for name, rows in (("photographs", digits.background), ("digits", digits.foreground)):
         viewer.add_image(rows.astype(np.float32).reshape(-1, 28, 28), name=name)
     dock.method.method.value = "cpca"
-    runs(viewer, dock, "5,000 frames by projection")
+    runs(report, viewer, dock, "5,000 frames by projection")
     dock.method.method.value = "automatic"
     for doing in ("Reading", "Solving"):
-        cancelled(dock, doing)
+        cancelled(report, dock, doing)
 
     viewer.layers.clear()
     plate = np.random.default_rng(0).integers(0, 255, (54, 512, 512)).astype(np.uint8)
@@ -195,11 +188,9 @@ def main() -> int:
     viewer.layers["background"].add_rectangles(corners)
     dock.method.method.value = "cpca"
     dock.method.side.value = 16
-    runs(viewer, dock, "54 x 512 x 512 by patches")
+    runs(report, viewer, dock, "54 x 512 x 512 by patches")
     viewer.close()
-    print("\n" + (f"not reached: {'; '.join(missed)}" if missed else "every bound reached"))
-    return bool(missed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

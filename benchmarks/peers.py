@@ -10,17 +10,13 @@ beside them are in `benchmarks/speed.py`.
 from __future__ import annotations
 
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.metadata import distributions
 from io import StringIO
-from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import anndata
 import numpy as np

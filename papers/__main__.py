@@ -6,7 +6,7 @@ Each experiment prints the paper's figures beside ours and states its data, and 
 from the paper's. A row is "reached" where ours is at least as good, "short" where it is not, with
 the reason, and "MISSED" where that was not to be expected; the command fails if any is. The rows
 that are short stand together at the end. What needs larger data than are bundled says so and leaves
-it out. `python papers/pcpca.py noise` runs one experiment of a paper; `--help` lists the papers.
+it out. `python -m papers.pcpca noise` runs one experiment; `--help` lists the papers.
 
 All of it takes half an hour of one core, of which CVAE and PCA++ are two thirds; the run times of
 PCA++ need 6 GB.

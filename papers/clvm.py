@@ -1,6 +1,6 @@
 """Contrastive latent variable models: the experiments of Severson, Ghosh and Ng (arXiv:1811.06094).
 
-    python papers/clvm.py [mice] [cells] [sensors] [four_groups] [dimension] [outliers] [likelihood]
+    python -m papers.clvm [mice] [cells] [sensors] [four_groups] [dimension] [outliers] [likelihood]
 
 Silhouettes are of the salient posterior means with each axis scaled to unit standard deviation.
 """

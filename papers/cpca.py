@@ -1,6 +1,6 @@
 """Contrastive PCA: the experiments of Abid, Zhang, Bagaria and Zou.
 
-    python papers/cpca.py [digits] [mice] [cells] [sensors] [four_groups] [front] [kernel]
+    python -m papers.cpca [digits] [mice] [cells] [sensors] [four_groups] [front] [kernel]
 
 Accuracies are of a linear discriminant on two components, cross-validated.
 """

@@ -1,6 +1,6 @@
 """Contrastive PCA by ratios of variances (cPCA*): the experiments of the online paper.
 
-python papers/cpca_star.py [width] [online]
+Studies: `python -m papers.cpca_star [width] [online]`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CVAE: handwritten digits behind pictures, in two salient dimensions.
 
-    python papers/cvae.py [ten_digits] [zeros_and_ones]
+    python -m papers.cvae [ten_digits] [zeros_and_ones]
 
 Severson, Ghosh and Ng, Figures 3 and 12. Crops of pictures, in the foreground with a faint MNIST
 digit at a quarter of its strength, each digit on several crops; not on ImageNet's grass, but on

@@ -1,6 +1,6 @@
 """PCA++: the experiments of its paper on drawn pairs and on digits. Its cells: `pca_pp_cells.py`.
 
-    python papers/pca_pp.py [one_direction] [truncation] [theory] [growing] [violated] [digits]
+    python -m papers.pca_pp [one_direction] [truncation] [theory] [growing] [violated] [digits]
         [times]
 
 Pairs are drawn from the paper's model: noise of variance 1, a signal that both views share, and a

@@ -1,6 +1,6 @@
 """Probabilistic contrastive PCA: the experiments of Li, Jones and Engelhardt.
 
-    python papers/pcpca.py [toy] [mice] [digits] [noise] [axes] [rate] [missing] [mice_with_gaps]
+    python -m papers.pcpca [toy] [mice] [digits] [noise] [axes] [rate] [missing] [mice_with_gaps]
 
 Their Figures 5 and 6, on cells, are in `cpca.py`, beside cPCA.
 """

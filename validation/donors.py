@@ -1,6 +1,6 @@
 """Does the condition make it? `condition_test` by donors: level, power and time.
 
-    python validation/donors.py [times] [level] [power]
+    python -m validation.donors [times] [level] [power]
 
 Level and power: 1,000 simulated sets, or what the variable SETS says, of 20 features in each
 design: 4 donors against 4, 3 against 9, and 6 with cells in both conditions; 40 cells in each

@@ -6,14 +6,13 @@ others: faint digits on photographs (bundled); with CONTRAST_DATA on outdoor sce
 twelve ways, and digits other than those that anything was tuned on; stripes of varying strength;
 blobs at random places, which need `stationary_signal=True`.
 
-    [CONTRAST_DATA=...] python validation/frames.py [photographs] [scenes] [other_films]
+    [CONTRAST_DATA=...] python -m validation.frames [photographs] [scenes] [other_films]
 
 A fit of 2,000 frames of 784 pixels takes at most 2.5 seconds of one thread.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ import numpy as np
 from benchmarks.common.digits import N_DEALS, digits_on_scenes
 from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import ROOT, data_folder
+from benchmarks.common.tasks import data_folder
 from contrast_core import CPCA
 from contrast_core.images import FrameBackgroundRemover, Frames, block_moments, verdicts
-
-sys.path.append(str(ROOT))
 from tests.core.images.pictures import (
     Film,
     blobs_on_photographs,

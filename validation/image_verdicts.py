@@ -6,7 +6,7 @@ photographs. The background is learnt from the flattest rectangle of 84 x 84 pix
 shows signal, from a strip beside the image. Each result is compared on the clean image with filters
 at several settings, of which the best counts.
 
-    CONTRAST_DATA=... python validation/image_verdicts.py [tuning]
+    CONTRAST_DATA=... python -m validation.image_verdicts [tuning]
 
 The thresholds of the verdicts were chosen on the images and draws of "tuning"; by default other
 parts of the pictures, other made cells and other draws are judged.
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, uniform_filter
-from structured_background import simple_filters
 
 from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import data_folder
@@ -40,6 +39,7 @@ from tests.core.images.pictures import (
     scan_lines,
     white,
 )
+from validation.structured_background import simple_filters
 
 SIDE, BOX = 192, 84
 FLAT = 0.03  # of an image's variance: more is signal in the flattest rectangle

@@ -1,6 +1,6 @@
 """Which types and which cells respond: `cx.tl.contrasts` and `cx.tl.response` against bounds.
 
-    python validation/responses.py [PART ...]
+    python -m validation.responses [PART ...]
 
 PARTS, all by default: types, speed (simulated); screen, blood (real data in the folder that
 CONTRAST_DATA names); mixscape (simulated screens, beside `pertpy`'s Mixscape where the variable

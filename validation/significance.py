@@ -1,6 +1,6 @@
 """Is the contrast real? Significance by rows and by groups, where there is nothing and on data.
 
-    python validation/significance.py [components] [repeated_rows] [false_findings] [ratios]
+    python -m validation.significance [components] [repeated_rows] [false_findings] [ratios]
 
 Studies of level and power draw SETS simulated sets: 1,000, or what the variable SETS says.
 """

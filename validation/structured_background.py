@@ -1,6 +1,6 @@
 """Structured background out of single images: made patterns, an electron micrograph, and controls.
 
-    CONTRAST_DATA=... python validation/structured_background.py [milled] [camera_noise] [plate]
+    CONTRAST_DATA=... python -m validation.structured_background [milled] [camera_noise] [plate]
         [made_patterns] [strong_lines]
 
 Needs CONTRAST_DATA. Peers of scikit-image with PyWavelets, bm3d, pystripe and pyvsnr (pip install
@@ -23,10 +23,8 @@ from scipy.stats import f_oneway
 
 from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import ROOT, data_folder
+from benchmarks.common.tasks import data_folder
 from contrast_core.images import Patches, suppress_background
-
-sys.path.append(str(ROOT))
 from tests.core.images.pictures import (
     PATTERNS,
     curtains,

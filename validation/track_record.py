@@ -1,7 +1,7 @@
 """On which real data does a contrast help, and with how many components?
 
-    python validation/track_record.py                # all datasets, and the page
-    python validation/track_record.py mice sensors   # some, printed only
+    python -m validation.track_record                # all datasets, and the page
+    python -m validation.track_record mice sensors   # some, printed only
 
 Units (mice, donors, compounds, pictures, guides) are left out in turn, in nine parts where there
 are more than nine. The embedding is fitted to
@@ -42,7 +42,6 @@ from time import process_time
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import matplotlib as mpl
 import numpy as np
