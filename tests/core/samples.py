@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.optimize
 from scipy.stats import binom
 
@@ -24,6 +25,22 @@ def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, A
     """Rows that repeat: `n` animals, each measured several times; and the animal of each row."""
     animals = np.repeat(np.arange(n), repeats)
     return rows(n, rng)[animals] + 0.3 * rng.normal(size=(n * repeats, len(SD))), animals
+
+
+def leading_by_hand(
+    P: Any, Q: Any, totals: Any, alpha: float | None, beta: float | None
+) -> tuple[float, Any]:
+    """Statistic of two covariances, and what is taken out before the next component."""
+    size = len(P)
+    if alpha is None and beta is None:
+        values, vectors = scipy.linalg.eigh(P, Q + np.trace(Q) / (4 * size) * np.eye(size))
+        return values[-1] * np.trace(Q) / np.trace(P), P @ vectors[:, -1]
+    P, Q = (part * total / np.trace(part) for part, total in zip((P, Q), totals, strict=True))
+    if alpha is not None:
+        values, vectors = scipy.linalg.eigh(P - alpha * Q)
+        return values[-1], vectors[:, -1]
+    values, vectors = scipy.linalg.eigh(P, (1 - (beta or 0)) * np.eye(size) + (beta or 0) * Q)
+    return values[-1], P @ vectors[:, -1]
 
 
 def rejections(p_values: Any, level: float) -> int:

@@ -61,16 +61,6 @@ def test_lazy_rows_stay_lazy_and_tensors_keep_their_gradients() -> None:
         np.testing.assert_allclose(np.asarray(back), expected.inverse_transform(scores), atol=1e-9)
 
 
-def test_string_labels_and_the_original_estimator() -> None:
-    rows, y = stacked()
-    names = np.array(["control", "treated"])[y]
-    template = CPCA(alpha=2.0)
-    fitted = ContrastByLabel(template, background="control").fit(rows, names)
-    assert not hasattr(template, "components_")
-    expected = ContrastByLabel(template).fit(rows, y).transform(rows)
-    np.testing.assert_array_equal(fitted.transform(rows), expected)
-
-
 def test_cross_validation_splits_both_parts() -> None:
     rows, y = stacked()
     model = make_pipeline(ContrastByLabel(CPCA(2, alpha=1.0)), LogisticRegression())
@@ -90,21 +80,3 @@ def test_labels_that_do_not_fit() -> None:
         ContrastByLabel(CPCA()).fit(rows, y[:50])
     with pytest.raises(ValueError, match="a label per row"):
         ContrastByLabel(CPCA()).fit(rows, None)
-
-
-@pytest.mark.parametrize(
-    ("labels", "error", "message"),
-    [
-        ([*[0.0] * 40, *[1.0] * 59, np.nan], ValueError, "y has 1 missing labels"),
-        ([*["a"] * 40, *["b"] * 58, None, np.nan], ValueError, "y has 2 missing labels"),
-        (pd.Series([*["a"] * 40, *["b"] * 59, pd.NA]), ValueError, "y has 1 missing labels"),
-        ([*[0] * 40, *["b"] * 60], TypeError, "y mixes labels of the types int, str"),
-        (np.ma.masked_array(np.arange(100) % 2, np.arange(100) > 97), TypeError, "2 masked"),
-    ],
-)
-def test_labels_that_are_missing_or_mixed(labels: Any, error: Any, message: str) -> None:
-    rows, _ = stacked()
-    with pytest.raises(error, match=message):
-        ContrastByLabel(CPCA(), background=0).fit(rows, labels)
-    with pytest.raises(TypeError, match=r"background=\[0, 1\] must be a single label"):
-        ContrastByLabel(CPCA(), background=[0, 1]).fit(rows, np.arange(100) % 3)

@@ -10,7 +10,6 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 import sklearn
-from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -49,29 +48,16 @@ def test_the_subspace_is_that_of_a_dense_decomposition(alpha: float, form: str) 
     expected, norm, gap = reference(X.astype(np.float64), Y.astype(np.float64), alpha, 2)
     fitted = CPCA(alpha=alpha).fit(x, background=y)
     assert subspace_error(fitted.components_, expected) <= max(1e-8, 100 * EPS * norm / gap)
-
-
-def test_alpha_zero_is_pca() -> None:
-    X, Y = planted()
-    ours, pca = CPCA(3, alpha=0).fit(X, background=Y), PCA(3).fit(X)
-    assert subspace_error(ours.components_, pca.components_) < 1e-10
-    n = len(X)
-    np.testing.assert_allclose(ours.foreground_variance_, pca.explained_variance_ * (n - 1) / n)
-    np.testing.assert_allclose(ours.contrastive_eigenvalues_, ours.foreground_variance_)
-
-
-def test_variances_and_eigenvalues_belong_together() -> None:
-    X, Y = planted()
-    fitted = CPCA(3, alpha=1.5).fit(X, background=Y)
-    scores = fitted.transform(X)
-    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(scores.var(axis=0), fitted.foreground_variance_)
-    np.testing.assert_allclose(fitted.transform(Y).var(axis=0), fitted.background_variance_)
+    np.testing.assert_array_equal(
+        CPCA(alpha=3.0).fit(x, background=y).at(alpha).components_, fitted.components_
+    )
+    variances = [(rows @ fitted.components_.T).var(axis=0) for rows in (X, Y)]
+    np.testing.assert_allclose(fitted.foreground_variance_, variances[0], rtol=1e-4)
+    np.testing.assert_allclose(fitted.background_variance_, variances[1], rtol=1e-4)
     np.testing.assert_allclose(
         fitted.contrastive_eigenvalues_,
-        fitted.foreground_variance_ - 1.5 * fitted.background_variance_,
+        fitted.foreground_variance_ - alpha * fitted.background_variance_,
     )
-    np.testing.assert_allclose(fitted.inverse_transform(scores), fitted.denoise(X))
 
 
 def test_infinite_alpha_is_the_limit_of_large_ones() -> None:
@@ -88,24 +74,6 @@ def test_infinite_alpha_is_the_limit_of_large_ones() -> None:
     np.testing.assert_allclose(infinite.background_variance_, 0, atol=1e-12)
     with pytest.raises(ValueError, match=r"there are 3 of them.*Use a large finite alpha"):
         CPCA(4, alpha=np.inf).fit(X, background=Y)
-
-
-def test_denoising_can_remove_a_static_background() -> None:
-    X, Y = planted()
-    fitted = CPCA(alpha=1.0).fit(X, background=Y)
-    plain = fitted.denoise(X, offset="none")
-    np.testing.assert_allclose(fitted.denoise(X) - plain, np.tile(X.mean(0), (160, 1)), atol=1e-12)
-    difference = fitted.denoise(X, offset="difference") - plain
-    np.testing.assert_allclose(difference, np.tile(X.mean(0) - Y.mean(0), (160, 1)), atol=1e-12)
-
-
-def test_at_solves_again_without_the_data() -> None:
-    X, Y = planted()
-    fitted = CPCA(alpha=1.0).fit(X, background=Y)
-    again = fitted.at(4.0)
-    direct = CPCA(alpha=4.0).fit(X, background=Y)
-    np.testing.assert_array_equal(again.components_, direct.components_)
-    assert (fitted.alpha_, again.alpha_) == (1.0, 4.0)
 
 
 def test_the_trace_ratio_is_a_fixed_point() -> None:
@@ -130,36 +98,6 @@ def test_the_automatic_contrast_scales_rightly() -> None:
     assert CPCA().fit(padded[0], background=padded[1]).alpha_ == pytest.approx(alpha)
     denoising = CPCA(1, alpha="denoise").fit(X, background=Y)  # half of that for two components
     assert denoising.alpha_ == pytest.approx(alpha / 2)
-
-
-def test_negative_contrast_is_flagged() -> None:
-    X, Y = planted()
-    with pytest.warns(ContrastWarning, match=r"\d of 6 components have negative contrast"):
-        CPCA(6, alpha=50.0).fit(X, background=Y)
-
-
-def test_a_forgotten_scaler_is_flagged() -> None:
-    X, Y = planted()
-    with pytest.warns(ContrastWarning, match="were both scaled alike"):
-        CPCA(alpha=1.0).fit(X, background=Y / 1000)
-
-
-@pytest.mark.parametrize(
-    ("alpha", "error", "message"),
-    [
-        (-1.0, ValueError, "alpha=-1 is out of range: it must be from 0 to inf"),
-        (np.nan, ValueError, "alpha=nan is out of range"),
-        ("automatic", ValueError, "alpha='automatic' is unknown; expected 'auto', 'denoise'"),
-        (None, TypeError, "alpha must be a number from 0 to inf, got None"),
-        (True, TypeError, "alpha must be a number"),
-    ],
-)
-def test_bad_contrasts_are_refused(alpha: Any, error: type[Exception], message: str) -> None:
-    X, Y = planted()
-    with pytest.raises(error, match=message):
-        CPCA(alpha=alpha).fit(X, background=Y)
-    with pytest.raises(error, match=message):
-        CPCA(alpha=1.0).fit(X, background=Y).at(alpha)
 
 
 def test_constant_data_are_refused() -> None:
@@ -229,13 +167,6 @@ def test_null_directions_are_said_once() -> None:
         warnings.simplefilter("always")
         CPCA(4).fit(X, background=Y)
     assert sum("arbitrary" in str(each.message) for each in caught) == 1
-
-
-def test_words_may_be_numpy_strings() -> None:
-    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
-    options = {"alpha": np.str_("auto"), "solver": np.str_("eigh")}
-    fitted = CPCA(**options).fit(X, background=Y)
-    assert fitted.alpha_ == CPCA().fit(X, background=Y).alpha_
 
 
 def test_what_leaves_the_range_of_float64_is_named() -> None:

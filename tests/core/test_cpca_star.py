@@ -38,20 +38,13 @@ def test_directions_solve_the_generalised_problem(beta: float) -> None:
     np.testing.assert_allclose(v @ b @ v.T, np.eye(4), atol=1e-10)
     reference = scipy.linalg.eigh(c_x, b, eigvals_only=True, subset_by_index=[11, 14])[::-1]
     np.testing.assert_allclose(values, reference, rtol=1e-10)
-
-
-def test_components_span_the_leading_directions_in_order() -> None:
-    X, Y = normal_pair()
-    star = CPCAStar(4, beta=0.7).fit(X, background=Y)
-    for j in range(1, 5):
-        assert subspace_error(star.components_[:j], star.directions_[:j]) < 1e-12
-    c_x, c_y = covariances(X, Y)
-    for component, x, y in zip(
-        star.components_, star.foreground_variance_, star.background_variance_, strict=True
-    ):
-        np.testing.assert_allclose(
-            [component @ c_x @ component, component @ c_y @ component], [x, y]
-        )
+    for j in range(1, 5):  # the components span the directions, in their order
+        assert subspace_error(star.components_[:j], v[:j]) < 1e-12
+    for C, variance in ((c_x, star.foreground_variance_), (c_y, star.background_variance_)):
+        np.testing.assert_allclose(np.diag(star.components_ @ C @ star.components_.T), variance)
+    scaled = CPCAStar(4, beta=beta).fit(5 * X, background=Y)
+    assert subspace_error(scaled.components_, star.components_) < 1e-10
+    np.testing.assert_allclose(scaled.generalized_eigenvalues_, 25 * values)
 
 
 def test_beta_zero_is_pca() -> None:
@@ -90,16 +83,6 @@ def test_beta_one_needs_a_positive_definite_background(n_rows: int, n_singular: 
         fitted.at(1.0)
 
 
-def test_one_component_per_noise_level_is_ridge_shrinkage() -> None:
-    """Between the ends, B is the background plus isotropic noise of variance (1 - beta) / beta."""
-    X, Y = normal_pair()
-    _, c_y = covariances(X, Y)
-    noisy = SecondMoments(len(Y), Y.mean(axis=0), c_y + 0.25 * np.eye(15))
-    ratio = CPCAStar(2, beta=1.0).fit(SecondMoments.from_data(X), background=noisy)
-    star = CPCAStar(2, beta=0.8).fit(X, background=Y)
-    assert subspace_error(star.components_, ratio.components_) < 1e-10
-
-
 @pytest.mark.parametrize("scale", [0.1, 7.0])
 def test_beta_has_the_units_that_its_docstring_says(scale: float) -> None:
     X, Y = normal_pair()
@@ -108,13 +91,6 @@ def test_beta_has_the_units_that_its_docstring_says(scale: float) -> None:
     converted = beta / (beta + (1 - beta) * scale**2)
     scaled = CPCAStar(2, beta=converted).fit(scale * X, background=scale * Y)
     assert subspace_error(scaled.components_, plain.components_) < 1e-10
-
-
-def test_scaling_the_foreground_alone_changes_only_the_eigenvalues() -> None:
-    X, Y = normal_pair()
-    plain, scaled = (CPCAStar(2, beta=0.6).fit(c * X, background=Y) for c in (1.0, 5.0))
-    assert subspace_error(scaled.components_, plain.components_) < 1e-10
-    np.testing.assert_allclose(scaled.generalized_eigenvalues_, 25 * plain.generalized_eigenvalues_)
 
 
 def test_the_path_is_a_fit_at_each_beta() -> None:
@@ -166,25 +142,6 @@ def test_automatic_beta_needs_data_that_vary(which: str) -> None:
     pair = (constant, Y) if which == "foreground" else (X, constant)
     with pytest.raises(ValueError, match=f"the {which} is constant"):
         CPCAStar().fit(pair[0], background=pair[1])
-
-
-@pytest.mark.parametrize(
-    ("beta", "error", "message"),
-    [
-        (-0.1, ValueError, r"beta=-0.1 is out of range: it must be from 0 to 1"),
-        (1.5, ValueError, r"beta=1.5 is out of range"),
-        (float("nan"), ValueError, r"beta=nan is out of range"),
-        ("denoise", ValueError, r"beta='denoise' is unknown; expected 'auto' or a number"),
-        (None, TypeError, r"beta must be a number from 0 to 1, got None"),
-        (True, TypeError, r"beta must be a number"),
-    ],
-)
-def test_bad_beta_is_refused(beta: Any, error: type[Exception], message: str) -> None:
-    X, Y = normal_pair()
-    with pytest.raises(error, match=message):
-        CPCAStar(beta=beta).fit(X, background=Y)
-    with pytest.raises(error, match=message):
-        CPCAStar().fit(X, background=Y).at(beta)
 
 
 def test_a_planted_subspace_is_recovered() -> None:

@@ -195,25 +195,6 @@ def test_scores_are_centred_by_their_group() -> None:
         np.testing.assert_allclose(alone[data["within"] == group].mean(axis=0), 0, atol=1e-10)
 
 
-def test_dask_arrays_keep_their_groups() -> None:
-    da = pytest.importorskip("dask.array")
-    data = study(*SHAPES[0])
-    lazy = data | {
-        "X": da.from_array(data["X"], chunks=(37, 5)),
-        "background": da.from_array(data["background"], chunks=(20, 12)),
-    }
-    one, other = fitted(CPCA(2), data), fitted(CPCA(2), lazy)
-    assert subspace_error(one.components_, other.components_) < 1e-12
-    np.testing.assert_allclose(
-        np.asarray(other.transform(lazy["X"], within=data["within"])),
-        one.transform(data["X"], within=data["within"]),
-        atol=1e-10,
-    )
-    unknown = lazy["X"][lazy["X"][:, 0] > -1e9]
-    with pytest.raises(ValueError, match="compute_chunk_sizes"):
-        CPCA().fit(unknown, background=data["background"], within=data["within"])
-
-
 def test_paths_labels_and_pipelines_pass_designs_on() -> None:
     data = study(*SHAPES[0])
     one = fitted(CPCA(2, alpha=2.0), data)
@@ -261,44 +242,48 @@ def test_moments_stand_for_rows_with_groups() -> None:
     assert several.background_variances_.shape == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"within": ["a"]}, "labels of X"),
-        ({"background_within": ["a"]}, "labels of background"),
-        ({"background_weight": [1.0]}, "weights of background"),
-        ({"sample_weight": [1.0] + [0.0] * 119}, "at least 2 rows"),
-        ({"background_mix": [1.0, 2.0]}, r"1 background\(s\)"),
-        ({"background_mix": 1.0}, "positive number for each"),
-        ({"background_mix": ["x"]}, "number"),
-    ],
-)
-def test_wrong_designs_are_refused(changes: Any, message: str) -> None:
+DATA = study(*SHAPES[0])
+BACKGROUND = DATA["background"]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"within": ["a"]}, "labels of X"),
+    ({"background_within": ["a"]}, "labels of background"),
+    ({"background_weight": [1.0]}, "weights of background"),
+    ({"sample_weight": [1.0] + [0.0] * 119}, "at least 2 rows"),
+    ({"background_mix": [1.0, 2.0]}, r"1 background\(s\)"),
+    ({"background_mix": 1.0}, "positive number for each"),
+    ({"background_mix": ["x"]}, "number"),
+    ({"background": [BACKGROUND, BACKGROUND[:, :5]]}, r"background\[1\] has 5 features"),
+    ({"background": [BACKGROUND, BACKGROUND[:1]]}, r"background\[1\] has n_samples=1"),
+    ({"background": [BACKGROUND, BACKGROUND * np.nan]}, r"background\[1\] contains NaN"),
+    ({"background": [BACKGROUND, SecondMoments.from_data(BACKGROUND)]}, "data for both"),
+    (
+        {"background": 2 * [BACKGROUND], "background_within": DATA["background_within"]},
+        "2 backgrounds were given",
+    ),
+    (
+        {"background": 2 * [BACKGROUND], "background_weight": [None]},
+        "2 backgrounds were given",
+    ),
+    ({"background": 2 * [BACKGROUND], "background_mix": [1, 0]}, "leave that background out"),
+    ({"background": 2 * [BACKGROUND], "background_mix": [1, -1]}, "none negative"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_wrong_designs_and_backgrounds_are_refused(changes: Any, message: str) -> None:
+    plain: dict[str, Any] = {}
+    if "background" in changes:
+        plain = {"background_within": None, "background_weight": None}
     with pytest.raises((ValueError, TypeError), match=message):
-        fitted(CPCA(2), study(*SHAPES[0]), **changes)
+        fitted(CPCA(2), DATA, **(plain | changes))
 
 
-def test_wrong_backgrounds_are_refused_by_number() -> None:
-    data = study(*SHAPES[0])
-    X, Y = data["X"], data["background"]
-    for backgrounds, options, message in (
-        ([Y, Y[:, :5]], {}, r"background\[1\] has 5 features"),
-        ([Y, Y[:1]], {}, r"background\[1\] has n_samples=1"),
-        ([Y, np.full_like(Y, np.nan)], {}, r"background\[1\] contains NaN"),
-        ([Y, Y], {"background_within": data["background_within"]}, "2 backgrounds were given"),
-        ([Y, Y], {"background_weight": [None]}, "2 backgrounds were given"),
-        ([Y, Y], {"background_mix": [1.0, 0.0]}, "leave that background out"),
-        ([Y, Y], {"background_mix": [1.0, -1.0]}, "none negative"),
-        ([Y, SecondMoments.from_data(Y)], {}, "data for both"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            CPCA(2).fit(X, background=backgrounds, **options)
+def test_designs_come_too_late_for_moments_and_products() -> None:
+    moments = SecondMoments.from_data(DATA["X"]), SecondMoments.from_data(BACKGROUND)
     with pytest.raises(TypeError, match="come too late"):
-        CPCA(2).fit(
-            SecondMoments.from_data(X), background=SecondMoments.from_data(Y), within=[1] * 120
-        )
+        CPCA(2).fit(moments[0], background=moments[1], within=[1] * 120)
     with pytest.raises(ValueError, match="neither within nor weights"):
-        CPCA(2, solver="lanczos").fit(X, background=Y, within=data["within"])
+        CPCA(2, solver="lanczos").fit(DATA["X"], background=BACKGROUND, within=DATA["within"])
 
 
 @pytest.mark.parametrize("method", [PCAPlus(2), PCAPlusPlus(2), PCAPlusPlus(2, exchangeable=False)])

@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from contrast_core import (
-    CLVM,
     CPCA,
     PCPCA,
     ContrastWarning,
     CPCAStar,
     KernelCPCA,
     PCAPlus,
-    SecondMoments,
-    contrast_path,
 )
-from contrast_core.contrast import trace_ratio_alpha
 from contrast_core.linalg import subspace_error
 from contrast_core.moments import PairMoments
 
@@ -70,21 +65,6 @@ def test_constants_change_nothing(method: Any, value: float) -> None:
     np.testing.assert_allclose(found.foreground_variance_, plain.foreground_variance_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["eigh", "gram", "lanczos"])
-def test_zero_columns_come_after_negative_contrast(solver: Any) -> None:
-    """At alpha = 1000 every direction that varies has negative contrast."""
-    x, y = data()
-    plain = CPCA(2, alpha=1000.0).fit(x, background=y)
-    assert (plain.contrastive_eigenvalues_ < 0).all()
-    wide = [padded(rows, 0.0)[0] for rows in (x, y)]
-    found = CPCA(2, alpha=1000.0, solver=solver).fit(wide[0], background=wide[1])
-    _, kept = padded(x, 0.0)
-    assert subspace_error(found.components_[:, kept], plain.components_) < 1e-8
-    np.testing.assert_allclose(
-        found.contrastive_eigenvalues_, plain.contrastive_eigenvalues_, rtol=1e-9
-    )
-
-
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_collinear_features_are_recognised_whatever_their_scale(scale: float) -> None:
     """Two linear dependences among eight features, one of which has another unit."""
@@ -113,9 +93,7 @@ def test_collinear_features_are_recognised_whatever_their_scale(scale: float) ->
 
 
 def test_a_feature_of_tiny_spread_is_no_constant() -> None:
-    x, y = data()
-    x[:, 5] *= 1e-9
-    y[:, 5] *= 1e-9
+    x, y = (rows * [1, 1, 1, 1, 1, 1e-9] for rows in data())
     found = CPCA(6, alpha=5.0).fit(x, background=y)
     assert np.abs(found.components_[:, 5]).max() > 0.99
 
@@ -133,18 +111,6 @@ def test_the_span_of_the_rows_agrees_with_the_covariance(k: int) -> None:
         span.contrastive_eigenvalues_, dense.contrastive_eigenvalues_, atol=1e-9
     )
     assert subspace_error(span.components_, dense.components_) < 1e-7
-
-
-@pytest.mark.parametrize("alphas", [[1000.0], [0.0, 1.0, 1000.0], [*np.logspace(-1, 3, 20)]])
-def test_paths_agree_with_single_contrasts(alphas: list[float]) -> None:
-    x, y = (padded(rows, 3.0)[0] for rows in data())
-    path = contrast_path(x, background=y, n_components=3, alphas=alphas, n_representatives=1)
-    for alpha, components, values in zip(
-        path.alphas, path.components, path.eigenvalues, strict=True
-    ):
-        one = CPCA(3, alpha=alpha).fit(x, background=y)
-        np.testing.assert_allclose(components, one.components_, atol=1e-8)
-        np.testing.assert_allclose(values, one.contrastive_eigenvalues_, atol=1e-9)
 
 
 def test_infinite_contrast_counts_only_what_varies() -> None:
@@ -169,14 +135,6 @@ def test_more_components_than_vary_say_so() -> None:
         CPCA(2, alpha=1.0).fit(np.ones((9, 4)), background=np.ones((9, 4)))
 
 
-def test_ratios_beyond_the_rank_of_the_foreground_prefer_what_varies() -> None:
-    x, y = data()
-    x[:, 2:] = 0.0
-    x, y = (np.hstack([rows, np.zeros((len(rows), 3))]) for rows in (x, y))
-    found = CPCAStar(4, beta=0.5).fit(x, background=y)
-    assert (found.background_variance_ > 0).all()
-
-
 def test_pairs_agree_in_every_form() -> None:
     """Views that disagree: no alignment is positive, and null directions come after."""
     rng = np.random.default_rng(0)
@@ -188,60 +146,9 @@ def test_pairs_agree_in_every_form() -> None:
         np.testing.assert_allclose(reduced.alignment_, found.alignment_, rtol=1e-9)
 
 
-def test_the_automatic_contrast_of_padded_wide_data() -> None:
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(40, 1600)), rng.normal(size=(30, 1600))
-    wide = CPCA(2).fit(
-        np.hstack([x, np.ones((40, 50))]), background=np.hstack([y, np.ones((30, 50))])
-    )
-    plain = CPCA(2).fit(x, background=y)
-    assert wide.alpha_ == pytest.approx(plain.alpha_, rel=1e-12)
-    assert subspace_error(wide.components_[:, :1600], plain.components_) < 1e-9
-
-
-def test_moments_of_padded_data_have_the_same_automatic_contrast() -> None:
-    x, y = data()
-    moments = [SecondMoments.from_data(rows) for rows in (x, y)]
-    wide = [SecondMoments.from_data(padded(rows, 5.0)[0]) for rows in (x, y)]
-    for k in (1, 2, 5):
-        alpha = trace_ratio_alpha(*moments, k)
-        assert trace_ratio_alpha(*wide, k) == pytest.approx(alpha, rel=1e-12)
-
-
 def test_other_methods_take_padded_data() -> None:
     x, y = (padded(rows, 1.0)[0] for rows in data(200, 150))
     assert np.abs(PCPCA(2).fit(x, background=y).components_[:, [0, 4, 8]]).max() < 1e-10
     kernel = KernelCPCA(2, kernel="linear", alpha=1.0).fit(x, background=y)
     linear = CPCA(2, alpha=1.0).fit(x, background=y)
     np.testing.assert_allclose(kernel.transform(x), linear.transform(x), atol=1e-8)
-
-
-def test_sparse_wide_rows_of_any_number_of_components_are_orthonormal() -> None:
-    rng = np.random.default_rng(0)
-    rows = [sp.random(n, 1700, density=0.05, format="csr", rng=rng) for n in (12, 9)]
-    for k in (5, 11, 19, 20, 40):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ContrastWarning)
-            found = CPCA(k, alpha=0.5).fit(rows[0], background=rows[1])
-        np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(k), atol=1e-9)
-
-
-@pytest.mark.parametrize("scale", [1e-165, 1e-150, 1e-100, 1e-10, 1e10, 1e100, 1e145, 1e152, 1e160])
-@pytest.mark.parametrize("method", [*METHODS[:6], PCPCA(2), CLVM()], ids=str)
-def test_the_scale_of_both_datasets_does_not_matter_or_is_refused(
-    method: Any, scale: float
-) -> None:
-    x, y = data()
-    if isinstance(method, CPCAStar) and method.beta != "auto":
-        method = CPCAStar(3)  # a number is in the units of the data
-    plain = method.fit(x, background=y)
-    again = type(method)(**method.get_params())
-    if not 1e-139 < scale < 1e148:
-        with (
-            np.errstate(all="ignore"),
-            pytest.raises((ValueError, ContrastWarning), match=r"scale|constant|float64"),
-        ):
-            again.fit(x * scale, background=y * scale)
-        return
-    again.fit(x * scale, background=y * scale)
-    assert subspace_error(again.components_, plain.components_) < 1e-7

@@ -81,33 +81,6 @@ def test_groups_of_one_are_rows(name: str) -> None:
     assert_same(found, CALLS[name](X, Y), atol=1e-9)
 
 
-GROUPED: dict[str, tuple[Any, Any, str]] = {
-    "of X alone": (LABELS_OF_ROWS, None, "units was given without background_units"),
-    "of the background alone": (None, LABELS_OF_ROWS, "background_units was given without units"),
-    "one group": (["a"] * 24, LABELS_OF_ROWS, "units names a single unit .'a'."),
-    "one group of the background": (
-        LABELS_OF_ROWS,
-        [3] * 24,
-        "background_units names|mixes labels",
-    ),
-    "words and numbers": (
-        LABELS_OF_ROWS,
-        np.arange(24),
-        "units with background_units mixes labels",
-    ),
-    "truth values of one": ([True] * 24, [True, False] * 12, "single unit"),
-}
-
-
-@EVERY
-@pytest.mark.parametrize("kind", GROUPED)
-def test_groups_that_do_not_belong_together_are_refused(name: str, kind: str) -> None:
-    first, second, words = GROUPED[kind]
-    with pytest.raises((TypeError, ValueError)) as caught:
-        CALLS[name](X, Y, units=first, background_units=second)
-    assert not complaint(caught.value, words)
-
-
 ESTIMATORS: dict[str, Any] = {
     "None": None,
     "a class": cc.CPCA,
@@ -126,29 +99,6 @@ def test_what_is_no_such_estimator_is_refused(test: Any, kind: str) -> None:
     with pytest.raises(TypeError) as caught:
         test(ESTIMATORS[kind], X, background=Y)
     assert not complaint(caught.value, "estimator is|keeps no moments")
-
-
-UNFIT: dict[str, tuple[Any, Any, str]] = {
-    "one row": (X[:1], Y, "X"),
-    "one row of background": (X, Y[:1], "background"),
-    "no rows": (X[:0], Y, "X"),
-    "X constant": (X * 0 + 7, Y, "X is constant"),
-    "Y constant": (X, Y * 0 + 7, "background is constant"),
-    "equal rows": (X[[1] * 24], Y, "X is constant"),
-    "moments": (cc.SecondMoments.from_data(X), Y, "SecondMoments"),
-    "moments of both": (cc.SecondMoments.from_data(X), cc.SecondMoments.from_data(Y), "Moments"),
-    "no background": (X, None, "background=None"),
-    "other features": (X, Y[:, :3], "3 features but X has 5"),
-}
-
-
-@EVERY
-@pytest.mark.parametrize("kind", UNFIT)
-def test_data_without_a_contrast_are_refused(name: str, kind: str) -> None:
-    first, second, words = UNFIT[kind]
-    with pytest.raises((TypeError, ValueError)) as caught:
-        CALLS[name](first, second)
-    assert not complaint(caught.value, words)
 
 
 @EVERY
@@ -174,14 +124,3 @@ def test_whatever_varies_numbers_are_found_or_the_data_refused(name: str, kind: 
         assert not complaint(error, r"X|background|rows|component")
     else:
         assert all(np.isfinite(each).all() for each in found)
-
-
-@EVERY
-def test_features_without_a_part_change_nothing(name: str) -> None:
-    """More features than rows, all but five of which do not vary."""
-    wide = [np.hstack([rows, np.full((24, 200), 3.0)]) for rows in (X, Y)]
-    found, expected = CALLS[name](*wide), CALLS[name](X, Y)
-    if name == "permutation_test":
-        np.testing.assert_allclose(found[-1][:, 5:], 0, atol=1e-12)
-        found[-1] = found[-1][:, :5]
-    assert_same(found, expected, atol=1e-9)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 
 from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar, SecondMoments
 from contrast_core.datasets import load_mouse_protein
@@ -75,35 +74,15 @@ def test_single_steps_are_the_papers(sizes: StepSizes, compiled: bool) -> None:
     assert (state.n_steps, state.n_seen, state.n_background) == (n, n, int((~flags).sum()))
 
 
-def test_compiled_and_plain_steps_agree_to_rounding() -> None:
-    pytest.importorskip("numba")
-    rows, flags = stream(3000)
-    rows = rows / 4
-    start = OnlineState(np.eye(2, 8), np.eye(2), 0, 0, 0)
-    sizes = StepSizes(0.003, 2000.0, 1.0, 0.7)
-    compiled = advance(start, rows, flags, sizes, compiled=True)
-    plain = advance(start, rows, flags, sizes, compiled=False)
-    np.testing.assert_allclose(compiled.feedforward, plain.feedforward, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(compiled.lateral, plain.lateral, rtol=0, atol=1e-13)
-    assert type(_online_steps._steps(True).__wrapped__).__name__ == "CPUDispatcher"
-
-
 def test_without_numba_the_plain_steps_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    assert type(_online_steps._steps(True).__wrapped__).__name__ == "CPUDispatcher"
     monkeypatch.setitem(sys.modules, "numba", None)
     _online_steps._steps.cache_clear()
     try:
         assert _online_steps._steps(True) is _online_steps._single_steps
     finally:
         _online_steps._steps.cache_clear()
-
-
-def test_steps_leave_what_they_were_given() -> None:
-    rows, flags = stream()
-    start = OnlineState(np.eye(2, 8), np.eye(2), 0, 0, 0)
-    for batch_size in (1, 16):
-        advance(start, rows, flags, StepSizes(0.003, np.inf, 1.0, 0.5), batch_size)
-        np.testing.assert_array_equal(start.feedforward, np.eye(2, 8))
-        np.testing.assert_array_equal(start.lateral, np.eye(2))
 
 
 def test_a_minibatch_step_averages_its_rows() -> None:
@@ -139,6 +118,7 @@ def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) 
         for seed in range(5)
     ]
     assert np.mean([alignment(one, batch) for one in online]) >= bound
+    assert not np.array_equal(online[0].components_, online[1].components_)
     np.testing.assert_allclose(online[0].mean_, batch.mean_, atol=1e-12)
 
 
@@ -201,36 +181,9 @@ def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
         _online_steps._steps.cache_clear()
 
 
-def test_eigenvalues_and_directions_are_those_of_the_batch_solution() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = (rng.normal(size=(500, 6)) * s for s in ([4, 3, 2, 1, 1, 1], [1, 1, 1, 3, 1, 1]))
-    batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
-    online = OnlineCPCAStar(2, beta=0.5, decay_steps=5000, n_passes=60).fit(X, background=Y)
-    np.testing.assert_allclose(
-        online.generalized_eigenvalues_, batch.generalized_eigenvalues_, rtol=0.05
-    )
-    np.testing.assert_allclose(online.directions_, batch.directions_, atol=0.05)
-    np.testing.assert_allclose(online.components_, batch.components_, atol=0.05)
-
-
-def test_a_stream_converges_too_from_data_off_centre() -> None:
-    mice = load_mouse_protein()
-    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
-    rows = np.vstack([mice.foreground + 3, mice.background - 2])
-    flags = np.arange(len(rows)) < len(mice.foreground)
-    online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        order = rng.permutation(len(rows))
-        online.partial_fit(rows[order], flags[order])
-    assert alignment(online, batch) >= 0.995
-    np.testing.assert_allclose(online.mean_, mice.foreground.mean(axis=0) + 3)
-    np.testing.assert_allclose(online.background_mean_, mice.background.mean(axis=0) - 2)
-
-
 def test_a_stream_is_the_same_however_it_is_cut() -> None:
     rows, flags = stream()
-    whole = OnlineCPCAStar(3).partial_fit(rows, flags)
+    whole = OnlineCPCAStar(3).partial_fit(rows - np.arange(8.0), flags)  # nor where it lies
     pieces = OnlineCPCAStar(3)
     for start, stop in [(0, 1), (1, 2), (2, 7), (7, 7), (7, 300), (300, 400)]:
         if start < stop:
@@ -240,28 +193,6 @@ def test_a_stream_is_the_same_however_it_is_cut() -> None:
     np.testing.assert_allclose(pieces.mean_, rows[flags].mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(pieces.background_mean_, rows[~flags].mean(axis=0), atol=1e-12)
     assert pieces.n_steps_ == whole.n_steps_ == 400
-
-
-def test_running_centring_adds_up_to_the_scatter() -> None:
-    from contrast_core.spectral._online_rows import Scatter, standardise_running
-
-    rows = np.random.default_rng(0).normal(size=(50, 4)) * 3 + 1e6
-    first, early, seen = standardise_running(rows[:20], Scatter.empty(4), "X")
-    second, late, seen = standardise_running(rows[20:], seen, "X")
-    variances = np.concatenate([early, late])
-    centred = np.vstack([first, second]) * np.sqrt(variances)[:, None]
-    np.testing.assert_allclose(centred.T @ centred, 50 * np.cov(rows.T, bias=True), rtol=1e-8)
-    np.testing.assert_allclose(seen.mean, rows.mean(axis=0), rtol=1e-14)
-    np.testing.assert_allclose(seen.squares, (centred**2).sum())
-    for t in (2, 10, 35, 50):
-        np.testing.assert_allclose(variances[t - 1], rows[:t].var(axis=0).mean(), rtol=1e-8)
-
-
-def test_shifting_a_stream_changes_nothing() -> None:
-    rows, flags = stream()
-    plain = OnlineCPCAStar().partial_fit(rows, flags)
-    shifted = OnlineCPCAStar().partial_fit(rows + np.arange(8.0), flags)
-    np.testing.assert_allclose(shifted.components_, plain.components_, atol=1e-10)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -304,122 +235,43 @@ def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
     np.testing.assert_allclose(fitted.mean_, rows[flags].mean(axis=0))  # the same rows again
 
 
-@pytest.mark.slow
-def test_it_is_stable_over_a_million_steps() -> None:
-    """And the inverse of M does not drift: the end is the rest point of the iteration."""
-    pytest.importorskip("numba")
-    rows, flags = stream(1000, d=5)
-    means = np.where(flags[:, None], rows[flags].mean(axis=0), rows[~flags].mean(axis=0))
-    state = OnlineState(np.eye(2, 5), np.eye(2), 0, 0, 0)
-    million = np.random.default_rng(0).integers(0, 1000, 1_000_000)
-    state = advance(state, (rows - means)[million], flags[million], StepSizes(0.003, 1e4, 1.0, 0.5))
-    batch = CPCAStar(beta=0.5).fit(rows[flags], background=rows[~flags])
-    online = clone(batch)
-    online.components_ = np.linalg.qr(state.feedforward.T)[0].T
-    assert alignment(online, batch) > 0.999
-    rates = np.linalg.eigvalsh(state.lateral)[::-1] / flags[million].mean()
-    np.testing.assert_allclose(rates, batch.generalized_eigenvalues_, rtol=0.05)
-
-
-def test_a_faster_decay_leaves_less_noise() -> None:
-    mice = load_mouse_protein()
-    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
-    constant, slow, quick = (
-        OnlineCPCAStar(n_passes=60, decay_steps=decay).fit(
-            mice.foreground, background=mice.background
-        )
-        for decay in (None, 10_000, 1000)
-    )
-    assert alignment(constant, batch) < alignment(slow, batch) < alignment(quick, batch)
-
-
-def test_divergence_is_an_error_and_leaves_the_last_good_state() -> None:
+@pytest.mark.parametrize(
+    ("options", "background_only"),
+    [
+        # Batches of many rows pass the check on the scale of single rows, and overshoot together.
+        ({"learning_rate": 0.5, "batch_size": 400, "tau": 1.0}, False),
+        ({"learning_rate": 0.02}, True),
+    ],
+)
+def test_divergence_is_an_error_and_leaves_the_last_good_state(
+    options: Any, background_only: bool
+) -> None:
     rows, flags = stream()
-    rows[:, 0] *= 20
-    # Batches of many rows pass the check on the scale of single rows, and overshoot together.
-    online = OnlineCPCAStar(2, learning_rate=0.5, batch_size=400, tau=1.0)
-    with pytest.raises(ValueError, match="diverged or died out after step"):
+    if background_only:
+        flags = np.zeros_like(flags)
+    else:
+        rows[:, 0] *= 20
+    online = OnlineCPCAStar(2, **options)
+    with pytest.raises(ValueError, match=r"diverged or died out after step .* interleave"):
         for _ in range(1000):
             online.partial_fit(rows, flags)
     assert np.isfinite(online.components_).all()
 
 
-def test_a_stream_of_background_alone_dies_out_with_an_error() -> None:
-    rows, _ = stream()
-    online = OnlineCPCAStar(2, learning_rate=0.02)
-    with pytest.raises(ValueError, match=r"died out after step .* interleave"):
-        for _ in range(200):
-            online.partial_fit(rows, np.zeros(400, dtype=bool))
-
-
-def test_more_components_than_the_foreground_has_directions() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 1)) * np.ones(5)
-    Y = rng.normal(size=(100, 5))
-    for n_passes in (20, 400):
-        fitted = OnlineCPCAStar(2, learning_rate=0.05, n_passes=n_passes)
-        fitted.fit(X, background=Y)
-        np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(2), atol=1e-10)
-        assert np.isfinite(fitted.directions_).all()
-
-
-def test_forms_of_input_agree() -> None:
+def test_a_stream_of_frames_or_sparse_rows_is_that_of_arrays() -> None:
     rows, flags = stream()
     rows = np.where(np.abs(rows) < 1, 0.0, rows)
-    dense = OnlineCPCAStar().fit(rows[flags], background=rows[~flags])
-    sparse = OnlineCPCAStar().fit(sp.csr_array(rows[flags]), background=sp.csc_matrix(rows[~flags]))
-    np.testing.assert_allclose(sparse.components_, dense.components_, atol=1e-10)
-    narrow = OnlineCPCAStar().fit(
-        rows[flags].astype(np.float32), background=rows[~flags].astype(np.float32)
-    )
-    np.testing.assert_allclose(narrow.components_, dense.components_, atol=1e-5)
+    plain = OnlineCPCAStar().partial_fit(rows, flags)
+    sparse = OnlineCPCAStar().partial_fit(sp.csr_array(rows), flags)
+    np.testing.assert_allclose(sparse.components_, plain.components_, atol=1e-10)
     names = list("abcdefgh")
     frame = pd.DataFrame(rows, columns=names)
     named = OnlineCPCAStar().partial_fit(frame[:200], flags[:200])
     named.partial_fit(frame[200:], flags[200:].astype(int))
     assert list(named.feature_names_in_) == names
-    np.testing.assert_allclose(
-        named.components_,
-        OnlineCPCAStar().partial_fit(sp.csr_array(rows), flags).components_,
-        atol=1e-10,
-    )
+    np.testing.assert_allclose(named.components_, plain.components_, atol=1e-10)
     with pytest.raises(ValueError, match="another order"):
         named.partial_fit(frame[names[::-1]], flags)
-
-
-@FEW_STEPS
-def test_the_seed_decides() -> None:
-    rows, flags = stream()
-    X, Y = rows[flags], rows[~flags]
-    one, same, other = (
-        OnlineCPCAStar(n_passes=1, random_state=seed).fit(X, background=Y) for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(one.components_, same.components_)
-    assert not np.array_equal(one.components_, other.components_)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"beta": "auto"}, TypeError, "beta must be a number from 0 to 1, got 'auto'"),
-        ({"beta": 2}, ValueError, "beta=2 is out of range"),
-        ({"learning_rate": 0}, ValueError, "learning_rate=0 is out of range"),
-        ({"learning_rate": 1.0}, ValueError, "learning_rate=1 must be below tau=0.5"),
-        ({"tau": "1"}, TypeError, "tau must be a number above 0, got '1'"),
-        ({"decay_steps": -1}, ValueError, "decay_steps=-1 is out of range"),
-        ({"batch_size": 0}, ValueError, "batch_size=0 is out of range"),
-        ({"batch_size": 1.5}, TypeError, "batch_size must be an integer, got 1.5"),
-        ({"n_passes": 0}, ValueError, "n_passes=0 is out of range"),
-        ({"n_components": 9}, ValueError, "n_components=9 is out of range"),
-    ],
-)
-def test_bad_parameters_are_refused(options: Any, error: type[Exception], message: str) -> None:
-    rows, flags = stream()
-    with pytest.raises(error, match=message):
-        OnlineCPCAStar(**options).fit(rows[flags], background=rows[~flags])
-    if "n_passes" not in options:
-        with pytest.raises(error, match=message):
-            OnlineCPCAStar(**options).partial_fit(rows, flags)
 
 
 def test_bad_rows_are_refused_and_change_nothing() -> None:
@@ -460,3 +312,9 @@ def test_one_feature_all_components_and_constant_features() -> None:
     assert np.abs(padded.components_[:, 8:]).max() < 1e-4
     few = OnlineCPCAStar(n_passes=20).fit(X[:6], background=Y[:5])
     assert np.isfinite(few.components_).all()
+    # More components than the foreground has directions.
+    line = OnlineCPCAStar(2, learning_rate=0.01, n_passes=200).fit(
+        X[:, :1] * np.ones(8), background=Y
+    )
+    np.testing.assert_allclose(line.components_ @ line.components_.T, np.eye(2), atol=1e-10)
+    assert np.isfinite(line.directions_).all()

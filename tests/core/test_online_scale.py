@@ -10,8 +10,8 @@ from contrast_core.datasets import load_mouse_protein
 from tests.core.test_online_cpca_star import alignment, stream
 
 # 1 - beta is of the size of the scale to the square, and float64 cannot write it below 1e-16.
-SCALES = [1e-6, 1e-4, 0.01, 100.0, 1e6, 1e100, 1e140]
-CASES = [(0.5, c) for c in SCALES] + [(b, c) for b in (0.0, 1.0) for c in (1e-140, 1e-100, *SCALES)]
+SCALES = [1e-6, 0.01, 100.0, 1e140]
+CASES = [(0.5, c) for c in SCALES] + [(b, c) for b in (0.0, 1.0) for c in (1e-140, *SCALES)]
 
 
 def same_contrast(beta: float, scale: float) -> float:
@@ -36,21 +36,7 @@ def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> Non
     np.testing.assert_allclose(scaled.components_, plain.components_, atol=rounding)
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e-6, 0.01, 100.0, 1e6, 1e100])
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_the_scale_of_the_foreground_changes_its_eigenvalues_alone(scale: float) -> None:
-    mice = load_mouse_protein()
-    plain, scaled = (
-        OnlineCPCAStar().fit(X, background=mice.background)
-        for X in (mice.foreground, scale * mice.foreground)
-    )
-    np.testing.assert_allclose(scaled.components_, plain.components_, atol=1e-8)
-    np.testing.assert_allclose(
-        scaled.generalized_eigenvalues_, scale**2 * plain.generalized_eigenvalues_, rtol=1e-6
-    )
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e-4, 0.01, 0.1, 3.0])
+@pytest.mark.parametrize("scale", [1e-6, 0.1, 3.0])
 def test_small_data_reach_the_batch_solution(scale: float) -> None:
     mice = load_mouse_protein()
     X, Y = scale * mice.foreground, scale * mice.background
@@ -60,7 +46,7 @@ def test_small_data_reach_the_batch_solution(scale: float) -> None:
     np.testing.assert_allclose(
         online.generalized_eigenvalues_, batch.generalized_eigenvalues_, rtol=0.05
     )
-    np.testing.assert_allclose(online.directions_, batch.directions_, atol=0.2 / scale)
+    np.testing.assert_allclose(online.directions_, batch.directions_, atol=0.1 / scale)
 
 
 @pytest.mark.parametrize("scale", [10.0, 1e4])
@@ -69,12 +55,6 @@ def test_data_that_take_more_steps_are_said_to(scale: float) -> None:
     mice = load_mouse_protein()
     with pytest.warns(ContrastWarning, match=r"10800 steps are few .*more n_passes, a smaller b"):
         OnlineCPCAStar(beta=0.5).fit(scale * mice.foreground, background=scale * mice.background)
-
-
-def test_steps_that_decay_early_are_said_to_be_few() -> None:
-    mice = load_mouse_protein()
-    with pytest.warns(ContrastWarning, match=r"10800 steps are few"):
-        OnlineCPCAStar(decay_steps=10).fit(mice.foreground, background=mice.background)
 
 
 def test_squares_beyond_float64_are_refused() -> None:

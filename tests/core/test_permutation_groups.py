@@ -15,7 +15,6 @@ from tests.core.samples import (
     assert_level_is_kept,
     error_of_centre,
     geometric_median,
-    quiet,
     rejections,
     repeated,
     rows,
@@ -161,28 +160,3 @@ def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
         chosen, others = map(list, zip(*places, strict=True))
         table.append(weighted(parts, chosen, others, [draws[0], draws[0]]))
     np.testing.assert_allclose(test.null_statistics[:, 0], table, rtol=1e-5)
-
-
-@quiet
-def test_a_donor_in_both_datasets_swaps_its_own_parts_only() -> None:
-    rng = np.random.default_rng(5)
-    # Donors differ far more than conditions do; without a difference between conditions.
-    donors = np.repeat(np.arange(6), 10)
-    scale = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])[donors][:, None]
-    X, Y = (scale * rows(60, rng) for _ in range(2))
-    test = permutation_test(
-        CPCA(1), X, background=Y, units=donors, background_units=donors, n_permutations=99
-    )
-    assert test.n_distinct == 2**6
-    assert test.exact
-    # Two more donors on one side each: 2^6 swaps times 2 choices.
-    more = permutation_test(
-        CPCA(1),
-        np.vstack([X, X[:10]]),
-        background=np.vstack([Y, Y[:10]]),
-        units=[*donors, *[6] * 10],
-        background_units=[*donors, *[7] * 10],
-        n_permutations=5,
-        random_state=0,
-    )
-    assert (more.n_distinct, more.n_permutations, more.exact) == (2**7, 5, False)

@@ -19,7 +19,6 @@ from contrast_core import (
     permutation_test,
 )
 from contrast_core.linalg import principal_angles
-from contrast_core.significance._report import _around
 from tests.core.samples import quiet
 
 FEW: dict[str, Any] = {"n_permutations": 39, "n_resamples": 20, "random_state": 0}
@@ -75,27 +74,6 @@ def test_report_says_what_its_parts_say(estimator: Any) -> None:
     assert ("given" in report.statements()["contrast"]) == given
     html = report._repr_html_()
     assert re.sub("<[^>]*>", "", html).count("significant at 5%") == 1
-
-
-def test_strengths_that_are_near_end_where_one_is_not() -> None:
-    near = np.array([True, False, True, True, False, True])
-    found = _around(np.arange(6.0), 2.5, near)
-    np.testing.assert_array_equal(found, [False, False, True, True, False, False])
-    assert _around(np.arange(6.0), 2.5, np.ones(6, dtype=bool)).all()
-
-
-@pytest.mark.parametrize("deviation", [1.0, 3.0])
-def test_one_decision_from_one_statistic(deviation: float) -> None:
-    """One feature of three times the deviation among five doubles the total variance as well."""
-    rng = np.random.default_rng(5)
-    X, Y = rng.normal(size=(2, 100, 5))
-    X[:, 0] *= deviation
-    report = contrast_report(CPCA(1), X, background=Y, **FEW)
-    finding, p = report.statements()["anything to find"], report.test.p_values[0]
-    assert finding.startswith(f"{'yes' if deviation > 1 else 'no'}: p = {p:.2g} for the first")
-    assert report.statements()["components"].startswith(f"{int(deviation > 1)} of 1 significant")
-    usual = np.quantile(report.test.null_statistics, 0.95)
-    assert f"95% of the relabelled data stay below {usual:.3g}" in finding
 
 
 def test_features_are_those_of_largest_loading_with_their_bands() -> None:
@@ -159,35 +137,3 @@ def test_bands_hold_the_loadings_as_often_as_they_say() -> None:
         assert (found.lower <= found.upper).all()
         inside.append((found.lower[0, 1:] <= 0) & (found.upper[0, 1:] >= 0))
     assert 0.66 < np.mean(inside) < 0.93  # 90 of them: 0.8 give or take three errors
-
-
-def test_bands_narrow_with_rows_and_widen_with_their_level() -> None:
-    X, Y = two_sets(n=100)
-    more = np.vstack([two_sets(n=100)[0] for _ in range(9)])
-    options: dict[str, Any] = {"n_resamples": 40, "random_state": 0}
-
-    def width(rows: Any, **given: Any) -> float:
-        found = bootstrap_stability(CPCA(1, alpha=1.0), rows, background=Y, **options, **given)
-        return float((found.upper - found.lower)[0, 1:].mean())
-
-    assert width(X, level=0.5) < width(X) < width(X, level=0.99)
-    assert width(more) < width(X)
-
-
-def test_wide_data_have_the_bands_of_all_features() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(14, 1700)), rng.normal(size=(12, 1700))
-    X[:, 3] *= 60
-    found = bootstrap_stability(CPCA(1, alpha=1.0), X, background=Y, n_resamples=9, random_state=0)
-    assert found.components.shape == found.lower.shape == found.upper.shape == (1, 1700)
-    assert found.lower[0, 3] > 0.5
-    assert (found.lower <= found.upper).all()
-    middle = (found.lower[0] + found.upper[0]) / 2
-    assert np.corrcoef(middle, found.components[0])[0, 1] > 0.9
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, 1.5, -0.1, np.nan])
-def test_levels_out_of_range_are_refused(level: float) -> None:
-    X, Y = two_sets()
-    with pytest.raises(ValueError, match=f"level={level:g} is out of range"):
-        bootstrap_stability(CPCA(1), X, background=Y, level=level)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg
 from sklearn.linear_model import ElasticNet, lars_path_gram
 
 from contrast_core import CPCA, SecondMoments, SparseCPCA, cross_validated_penalty
 from contrast_core.datasets import make_sparse_groups
-from contrast_core.linalg import principal_angles, sparse_components
+from contrast_core.linalg import sparse_components
 from contrast_core.linalg._sparse_components import _least_angle
 from contrast_core.rows import rows_of
 from contrast_core.spectral._penalty import _folds
@@ -62,7 +59,7 @@ def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
-@pytest.mark.parametrize("penalty", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("penalty", [0.1, 0.3])
 def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty: float) -> None:
     """The alternation written out, with the ridge as rows of the data, from the same start."""
     X, Y = planted()
@@ -113,26 +110,6 @@ def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None
                 np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"penalty": 0.4}, {"n_features_to_select": 3}])
-def test_a_fit_leaves_random_state_and_warning_filters_alone(options: Any) -> None:
-    X, Y = planted()
-    state = np.random.mtrand._rand.get_state  # type: ignore[attr-defined]
-    before, random_state = list(warnings.filters), state()
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(20):
-            pool.submit(SparseCPCA(2, alpha=1.0, **options).fit, X, background=Y)
-    assert list(warnings.filters) == before
-    np.testing.assert_equal(state(), random_state)
-
-
-def test_a_ridge_that_leaves_nothing_to_compute_with_is_refused() -> None:
-    X, Y = planted()
-    with pytest.raises(
-        ValueError, match=r"ridge=1e\+300 is out of range: it must be above 0, up to"
-    ):
-        SparseCPCA(2, ridge=1e300).fit(X, background=Y)
-
-
 def test_without_a_penalty_these_are_the_components_of_cpca() -> None:
     X, Y = planted()
     dense = CPCA(3, alpha=0.5).fit(X, background=Y).components_
@@ -167,32 +144,6 @@ def test_the_path_goes_from_dense_to_one_feature() -> None:
     assert [len(fitted.sparsity_path([3, 3, 7])), fitted.penalty] == [2, None]
 
 
-def test_denoising_projects_on_the_span_and_touches_nothing_else() -> None:
-    X, Y = planted()
-    fitted = SparseCPCA(2, alpha=0.5, n_features_to_select=4).fit(X, background=Y)
-    v = fitted.components_
-    assert abs(v[0] @ v[1]) > 1e-3  # not orthogonal: the transpose would not do
-    projector = v.T @ np.linalg.inv(v @ v.T) @ v
-    np.testing.assert_allclose(
-        fitted.denoise(X), (X - fitted.mean_) @ projector + fitted.mean_, atol=1e-12
-    )
-    np.testing.assert_allclose(fitted.inverse_transform(fitted.transform(X)), fitted.denoise(X))
-    unused = ~(v != 0).any(axis=0)
-    assert unused.any()
-    np.testing.assert_allclose(fitted.remove_components(X)[:, unused], X[:, unused], atol=1e-12)
-    scores = fitted.transform(X)
-    np.testing.assert_allclose(scores.var(axis=0), fitted.foreground_variance_)
-    np.testing.assert_allclose(fitted.transform(Y).var(axis=0), fitted.background_variance_)
-
-
-def test_scale_does_not_matter() -> None:
-    X, Y = planted()
-    plain = SparseCPCA(2).fit(X, background=Y)
-    for scale in (1e-9, 3.0, 1e9):
-        other = SparseCPCA(2).fit(scale * X, background=scale * Y)
-        np.testing.assert_allclose(other.components_, plain.components_, atol=1e-9)
-
-
 @pytest.mark.parametrize("sparsity", [{"penalty": 0.4}, {"n_features_to_select": 20}])
 def test_wide_data_in_the_span_of_the_rows(sparsity: Any) -> None:
     rng = np.random.default_rng(0)
@@ -207,32 +158,6 @@ def test_wide_data_in_the_span_of_the_rows(sparsity: Any) -> None:
     for name in ("foreground_variance_", "background_variance_", "penalties_"):
         np.testing.assert_allclose(getattr(wide, name), getattr(dense, name), rtol=1e-7)
     np.testing.assert_allclose(wide.transform(Y).var(axis=0), wide.background_variance_)
-
-
-def test_features_that_are_copies_share_a_penalised_component() -> None:
-    X, Y = planted()
-    X, Y = (np.hstack([a, a[:, :3]]) for a in (X, Y))
-    fitted = SparseCPCA(2, alpha=0.5, penalty=0.1).fit(X, background=Y)
-    np.testing.assert_allclose(fitted.components_[:, :3], fitted.components_[:, 12:], atol=1e-10)
-    counted = SparseCPCA(2, alpha=0.5, n_features_to_select=5).fit(X, background=Y)
-    assert ((counted.components_ != 0).sum(axis=1) <= 5).all()
-
-
-def test_a_component_keeps_its_last_feature() -> None:
-    X, Y = planted()
-    fitted = SparseCPCA(3, alpha=0.5, penalty=0.999).fit(X, background=Y)
-    assert ((fitted.components_ != 0).sum(axis=1) >= 1).all()
-    assert np.isfinite(fitted.components_).all()
-
-
-def test_too_few_positive_eigenvalues_are_refused() -> None:
-    X, Y = planted()
-    with pytest.raises(ValueError, match=r"n_components=9, but at alpha=3 .* positive eigenvalues"):
-        SparseCPCA(9, alpha=3.0).fit(X, background=Y)
-    with pytest.raises(ValueError, match=r"alpha=inf was given"):
-        SparseCPCA(1, alpha=np.inf).fit(X, background=Y)
-    with pytest.raises(ValueError, match=r"were both given"):
-        SparseCPCA(1, penalty=0.1, n_features_to_select=3).fit(X, background=Y)
 
 
 def test_groups_stay_together_in_the_folds() -> None:
@@ -291,23 +216,42 @@ def test_of_equal_penalties_the_sparsest_is_chosen_and_donors_of_both_sets_share
         assert not set(donors[1][in_y]) & set(donors[0][~in_x])
 
 
-def test_what_cross_validation_refuses() -> None:
-    X, Y = planted()
-    estimator = SparseCPCA(2, alpha=0.5)
-    with pytest.raises(TypeError, match="estimator is a CPCA; expected a SparseCPCA"):
-        cross_validated_penalty(CPCA(2), X, background=Y)
-    with pytest.raises(TypeError, match="rows are needed"):
-        x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
-        cross_validated_penalty(estimator, x, background=y)
-    with pytest.raises(ValueError, match="units was given without background_units"):
-        cross_validated_penalty(estimator, X, background=Y, units=np.arange(160))
-    with pytest.raises(ValueError, match=r"background has 1 rows in one of 5 folds"):
-        cross_validated_penalty(estimator, X, background=Y[:9])
+X, Y = planted()
+MOMENTS = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"n_components": 9, "alpha": 3.0},
+        r"n_components=9, but at alpha=3 .* positive eigenvalues",
+    ),
+    ({"alpha": np.inf}, "alpha=inf was given"),
+    ({"penalty": 0.1, "n_features_to_select": 3}, "were both given"),
+    ({"ridge": 1e300}, r"ridge=1e\+300 is out of range: it must be above 0, up to"),
+]
 
 
-def test_components_stay_near_those_of_cpca_for_small_penalties() -> None:
-    X, Y = planted()
-    dense = CPCA(2).fit(X, background=Y)
-    sparse = SparseCPCA(2, penalty=0.02).fit(X, background=Y)
-    assert np.cos(principal_angles(sparse.components_, dense.components_)).min() > 0.99
-    assert scipy.linalg.norm(sparse.components_, axis=1) == pytest.approx([1.0, 1.0])
+@pytest.mark.parametrize(("parameters", "message"), REFUSED)
+def test_what_has_no_sparse_components_is_refused(parameters: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SparseCPCA(**parameters).fit(X, background=Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "data", "options", "error", "message"),
+    [
+        (CPCA(2), (X, Y), {}, TypeError, "estimator is a CPCA; expected a SparseCPCA"),
+        (SparseCPCA(2), MOMENTS, {}, TypeError, "rows are needed"),
+        (
+            SparseCPCA(2),
+            (X, Y),
+            {"units": np.arange(160)},
+            ValueError,
+            "units was given without background_units",
+        ),
+        (SparseCPCA(2), (X, Y[:9]), {}, ValueError, "background has 1 rows in one of 5 folds"),
+    ],
+)
+def test_what_cross_validation_refuses(
+    estimator: Any, data: Any, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        cross_validated_penalty(estimator, data[0], background=data[1], **options)
