@@ -17,7 +17,7 @@ from contrast_core.contrast import background_ridge
 from contrast_core.feedback import muted
 from contrast_core.moments import SecondMoments
 from contrast_core.significance._estimators import resampling
-from contrast_core.significance._units import Sample, TwoSamples, two_samples
+from contrast_core.significance._units import Sample, two_samples
 from contrast_core.solve import plan_for, solve_trace_ratio
 from contrast_core.spectral import CPCA, CPCAStar
 
@@ -183,7 +183,7 @@ def contrast_advice(
     n_folds = min(_N_FOLDS, *(sample.n_units for sample in sides))
     folds = [
         fold[_codes(sample)]
-        for fold, sample in zip(_folds(samples, n_folds, rng), sides, strict=True)
+        for fold, sample in zip(samples.dealt(n_folds, rng), sides, strict=True)
     ]
     fewest = min(int((folds[0] != i).sum()) for i in range(n_folds))
     most = min(samples.n_varying, samples.foreground.rows.shape[1], fewest - 1)
@@ -212,19 +212,6 @@ def contrast_advice(
 def _codes(sample: Sample) -> NDArray[np.intp]:
     """Return the number of each row's unit."""
     return np.arange(sample.rows.shape[0]) if sample.codes is None else sample.codes
-
-
-def _folds(samples: TwoSamples, n_folds: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
-    """Deal units out to folds; the fold of a unit that is in both datasets is the same in both."""
-    shared = rng.permutation(len(samples.shared)) % n_folds
-    folds = []
-    for side, sample in enumerate((samples.foreground, samples.background)):
-        fold = np.empty(sample.n_units, dtype=np.intp)
-        fold[samples.shared[:, side]] = shared
-        alone = samples.only(side)
-        fold[alone] = (len(shared) + rng.permutation(len(alone))) % n_folds
-        folds.append(fold)
-    return folds
 
 
 def _moments(sample: Sample, chosen: NDArray[np.bool_]) -> SecondMoments:

@@ -1,4 +1,4 @@
-"""Does a condition move the rows, how far, and which rows: answers from held-out rows.
+"""Measure on held-out rows whether a condition moves the rows, and how far.
 
 The direction in which the rows of a foreground differ from those of a background is Fisher's
 linear discriminant, with the background's covariance on the leading principal components of both,
@@ -26,7 +26,7 @@ from contrast_core._validation import (
     check_units,
 )
 from contrast_core.moments import FeatureMoments
-from contrast_core.rows import Rows, rows_of
+from contrast_core.rows import rows_of
 
 _COMPONENTS = 50  # principal components of both datasets
 _RIDGE = 4.0  # times the mean variance of a feature
@@ -51,22 +51,23 @@ class ConditionShift:
         Held-out difference of the means along the direction, in standard deviations of the
         background; 0 in expectation where the condition does nothing.
     effect_low, effect_high : float
-        Ends of its confidence interval. The upper end is at least 0, as the expected effect is.
+        Ends of the confidence interval of the effect. The expected effect is never negative, so
+        the upper end is at least 0.
     p_value : float
-        Of the hypothesis that the effect is not positive.
+        One-sided p-value of the null hypothesis that the effect is not positive.
     n_blocks : int
         Number of units, pairs of units, or parts of the rows that were held out in turn.
     units : tuple
-        The units in use; empty without units.
+        Names of the units in use; empty if no units were given.
     left_out : tuple
-        Units that were left out, because a dataset has fewer than ten of their rows.
+        Names of the units that were left out, because they have fewer than ten rows in a dataset.
     direction : ndarray of shape (n_features,)
-        The direction from all blocks, of unit length; the foreground has the larger mean.
+        Direction of unit length from all blocks; the foreground has the larger mean along it.
     resampled : ndarray of shape (n_resamples, n_features)
-        The same from blocks that were drawn with replacement.
+        Directions from blocks that were drawn with replacement.
     foreground_scores, background_scores : ndarray of shape (n,) and (m,)
-        Each row along the direction of the other blocks, from the background's mean in its
-        standard deviations; NaN for rows of units that were left out.
+        Scores of the rows along the direction that the other blocks chose: distances from the
+        background's mean, in its standard deviations. NaN for rows of units that were left out.
     """
 
     effect: float
@@ -84,19 +85,19 @@ class ConditionShift:
     def ratio(self) -> tuple[float, float, float]:
         """Return the foreground : background ratio and the ends of its interval.
 
-        The mean squared distance of held-out rows of the foreground from the background's mean,
-        along the direction, relative to that of rows of the background: 1 plus the squared effect
-        (1 minus it, where the effect is negative), and about 1 without an effect.
+        The ratio compares mean squared distances from the background's mean along the direction:
+        those of held-out rows of the foreground with those of rows of the background. It is 1 plus
+        the squared effect (minus, if the effect is negative), and about 1 without an effect.
         """
         effects = np.array([self.effect, self.effect_low, self.effect_high])
         ratio, low, high = np.maximum(1 + effects * np.abs(effects), 0).tolist()
         return ratio, low, high
 
     def stability(self, n_top: int = 10) -> FloatArray:
-        """Return how often each feature is among those of largest loading, (n_features,).
+        """Return how often each feature is among those with the largest loadings, (n_features,).
 
-        It is the share of the resampled directions in which the feature is among the `n_top` of
-        largest absolute loading, with the sign that it has in `direction`.
+        This is the share of the resampled directions in which the feature has one of the `n_top`
+        largest absolute loadings, and the sign that it has in `direction`.
         """
         n_top = min(check_count(n_top, "n_top"), len(self.direction))
         size = np.abs(self.resampled)
@@ -199,7 +200,7 @@ def condition_shift(
             f"{FEWEST_ROWS} of both."
         )
     blocks = _blocks(sizes, units, background_units, rng)
-    first, second = _loaded(x), _loaded(y)
+    first, second = (rows.load() for rows in (x, y))
     basis = _principal(first, second, rng)
     sides = _Side.of(first, blocks.foreground, basis), _Side.of(second, blocks.background, basis)
     if not sides[1].variances.any():
@@ -209,31 +210,11 @@ def condition_shift(
         )
 
     n = len(blocks.foreground)
-    training = 1.0 - np.eye(n)  # the weights of the blocks when one of them is held out
-    directions = np.array([_direction(*sides, each, basis, blocks.paired) for each in training])
-    projected = np.asarray(first @ directions.T), np.asarray(second @ directions.T)
-    scores = np.full(sizes[0], np.nan), np.full(sizes[1], np.nan)
-    for b, weights in enumerate(training):
-        along = [projected[1][part, b] for part in blocks.background]
-        centres = np.array([each.mean() for each in along])
-        variance = weights @ [each.var(ddof=1) for each in along] / weights.sum()
-        centre = weights @ centres / weights.sum()
-        if blocks.paired:  # each unit is compared within itself, from its own zero
-            centre = centres[b]
-        else:  # what differs among units counts as the background's variation
-            variance += weights @ (centres - centre) ** 2 / weights.sum()
-        unit = np.sqrt(variance) if variance > 0 else 1.0
-        for values, part, into in zip(
-            projected, (blocks.foreground[b], blocks.background[b]), scores, strict=True
-        ):
-            into[part] = (values[part, b] - centre) / unit
-    # The rows that were held out vary more along a direction than those that chose it.
-    held_out = [scores[1][part] for part in blocks.background]
-    unit = np.sqrt(
-        np.mean([each.var(ddof=1) if blocks.paired else np.mean(each**2) for each in held_out])
+    # Each row of weights says how often each block counts towards a direction.
+    drawn = [np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples)]
+    scores = _held_out_scores(
+        (first, second), _directions(sides, 1.0 - np.eye(n), basis, blocks.paired), blocks
     )
-    if unit > 0:
-        scores = scores[0] / unit, scores[1] / unit
     effects = np.array(
         [
             scores[0][part].mean() - scores[1][other].mean()
@@ -242,28 +223,30 @@ def condition_shift(
     )
     effect, error = effects.mean(), np.sqrt(_VARIANCE_FACTOR / n) * effects.std(ddof=1)
     half = student.ppf((1 + level) / 2, n - 1) * error
-    drawn = [np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples)]
-    found = np.array(
-        [_direction(*sides, each, basis, blocks.paired) for each in (np.ones(n), *drawn)]
-    )
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    found /= np.where(lengths > 0, lengths, 1.0)
+    directions = _directions(sides, np.array([np.ones(n), *drawn]), basis, blocks.paired)
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    directions /= np.where(lengths > 0, lengths, 1.0)
     return ConditionShift(
-        float(effect),
-        float(effect - half),
-        float(max(effect + half, 0.0)),
-        float(student.sf(effect / error, n - 1)) if error > 0 else float(effect <= 0),
-        n,
-        blocks.names,
-        blocks.left_out,
-        found[0],
-        found[1:],
-        *scores,
+        effect=float(effect),
+        effect_low=float(effect - half),
+        effect_high=float(max(effect + half, 0.0)),
+        p_value=float(student.sf(effect / error, n - 1)) if error > 0 else float(effect <= 0),
+        n_blocks=n,
+        units=blocks.names,
+        left_out=blocks.left_out,
+        direction=directions[0],
+        resampled=directions[1:],
+        foreground_scores=scores[0],
+        background_scores=scores[1],
     )
 
 
 class _Blocks(NamedTuple):
-    """Rows of either dataset that are held out together, and the units that they come from."""
+    """Numbers of the rows that are held out together, and names of the units that they belong to.
+
+    Block b has the rows ``foreground[b]`` and ``background[b]``. If the blocks are paired, both are
+    rows of the same unit.
+    """
 
     foreground: list[NDArray[np.intp]]
     background: list[NDArray[np.intp]]
@@ -278,6 +261,7 @@ def _blocks(
     background_units: ArrayLike | None,
     rng: np.random.Generator,
 ) -> _Blocks:
+    """Divide the rows of both datasets into blocks: units, or fifths of the rows without units."""
     labels = check_units(units, background_units, *sizes)
     if labels is None:
         x, y = (np.array_split(rng.permutation(size), _FOLDS) for size in sizes)
@@ -317,15 +301,55 @@ def _blocks(
     )
 
 
-def _loaded(rows: Rows) -> Any:
-    matrix = rows.load()
-    return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+def _held_out_scores(
+    rows: tuple[Any, Any], directions: FloatArray, blocks: _Blocks
+) -> tuple[FloatArray, FloatArray]:
+    """Return the scores of all rows, each along the direction that the other blocks chose.
+
+    Parameters
+    ----------
+    rows : pair of arrays or sparse matrices
+        Foreground and background.
+    directions : ndarray of shape (B, D)
+        The direction that was chosen without each block.
+    blocks : _Blocks
+        The rows of each block.
+
+    Returns
+    -------
+    pair of ndarrays of shape (n,) and (m,)
+        Distances from the background's mean in its standard deviations; NaN for rows without a
+        block.
+    """
+    n = len(directions)
+    projected = np.asarray(rows[0] @ directions.T), np.asarray(rows[1] @ directions.T)
+    scores = np.full(len(projected[0]), np.nan), np.full(len(projected[1]), np.nan)
+    for b in range(n):
+        others = np.arange(n) != b
+        along = [projected[1][part, b] for part in blocks.background]
+        centres = np.array([each.mean() for each in along])
+        variance = np.array([each.var(ddof=1) for each in along])[others].mean()
+        centre = centres[others].mean()
+        if blocks.paired:  # each unit is compared within itself, from its own zero
+            centre = centres[b]
+        else:  # what differs among units counts as the background's variation
+            variance += ((centres[others] - centre) ** 2).mean()
+        unit = np.sqrt(variance) if variance > 0 else 1.0
+        for side, parts in enumerate((blocks.foreground, blocks.background)):
+            scores[side][parts[b]] = (projected[side][parts[b], b] - centre) / unit
+    # The rows that were held out vary more along a direction than those that chose it.
+    held_out = [scores[1][part] for part in blocks.background]
+    unit = np.sqrt(
+        np.mean([each.var(ddof=1) if blocks.paired else np.mean(each**2) for each in held_out])
+    )
+    return (scores[0] / unit, scores[1] / unit) if unit > 0 else scores
 
 
 def _principal(x: Any, y: Any, rng: np.random.Generator) -> FloatArray:
-    """Basis (k, D) of the leading principal components of both datasets.
+    """Return a basis (k, D) of the leading principal components of both datasets together.
 
-    Rows are not centred, which keeps sparse rows sparse: one component more or less is the mean.
+    The rows are not centred, so that sparse rows stay sparse. One of the components is then close
+    to the mean.
     """
     from sklearn.utils.extmath import randomized_svd
 
@@ -339,19 +363,21 @@ def _principal(x: Any, y: Any, rng: np.random.Generator) -> FloatArray:
 
 
 class _Side(NamedTuple):
-    """Each block of one dataset: rows (B,), means and variances (B, D).
+    """Numbers of rows, means and covariances of the blocks of one dataset.
 
-    The covariances (B, k, k) and `centres` (B, k), the means, are those on the basis.
+    Means and variances are those of the features, covariances and centres those of the coordinates
+    on a basis of k directions.
     """
 
-    sizes: FloatArray
-    means: FloatArray
-    variances: FloatArray
-    covariances: FloatArray
-    centres: FloatArray
+    sizes: FloatArray  # (B,)
+    means: FloatArray  # (B, D)
+    variances: FloatArray  # (B, D)
+    covariances: FloatArray  # (B, k, k)
+    centres: FloatArray  # (B, k)
 
     @classmethod
     def of(cls, rows: Any, parts: list[NDArray[np.intp]], basis: FloatArray) -> _Side:
+        """Compute the moments of the rows of each block."""
         features = [FeatureMoments.from_data(rows[part]) for part in parts]
         coordinates = np.asarray(rows @ basis.T, dtype=np.float64)
         return cls(
@@ -363,6 +389,13 @@ class _Side(NamedTuple):
         )
 
 
+def _directions(
+    sides: tuple[_Side, _Side], weights: NDArray[Any], basis: FloatArray, paired: bool
+) -> FloatArray:
+    """Return the direction (D,) for each row of weights of the blocks, (W, D)."""
+    return np.array([_direction(*sides, each, basis, paired) for each in weights])
+
+
 def _direction(
     foreground: _Side,
     background: _Side,
@@ -370,7 +403,7 @@ def _direction(
     basis: FloatArray,
     paired: bool,
 ) -> FloatArray:
-    """Fisher's discriminant (D,) of some blocks."""
+    """Return Fisher's discriminant (D,) of the blocks with these weights (B,)."""
     shares = weights / weights.sum()
     difference = shares @ (foreground.means - background.means)
     squared_error = sum(

@@ -20,7 +20,7 @@ from contrast_core._validation import (
 )
 from contrast_core.contrast import held_out_ratio
 from contrast_core.significance._estimators import resampling
-from contrast_core.significance._units import TwoSamples, Weights, two_samples
+from contrast_core.significance._units import Weights, two_samples
 
 _BLOCKS = 8  # which halve in 35 ways
 
@@ -143,7 +143,7 @@ def cross_fitted_ratio(
             f"X has {sizes[0]} rows and background {sizes[1]}; two halves with a variance each "
             "need at least 4 of both."
         )
-    of_unit = _blocks(samples, rng)
+    of_unit = samples.dealt(_BLOCKS, rng)
     x, y = samples.foreground.merged(of_unit[0]), samples.background.merged(of_unit[1])
     ratios = []
     with resampling(samples):
@@ -164,24 +164,10 @@ def cross_fitted_ratio(
     )
 
 
-def _blocks(samples: TwoSamples, rng: np.random.Generator) -> list[NDArray[np.intp]]:
-    """The block of each unit of both datasets, dealt out in turn; a shared unit's is one."""
-    n_shared = len(samples.shared)
-    shared_block = rng.permutation(n_shared) % _BLOCKS
-    blocks = []
-    for side, sample in enumerate((samples.foreground, samples.background)):
-        block = np.empty(sample.n_units, dtype=np.intp)
-        block[samples.shared[:, side]] = shared_block
-        alone = samples.only(side)
-        block[alone] = (n_shared + rng.permutation(len(alone))) % _BLOCKS
-        blocks.append(block)
-    return blocks
-
-
 def _halves(
     of_unit: list[NDArray[np.intp]], n_splits: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """Blocks that make one half of both datasets, of the splits that are as even as possible."""
+    """Return some of the most even splits, each as the blocks that make up one half."""
     sizes = [np.bincount(blocks, minlength=_BLOCKS) for blocks in of_unit]
     halves = [half for half in combinations(range(_BLOCKS), _BLOCKS // 2) if half[0] == 0]
     uneven = [sum(abs(2 * n[list(half)].sum() - n.sum()) for n in sizes) for half in halves]

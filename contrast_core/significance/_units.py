@@ -290,6 +290,22 @@ class TwoSamples(NamedTuple):
         sample = (self.foreground, self.background)[side]
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
 
+    def dealt(self, n_parts: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+        """Deal the units of each dataset out to parts at random, and return the part of each unit.
+
+        The parts are as even as they can be. A unit that occurs in both datasets is in the same
+        part in both.
+        """
+        shared = rng.permutation(len(self.shared)) % n_parts
+        parts = []
+        for side, sample in enumerate((self.foreground, self.background)):
+            part = np.empty(sample.n_units, dtype=np.intp)
+            part[self.shared[:, side]] = shared
+            alone = self.only(side)
+            part[alone] = (len(shared) + rng.permutation(len(alone))) % n_parts
+            parts.append(part)
+        return parts
+
     def repeats_background(self) -> bool:
         """Whether each of several different background rows is also a row of the foreground."""
         # Equal rows have equal products with one vector; different rows, practically never.

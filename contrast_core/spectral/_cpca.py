@@ -274,7 +274,7 @@ def choose_alpha(
     foreground: Moments,
     background: Moments,
     n_components: int,
-    plan: Plan | None = None,
+    plan: Plan,
 ) -> float:
     """Return the contrast strength as a number."""
     match check_strength(alpha, CPCA._rules):

@@ -10,7 +10,7 @@ from scipy.sparse import issparse, vstack
 from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding, check_not_positional
-from contrast_core._strength import StrengthPath, ascending
+from contrast_core._strength import StrengthPath
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
@@ -18,11 +18,12 @@ from contrast_core._validation import (
     check_number,
     shown,
 )
+from contrast_core.feedback import muted
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import Rows, load_into_memory, rows_of
-from contrast_core.solve import OneContrast, contrast_rows, plan_for, solve_contrasts
-from contrast_core.spectral._cpca import CPCA, check_strength, choose_alpha, default_alphas
+from contrast_core.solve import contrast_rows
+from contrast_core.spectral._cpca import CPCA, check_strength, default_alphas
 from contrast_core.spectral._kernel_factor import KernelFactor, check_kernel, factorise
 
 Kernel: TypeAlias = (
@@ -236,15 +237,14 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         )
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
-        x, y, k = self.foreground_moments_, self.background_moments_, self._n_features_out
-        for other in others:
-            check_strength(other.alpha, ["auto"])
-        chosen = [choose_alpha(other.alpha, x, y, k) for other in others]
-        distinct, alphas = ascending(others, chosen)
-        solutions = solve_contrasts(x, y, alphas, k, plan_for(x, y, k, contrasts=len(alphas)))
+        strengths = [check_strength(other.alpha, ["auto"]) for other in others]
+        with muted():  # of this one contrast, which the path need not have
+            linear = CPCA(self._n_features_out, alpha=0.0).fit(
+                self.foreground_moments_, background=self.background_moments_
+            )
         return [
-            other._set_solution(x, y, self._factor, alpha, solution, **self._seen())
-            for other, alpha, solution in zip(distinct, alphas, solutions.each(), strict=True)
+            self._with_strength(each.alpha)._set_components(each, self._factor, **self._seen())
+            for each in linear.path(strengths)
         ]
 
     def _seen(self) -> dict[str, Any]:
@@ -358,36 +358,22 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         """Fit contrastive PCA in the coordinates of L."""
         check_strength(self.alpha, ["auto"])
         linear = CPCA(self.n_components, alpha=self.alpha).fit(foreground, background=background)
-        solution = OneContrast(
-            linear.contrastive_eigenvalues_,
-            linear.components_,
-            linear.foreground_variance_,
-            linear.background_variance_,
-        )
-        return self._set_solution(foreground, background, factor, linear.alpha_, solution, **seen)
+        return self._set_components(linear, factor, **seen)
 
-    def _set_solution(
-        self,
-        foreground: SecondMoments,
-        background: SecondMoments,
-        factor: KernelFactor,
-        alpha: float,
-        solution: OneContrast,
-        **seen: Any,
-    ) -> Self:
-        """Set the dual coefficients of components that are given in the coordinates of L."""
-        dual = factor.dual(solution.components)
+    def _set_components(self, linear: CPCA, factor: KernelFactor, **seen: Any) -> Self:
+        """Set the dual coefficients of components that were found in the coordinates of L."""
+        dual = factor.dual(linear.components_)
         rows = seen["X_fit_"]
         loadings = dual if rows is None else np.asarray((rows.T @ dual.T).T)
         flipped = (fix_signs(loadings) * loadings).sum(axis=1) < 0
         return self._set_fitted(
             dual_coef_=np.where(flipped[:, None], -dual, dual),
-            alpha_=alpha,
-            contrastive_eigenvalues_=solution.values,
-            foreground_variance_=solution.foreground_variance,
-            background_variance_=solution.background_variance,
-            foreground_moments_=foreground,
-            background_moments_=background,
+            alpha_=linear.alpha_,
+            contrastive_eigenvalues_=linear.contrastive_eigenvalues_,
+            foreground_variance_=linear.foreground_variance_,
+            background_variance_=linear.background_variance_,
+            foreground_moments_=linear.foreground_moments_,
+            background_moments_=linear.background_moments_,
             _factor=factor,
             _foreground_mean=factor.foreground_mean,
             **seen,

@@ -9,7 +9,7 @@ import pytest
 
 from contrast_core import cross_fitted_ratio
 from contrast_core.datasets import make_four_groups
-from contrast_core.significance._cross_fit import _blocks, _halves
+from contrast_core.significance._cross_fit import _BLOCKS, _halves
 from contrast_core.significance._units import two_samples
 from tests.core.samples import repeated, rows
 
@@ -54,7 +54,7 @@ def test_blocks_halve_in_at_least_ten_ways(n_units: tuple[int, int], n_shared: i
     names[1][:n_shared] = names[0][:n_shared]
     repeated_names = [np.repeat(part, 3) for part in names]
     samples = two_samples(*(rows(len(part), rng) for part in repeated_names), *repeated_names)
-    blocks = _blocks(samples, rng)
+    blocks = samples.dealt(_BLOCKS, rng)
     halves = _halves(blocks, 35, rng)
     assert 10 <= len(halves) <= 35
     for half in halves:
