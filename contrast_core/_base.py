@@ -96,7 +96,7 @@ class LinearEmbedding(Embedding):
 
     @property
     def linear_map_(self) -> LinearMap:
-        """A `contrast_core.spectral.LinearMap`: `transform` and `inverse_transform` as one map."""
+        """Return `transform` and `inverse_transform` as one `contrast_core.spectral.LinearMap`."""
         return LinearMap(
             mean=self.mean_,
             projection=self.projection_,
@@ -296,7 +296,7 @@ class ScoreMixin:
             Rows.
         y : ignored
         dataset : {"foreground", "background"}, default="foreground"
-            As rows of which.
+            The dataset that the rows are treated as rows of.
 
         Returns
         -------

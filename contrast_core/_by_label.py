@@ -142,7 +142,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features of the rows seen in fit."""
+        """Return the number of features of the rows seen in fit."""
         return int(self.estimator_.n_features_in_)
 
     def __sklearn_tags__(self) -> Any:

@@ -239,7 +239,7 @@ class LinearMap:
 
 
 def _project(rows: Any, *, mean: FloatArray, projection: FloatArray) -> FloatArray:
-    """``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
+    """Return ``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
     sparse = issparse(rows) and rows.format == "csr"
     scores: FloatArray = sparse_scores(rows, projection) if sparse else rows @ projection
     return scores - mean @ projection

@@ -39,7 +39,7 @@ class CellsBehindFringes(NamedTuple):
 def cells_behind_fringes(
     shape: tuple[int, int] = (512, 512), *, random_state: int | np.random.Generator | None = 0
 ) -> CellsBehindFringes:
-    """Cells behind interference fringes, with an empty corner that shows the fringes alone.
+    """Simulate cells behind interference fringes, with an empty corner of fringes alone.
 
     The cells are bright blurred ellipses with brighter nuclei, all over the field but in its upper
     left corner, three tenths of each side. The fringes have a period of 13 pixels, are slanted and
@@ -117,7 +117,7 @@ def _fringes(height: int, width: int, rng: np.random.Generator) -> NDArray[np.fl
 
 
 def _smooth(height: int, width: int, rng: np.random.Generator, over: float) -> NDArray[np.float64]:
-    """Smooth random numbers of standard deviation 1."""
+    """Return smooth random numbers of standard deviation 1."""
     frequencies = np.fft.fftfreq(height)[:, None] ** 2 + np.fft.rfftfreq(width) ** 2
     spectrum = np.fft.rfft2(rng.normal(size=(height, width)))
     spectrum *= np.exp(-2 * (np.pi * over) ** 2 * frequencies)

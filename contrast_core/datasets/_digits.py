@@ -99,7 +99,7 @@ def _arrays(name: str) -> dict[str, NDArray[Any]]:
 
 
 def _crops(images: NDArray[Any], draws: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Crops (n, 784) from 0 to 1 at `draws` (n, 3): photograph, top row, left column."""
+    """Return crops (n, 784) from 0 to 1 at `draws` (n, 3): photograph, top row, left column."""
     windows = np.lib.stride_tricks.sliding_window_view(images, (_SIDE, _SIDE), axis=(1, 2))
     crops: NDArray[np.float64] = windows[tuple(draws.T)].reshape(len(draws), -1) / 255.0
     return crops

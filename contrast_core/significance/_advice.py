@@ -1,4 +1,4 @@
-"""Is a contrast needed, and for how many components? Asked of units that were left out."""
+"""Advise whether a contrast is needed, and for how many components, from units left out."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from contrast_core.spectral import CPCA, CPCAStar
 METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first that is good enough is advised
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _N_FOLDS = 5
-_ENOUGH = 0.9  # of the largest excess: a method that holds this share is said to hold it as well
-_WEAKER_RIDGE = 0.4  # of cPCA*'s: a tenth of the mean background variance
+_ENOUGH = 0.9  # share of the largest excess from which a method is said to hold it as well
+_WEAKER_RIDGE = 0.4  # times the ridge of cPCA*: a tenth of the mean background variance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,10 +39,10 @@ class ContrastAdvice(ShortRepr):
     excess : ndarray of shape (K, 4)
         Excess variance that the first k directions of PCA, cPCA*, cPCA and whitening hold.
     lower, upper : ndarray of shape (K, 4)
-        Ends of its 95% interval over units, by Student's t.
+        Ends of the 95% interval of the excess over units, by Student's t.
     p_value : float
-        Probability of so large an excess along the leading direction of cPCA*, which is that of
-        cPCA too, where units of foreground and background are alike.
+        Probability of so large an excess along the leading direction of cPCA* (which is that of
+        cPCA too) if units of foreground and background are alike.
     """
 
     n_components: NDArray[np.intp]
@@ -54,7 +54,7 @@ class ContrastAdvice(ShortRepr):
 
     @property
     def advised(self) -> list[str]:
-        """The method to use for each number of components.
+        """Return the method to use for each number of components.
 
         It is the first of PCA, cPCA*, cPCA and whitening that holds at least 90% of the largest
         excess; PCA where no method holds any.
@@ -65,11 +65,11 @@ class ContrastAdvice(ShortRepr):
 
     @property
     def found(self) -> bool:
-        """Whether the excess along the leading direction is significant at 1%."""
+        """Return whether the excess along the leading direction is significant at 1%."""
         return self.p_value <= self.level
 
     def sentence(self, found: bool | None = None) -> str:
-        """Say in one sentence what the table means.
+        """Return in one sentence what the table means.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""How far the components would move with other rows: the bootstrap."""
+"""The bootstrap: how far the components would move if other rows had been drawn."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class BootstrapStability(ShortRepr):
         The components of the data.
     lower, upper : ndarray of shape (k, n_features)
         Ends of a band for each loading, which holds a share `level` of the resamples; as many lie
-        below it as above. A resample's components are first turned within their subspace to lie as
-        near to ours as they can, so the bands are about the subspace. How far components turn
-        within it is the difference between `matched` and `retained`.
+        below it as above. A resample's components are first rotated within their subspace so that
+        they lie as near to ours as possible. The bands therefore describe the subspace; how far
+        components turn within it is the difference between `matched` and `retained`.
     level : float
         Share of the resamples within these bands.
     n_units, n_background_units : int or None
@@ -75,17 +75,17 @@ class BootstrapStability(ShortRepr):
 
     @property
     def component_stability(self) -> FloatArray:
-        """Mean of `matched` over the resamples, shape (k,)."""
+        """Return the mean of `matched` over the resamples, (k,)."""
         return np.asarray(self.matched.mean(axis=0))
 
     @property
     def component_retention(self) -> FloatArray:
-        """Mean of `retained` over the resamples, shape (k,)."""
+        """Return the mean of `retained` over the resamples, (k,)."""
         return np.asarray(self.retained.mean(axis=0))
 
     @property
     def subspace_stability(self) -> float:
-        """Mean squared cosine of the principal angles, over angles and resamples."""
+        """Return the mean squared cosine of the principal angles, over angles and resamples."""
         return float((np.cos(self.angles) ** 2).mean())
 
 
@@ -102,7 +102,7 @@ def bootstrap_stability(
     progress: Progress = False,
     **weights: Unpack[Weights],
 ) -> BootstrapStability:
-    r"""Would other rows give the same components? Resample rows, or units, with replacement.
+    r"""Measure how stable components are by resampling rows, or units, with replacement.
 
     Foreground and background are resampled separately, and the components V* of each resample
     compared with those of the data, V: per component (matched one to one, and the share

@@ -1,4 +1,4 @@
-"""Would other donors show it? Permutation of which donors, or parts of them, were treated."""
+"""Permutation test of a condition, by which donors, or parts of donors, were treated."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from contrast_core.significance._statistic import Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 from contrast_core.solve import LIMITS
 
-_SINGLE = 1e-15, 1e15  # total variances of which single precision holds every share that matters
-_ROUNDING = 1e-5  # of statistics in single precision
+_SINGLE = 1e-15, 1e15  # total variances between which single precision keeps what matters
+_ROUNDING = 1e-5  # relative error of statistics in single precision
 
 
 def condition_test(
@@ -46,23 +46,23 @@ def condition_test(
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
 ) -> PermutationTest:
-    r"""Is a component made by the condition? Permute which donors, or parts of them, were treated.
+    r"""Test whether a condition makes a component, by permuting which donors were treated.
 
-    `permutation_test` asks whether two datasets have the same covariance and leaves their means
-    aside. Here the difference of the conditions is part of what is tested: rows of treated donors
-    (animals, cultures) are X, those of controls the background, and both together the foreground,
-    unless `include_background` is False. Under the null hypothesis a donor's rows do not depend on
-    its condition. So donors change places, both sets are built anew from them, each donor counting
-    the same however many rows it has, and everything is done again, the contrast included:
+    `permutation_test` asks whether two datasets have the same covariance, and ignores their means.
+    Here the difference between the conditions is part of what is tested. X holds the rows of
+    treated donors (animals, cultures), the background those of controls, and the foreground is
+    both together, unless `include_background` is False. Under the null hypothesis a donor's rows do
+    not depend on its condition. Therefore donors change places, both sets are built anew from them
+    (each donor counts the same, however many rows it has), and the contrast is fitted again:
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{\#\{\text{relabellings}: T_j^{(b)} \ge T_j\}}{\#\{\text{relabellings}\}} ,
 
-    with the given one among them. Components are taken one after the other as in
-    `permutation_test`, the j-th at the automatic contrast of one component in what is left.
+    with the given relabelling among them. Components are taken one after the other as in
+    `permutation_test`: the j-th at the automatic contrast of one component in what is left.
 
-    A donor with rows in both sets has two parts. They are compared with each other, each less the
-    mean of both, and change places; other donors are never centred.
+    A donor with rows in both sets has two parts, which change places with each other. The mean of
+    the two is subtracted from both; donors with rows in one set only are not centred.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def condition_test(
         units every row is taken as a donor of its own: with rows that repeat, the p-values are far
         too small.
     include_background : bool, default=True
-        Whether the foreground is all rows, so that the difference of the means is in it, or those
-        of X alone.
+        True: the foreground is all rows, so that it contains the difference between the means.
+        False: the foreground is the rows of X alone.
     n_permutations : int, default=999
         Number of random relabellings. If there are no more than that many, all are used.
     random_state : int, Generator or None, default=None
@@ -87,15 +87,16 @@ def condition_test(
     Returns
     -------
     PermutationTest
-        Its statistics and strengths are those of foreground and background with donors counting
-        the same.
+        Its statistics and strengths come from a foreground and background in which every donor
+        counts the same.
 
     Raises
     ------
     ValueError
-        If there are fewer than 20 relabellings, so that no p-value reaches 0.05: the least are 3
-        donors against 3, 1 against 19, or 5 with rows in both. Also where donors of one set alone
-        have nothing to change places with, and for what `permutation_test` refuses.
+        If there are fewer than 20 relabellings, so that no p-value can reach 0.05; the smallest
+        designs with 20 are 3 donors against 3, 1 against 19, and 5 with rows in both (32). Also if
+        donors with rows in one set only have no others to change places with, and for what
+        `permutation_test` refuses.
     TypeError
         As in `permutation_test`.
 
@@ -106,18 +107,19 @@ def condition_test(
 
     Notes
     -----
-    Where donors' rows are drawn alike whatever the condition, the first component's p-value at an
-    automatic contrast is exact. At a given one both sets keep the total variances of the data, so
-    that it is approximate, and so are later components, for those before are of the data.
+    If the condition has no influence on how a donor's rows are drawn, the first component's p-value
+    at an automatic contrast is exact. At a given contrast it is approximate, because both sets are
+    scaled to the total variances of the data. The p-values of later components are approximate too,
+    because the earlier components are those of the data.
 
-    A donor with few rows is less exactly known, and if the treated have more rows than the
-    controls, that alone tells them apart. So the parts of a donor are used with as many rows as the
-    smaller has, and other donors with no more than the smaller of the two sets' median numbers;
-    what is left out is drawn at random.
+    The fewer rows a donor has, the noisier its moments are. If the treated donors had more rows
+    than the controls, that alone would tell them apart. So both parts of a donor are used with as
+    many rows as the smaller part has, and the other donors with no more rows than the smaller of
+    the two sets' medians. The rows that are left out are drawn at random.
 
-    Rows without units are held dense. Donors are reduced to their moments once: (number of units)
-    D^2 numbers, from 700 features on in single precision, and a relabelling is one small
-    eigenproblem.
+    Rows without units are held dense. Donors are reduced once to their moments, which take (number
+    of units) times D^2 numbers, in single precision from 700 features on. A relabelling is then one
+    small eigenproblem.
 
     References
     ----------
@@ -165,7 +167,7 @@ def condition_test(
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
-    """With as many rows in both parts of a donor, and in donors of either set."""
+    """Leave out rows, so that neither the parts of a donor nor the two sets differ in numbers."""
     sizes = samples.foreground.sizes, samples.background.sizes
     most = [size.copy() for size in sizes]
     alone = [samples.only(side) for side in (0, 1)]
@@ -182,7 +184,7 @@ def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
 
 
 def _units(samples: TwoSamples) -> Units:
-    """Stack foreground and background units; centre the two parts of each donor."""
+    """Stack the units of both datasets, and centre the two parts of each donor."""
     both = samples.foreground, samples.background
     single = both[0].rows.shape[1] >= LIMITS.iterated and all(
         _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
@@ -200,7 +202,7 @@ def _units(samples: TwoSamples) -> Units:
 
 @dataclass
 class _DeflatedUnits(Deflation):
-    """Units of both datasets together; with `pooled` all of them are the foreground."""
+    """Deflation of the units of both datasets together; if `pooled`, all are foreground."""
 
     given: NDArray[np.bool_] = field(kw_only=True)
     pooled: bool = field(kw_only=True)
@@ -209,7 +211,7 @@ class _DeflatedUnits(Deflation):
     def take(self, n_components: int) -> Self:
         """Find the components of the data as they are, and keep the covariance of all units."""
         super().take(n_components)
-        if self.pooled:  # which no relabelling changes
+        if self.pooled:  # no relabelling changes the foreground
             self.every, _ = self._sets(self.given)
         return self
 

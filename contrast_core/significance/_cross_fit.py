@@ -27,16 +27,16 @@ _BLOCKS = 8  # which halve in 35 ways
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossFittedRatio(ShortRepr):
-    """The cross-fitted trace ratio; made by `cross_fitted_ratio`.
+    """Cross-fitted trace ratio; made by `cross_fitted_ratio`.
 
     Parameters
     ----------
     ratio : float
-        Median of `ratios`: a single split is noisy, the more the fewer the units.
+        Median of `ratios`. A single split is noisy, above all with few units.
     ratios : ndarray of shape (2 * n_splits,)
-        The ratio of each split, either half once the one for the directions.
+        Two ratios of each split: each half chooses the directions once.
     baseline : float
-        tr(C_X) / tr(C_Y), what directions without contrast give.
+        tr(C_X) / tr(C_Y), the ratio that directions without contrast give.
     n_units, n_background_units : int or None
         Number of units in each dataset; None where rows were split one by one.
     """
@@ -72,8 +72,10 @@ def cross_fitted_ratio(
 
     .. math:: \frac{\operatorname{tr} V^\top C'_X V}{\operatorname{tr} V^\top C'_Y V + k\tau'} .
 
-    On the rows that chose V this ratio is large whatever the data. On the other half two samples
-    of one distribution give tr(C_X) / tr(C_Y), or somewhat less because of the ridge.
+    On the rows that chose V this ratio is large whatever the data are. On the other half, two
+    samples of one distribution give tr(C_X) / tr(C_Y) or less: with a variance s along V and the
+    ridge :math:`\tau'`, a quarter of the mean variance, :math:`s / (s + \tau')` times it, which is
+    0.8 if all directions have the same variance.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def cross_fitted_ratio(
         Foreground and background rows, not moments; without units the background may be a list of
         several, which are mixed as by `CPCA.fit`, each about its own mean.
     n_components : int, default=2
-        k, the number of components the contrast is for.
+        Number of components of the contrast, k.
     units, background_units : array-like of shape (n,) and (m,), optional
         What rows repeat (donor, animal); a unit's rows stay in one half. A label that occurs in
         both datasets is one and the same unit. Without them every row is taken as independent and

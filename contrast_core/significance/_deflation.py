@@ -27,7 +27,7 @@ class Deflation:
     n_varying : int
         Features, or coordinates, that vary.
     units : tuple of Units
-        The units of both datasets, apart or together.
+        The units: those of the two datasets, or those of both together as one.
     """
 
     statistic: Statistic

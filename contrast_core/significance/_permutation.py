@@ -1,4 +1,4 @@
-"""Which components are real: permutation of the foreground and background labels."""
+"""Permutation test of components: relabel which rows, or units, are foreground."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class PermutationTest(ShortRepr):
     p_values : ndarray of shape (k,)
         P-value of each component, non-decreasing: a component counts only if those before it do.
     statistics : ndarray of shape (k,)
-        Statistics of the data as they are: at an automatic strength
-        :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X` in what is left of both; at a
-        given one the method's leading eigenvalue there.
+        Statistics of the data as they are. At an automatic strength, the statistic of component j
+        is :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X` in what the components
+        before it leave; at a given strength, the method's leading eigenvalue there.
     null_statistics : ndarray of shape (B, k)
         Statistics under each relabelling.
     strengths : ndarray of shape (k,)
-        Contrast strength at which each component was found, the automatic one of each or the given
-        one, as the estimator's parameter has it (of `PCPCA`: gamma').
+        Contrast strength at which each component was found: its own automatic strength or the
+        given one, on the scale of the estimator's parameter (for `PCPCA`, gamma').
     components : ndarray of shape (k, n_features)
         The directions that were tested, at unit length.
     n_permutations : int
@@ -93,11 +93,11 @@ class PermutationTest(ShortRepr):
 
     @property
     def smallest_p_value(self) -> float:
-        """The smallest p-value that this test can give."""
+        """Return the smallest p-value that this test can give."""
         return 1 / self.n_distinct if self.exact else 1 / (1 + self.n_permutations)
 
     def n_significant(self, level: float = LEVEL) -> int:
-        """Number of leading components with a p-value of at most `level`."""
+        """Return the number of leading components with a p-value of at most `level`."""
         return int((self.p_values <= level).sum())
 
 
@@ -113,7 +113,7 @@ def permutation_test(
     progress: Progress = False,
     **weights: Unpack[Weights],
 ) -> PermutationTest:
-    r"""How many components are real? Permute which rows, or units, are foreground.
+    r"""Test how many components are real by permuting which rows, or units, are foreground.
 
     The null hypothesis of component j: without what the components before it explain, foreground
     and background have the same covariance up to a common factor. A direction that is strong in
@@ -121,8 +121,9 @@ def permutation_test(
     are correctly significant.
 
     Components are taken one after the other. The j-th is the leading direction at the automatic
-    contrast of *one* component in what is left, :math:`\alpha_j`: after a dominant first component
-    the contrast of both together is too strong to show the second. Its statistic, and p-value,
+    contrast :math:`\alpha_j` of *one* component in what is left. (After a dominant first component,
+    the contrast of both together would be too strong to show the second.) Its statistic and p-value
+    are
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
@@ -134,10 +135,10 @@ def permutation_test(
     sampling distribution of its geometric median. Without that draw, few units would come out as
     significant far too often.
 
-    What is taken out before the next component is the pattern :math:`C_X v_j`, with which the
-    foreground's scores on later components are uncorrelated. Taking out :math:`v_j` itself would
-    leave some of a dominant component behind, for :math:`v_j` also leans away from what the
-    background happens to have.
+    Before the next component, the pattern :math:`C_X v_j` is projected out, so that the scores of
+    the foreground on later components are uncorrelated with those on this one. Projecting out
+    :math:`v_j` itself would leave some of a dominant component behind, because :math:`v_j` also
+    leans away from directions in which the background happens to vary.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which units could have been the foreground, if the two datasets did not differ."""
+"""Relabellings: which units could have been the foreground if the datasets did not differ."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Relabellings:
 
     @property
     def is_exact(self) -> bool:
-        """Whether all relabellings are used, the given one included."""
+        """Return whether all relabellings are used, the given one included."""
         return self.total == self.n_distinct
 
     @property
     def given(self) -> NDArray[np.bool_]:
-        """Whether each unit of both datasets is foreground in the data as they are."""
+        """Return whether each unit of both datasets is foreground in the data as they are."""
         return np.arange(self.samples.n_units) < self.samples.foreground.n_units
 
     def statistics(
@@ -87,7 +87,7 @@ class Relabellings:
 
     @cached_property
     def _free(self) -> NDArray[np.intp]:
-        """Positions, among the units of both datasets, of those that are in one dataset only."""
+        """Return the positions, among all units, of those that are in one dataset only."""
         return np.concatenate(
             [self.samples.only(0), self.samples.only(1) + self.samples.foreground.n_units]
         )

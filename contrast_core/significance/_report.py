@@ -25,7 +25,7 @@ from contrast_core.solve import Design, loaded_rows
 
 Columns: TypeAlias = dict[str, list[Any]]
 
-_NEAR = 10.0  # degrees: within them another strength is said to show the same subspace
+_NEAR = 10.0  # degrees within which another strength is said to show the same subspace
 _LEVEL = 0.05
 _EXCESS = (
     "Excess variance of the first components on units that did not choose them, in units of the "
@@ -37,8 +37,8 @@ _EXCESS = (
 class ContrastReport:
     """Summary of a contrast and of its certainty, made by `contrast_report`.
 
-    Printed it is plain text, in a notebook a table. `statements` and the two tables are what it
-    says, for a text of one's own: `pandas.DataFrame(report.features())`.
+    It prints as plain text, and as a table in a notebook. `statements`, `components` and `features`
+    return its parts for use elsewhere, as in ``pandas.DataFrame(report.features())``.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ class ContrastReport:
     advice : ContrastAdvice
         Whether a contrast is needed, by the excess variance on units that chose no directions.
     test : PermutationTest
-        Which components are real, and so whether there is anything to find.
+        Permutation test of the components.
     stability : BootstrapStability
-        How certain subspace and loadings are.
+        Bootstrap of the subspace and the loadings.
     strengths : ndarray of shape (S,)
-        Other strengths of the contrast, ascending: the method's own grid.
+        Other strengths of the contrast, ascending, from the method's default grid.
     angles : ndarray of shape (S,)
-        Largest principal angle between the subspace at each of them and that of `estimator`,
-        radians.
+        Largest principal angle between the subspace at each of these strengths and that of
+        `estimator`, in radians.
     """
 
     estimator: MomentContrast
@@ -68,7 +68,7 @@ class ContrastReport:
     angles: FloatArray
 
     def statements(self) -> dict[str, str]:
-        """Sentences by their subject."""
+        """Return the sentences of the report by their subject."""
         return {
             "contrast": self._contrast(),
             "data": self._data(),
@@ -80,10 +80,12 @@ class ContrastReport:
         }
 
     def components(self) -> Columns:
-        """A table of the components, by columns.
+        """Return a table of the components, by columns.
 
-        Variances of foreground and background along each; the p-value of the permutation test; and
-        the share of it that its counterpart in a resample, and the resample's whole subspace, keep.
+        The columns are the variances of foreground and background along each component, the
+        contrast index, the p-value of the permutation test, and the stability under resampling:
+        against the matching component of a resample, and the share that the resample's whole
+        subspace retains.
         """
         fitted: Any = self.estimator
         return {
@@ -97,12 +99,12 @@ class ContrastReport:
         }
 
     def features(self, n_top: int = 10) -> Columns:
-        """A table of the features of largest loading in each component, by columns.
+        """Return a table of the features with the largest loadings in each component, by columns.
 
         Parameters
         ----------
         n_top : int, default=10
-            Features of each component; all, where there are fewer.
+            Number of features of each component; all of them if there are fewer.
 
         Returns
         -------
@@ -231,11 +233,15 @@ def contrast_report(
 ) -> ContrastReport:
     """Report what a contrast shows, and how certain it is, for the supplement of a paper.
 
-    Which contrast, and how it was chosen; whether there is anything to find, and how many
-    components are real (`permutation_test`, at 5%); whether PCA would do, and for how many
-    components a contrast is needed (`contrast_core.significance.contrast_advice`); how certain
-    components and loadings are (`bootstrap_stability`); over which strengths the subspace stays;
-    and which features make it.
+    The report states
+
+    - which contrast was used, and how it was chosen;
+    - whether there is anything to find, and how many components are significant at 5%
+      (`permutation_test`);
+    - whether PCA would do, and for how many components a contrast is needed
+      (`contrast_core.significance.contrast_advice`);
+    - how certain the components and loadings are (`bootstrap_stability`);
+    - over which strengths the subspace stays the same, and which features make it up.
 
     Parameters
     ----------
@@ -246,13 +252,13 @@ def contrast_report(
         several.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to. Without units every row is taken
-        as independent: with rows that repeat, all looks far more certain than it is.
+        as independent; if rows repeat, everything then looks far more certain than it is.
     sample_weight, background_weight, background_mix
         As for `CPCA.fit`.
     n_permutations, n_resamples : int, default=999 and 200
         Relabellings and bootstrap samples.
     random_state : int, Generator or None, default=None
-        Seed of all that is random.
+        Seed of all random numbers.
     progress : bool or callable, default=False
         Show progress bars: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
 
@@ -263,7 +269,7 @@ def contrast_report(
     Raises
     ------
     ValueError, TypeError
-        As the functions that it is made of; see `permutation_test`.
+        For what `permutation_test`, `bootstrap_stability` or `contrast_advice` refuses.
 
     Warns
     -----
@@ -277,7 +283,7 @@ def contrast_report(
 
     Notes
     -----
-    Units say what is independent. The contrast itself is of all rows, not within units.
+    Units only say what is independent. The contrast itself is fitted to all rows, not within units.
 
     Examples
     --------
@@ -323,14 +329,14 @@ def contrast_report(
 
 
 def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
-    """The method's grid, and the largest angle of the subspace at each to that of the fit."""
+    """Return the default grid, and the largest angle of each subspace to the fitted one."""
     path: list[StrengthPath] = fitted.path()
     angles = [principal_angles(other.components_, fitted.components_)[0] for other in path]  # type: ignore[attr-defined]
     return np.array([other.strength_ for other in path]), np.array(angles)
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the near ones can be reached from one's own without passing one that is not."""
+    """Return which near strengths lie beside one's own, with none in between that is not near."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(
@@ -349,7 +355,7 @@ def _shown(value: Any) -> str:
 
 
 def _aligned(columns: Columns) -> list[str]:
-    """A table as lines, numbers to the right."""
+    """Return a table as lines of text, with its cells aligned to the right."""
     columns = {name: list(map(_shown, values)) for name, values in columns.items()}
     widths = [max(map(len, [name, *cells])) for name, cells in columns.items()]
     return [

@@ -1,4 +1,4 @@
-"""Which rows responded: a two-component mixture of held-out scores."""
+"""Estimate which rows responded, by a two-component mixture of held-out scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contrast_core._validation import FloatArray, check_number, real_array
 from contrast_core.significance._condition_shift import _VARIANCE_FACTOR
 
 _ITERATIONS = 500
-_CLOSEST = 1.0  # standard deviations between the components: rows that are closer look alike
+_CLOSEST = 1.0  # least distance of the components, in standard deviations
 _FEWEST = 10
 _Z = 1.959964  # of a 95% interval
 

@@ -26,37 +26,34 @@ _PLAN = Plan("dense", None, 0, "given", LIMITS)
 
 
 class Leading(NamedTuple):
-    """The statistic; the direction (D,); and what has to go before the next one is sought (D,).
-
-    Also columns (D, b) near the direction, where others can be found from there.
-    """
+    """The leading component of two covariances."""
 
     statistic: float
-    direction: FloatArray
-    removed: FloatArray
-    near: FloatArray | None
+    direction: FloatArray  # (D,)
+    removed: FloatArray  # (D,), projected out before the next component
+    near: FloatArray | None  # columns (D, b) from which the search in relabelled data starts
 
 
 @dataclass(frozen=True)
 class Statistic:
-    r"""How a component is found, and how strong it is, in covariances P and Q of any scale.
+    r"""Statistic of the leading component of two covariances P and Q of any scale.
 
-    At a given strength both are brought to the total variances of the data, and the statistic is
-    the method's leading eigenvalue.
+    At a given strength, both covariances are scaled to the total variances of the data, and the
+    statistic is the method's leading eigenvalue.
 
-    Without one: the automatic alpha of one component is the largest ratio of variances,
-    :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`, attained by cPCA's leading component at that
-    alpha, which is cPCA*'s leading direction too. The statistic is alpha tr Q / tr P, which is free
-    of scale.
+    Without a given strength, the automatic alpha of one component is the largest ratio of
+    variances, :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`. Both cPCA's leading component at
+    that alpha and cPCA*'s leading direction attain it. The statistic is alpha tr Q / tr P, which
+    does not depend on the scales of P and Q.
 
     Parameters
     ----------
     alpha, beta : float or None
-        Given strength of cPCA or cPCA*; both None: the automatic one.
+        Given strength of cPCA or cPCA*; if both are None, the strength is automatic.
     star : bool
         Whether the method is cPCA*.
     orthogonal : bool
-        Whether its components at a given beta are orthogonal.
+        Whether the components of cPCA* at a given beta are orthogonal.
     """
 
     alpha: float | None = None
@@ -71,7 +68,7 @@ class Statistic:
         Raises
         ------
         TypeError
-            If it is neither cPCA nor cPCA* nor PCPCA.
+            If the estimator is neither cPCA nor cPCA* nor PCPCA.
         ValueError
             If its strength cannot be tested.
         """
@@ -113,8 +110,9 @@ class Statistic:
     ) -> Leading:
         """Compute the statistic of covariances (D, D), given the total variances of the data.
 
-        `n_varying` counts the features, or coordinates, that vary. Many features: with `given`, of
-        the data themselves, that of a relabelling is searched for from there.
+        `n_varying` counts the features, or coordinates, that vary. `given` is the component of the
+        data as they are. If there are many features, the component of relabelled data is searched
+        for from there.
         """
         free = self.alpha is None and self.beta is None
         p, q = (
@@ -142,7 +140,7 @@ class Statistic:
     def _nearby(
         self, p: FloatArray, q: FloatArray, n_varying: int, given: Leading | None
     ) -> Components | None:
-        """A search from what is known, None where there are few features or it fails."""
+        """Search near a known component; return None with few features or if the search fails."""
         budget, start = _PLAN.automatic_budget(len(p), 1), None if given is None else given.near
         if budget is None:
             return None
@@ -159,7 +157,7 @@ class Statistic:
         return RidgeWeights(RIDGE / n_varying, 1.0)
 
     def strength(self, statistic: float, totals: tuple[float, float], n_varying: int) -> float:
-        """The contrast strength of a component whose statistic this is."""
+        """Return the contrast strength of a component with this statistic."""
         given = self.beta if self.alpha is None else self.alpha
         if given is not None:
             return given

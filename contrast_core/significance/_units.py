@@ -1,4 +1,4 @@
-"""Units of resampling: rows, or donors and the like, which are reduced to moments once."""
+"""Units of resampling: single rows, or donors, each of which is reduced to moments once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contrast_core._validation import FloatArray, MatrixLike, check_labels, chec
 from contrast_core.moments import FeatureMoments, SecondMoments
 from contrast_core.solve import Design, check_variances, loaded_rows
 
-_SMALLEST, _LARGEST = 1e-150, 1e150  # of variances, so that their ratios are numbers too
+_SMALLEST, _LARGEST = 1e-150, 1e150  # variances whose ratios float64 can hold
 _MAX_ITERATIONS = 200
 
 
@@ -54,10 +54,10 @@ class Units:
         return self.counts if self.covariances is None else np.ones(len(self))
 
     def centred(self) -> Self:
-        """Subtract the geometric median of the units' means: the least sum of distances to them.
+        """Subtract the geometric median of the units' means, by Weiszfeld's iteration.
 
-        It is known about as well as a mean, but a few units far away do not move it. Found by
-        Weiszfeld's iteration.
+        The geometric median is the point with the least sum of distances to them. It is about as
+        precise as the mean, but a few units that are far away do not move it.
         """
         centre = np.asarray(np.average(self.means, axis=0, weights=self.weights))
         for _ in range(_MAX_ITERATIONS):
@@ -99,12 +99,12 @@ class Units:
 
     @property
     def is_single(self) -> bool:
-        """Whether the covariances are kept in single precision."""
+        """Return whether the covariances are kept in single precision."""
         return self.covariances is not None and self.covariances.dtype == np.float32
 
     @property
     def rounding(self) -> float:
-        """Share of the total variance that rounding may leave where there is none."""
+        """Return the share of the total variance that rounding may leave where there is none."""
         size, kept = self.means.shape[1], self.covariances
         if kept is None:
             return float(4 * size * np.finfo(np.float64).eps) ** 2
@@ -204,9 +204,9 @@ class Units:
 
 
 class Sample(NamedTuple):
-    """Rows in memory, and the unit that each belongs to: None where it is one by itself.
+    """Rows in memory, and the unit that each belongs to; without codes each row is a unit.
 
-    Weights of rows are 1 in the mean. `strata` says of which of several datasets each row is.
+    The mean of the weights is 1. `strata` numbers the dataset of each row, if there are several.
     """
 
     rows: Any
@@ -217,24 +217,24 @@ class Sample(NamedTuple):
 
     @property
     def n_units(self) -> int:
-        """Number of units."""
+        """Return the number of units."""
         return self.rows.shape[0] if self.codes is None else int(self.codes.max()) + 1
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        """Rows of each unit."""
+        """Return the number of rows of each unit, (U,)."""
         if self.codes is None:
             return np.ones(self.rows.shape[0], dtype=np.intp)
         return np.bincount(self.codes)
 
     def units(self, dtype: DTypeLike = np.float64) -> Units:
-        """Read the units of this dataset, once."""
+        """Compute the units of this dataset, which takes one pass over its rows."""
         if self.codes is None:
             return Units.of_rows(self.rows, self.weights)
         return Units.of_labels(self.rows, self.codes, self.name, dtype, self.weights)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
-        """Draw at most so many rows of each unit (U,), without replacement."""
+        """Draw at most `most` (U,) rows of each unit, without replacement."""
         if self.codes is None or (self.sizes <= most).all():
             return self
         shuffled = rng.permutation(len(self.codes))
@@ -245,13 +245,13 @@ class Sample(NamedTuple):
         return self._replace(rows=self.rows[kept], codes=self.codes[kept])
 
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
-        """Join units that have the same number (U,) to larger ones."""
+        """Join units with equal numbers (U,) into larger ones."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
         return Units.of_labels(self.rows, codes, self.name, weights=self.weights)
 
 
 class TwoSamples(NamedTuple):
-    """Foreground and background.
+    """Foreground and background, as resampling needs them.
 
     `shared` (S, 2) holds the numbers of the units that carry the same label in both.
     `n_varying` counts the features that vary in either. `basis` (r, D) is an orthonormal basis of
@@ -268,25 +268,25 @@ class TwoSamples(NamedTuple):
 
     @property
     def n_units(self) -> int:
-        """Number of units in both."""
+        """Return the number of units in both datasets together."""
         return self.foreground.n_units + self.background.n_units
 
     @property
     def pairs(self) -> NDArray[np.intp]:
-        """Positions of the shared units among those of foreground and background, (S, 2)."""
+        """Return the positions of the shared units among all units, (S, 2)."""
         return self.shared + np.array([0, self.foreground.n_units], dtype=np.intp)
 
     @property
     def is_grouped(self) -> bool:
-        """Whether rows belong to units; otherwise each row is one."""
+        """Return whether rows belong to units; otherwise each row is a unit."""
         return self.foreground.codes is not None
 
     def units(self, dtype: DTypeLike = np.float64) -> tuple[Units, Units]:
-        """Return the units of foreground and background, read once."""
+        """Compute the units of foreground and background."""
         return self.foreground.units(dtype), self.background.units(dtype)
 
     def only(self, side: int) -> NDArray[np.intp]:
-        """Units of one dataset (0 foreground, 1 background) without a counterpart."""
+        """Return the units that occur in this dataset only (0 foreground, 1 background)."""
         sample = (self.foreground, self.background)[side]
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
 
@@ -307,7 +307,10 @@ class TwoSamples(NamedTuple):
         return parts
 
     def repeats_background(self) -> bool:
-        """Whether each of several different background rows is also a row of the foreground."""
+        """Return whether every background row is also a row of the foreground.
+
+        False if few background rows are different, so that equal rows are to be expected.
+        """
         # Equal rows have equal products with one vector; different rows, practically never.
         vector = np.random.default_rng(0).normal(size=self.foreground.rows.shape[1])
         x, y = (np.asarray(sample.rows @ vector) for sample in (self.foreground, self.background))
@@ -320,7 +323,7 @@ class TwoSamples(NamedTuple):
         return bool((away <= rounding).all()) and len(np.unique(y)) > len(y) / 2
 
     def numbers(self) -> tuple[int | None, int | None]:
-        """Number of units of foreground and background; None for rows."""
+        """Return the numbers of units of foreground and background; None for single rows."""
         if not self.is_grouped:
             return None, None
         return self.foreground.n_units, self.background.n_units

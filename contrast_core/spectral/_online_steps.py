@@ -40,8 +40,6 @@ def advance(
     is_foreground: NDArray[np.bool_],
     sizes: StepSizes,
     batch_size: int = 1,
-    *,
-    compiled: bool = True,
 ) -> OnlineState:
     """Return the state after the rows (n, D), which are centred and of unit scale.
 
@@ -58,7 +56,7 @@ def advance(
                 batch = rows[part], is_foreground[part], betas[part]
                 state = _minibatch_step(state, *batch, *parameters)
         else:
-            steps = _steps(compiled)
+            steps = _steps()
             for start in range(0, len(rows), _REFRESH):
                 block = slice(start, start + _REFRESH)
                 inverse = np.linalg.inv(_full_rank(state.lateral))
@@ -147,10 +145,8 @@ def _minibatch_step(
 
 
 @cache
-def _steps(compiled: bool) -> Callable[..., Any]:
-    """Return `_single_steps`, compiled if requested and numba is installed."""
-    if not compiled:
-        return _single_steps
+def _steps() -> Callable[..., Any]:
+    """Return `_single_steps`, compiled if numba is installed."""
     try:
         from numba import njit
     except ImportError:

@@ -56,7 +56,7 @@ class PositivePairEmbedding(LinearEmbedding):
 
 
 def check_n_effective(n_effective: object, n_pairs: float) -> float:
-    """The number of independent pairs: what was given, else their number."""
+    """Return the number of independent pairs: the given one, or that of all pairs."""
     if n_effective is None:
         return float(n_pairs)
     number = as_number(n_effective, "n_effective", "a number of pairs or None")

@@ -295,7 +295,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         return alpha
 
     def _default_strengths(self) -> FloatArray:
-        """The grid, as far as there are as many positive eigenvalues as components."""
+        """Return the strengths of the grid that have as many positive eigenvalues as components."""
         x, y, k = self.foreground_moments_, self.background_moments_, self._n_features_out
         alphas = default_alphas()
         too_few = bisect_left(alphas, True, key=lambda alpha: n_positive(x, y, alpha) < k)
