@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from contrast_core._validation import ContrastWarning
 
-__all__ = ["Progress", "collected", "muted", "warn", "with_progress"]
+__all__ = ["Progress", "muted", "warn", "with_progress"]
 
 T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
@@ -22,7 +22,6 @@ Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
 # and wrappers of `transform` stand between a caller and an estimator.
 _NOT_THE_CALLER = ("contrast_core", "scanpy_ext", "napari_plugin", "sklearn")
 _muted: ContextVar[str | None] = ContextVar("muted", default=None)
-_kept: ContextVar[list[str] | None] = ContextVar("kept", default=None)
 
 
 def warn(message: str) -> None:
@@ -36,9 +35,6 @@ def warn(message: str) -> None:
     """
     pattern = _muted.get()
     if pattern is not None and re.search(pattern, message):
-        return
-    if (kept := _kept.get()) is not None:
-        kept.append(message)
         return
     frame = sys._getframe(1)
     while frame.f_back is not None and _package(frame.f_globals) in _NOT_THE_CALLER:
@@ -65,17 +61,6 @@ def muted(pattern: str = "") -> Iterator[None]:
         yield
     finally:
         _muted.reset(token)
-
-
-@contextmanager
-def collected() -> Iterator[list[str]]:
-    """Collect this thread's warnings in a list, so that repeated ones can be issued once."""
-    found: list[str] = []
-    token = _kept.set(found)
-    try:
-        yield found
-    finally:
-        _kept.reset(token)
 
 
 def _package(names: dict[str, Any]) -> str:

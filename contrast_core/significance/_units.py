@@ -276,11 +276,6 @@ class TwoSamples(NamedTuple):
         """Return the positions of the shared units among all units, (S, 2)."""
         return self.shared + np.array([0, self.foreground.n_units], dtype=np.intp)
 
-    @property
-    def is_grouped(self) -> bool:
-        """Return whether rows belong to units; otherwise each row is a unit."""
-        return self.foreground.codes is not None
-
     def units(self, dtype: DTypeLike = np.float64) -> tuple[Units, Units]:
         """Compute the units of foreground and background."""
         return self.foreground.units(dtype), self.background.units(dtype)
@@ -324,7 +319,7 @@ class TwoSamples(NamedTuple):
 
     def numbers(self) -> tuple[int | None, int | None]:
         """Return the numbers of units of foreground and background; None for single rows."""
-        if not self.is_grouped:
+        if self.foreground.codes is None:
             return None, None
         return self.foreground.n_units, self.background.n_units
 
