@@ -232,17 +232,6 @@ def test_moments_in_place_of_data(case: Case) -> None:
         case.make(2).fit_transform(x, **{case.other: y})
 
 
-@cases()
-def test_refitting_forgets_the_names_of_the_first_fit(case: Case) -> None:
-    X, Y = data_for(case)
-    estimator = case.make(2).fit(
-        *(pd.DataFrame(X).rename(columns=str),),
-        **{case.other: pd.DataFrame(Y).rename(columns=str)},
-    )
-    estimator.fit(X, **{case.other: Y})
-    assert not hasattr(estimator, "feature_names_in_")
-
-
 @cases(lambda case: not case.constant_other)
 def test_a_constant_background_is_refused(case: Case) -> None:
     X, Y = data_for(case)

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse as sp
-import sklearn
 from sklearn.metrics import silhouette_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from contrast_core import CPCA, ContrastWarning, SecondMoments
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
@@ -104,18 +101,6 @@ def test_constant_data_are_refused() -> None:
     X, Y = planted()
     with pytest.raises(ValueError, match=r"the foreground is constant .* 12 features"):
         CPCA().fit(np.ones_like(X), background=Y)
-
-
-def test_a_pipeline_scales_the_background_too() -> None:
-    X, Y = planted()
-    X, Y = X * np.linspace(1, 100, 12), Y * np.linspace(1, 100, 12)
-    scaler = StandardScaler().fit(X)
-    by_hand = CPCA().fit(scaler.transform(X), background=scaler.transform(Y))
-    with sklearn.config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(StandardScaler(), CPCA(), transform_input=["background"])
-        scores = pipeline.fit_transform(X, background=Y)
-        np.testing.assert_allclose(pipeline.transform(X), scores)
-    np.testing.assert_allclose(scores, by_hand.transform(scaler.transform(X)), atol=1e-9)
 
 
 def _silhouette(scores: Any, labels: Any, *, unit_sd: bool) -> float:

@@ -11,10 +11,8 @@ import pytest
 
 from contrast_core import (
     CPCA,
-    PCPCA,
     ContrastWarning,
     CPCAStar,
-    KernelCPCA,
     PCAPlus,
 )
 from contrast_core.linalg import subspace_error
@@ -144,11 +142,3 @@ def test_pairs_agree_in_every_form() -> None:
         assert (found.alignment_ < -1e-6).all()
         reduced = PCAPlus(5, exchangeable=False).fit(PairMoments.from_data(*pairs))
         np.testing.assert_allclose(reduced.alignment_, found.alignment_, rtol=1e-9)
-
-
-def test_other_methods_take_padded_data() -> None:
-    x, y = (padded(rows, 1.0)[0] for rows in data(200, 150))
-    assert np.abs(PCPCA(2).fit(x, background=y).components_[:, [0, 4, 8]]).max() < 1e-10
-    kernel = KernelCPCA(2, kernel="linear", alpha=1.0).fit(x, background=y)
-    linear = CPCA(2, alpha=1.0).fit(x, background=y)
-    np.testing.assert_allclose(kernel.transform(x), linear.transform(x), atol=1e-8)

@@ -160,26 +160,6 @@ def test_wide_data_in_the_span_of_the_rows(sparsity: Any) -> None:
     np.testing.assert_allclose(wide.transform(Y).var(axis=0), wide.background_variance_)
 
 
-def test_groups_stay_together_in_the_folds() -> None:
-    """Rows repeated exactly: by row, the held-out ones are seen in training."""
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(40, 30)), rng.normal(size=(40, 30))
-    X[:, :3] += rng.normal(size=(40, 1))
-    units = np.repeat(np.arange(40), 5)
-    given = {"penalties": [0.0, 0.3, 0.6], "random_state": 0}
-    estimator = SparseCPCA(1, alpha=1.0)
-    by_unit = cross_validated_penalty(
-        estimator,
-        X[units],
-        background=Y[units],
-        units=[f"donor {i}" for i in units],
-        background_units=[f"control {i}" for i in units],
-        **given,
-    )
-    by_row = cross_validated_penalty(estimator, X[units], background=Y[units], **given)
-    assert by_row.contrasts.mean(axis=0)[0] > by_unit.contrasts.mean(axis=0)[0] + 0.5
-
-
 def test_the_contrast_of_a_fold_is_that_of_orthonormal_components_in_its_rows() -> None:
     X, Y = planted()
     choice = cross_validated_penalty(
