@@ -75,6 +75,11 @@ def but(kind: Kind, *allowed: Any) -> Kind:
     return kind._replace(refused=[v for v in kind.refused if not any(v is a for a in allowed)])
 
 
+def with_refused(kind: Kind, *values: Any) -> Kind:
+    """The same, where further values are refused."""
+    return kind._replace(refused=[*kind.refused, *values])
+
+
 class Parameter(NamedTuple):
     """A public function of one of its parameters."""
 
@@ -84,8 +89,9 @@ class Parameter(NamedTuple):
     call: Callable[[Any], Any]
 
 
-def fitted(make: Callable[..., Any], name: str, kind: Kind, other: str = "background") -> Parameter:
+def fitted(make: Callable[..., Any], name: str, kind: Kind) -> Parameter:
     """A parameter of an estimator."""
+    other = "positive" if make in (cc.PCAPlus, cc.PCAPlusPlus) else "background"
 
     def call(value: Any) -> Any:
         return make(**{name: value}).fit(X, **{other: Y}).transform(X)
@@ -121,39 +127,78 @@ def resampled(call: Callable[..., Any], name: str, value: Any) -> list[Any]:
     return [np.asarray(each) for each in vars(found).values() if each is not None]
 
 
+LIMIT = Kind(
+    [(1e6, np.float32(1e6)), (7.5, Fraction(15, 2)), (1000.0, 1000)],
+    [*optional(ABOVE_ZERO).refused, 1, 0.5, 1.01e13],
+)
+RATE = Kind([(2**-8, np.float32(2**-8)), (2**-8, Fraction(1, 256))], [*ABOVE_ZERO.refused, 1.0, 2])
+TRUNCATION = Kind(
+    [(3, np.int64(3)), (0.75, np.float32(0.75))],
+    [*NO_WORTH, *HUGE, *NOT_FINITE, 0, -1, 6, 1.5, "mp"],
+)
+ESTIMATORS: dict[Any, dict[str, Kind]] = {
+    cc.CPCA: {
+        "n_components": COUNT,
+        "alpha": FROM_ZERO,
+        "solver": WORD,
+        "random_state": optional(SEED),
+    },
+    cc.CPCAStar: {
+        "n_components": COUNT,
+        "beta": FRACTION,
+        "orthogonal": FLAG,
+        "condition_limit": LIMIT,
+    },
+    cc.PCPCA: {"n_components": COUNT, "gamma": with_refused(FRACTION, np.inf)},
+    cc.SparseCPCA: {"n_components": COUNT, "alpha": with_refused(FROM_ZERO, np.inf)},
+    cc.CLVM: {
+        "n_shared": but(COUNT, 0),
+        "n_salient": but(COUNT, 0),
+        "tol": ABOVE_ZERO,
+        "sparsity": optional(ABOVE_ZERO),
+        "ard": FLAG,
+        "robust": Kind([], ["no such word", b"rows", {}]),
+        "max_iter": COUNT,
+        "random_state": optional(SEED),
+    },
+    cc.KernelCPCA: {
+        "n_components": COUNT,
+        "alpha": FROM_ZERO,
+        "kernel": but(WORD, len),
+        "kernel_gamma": optional(ABOVE_ZERO),
+        "degree": ABOVE_ZERO,
+        "coef0": Kind(FROM_ZERO.same, [*NO_NUMBERS, *HUGE, *NOT_FINITE]),
+        "kernel_params": Kind([], ["a", 1, [1], np.array([1])]),
+    },
+    cc.OnlineCPCAStar: {
+        "n_components": COUNT,
+        "beta": FRACTION,
+        "learning_rate": RATE,
+        "decay_steps": but(optional(ABOVE_ZERO), np.inf),
+        "tau": ABOVE_ZERO,
+        "batch_size": COUNT,
+        "n_passes": COUNT,
+        "random_state": optional(SEED),
+    },
+    cc.PCAPlus: {"n_components": COUNT, "exchangeable": FLAG},
+    cc.PCAPlusPlus: {
+        "n_components": COUNT,
+        "exchangeable": FLAG,
+        "weighted": FLAG,
+        "truncation": TRUNCATION,
+    },
+}
 TABLE = [
     *(
-        fitted(estimator, "n_components", COUNT, other)
-        for estimator, other in [
-            (cc.CPCA, "background"),
-            (cc.CPCAStar, "background"),
-            (cc.PCPCA, "background"),
-            (cc.SparseCPCA, "background"),
-            (cc.KernelCPCA, "background"),
-            (cc.OnlineCPCAStar, "background"),
-            (cc.PCAPlus, "positive"),
-            (cc.PCAPlusPlus, "positive"),
-        ]
+        fitted(estimator, name, kind)
+        for estimator, parameters in ESTIMATORS.items()
+        for name, kind in parameters.items()
     ),
-    fitted(cc.CPCA, "alpha", FROM_ZERO),
-    fitted(cc.CPCA, "solver", WORD),
-    fitted(cc.CPCA, "random_state", optional(SEED)),
-    fitted(cc.CPCAStar, "beta", FRACTION),
-    fitted(cc.CPCAStar, "orthogonal", FLAG),
-    fitted(
-        cc.CPCAStar,
-        "condition_limit",
-        optional(ABOVE_ZERO)._replace(
-            same=[(1e6, np.float32(1e6)), (7.5, Fraction(15, 2)), (1000.0, 1000)],
-            refused=[*optional(ABOVE_ZERO).refused, 1, 0.5, 1.01e13],
-        ),
-    ),
-    fitted(cc.SparseCPCA, "alpha", FROM_ZERO._replace(refused=[*FROM_ZERO.refused, np.inf])),
     *(
         Parameter("SparseCPCA", name, kind, partial(sparse, name))
         for name, kind in [
             ("penalty", FRACTION._replace(refused=[*optional(FRACTION).refused, 1])),
-            ("n_features_to_select", COUNT._replace(refused=[*optional(COUNT).refused, 6])),
+            ("n_features_to_select", with_refused(optional(COUNT), 6)),
             ("ridge", ABOVE_ZERO),
             ("numbers", Kind([([2], [np.int64(2)])], [[], "2", [0], [6], [None], [2.5], {}])),
         ]
@@ -161,73 +206,23 @@ TABLE = [
     *(
         Parameter("cross_validated_penalty", name, kind, partial(cross_validated, name))
         for name, kind in [
-            ("n_folds", COUNT._replace(refused=[*COUNT.refused, 1])),
+            ("n_folds", with_refused(COUNT, 1)),
             ("random_state", optional(SEED)),
             ("penalties", Kind([([0.5], (0.5,))], [[], "2", [1], [-0.1], [None], [np.nan], {}])),
         ]
     ),
-    fitted(cc.PCPCA, "gamma", FRACTION._replace(refused=[*FRACTION.refused, np.inf])),
-    fitted(cc.CLVM, "n_shared", but(COUNT, 0)),
-    fitted(cc.CLVM, "n_salient", but(COUNT, 0)),
     Parameter(
         "CLVM",
         "n_init",
         COUNT,
         lambda v: cc.CLVM(n_init=v, random_state=0).fit(X, background=Y).transform(X),
     ),
-    fitted(cc.CLVM, "tol", ABOVE_ZERO),
-    fitted(cc.CLVM, "sparsity", optional(ABOVE_ZERO)),
-    fitted(cc.CLVM, "sparsity", optional(WORD)._replace(refused=["no such word", b"auto", {}])),
-    fitted(cc.CLVM, "ard", FLAG),
-    fitted(cc.CLVM, "robust", optional(WORD)._replace(refused=["no such word", b"rows", {}])),
-    fitted(cc.CLVM, "max_iter", COUNT),
-    fitted(cc.CLVM, "random_state", optional(SEED)),
+    fitted(cc.CLVM, "sparsity", Kind([], ["no such word", b"auto", {}])),
     function(LATENT.transform_shared, "dataset", WORD, X),
     function(LATENT.score_samples, "dataset", WORD, X),
     function(LATENT.sample_background, "n_samples", COUNT, random_state=0),
     function(LATENT.sample_background, "add_noise", FLAG, random_state=0),
     function(LATENT.sample_background, "random_state", optional(SEED)),
-    fitted(cc.KernelCPCA, "alpha", FROM_ZERO),
-    fitted(cc.KernelCPCA, "kernel", but(WORD, len)),
-    fitted(cc.KernelCPCA, "kernel_gamma", optional(ABOVE_ZERO)),
-    fitted(cc.KernelCPCA, "degree", ABOVE_ZERO),
-    fitted(cc.KernelCPCA, "coef0", Kind(FROM_ZERO.same, [*NO_NUMBERS, *HUGE, *NOT_FINITE])),
-    fitted(cc.KernelCPCA, "kernel_params", Kind([], ["a", 1, [1], np.array([1])])),
-    fitted(cc.OnlineCPCAStar, "beta", FRACTION),
-    fitted(
-        cc.OnlineCPCAStar,
-        "learning_rate",
-        ABOVE_ZERO._replace(
-            same=[(2**-8, np.float32(2**-8)), (2**-8, Fraction(1, 256))],
-            refused=[*ABOVE_ZERO.refused, 1.0, 2],
-        ),
-    ),
-    fitted(cc.OnlineCPCAStar, "decay_steps", but(optional(ABOVE_ZERO), np.inf)),
-    fitted(cc.OnlineCPCAStar, "tau", ABOVE_ZERO),
-    fitted(cc.OnlineCPCAStar, "batch_size", COUNT),
-    fitted(cc.OnlineCPCAStar, "n_passes", COUNT),
-    fitted(cc.OnlineCPCAStar, "random_state", optional(SEED)),
-    fitted(cc.PCAPlus, "exchangeable", FLAG, "positive"),
-    fitted(cc.PCAPlusPlus, "exchangeable", FLAG, "positive"),
-    fitted(cc.PCAPlusPlus, "weighted", FLAG, "positive"),
-    fitted(
-        cc.PCAPlusPlus,
-        "truncation",
-        Kind(
-            [(3, np.int64(3)), (0.75, np.float32(0.75))],
-            [
-                *NO_WORTH,
-                *HUGE,
-                *NOT_FINITE,
-                0,
-                -1,
-                6,
-                1.5,
-                "mp",
-            ],
-        ),
-        "positive",
-    ),
     function(
         cc.PCAPlusPlus(2).fit,
         "n_effective",
@@ -307,7 +302,7 @@ TABLE = [
             (cc.permutation_test, "n_permutations", COUNT),
             (cc.permutation_test, "random_state", optional(SEED)),
             (cc.permutation_test, "progress", Kind([], PROGRESS)),
-            (cc.cross_fitted_ratio, "n_components", COUNT._replace(refused=[*COUNT.refused, 6])),
+            (cc.cross_fitted_ratio, "n_components", with_refused(COUNT, 6)),
             (cc.cross_fitted_ratio, "n_splits", COUNT),
             (cc.cross_fitted_ratio, "random_state", optional(SEED)),
             (cc.bootstrap_stability, "n_resamples", COUNT),
@@ -337,26 +332,22 @@ TABLE = [
         Kind([((5, 1), [5, 1])], [None, 5, "ab", (5,), (5, 2), (-5, -1), (5.0, 1), (1, 5, 1)]),
         FITTED,
     ),
-    function(
-        datasets.make_toy,
-        "n_foreground",
-        COUNT._replace(refused=[*COUNT.refused, 1]),
+    *(
+        function(make, "random_state", optional(SEED))
+        for make in (
+            *(datasets.make_toy, datasets.make_four_groups),
+            *(datasets.make_sparse_groups, datasets.make_motion_sensors),
+        )
     ),
-    function(datasets.make_toy, "n_background", COUNT._replace(refused=[*COUNT.refused, 1])),
-    function(datasets.make_toy, "random_state", optional(SEED)),
-    function(datasets.make_four_groups, "random_state", optional(SEED)),
+    *(
+        function(make, name, with_refused(COUNT, 1))
+        for make in (datasets.make_toy, datasets.make_motion_sensors)
+        for name in ("n_foreground", "n_background")
+    ),
     function(
         datasets.make_sparse_groups, "n_foreground", Kind([(4, np.int64(4))], [*COUNT.refused, 3])
     ),
-    function(
-        datasets.make_sparse_groups, "n_background", COUNT._replace(refused=[*COUNT.refused, 1])
-    ),
-    function(datasets.make_sparse_groups, "random_state", optional(SEED)),
-    *(
-        function(datasets.make_motion_sensors, name, COUNT._replace(refused=[*COUNT.refused, 1]))
-        for name in ("n_foreground", "n_background")
-    ),
-    function(datasets.make_motion_sensors, "random_state", optional(SEED)),
+    function(datasets.make_sparse_groups, "n_background", with_refused(COUNT, 1)),
     function(datasets.digits_on_photos, "n_samples", Kind(COUNT.same, [*COUNT.refused, 5001])),
     Parameter(
         "digits_on_photos",
