@@ -230,7 +230,7 @@ def _draw(
     for side, sample in enumerate((samples.foreground, samples.background)):
         drawn = np.empty(sample.n_units, dtype=np.intp)
         drawn[samples.shared[:, side]] = shared_times
-        alone = samples.only(side)
+        alone = samples.unshared(side)
         strata = np.zeros(sample.n_units, np.intp) if sample.strata is None else sample.strata
         for stratum in np.unique(strata[alone]):  # of each of several backgrounds as many as it has
             some = alone[strata[alone] == stratum]

@@ -145,7 +145,7 @@ def condition_test(
     rng = check_generator(random_state)
     check_estimator(estimator)
     samples = two_samples(X, background, units, background_units, fewest=1)
-    relabellings = Relabellings.of(samples, n_permutations)
+    relabellings = Relabellings.from_samples(samples, n_permutations)
     together = _units(_balanced(samples, rng))
     is_treated = relabellings.given
     x, y = (
@@ -155,22 +155,22 @@ def condition_test(
     fitted = quietly_fitted(estimator, x, y)
     with resampling(samples):
         deflated = _DeflatedUnits(
-            Statistic.of(estimator, fitted),
+            Statistic.for_estimator(estimator, fitted),
             samples.n_varying,
             (together,),
             given=is_treated,
             pooled=include_background,
-        ).take(len(fitted.components_))
+        ).find(len(fitted.components_))
         null = relabellings.statistics(deflated.statistics, rng, progress)
     rounding = _ROUNDING if together.is_single else 1e-9
-    return PermutationTest.of(relabellings, deflated, null, rounding)
+    return PermutationTest.from_statistics(relabellings, deflated, null, rounding)
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
     """Leave out rows, so that neither the parts of a donor nor the two sets differ in numbers."""
     sizes = samples.foreground.sizes, samples.background.sizes
     most = [size.copy() for size in sizes]
-    alone = [samples.only(side) for side in (0, 1)]
+    alone = [samples.unshared(side) for side in (0, 1)]
     if all(map(len, alone)):
         median = min(int(np.median(size[a])) for size, a in zip(sizes, alone, strict=True))
         for limit, a in zip(most, alone, strict=True):
@@ -190,7 +190,7 @@ def _units(samples: TwoSamples) -> Units:
         _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
         for sample in both
     )
-    units = Units.together(samples.units(np.float32 if single else np.float64))
+    units = Units.stacked(samples.units(np.float32 if single else np.float64))
     pairs = samples.pairs
     means = units.means.copy()
     free = np.setdiff1d(np.arange(len(units)), pairs)
@@ -206,13 +206,13 @@ class _DeflatedUnits(Deflation):
 
     given: NDArray[np.bool_] = field(kw_only=True)
     pooled: bool = field(kw_only=True)
-    every: FloatArray | None = None
+    pooled_covariance: FloatArray | None = None
 
-    def take(self, n_components: int) -> Self:
+    def find(self, n_components: int) -> Self:
         """Find the components of the data as they are, and keep the covariance of all units."""
-        super().take(n_components)
+        super().find(n_components)
         if self.pooled:  # no relabelling changes the foreground
-            self.every, _ = self._sets(self.given)
+            self.pooled_covariance, _ = self._sets(self.given)
         return self
 
     def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
@@ -232,7 +232,7 @@ class _DeflatedUnits(Deflation):
         """Return the covariances of foreground and background, whose units count the same."""
         [units] = self.units
         is_foreground = np.ones_like(is_treated) if self.pooled else is_treated
-        x = self.every
+        x = self.pooled_covariance
         if x is None:
             x = units.covariance(is_foreground / is_foreground.sum())
         return x, units.covariance(~is_treated / (~is_treated).sum())

@@ -202,7 +202,10 @@ def condition_shift(
     blocks = _blocks(sizes, units, background_units, rng)
     first, second = (rows.load() for rows in (x, y))
     basis = _principal(first, second, rng)
-    sides = _Side.of(first, blocks.foreground, basis), _Side.of(second, blocks.background, basis)
+    sides = (
+        _Side.from_rows(first, blocks.foreground, basis),
+        _Side.from_rows(second, blocks.background, basis),
+    )
     if not sides[1].variances.any():
         raise ValueError(
             "background does not vary within its units: there is nothing to measure a difference "
@@ -376,7 +379,7 @@ class _Side(NamedTuple):
     centres: FloatArray  # (B, k)
 
     @classmethod
-    def of(cls, rows: Any, parts: list[NDArray[np.intp]], basis: FloatArray) -> _Side:
+    def from_rows(cls, rows: Any, parts: list[NDArray[np.intp]], basis: FloatArray) -> _Side:
         """Compute the moments of the rows of each block."""
         features = [FeatureMoments.from_data(rows[part]) for part in parts]
         coordinates = np.asarray(rows @ basis.T, dtype=np.float64)

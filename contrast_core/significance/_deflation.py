@@ -37,7 +37,7 @@ class Deflation:
     totals: list[tuple[float, float]] = field(default_factory=list)
     mirrors: list[FloatArray] = field(default_factory=list)
 
-    def take(self, n_components: int) -> Self:
+    def find(self, n_components: int) -> Self:
         """Find the components of the data as they are.
 
         Raises

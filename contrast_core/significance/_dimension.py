@@ -150,7 +150,9 @@ def contrast_dimension(
     )
     # The signs are of the features themselves, not of coordinates in the span of the rows.
     first, second = (
-        _Rows(part.means if samples.basis is None else part.means @ samples.basis, part.counts)
+        _WeightedRows(
+            part.means if samples.basis is None else part.means @ samples.basis, part.counts
+        )
         for part in (samples.foreground.units(), samples.background.units())
     )
     with resampling(samples):
@@ -171,7 +173,7 @@ def contrast_dimension(
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _WeightedRows:
     """Rows (n, D) with their weights (n,)."""
 
     rows: FloatArray
@@ -189,12 +191,12 @@ class _Rows:
             centred *= np.minimum(1.0, limit / np.maximum(lengths, limit))[:, None]
         return np.asarray(centred * np.sqrt(self.weights)[:, None])
 
-    def drawn(self, rng: np.random.Generator) -> _Rows:
+    def drawn(self, rng: np.random.Generator) -> _WeightedRows:
         """Return a bootstrap sample."""
         chosen = rng.integers(len(self.rows), size=len(self.rows))
-        return _Rows(self.rows[chosen], self.weights[chosen])
+        return _WeightedRows(self.rows[chosen], self.weights[chosen])
 
-    def rotated(self, directions: FloatArray, others: FloatArray) -> _Rows:
+    def rotated(self, directions: FloatArray, others: FloatArray) -> _WeightedRows:
         """Rotate the rows so that these orthonormal directions (d, D) become the others."""
         rows, directions = self.rows.copy(), directions.copy()
         for direction, other in zip(directions, others, strict=True):
@@ -202,7 +204,7 @@ class _Rows:
             if (length := float(normal @ normal)) > np.finfo(np.float64).eps:
                 rows -= np.outer(rows @ normal, 2 / length * normal)
                 directions -= np.outer(directions @ normal, 2 / length * normal)
-        return _Rows(rows, self.weights)
+        return _WeightedRows(rows, self.weights)
 
     def leading(self, d: int) -> FloatArray:
         """Return the d leading principal directions, as rows."""

@@ -62,7 +62,7 @@ class PermutationTest(ShortRepr):
     n_background_units: int | None
 
     @classmethod
-    def of(
+    def from_statistics(
         cls,
         relabellings: Relabellings,
         deflated: Deflation,
@@ -232,21 +232,21 @@ def permutation_test(
             "is compared with itself. Give the treated rows alone as X to condition_test, which "
             "puts the background into the foreground itself."
         )
-    relabellings = Relabellings.of(samples, n_permutations)
+    relabellings = Relabellings.from_samples(samples, n_permutations)
     parts = samples.units()
     fitted = fitted_on(samples, parts, estimator, X, background)
     with resampling(samples):
         deflated = _DeflatedSamples(
-            Statistic.of(estimator, fitted),
+            Statistic.for_estimator(estimator, fitted),
             samples.n_varying,
             _centred(parts, samples.shared),
             given=relabellings.given,
             shared=samples.shared,
-        ).take(len(fitted.components_))
+        ).find(len(fitted.components_))
         null = relabellings.statistics(
             lambda chosen: deflated.statistics(chosen, rng), rng, progress
         )
-    return PermutationTest.of(relabellings, deflated, null)
+    return PermutationTest.from_statistics(relabellings, deflated, null)
 
 
 class _Sums(NamedTuple):

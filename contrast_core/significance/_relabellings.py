@@ -31,7 +31,7 @@ class Relabellings:
     total: int
 
     @classmethod
-    def of(cls, samples: TwoSamples, n_permutations: int) -> Relabellings:
+    def from_samples(cls, samples: TwoSamples, n_permutations: int) -> Relabellings:
         """Use all relabellings if there are no more than `n_permutations`.
 
         Raises
@@ -44,7 +44,7 @@ class Relabellings:
         ContrastWarning
             If too few are drawn for a p-value of 0.05.
         """
-        free = [len(samples.only(side)) for side in (0, 1)]
+        free = [len(samples.unshared(side)) for side in (0, 1)]
         n_distinct = 2 ** len(samples.shared) * math.comb(sum(free), free[0])
         total = min(n_distinct, n_permutations)
         _check_resolution(free, n_distinct, total, grouped=samples.foreground.codes is not None)
@@ -73,14 +73,14 @@ class Relabellings:
 
     def _every(self) -> Iterator[NDArray[np.bool_]]:
         """Yield each relabelling once."""
-        n_free, n_chosen = len(self._free), len(self.samples.only(0))
+        n_free, n_chosen = len(self._free), len(self.samples.unshared(0))
         for swapped in product([False, True], repeat=len(self.samples.shared)):
             for chosen in combinations(range(n_free), n_chosen):
                 yield self._labels(swapped, chosen)
 
     def _random(self, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
         """Yield `total` relabellings, drawn with replacement."""
-        n_free, n_chosen = len(self._free), len(self.samples.only(0))
+        n_free, n_chosen = len(self._free), len(self.samples.unshared(0))
         for _ in range(self.total):
             swapped = rng.random(len(self.samples.shared)) < 0.5
             yield self._labels(swapped, rng.permutation(n_free)[:n_chosen])
@@ -89,7 +89,7 @@ class Relabellings:
     def _free(self) -> NDArray[np.intp]:
         """Return the positions, among all units, of those that are in one dataset only."""
         return np.concatenate(
-            [self.samples.only(0), self.samples.only(1) + self.samples.foreground.n_units]
+            [self.samples.unshared(0), self.samples.unshared(1) + self.samples.foreground.n_units]
         )
 
     def _labels(self, swapped: ArrayLike, chosen: ArrayLike) -> NDArray[np.bool_]:

@@ -62,7 +62,7 @@ class Statistic:
     orthogonal: bool = False
 
     @classmethod
-    def of(cls, estimator: MomentContrast, fitted: MomentContrast) -> Statistic:
+    def for_estimator(cls, estimator: MomentContrast, fitted: MomentContrast) -> Statistic:
         """Make the statistic of an estimator that was fitted to the data.
 
         Raises

@@ -113,7 +113,7 @@ class Units:
         return 4 * digits * (size if kept.dtype == np.float64 else math.sqrt(size))
 
     @classmethod
-    def of_labels(
+    def from_labels(
         cls,
         rows: Any,
         codes: NDArray[np.intp],
@@ -135,7 +135,7 @@ class Units:
         return cls(np.array(counts), np.stack(means), covariances)
 
     @classmethod
-    def together(cls, parts: Sequence[Self]) -> Self:
+    def stacked(cls, parts: Sequence[Self]) -> Self:
         """Stack the units of several datasets."""
         covariances = [part.covariances for part in parts if part.covariances is not None]
         return cls(
@@ -145,7 +145,7 @@ class Units:
         )
 
     @classmethod
-    def of_rows(cls, rows: Any, weights: FloatArray | None = None) -> Self:
+    def from_rows(cls, rows: Any, weights: FloatArray | None = None) -> Self:
         """Make every row a unit, and hold it dense."""
         dense = rows.toarray() if issparse(rows) else rows
         counts = np.ones(rows.shape[0]) if weights is None else weights
@@ -230,8 +230,8 @@ class Sample(NamedTuple):
     def units(self, dtype: DTypeLike = np.float64) -> Units:
         """Compute the units of this dataset, which takes one pass over its rows."""
         if self.codes is None:
-            return Units.of_rows(self.rows, self.weights)
-        return Units.of_labels(self.rows, self.codes, self.name, dtype, self.weights)
+            return Units.from_rows(self.rows, self.weights)
+        return Units.from_labels(self.rows, self.codes, self.name, dtype, self.weights)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
         """Draw at most `most` (U,) rows of each unit, without replacement."""
@@ -247,7 +247,7 @@ class Sample(NamedTuple):
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
         """Join units with equal numbers (U,) into larger ones."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
-        return Units.of_labels(self.rows, codes, self.name, weights=self.weights)
+        return Units.from_labels(self.rows, codes, self.name, weights=self.weights)
 
 
 class TwoSamples(NamedTuple):
@@ -280,7 +280,7 @@ class TwoSamples(NamedTuple):
         """Compute the units of foreground and background."""
         return self.foreground.units(dtype), self.background.units(dtype)
 
-    def only(self, side: int) -> NDArray[np.intp]:
+    def unshared(self, side: int) -> NDArray[np.intp]:
         """Return the units that occur in this dataset only (0 foreground, 1 background)."""
         sample = (self.foreground, self.background)[side]
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
@@ -296,7 +296,7 @@ class TwoSamples(NamedTuple):
         for side, sample in enumerate((self.foreground, self.background)):
             part = np.empty(sample.n_units, dtype=np.intp)
             part[self.shared[:, side]] = shared
-            alone = self.only(side)
+            alone = self.unshared(side)
             part[alone] = (len(shared) + rng.permutation(len(alone))) % n_parts
             parts.append(part)
         return parts
