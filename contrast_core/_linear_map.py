@@ -28,7 +28,7 @@ class LinearMap:
     projection : ndarray of shape (n_features, k)
         P.
     reconstruction : ndarray of shape (k, n_features), optional
-        R; a map without it only transforms. Where R is the transpose of P, with orthonormal rows,
+        R; a map without it only transforms. If R is the transpose of P and has orthonormal rows,
         ``P R`` is an orthogonal projector.
     offsets : dict of ndarrays of shape (n_features,), optional
         What `denoise` can add back, by name.

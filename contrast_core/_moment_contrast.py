@@ -91,11 +91,11 @@ class MomentContrast(LinearContrast):
             differences between donors. For several backgrounds a list, with None for one without
             labels.
         sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-            A weight for each row, not negative; whole numbers count rows so many times. Of
+            A weight for each row, not negative; a row with the weight 3 counts as three rows. For
             several backgrounds a list.
         background_mix : array-like of shape (number of backgrounds,), optional
-            :math:`w_j`, positive, made to sum to one; by default each background counts the same,
-            however many rows it has.
+            Positive weights :math:`w_j`, which are scaled to sum to one. By default each background
+            counts the same, however many rows it has.
 
         Returns
         -------

@@ -73,14 +73,14 @@ class StrengthPath(ContrastStrength):
         Returns
         -------
         list of Self
-            A new, fitted estimator for each different strength, ascending, as `at` gives it. What
-            `fit` warns of at a single strength is not said of a path.
+            A new, fitted estimator for each different strength, ascending, as `at` gives it. A path
+            does not issue the warnings that `fit` issues at a single strength.
 
         Raises
         ------
         ValueError, TypeError
-            If there is none, or one is out of range or not a number, or the estimator comes from a
-            file without moments.
+            If no strength is given, one is out of range or not a number, or the estimator comes
+            from a file without moments.
         """
         self._check_moments()
         given = self._default_strengths() if strengths is None else strengths

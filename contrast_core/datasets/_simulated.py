@@ -240,7 +240,7 @@ def make_toy(
     Parameters
     ----------
     n_foreground, n_background : int, default=200
-        Rows of each set, at least 2. Of an odd `n_foreground`, label 0 has the row more.
+        Numbers of rows, at least 2. If `n_foreground` is odd, label 0 has one row more.
     random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 

@@ -44,7 +44,7 @@ class PositivePairs:
 
     See Also
     --------
-    contrast_core.contrast.effective_n_pairs : How many independent pairs they are worth.
+    contrast_core.contrast.effective_n_pairs : Number of independent pairs they correspond to.
     """
 
     rows: NDArray[np.intp]

@@ -138,15 +138,15 @@ def condition_shift(
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Rows under the condition, and rows without it; no row is in both.
     units, background_units : array-like of shape (n,) and (m,), optional
-        What rows repeat (donor, animal, culture). Where units have rows in both datasets each of
-        these units is a block, compared within itself; where none has, each block is a unit of
-        either, or several. Units with fewer than ten rows are left out. Without units rows are
-        taken as independent, and the blocks are fifths of them: the interval then says nothing
-        about other donors.
+        The donor, animal or culture of each row. If units have rows in both datasets, each of them
+        is a block, whose rows are compared with each other. If none has, a block is made up of one
+        or more units of each dataset. Units with fewer than ten rows are left out. Without units,
+        rows are taken as independent, and the blocks are fifths of them; the interval then says
+        nothing about other donors.
     level : float above 0, below 1, default=0.95
-        Level of the interval.
+        Level of the confidence interval.
     n_resamples : int, default=100
-        Number of directions from blocks that are drawn with replacement.
+        Number of resampled directions, each from blocks that are drawn with replacement.
     random_state : int, Generator or None, default=None
         Seed of the blocks, of the resamples and of the randomised principal components.
 
@@ -167,9 +167,9 @@ def condition_shift(
 
     Notes
     -----
-    Components are at most 50, and at most half as many as the smaller dataset has rows. Only the
-    difference of means counts: a condition that spreads the rows without moving their mean has
-    effect 0.
+    There are at most 50 principal components, and at most half as many as the smaller dataset has
+    rows. Only the difference of the means counts: a condition that spreads the rows without moving
+    their mean has the effect 0.
 
     References
     ----------

@@ -85,11 +85,11 @@ def cross_fitted_ratio(
     n_components : int, default=2
         Number of components of the contrast, k.
     units, background_units : array-like of shape (n,) and (m,), optional
-        What rows repeat (donor, animal); a unit's rows stay in one half. A label that occurs in
-        both datasets is one and the same unit. Without them every row is taken as independent and
-        held dense: rows that repeat then fake a finding. Neighbouring frames of a film repeat as
-        well: give stretches of it as units, longer than what happens in it lasts, such as
-        ``np.arange(n_frames) // 500``, in the background with other labels (``-1 -`` the same).
+        The donor or animal of each row; a unit's rows stay in one half. A label that occurs in both
+        datasets is one and the same unit. Without units every row is taken as independent and held
+        dense; rows that repeat then fake a finding. Neighbouring frames of a film are alike too:
+        give stretches of the film as units, longer than its events last, such as
+        ``np.arange(n_frames) // 500``, with other labels in the background (``-1 -`` the same).
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
         independent row whatever its weight.

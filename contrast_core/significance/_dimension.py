@@ -19,8 +19,8 @@ from contrast_core._validation import (
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import two_samples
 
-_FLIPS = 20  # draws of the noise, of which the mean and the spread are used
-_CLIP = 2.0  # times the median: longer rows are shortened, features of more are more than noise
+_FLIPS = 20  # draws of the noise, whose mean and spread are used
+_CLIP = 2.0  # times the median: limit of the lengths of rows and of the deviations of noise
 _QUANTILE = 2.55  # standard deviations above the mean: 99% of the Tracy-Widom law
 
 

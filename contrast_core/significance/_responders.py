@@ -28,13 +28,14 @@ class Responders:
         Probability that the row responded. Rows of the background did not, by definition: their
         values show how the posterior is calibrated.
     threshold : float
-        Rows with a posterior above it are called: at most the given share of the background is.
+        Rows with a posterior above it are called responders; at most the given share of the
+        background is.
     called : ndarray of bool of shape (n,)
-        The rows of the foreground that are.
+        Whether each row of the foreground is called a responder.
     shift : float
         Distance of the two components, in the units of the scores.
     sensitivity : float
-        Mean posterior of rows that responded, as far as the mixture holds.
+        Mean posterior of rows that responded, if the mixture is right.
     """
 
     posterior: FloatArray

@@ -55,22 +55,27 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         Number of components, k, from 1 to the number of features.
     alpha : "auto", "denoise" or float from 0 to inf, default="auto"
         Contrast strength. "auto" takes the trace ratio with a shrunken background (see
-        `contrast_core.contrast.trace_ratio_alpha`): deterministic, without labels, from the
-        moments alone, at the k in use. "denoise" takes half the automatic contrast solved for two
-        components, whatever k is: better for `denoise`, weaker at separating groups.
+        `contrast_core.contrast.trace_ratio_alpha`), which needs no labels and no random numbers.
+        "denoise" takes half of the automatic contrast of two components, whatever k is; it is
+        better for `denoise`, but separates groups less well.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
-        "eigh" forms the covariances of the features. "gram", for more features than rows, works in
-        the span of all rows, from their Gram matrix. Both solve a small matrix by LAPACK, and one
-        of 700 or more rows, at least 100 for each component, by an iteration where that converges
-        fast. Its result is proved by the inertia of the matrix. "lanczos" forms neither: a block
-        search by products with the rows, its result accepted where the residual over the gap bounds
-        the sine of the error by 1e-8 (more where rounding does not allow that). Without a matrix
-        that is no proof: a direction that the random start happens to be orthogonal to would be
-        missed. "auto" takes "gram" for more features than rows, else "eigh"; and "lanczos" where
-        both rows and features exceed 10,000, and for a single finite contrast where both exceed
-        3,000 or where few components of many sparse rows are asked for. If the iteration fails,
-        "auto" falls back to the others up to a size of 10,000. Rows that are not in memory are read
-        block by block, again for every product or block of columns where there is no covariance.
+        How the problem is solved. All solvers give the same result.
+
+        - "eigh" forms the covariances of the features.
+        - "gram", for more features than rows, forms matrices in the span of all rows.
+        - "lanczos" forms no matrix, but searches by products with the rows. A result is accepted if
+          the residual divided by the gap bounds the sine of the error by 1e-8, or by what rounding
+          allows. This is no proof: a direction to which the random start happens to be orthogonal
+          would be missed.
+        - "auto" takes "gram" for more features than rows, else "eigh". It takes "lanczos" if rows
+          and features both exceed 10,000, and for a single finite contrast if both exceed 3,000 or
+          if few components of many sparse rows are wanted. If the search fails, "auto" falls back
+          to the others up to a size of 10,000.
+
+        "eigh" and "gram" solve small matrices by LAPACK. A matrix of 700 or more rows, at least 100
+        for each component, is solved by an iteration if that converges fast, and the inertia of the
+        matrix proves the result. Rows that are not in memory are read block by block; without a
+        covariance they are read again for every product or block of columns.
     random_state : int or None, default=None
         Seed of the start of "lanczos"; nothing else is random.
 
@@ -91,17 +96,17 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments
-        What the data were reduced to; `at` works from them. For "gram" and "lanczos" they hold the
-        rows, without copying where possible: leave those unchanged as long as `at` is in use.
+        Moments to which the data were reduced; `at` works from them. For "gram" and "lanczos" they
+        hold the rows, if possible without a copy: do not change the rows while `at` is in use.
     solver_ : {"eigh", "eigsh", "search"}
-        What found the eigenpairs: LAPACK; ARPACK's iteration, proved; the block search, proved
-        where there is a matrix.
+        What found the eigenpairs: LAPACK ("eigh"), ARPACK's iteration with a proof ("eigsh"), or
+        the block search ("search"), whose result is proved if there is a matrix.
     form_ : {"dense", "span", "products"}
-        What the covariances were held as: matrices of the features ("eigh"), matrices in the span
-        of the rows ("gram"), or the rows themselves ("lanczos").
+        Form in which the covariances were held: as matrices of the features ("dense"), as matrices
+        in the span of the rows ("span"), or as the rows themselves ("products").
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` says why, in words. Like the moments, a file
-        holds it only if it was saved with ``moments=True``.
+        The plan that was followed; ``plan_.reason`` gives the reason in words. A file holds it only
+        if it was saved with ``moments=True``.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
         they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
@@ -113,9 +118,9 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     Warns
     -----
     ContrastWarning
-        If components have a negative eigenvalue (more alpha-weighted background than foreground
-        variance), if there are more components than directions in which anything varies, or the
-        two datasets' scales differ by orders of magnitude.
+        If components have a negative eigenvalue (alpha times the background variance exceeds the
+        foreground variance), if there are more components than directions in which anything
+        varies, or if the scales of the two datasets differ by orders of magnitude.
 
     See Also
     --------
@@ -123,10 +128,10 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
 
     Notes
     -----
-    The data are not scaled. Where features have different units, standardise both datasets first.
+    The data are not scaled. Standardise both datasets first if features have different units.
     Directions in which neither dataset varies (constant features, features that are combinations
-    of others) have no contrast; they come last, whatever the others' contrast, with the eigenvalue
-    0. Constant features change nothing.
+    of others) have no contrast. They come last with the eigenvalue 0, even after components with
+    negative eigenvalues. Constant features change nothing.
 
     References
     ----------

@@ -73,8 +73,8 @@ class BinghamPosterior:
         -------
         arviz.InferenceData
             `posterior` holds, for each chain and draw: ``components`` (component, feature), the
-            orthonormal basis of the subspace nearest to `components_`, for the posterior leaves
-            open which basis; ``feature_weights`` (component, feature), their squares as
+            orthonormal basis of the subspace nearest to `components_`, since the posterior does not
+            determine the basis; ``feature_weights`` (component, feature), their squares as
             `feature_weights` scales them. `arviz.summary` lists means, bands and diagnostics,
             `arviz.hdi` gives the bands as arrays, `arviz.plot_forest` draws them.
 
@@ -97,9 +97,9 @@ class BinghamPosterior:
         Notes
         -----
         The sampler draws matrices X whose span is that of V, in the coordinates of the contrast's
-        eigenvectors; their Gram matrix X^T X follows a Wishart distribution, which leaves the
-        distribution of the span as it is. All D coordinates are drawn and a D x D matrix is
-        decomposed once, of wide data too.
+        eigenvectors. Their Gram matrix X^T X follows a Wishart distribution, which does not change
+        the distribution of the span. All D coordinates are drawn, and a D x D matrix is decomposed
+        once, also for wide data.
 
         References
         ----------

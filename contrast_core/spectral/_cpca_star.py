@@ -21,7 +21,7 @@ from contrast_core.linalg import RidgeWeights
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, plan_for, solve_ratios
 
-_LARGEST_CONDITION = 1e13  # of what double precision resolves
+_LARGEST_CONDITION = 1e13  # largest condition number that double precision resolves
 
 
 class CPCAStar(StrengthPath, MomentContrast):
@@ -48,14 +48,16 @@ class CPCAStar(StrengthPath, MomentContrast):
         whatever k is. A number is in the units of the data: beta on rows X means the same as
         :math:`\beta / (\beta + (1 - \beta) c^2)` on rows c X; "auto" follows the units by itself.
     orthogonal : bool, default=False
-        Whether each direction is the best of those that are orthogonal, in feature space, to the
-        ones before, instead of :math:`B_\beta`-orthogonal. `components_` are then `directions_`.
+        True: each direction is the best of those that are orthogonal in feature space to the ones
+        before, and `components_` equals `directions_`. False: directions are
+        :math:`B_\beta`-orthogonal.
     condition_limit : float above 1, optional
-        Directions in which both datasets together vary little are left out first: eigenvectors of
-        :math:`C_X + C_Y` with eigenvalues below the largest one divided by this. In what remains
-        :math:`B_\beta` may be singular: where the foreground alone varies, the ratio is infinite.
-        Generalised contrastive PCA, at ``beta = 1``, takes 1e13, the largest limit that double
-        precision allows; a lower one keeps noise out of ratios. By default nothing is left out.
+        If given, directions in which both datasets together vary little are left out first: the
+        eigenvectors of :math:`C_X + C_Y` with eigenvalues below the largest one divided by this
+        limit. In the remaining directions :math:`B_\beta` may be singular; where only the
+        foreground varies, the ratio is infinite. Generalised contrastive PCA takes 1e13 at
+        ``beta = 1``, which is the largest limit that double precision allows. A lower limit keeps
+        noise out of the ratios.
 
     Attributes
     ----------
@@ -65,8 +67,8 @@ class CPCAStar(StrengthPath, MomentContrast):
         eigenvalues). The entry of largest magnitude in each is positive.
     directions_ : ndarray of shape (k, n_features)
         The generalised eigenvectors v as rows, with :math:`v_i^\top B_\beta v_j` 1 if i = j, else
-        0; not orthogonal to one another. Of unit length in :math:`C_X` where the eigenvalue is
-        infinite; of unit length and orthogonal with ``orthogonal=True``.
+        0; they are not orthogonal to one another. Those with an infinite eigenvalue have unit
+        length in :math:`C_X`. With ``orthogonal=True`` all are orthogonal and have unit length.
     generalized_eigenvalues_ : ndarray of shape (k,)
         Eigenvalues lambda, descending, never negative: :math:`v^\top C_X v / v^\top B_\beta v` of
         each direction.
@@ -82,8 +84,8 @@ class CPCAStar(StrengthPath, MomentContrast):
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        What the data were reduced to; `at` and `path` work from them. The latter, for more features
-        than rows, hold the rows: leave those unchanged as long as `at` or `path` is in use.
+        Moments to which the data were reduced; `at` and `path` work from them. With more features
+        than rows they hold the rows: do not change the rows while `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
         they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
@@ -114,7 +116,7 @@ class CPCAStar(StrengthPath, MomentContrast):
 
     Notes
     -----
-    The data are not scaled. Where features have different units, standardise both datasets first.
+    The data are not scaled. Standardise both datasets first if features have different units.
     Where eigenvalues tie, the directions are some B-orthonormal basis of the tied space; beyond
     the rank of the foreground the eigenvalues are 0.
 

@@ -64,11 +64,11 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     n_components : int, default=2
         Number of components, k, from 1 to the rank of the centred kernel (at most N - 2).
     alpha : "auto" or float from 0 to inf, default="auto"
-        Contrast strength. "auto" is the rule of `CPCA`, applied in feature space. It finds the
-        groups as well as the best strength does where one linear contrast in feature space shows
-        them against variation of a similar size (radial kernels that are not too narrow), and
-        stays too weak where unwanted variation dominates the kernel (polynomials of data with
-        large shared variance): look at several strengths, see Examples.
+        Contrast strength. "auto" is the rule of `CPCA`, applied in feature space. It works as well
+        as the best strength if the unwanted variation is of a similar size as that of the groups
+        (radial kernels that are not too narrow). It is too weak if the unwanted variation dominates
+        the kernel (polynomials of data with large shared variance); then look at several strengths,
+        as in the examples.
     kernel : str or callable, default="rbf"
         A kernel of `sklearn.metrics.pairwise.pairwise_kernels`; a callable of two rows that
         returns a number; or "precomputed": `X` and `background` are then the kernel's rows between
@@ -98,7 +98,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component.
     foreground_moments_, background_moments_ : SecondMoments
-        Of the mapped rows, in the coordinates of L; `at` and `contrast_path` work from them.
+        Moments of the mapped rows in the coordinates of L; `at` and `contrast_path` work from them.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -125,11 +125,11 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     Notes
     -----
     Time grows with N cubed, memory with N squared. There are no pre-images: rows cannot be
-    reconstructed, and the method does not denoise. The appendix of the paper prints K_YX in the
-    K_XY line and K_X in the K_Y line of the centring: misprints. Its matrix :math:`B K` is not
-    symmetric; :math:`L^\top B L` has the same non-zero eigenvalues. The sign of a component is
-    that which makes the largest entry of ``dual_coef_ @ X_fit_`` positive (of ``dual_coef_`` if
-    the kernel is precomputed): with the linear kernel the sign rule of `CPCA`.
+    reconstructed, and the method does not denoise. The appendix of the paper has two misprints in
+    the centring: K_YX in the K_XY line, and K_X in the K_Y line. Its matrix :math:`B K` is not
+    symmetric; :math:`L^\top B L` has the same non-zero eigenvalues. The sign of a component makes
+    the largest entry of ``dual_coef_ @ X_fit_`` positive (of ``dual_coef_`` if the kernel is
+    precomputed), which is the sign rule of `CPCA` for the linear kernel.
 
     References
     ----------

@@ -105,7 +105,7 @@ class PCAPlus(PositivePairEmbedding):
                 (n_pairs, n_features)
             The second view, row i with row i of X, the same features in the same order.
         sample_weight : array-like of shape (n_pairs,), optional
-            A weight for each pair, not negative; whole numbers count pairs so many times. Pairs
+            A weight for each pair, not negative; a pair with the weight 3 counts as three. Pairs
             with weights are reduced to matrices of features x features.
 
         Returns

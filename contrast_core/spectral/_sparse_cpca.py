@@ -119,12 +119,13 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
     Notes
     -----
-    The data are not scaled. Where features have different units, standardise both datasets first:
-    the penalty is the same for all features. The problem is not convex; it is solved by turns in B
-    and A from the leading eigenvectors on. Without a penalty every rotation of the components is a
-    solution, so one below 0.01 takes thousands of steps. Of features that are copies of one another
-    a number to select takes any; a penalty takes all or none. The default grid of `path` ends where
-    C(alpha) has fewer positive eigenvalues than there are components.
+    The data are not scaled. Standardise both datasets first if features have different units,
+    because the penalty is the same for all features. The problem is not convex. It is solved by
+    alternating between B and A, starting at the leading eigenvectors. Without a penalty every
+    rotation of the components is a solution, and with a penalty below 0.01 the iteration takes
+    thousands of steps. If features are copies of one another, `n_features_to_select` keeps any of
+    them, and a penalty keeps all or none. The default grid of `path` ends where C(alpha) has fewer
+    positive eigenvalues than there are components.
 
     References
     ----------
@@ -174,8 +175,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
         Parameters
         ----------
         numbers : sequence of int, optional
-            Features that each component keeps, as `n_features_to_select`; by default all of them,
-            then at most 256, and half as many each time, down to one.
+            Numbers of features that each component keeps, as for `n_features_to_select`. By
+            default all features, then 256 or the next smaller power of two, halved down to one.
 
         Returns
         -------
@@ -186,8 +187,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
         Raises
         ------
         ValueError, TypeError
-            If there is none, or one is out of range or not an integer, or the estimator comes from
-            a file without moments.
+            If no number is given, one is out of range or not an integer, or the estimator comes
+            from a file without moments.
         """
         self._check_moments()
         if numbers is None:
