@@ -48,17 +48,17 @@ class PCAPlusPlus(PositivePairEmbedding):
     truncation : "auto", int, float or None, default="auto"
         How many eigenpairs of S are kept, s. "auto": those above the Marchenko-Pastur edge
         :math:`\sigma^2(1+\sqrt{D/n})^2` of a noise level that is estimated robustly (see
-        `contrast_core.contrast.noise_bulk`); an integer: so many; a fraction up to 1: the fewest
-        that hold this part of the total variance; None: all, for data with many more rows than
-        features.
+        `contrast_core.contrast.noise_bulk`). An integer is the number itself. A fraction up to 1
+        keeps the fewest that hold this share of the total variance. None keeps all, for data with
+        many more rows than features.
     exchangeable : bool, default=True
         Treat (x, x+) and (x+, x) alike: both views estimate S, about their common mean. A shift
         between the views then counts as disagreement and is suppressed, and rows of either view
         can be transformed. False is the paper's literal form: each view has its own mean, S is
         that of X alone.
     weighted : bool, default=True
-        Scale scores of unit variance by the eigenvalue, so that components count by how far the
-        views agree on them. False leaves unit variance.
+        Multiply scores of unit variance by the eigenvalue, so that components count by how well the
+        views agree on them. False: all scores have unit variance.
 
     Attributes
     ----------
@@ -92,9 +92,9 @@ class PCAPlusPlus(PositivePairEmbedding):
     Warns
     -----
     ContrastWarning
-        If the truncation leaves no more than k directions, so that the components span what those
-        of PCA do; if the leading eigenvalue is below 0.5, a sign of wrong pairs; if some
-        components are not detectable.
+        If the truncation leaves no more than k directions, so that the components have the span of
+        PCA's; if the leading eigenvalue is below 0.5, a sign of wrong pairs; or if some components
+        are not detectable.
 
     See Also
     --------
@@ -109,17 +109,17 @@ class PCAPlusPlus(PositivePairEmbedding):
     With the pairs' means u and half differences d, :math:`S^+ = C_U - C_D` and
     :math:`S = C_U + C_D`: the method is cPCA* of the means against the differences, that is the
     generalised eigenproblem :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1) /
-    (\rho + 1)`, solved in the leading eigenvectors of S. So it looks for what the pairs' means vary
-    by more than the differences within pairs do. Only the literal form, whose S is that of X alone,
-    is not a contrast of the two.
+    (\rho + 1)`, solved in the leading eigenvectors of S. It finds directions in which the pairs'
+    means vary more than the differences within pairs. Only the literal form, whose S is that of X
+    alone, is not a contrast of the two.
 
-    S is formed unless both the rows of both views and the features exceed 3,000; data with fewer
-    rows than features are solved in the span of their rows. Larger data come from products with
-    the rows, as far as there is a gap behind the s-th eigenvalue, else again from a matrix (of up
-    to 10,000). The s eigenpairs are equally exact on all three ways. What differs is the noise
-    level of ``truncation="auto"``: without a matrix the whole spectrum is not known but its sum is,
-    so the level is the mean of all eigenvalues that do not stand out, instead of their median.
-    Signals too weak to stand out raise that mean a little.
+    S is formed unless the rows of both views and the features all exceed 3,000; data with fewer
+    rows than features are solved in the span of their rows. Larger data are solved by products with
+    the rows if there is a gap behind the s-th eigenvalue, and otherwise by a matrix with at most
+    10,000 rows. The s eigenpairs are equally exact in all three cases. Only the noise level of
+    ``truncation="auto"`` differs: without a matrix, the sum of the spectrum is known but not the
+    spectrum, so the level is the mean of all eigenvalues that do not stand out, instead of their
+    median. Signals that are too weak to stand out raise that mean a little.
 
     References
     ----------

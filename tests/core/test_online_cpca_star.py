@@ -15,6 +15,7 @@ from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar, SecondMomen
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import principal_angles
 from contrast_core.spectral import _online_steps
+from contrast_core.spectral._online_rows import Scatter, standardise_running
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
 FEW_STEPS = pytest.mark.filterwarnings(
@@ -197,6 +198,19 @@ def test_a_stream_is_the_same_however_it_is_cut() -> None:
     np.testing.assert_allclose(pieces.mean_, rows[flags].mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(pieces.background_mean_, rows[~flags].mean(axis=0), atol=1e-12)
     assert pieces.n_steps_ == whole.n_steps_ == 400
+
+
+def test_running_centring_adds_up_to_the_scatter() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 4)) * 3 + 1e6
+    first, early, seen = standardise_running(rows[:20], Scatter.empty(4), "X")
+    second, late, seen = standardise_running(rows[20:], seen, "X")
+    variances = np.concatenate([early, late])
+    centred = np.vstack([first, second]) * np.sqrt(variances)[:, None]
+    np.testing.assert_allclose(centred.T @ centred, 50 * np.cov(rows.T, bias=True), rtol=1e-8)
+    np.testing.assert_allclose(seen.mean, rows.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(seen.squares, (centred**2).sum())
+    for t in (2, 10, 35, 50):
+        np.testing.assert_allclose(variances[t - 1], rows[:t].var(axis=0).mean(), rtol=1e-8)
 
 
 @pytest.mark.parametrize("first", [True, False])
