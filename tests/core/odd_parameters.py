@@ -53,6 +53,10 @@ FROM_ZERO = Kind(
     [*NO_NUMBERS, *HUGE, np.nan, -np.inf, -1, "automatic"],
 )
 FRACTION = Kind(FROM_ZERO.same, [*FROM_ZERO.refused, np.inf, 1.5])
+LEVEL = Kind(
+    [(0.5, np.float32(0.5)), (0.5, Fraction(1, 2))],
+    [*NO_NUMBERS, *NOT_FINITE, *HUGE, 0, 1, -0.1],
+)
 FLAG = Kind(
     [(True, np.True_), (False, np.False_)],
     ["yes", "False", None, 0, 1, 1.0, [True], np.array(True), np.nan],
@@ -120,9 +124,10 @@ def cross_validated(name: str, value: Any) -> Any:
 
 def resampled(call: Callable[..., Any], name: str, value: Any) -> list[Any]:
     """What a test of significance finds, at little cost unless the parameter has it otherwise."""
+    tests = (cc.permutation_test, cc.condition_test)
     few = "n_splits" if call is cc.cross_fitted_ratio else "n_resamples"
-    few = "n_permutations" if call is cc.permutation_test else few
-    estimator = [] if call is cc.cross_fitted_ratio else [cc.CPCA(2)]
+    few = "n_permutations" if call in tests else few
+    estimator = [cc.CPCA(2)] if call in (*tests, cc.bootstrap_stability) else []
     found = call(*estimator, X, background=Y, **{few: 2, "random_state": 0, name: value})
     return [np.asarray(each) for each in vars(found).values() if each is not None]
 
@@ -308,6 +313,14 @@ TABLE = [
             (cc.bootstrap_stability, "n_resamples", COUNT),
             (cc.bootstrap_stability, "random_state", optional(SEED)),
             (cc.bootstrap_stability, "progress", Kind([], PROGRESS)),
+            (cc.bootstrap_stability, "level", LEVEL),
+            (cc.condition_test, "n_permutations", COUNT),
+            (cc.condition_test, "include_background", FLAG),
+            (cc.contrast_dimension, "n_resamples", COUNT),
+            (cc.contrast_dimension, "level", LEVEL),
+            (cc.condition_shift, "n_resamples", but(COUNT, 0)),
+            (cc.condition_shift, "level", LEVEL),
+            (cc.condition_shift, "random_state", optional(SEED)),
         ]
     ),
     function(pairing.neighbor_pairs, "n_neighbors", COUNT, X, Y),
