@@ -222,11 +222,7 @@ class _DeflatedUnits(Deflation):
     def statistics(self, is_treated: NDArray[np.bool_]) -> list[float]:
         """Return the statistic of every component under other labels."""
         x, y = self._sets(is_treated)
-        leading = (
-            self.statistic.leading(x[j:, j:], y[j:, j:], totals, self.n_varying - j, found)
-            for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
-        )
-        return [each.statistic for each in leading]
+        return self.relabelled(lambda j: (x[j:, j:], y[j:, j:]))
 
     def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Return the covariances of foreground and background, whose units count the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -57,6 +58,18 @@ class Deflation:
     def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
         """Return the covariances of the data as they are, in the coordinates from j on."""
         raise TypeError(f"{type(self).__name__} does not define the covariances of the data.")
+
+    def relabelled(
+        self, covariances: Callable[[int], tuple[FloatArray, FloatArray]]
+    ) -> list[float]:
+        """Return the statistic of every component in relabelled data.
+
+        `covariances` returns those of foreground and background in the coordinates from j on.
+        """
+        return [
+            self.statistic.leading(*covariances(j), totals, self.n_varying - j, found).statistic
+            for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
+        ]
 
     def strengths(self) -> FloatArray:
         """Return the strengths of the components of the data without relabelling."""

@@ -282,13 +282,10 @@ class _DeflatedSamples(Deflation):
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
         """Return the statistic of every component under other labels."""
         shifts = self._errors_of_centres(rng)
-        sums = self._sums(is_foreground, shifts), self._sums(~is_foreground, shifts)
-        statistics = []
-        for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True)):
-            x, y = (part.covariance(j, self.scales[j]) for part in sums)
-            leading = self.statistic.leading(x, y, totals, self.n_varying - j, found)
-            statistics.append(leading.statistic)
-        return statistics
+        x, y = self._sums(is_foreground, shifts), self._sums(~is_foreground, shifts)
+        return self.relabelled(
+            lambda j: (x.covariance(j, self.scales[j]), y.covariance(j, self.scales[j]))
+        )
 
     def _errors_of_centres(self, rng: np.random.Generator) -> list[FloatArray]:
         """Draw how far the centre of each dataset could be off.
