@@ -2,7 +2,8 @@
 
 Without names fifty minutes. Each file says what it measures and what must be reached, and fails
 below it; those that install another package say so too. `peers`, `cvae`, `cluster`,
-`sweep` and the napari plugin, whose window needs a screen, run only if they are named.
+`sweep`, `large_images` and the napari plugin, whose window needs a screen, run only if they are
+named.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TABLES = {
     "more features than rows": ("wide",),
     "rows from chunks and dask": ("out_of_core", "cluster"),
     "cells, beside scanpy's PCA and ContrastiveVI": ("cells", "cvae"),
+    "images larger than memory": ("large_images",),
     "a GPU": ("gpu",),
     "the napari plugin": ("napari_live", "napari_window"),
     "packages that others published": ("peers",),
@@ -30,6 +32,9 @@ if __name__ == "__main__":
             Path(__file__).resolve().parent,
             __doc__,
             TABLES,
-            when_named=("sweep", "cluster", "cvae", "napari_live", "napari_window", "peers"),
+            when_named=(
+                *("sweep", "cluster", "cvae", "large_images", "napari_live", "napari_window"),
+                "peers",
+            ),
         )
     )

@@ -300,7 +300,8 @@ def _from_patches(
     )
     found = (*found, *background_too_small(n_pixels, samples.sides))
     smooth = False
-    if len(samples.sides) == 2 and max(samples.sides) <= SIMULATED_SIDE:
+    shortest = min(SIMULATED_SIDE, *part.shape[-2:])
+    if len(samples.sides) == 2 and max(samples.sides) <= shortest:  # windows fit a turned image
         smooth, better = simpler_filters(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )

@@ -36,6 +36,7 @@ VerdictKind: TypeAlias = Literal[
 ]
 Blocks: TypeAlias = Sequence[SecondMoments]
 
+_INSTEAD = ("unstructured background", "smooth background", "simple filter is better")
 _FOUND = 1.5  # variance over the background's, in directions that other rows chose
 _SWAPPED = 2.0  # the same the other way round, and as many times what was found
 _RESEMBLES = 0.78  # of the error of dimming: haze has 0.82 and more, gravel under nuclei 0.7
@@ -73,6 +74,11 @@ class Verdict:
     sentence: str
     value: float
     threshold: float
+
+    @property
+    def severity(self) -> Literal["doubtful", "instead"]:
+        """How bad it is: "instead" if another method suits the images better, else "doubtful"."""
+        return "instead" if self.kind in _INSTEAD else "doubtful"
 
 
 def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:

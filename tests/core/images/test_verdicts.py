@@ -48,6 +48,7 @@ def test_sound_swapped_and_empty_contrasts(pattern: str) -> None:
     (swapped,) = verdicts(blocks(alone), blocks(image))
     assert swapped.kind == "layers probably swapped"
     assert swapped.value > swapped.threshold >= 2
+    assert swapped.severity == "doubtful"
     assert f"{swapped.value:.2g} times" in swapped.sentence
     assert kinds(verdicts(blocks(image), blocks(image))) == ["nothing found"]
     if pattern != "stripes":  # of which two halves show different ones
@@ -61,7 +62,7 @@ def test_sound_swapped_and_empty_contrasts(pattern: str) -> None:
 def test_camera_noise_has_no_structure() -> None:
     image, alone, mask = with_background(white)
     (verdict,) = verdicts(blocks(image), blocks(image, mask))
-    assert verdict.kind == "unstructured background"
+    assert (verdict.kind, verdict.severity) == ("unstructured background", "instead")
     assert verdict.value > 0.9
     assert "Noise2Void or BM3D" in verdict.sentence
     assert kinds(suppress_background(image, alone, sampling=QUICK).verdicts) == [verdict.kind]

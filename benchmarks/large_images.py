@@ -1,0 +1,127 @@
+"""Images larger than memory: a stored image of 10,000 x 10,000 pixels, and 2,000 frames.
+
+    python benchmarks large_images            # both, some ten minutes
+
+The image has cells behind a grid that repeats in every chunk of 1,000 x 1,000 pixels; results go to
+a file. The recording has four patterns that flicker, in frames of 512 x 512 pixels, and 300 frames
+of background. Memory is what the process allocates itself (RssAnon), without pages of files.
+
+Bounds: each chunk of the image is loaded at most four times, and the image takes at most ten
+minutes of one core; the recording takes at most 2 GB.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common.measures import in_a_process
+from benchmarks.common.report import Report, run
+from benchmarks.common.tasks import ROOT
+from contrast_core.images import suppress_background
+
+sys.path.append(str(ROOT))
+from tests.core.images.pictures import grid, scene
+
+SIDE, CHUNK, EMPTY = 10_000, 1000, 250
+FRAMES, BACKGROUND, FRAME = 2000, 300, (512, 512)
+
+
+class StoredImage:
+    """An image made of equal chunks that counts how often each chunk is loaded."""
+
+    def __init__(self) -> None:
+        self.chunk = np.tile(scene(grid, (500, 500), EMPTY)[0], (2, 2)).astype(np.float32)
+        self.shape, self.dtype, self.chunks = (SIDE, SIDE), np.dtype("f4"), (CHUNK, CHUNK)
+        self.loads = np.zeros((SIDE // CHUNK, SIDE // CHUNK), dtype=int)
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = (*index, slice(None))[:2]  # a tuple of one slice or two
+        spans = [part.indices(SIDE) for part in parts]
+        self.loads[tuple(slice(a // CHUNK, -(-b // CHUNK)) for a, b, _ in spans)] += 1
+        return self.chunk[np.ix_(*(np.arange(a, b) % CHUNK for a, b, _ in spans))]
+
+
+class Recording:
+    """Frames of flickering patterns and noise, made as they are read."""
+
+    def __init__(self, n_frames: int, first: int, *, signal: float) -> None:
+        self.shape, self.dtype = (n_frames, *FRAME), np.dtype("f4")
+        self._first, self._signal = first, signal
+        self._patterns = np.random.default_rng(0).normal(size=(4, *FRAME)).astype(np.float32)
+
+    def __getitem__(self, index: Any) -> Any:
+        which, *rest = index if isinstance(index, tuple) else (index,)
+        frames = np.stack([self._frame(self._first + i) for i in range(self.shape[0])[which]])
+        return frames[(slice(None), *rest)]
+
+    def _frame(self, number: int) -> Any:
+        rng = np.random.default_rng([1, number])
+        strength = rng.normal([1, 0, 0, 0], 0.4)
+        frame = np.einsum("k,kyx->yx", strength.astype(np.float32), self._patterns)
+        frame += 0.3 * rng.standard_normal(FRAME, dtype=np.float32)
+        y = number % (FRAME[0] - 20)
+        frame[y : y + 20, 200:240] += self._signal
+        return frame
+
+
+def measured(call: Callable[[str], Any]) -> tuple[Any, float, float, float]:
+    """Return the result of a call with a folder, wall and CPU seconds, and the peak of GB."""
+    peak, done = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            status = Path("/proc/self/status").read_text(encoding="utf-8")
+            [line] = [line for line in status.splitlines() if line.startswith("RssAnon")]
+            peak[0] = max(peak[0], int(line.split()[1]) * 1024 / 1e9)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    wall, cpu = time.perf_counter(), time.process_time()
+    with TemporaryDirectory() as folder:
+        found = call(folder)
+    done.set()
+    watcher.join()
+    return found, time.perf_counter() - wall, time.process_time() - cpu, peak[0]
+
+
+def whole_image(folder: str) -> int:
+    stored, mask = StoredImage(), np.zeros((SIDE, SIDE), dtype=bool)
+    mask[:EMPTY, :EMPTY] = True
+    out = np.memmap(Path(folder) / "out", np.float32, "w+", shape=stored.shape)
+    suppress_background(stored, mask, out=out)
+    return int(stored.loads.max())
+
+
+def whole_recording(folder: str) -> None:
+    frames = Recording(FRAMES, BACKGROUND, signal=2.0)
+    out = np.memmap(Path(folder) / "out", np.float32, "w+", shape=frames.shape)
+    suppress_background(frames, Recording(BACKGROUND, 0, signal=0.0), sampling="frames", out=out)
+
+
+def image(report: Report) -> None:
+    """A stored image of 10,000 x 10,000 pixels."""
+    loads, wall, cpu, memory = in_a_process(measured, whole_image)
+    report.measured("times that a chunk is loaded", loads, most=4)
+    report.measured("seconds", wall)
+    report.measured("seconds of CPU", cpu, most=600)
+    report.measured("GB", memory)
+
+
+def recording(report: Report) -> None:
+    """A recording of 2,000 frames of 512 x 512 pixels."""
+    _, wall, cpu, memory = in_a_process(measured, whole_recording)
+    report.measured("seconds", wall)
+    report.measured("seconds of CPU for a frame", cpu / FRAMES)
+    report.measured("GB", memory, most=2)
+
+
+if __name__ == "__main__":
+    run(image, recording)
