@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 
 from contrast_core._validation import FloatArray
 
-RIDGE = 0.03  # of the mean background variance: noise that no background region shows in full
+RIDGE = 0.03  # times the mean background variance: an area never shows all directions of noise
 _SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
@@ -25,11 +25,12 @@ class ScaleMixture(NamedTuple):
     mean : ndarray of shape (D,)
         Mean of the background.
     whitening : ndarray of shape (D, D)
-        From centred rows to coordinates in which N is the identity and S diagonal.
+        ``(row - mean) @ whitening`` are coordinates in which N is the identity and S is diagonal,
+        the r coordinates with signal first.
     coloring : ndarray of shape (r, D)
-        From the first r coordinates, those with signal, back to rows.
+        ``coordinates[:r] @ coloring`` is a row again.
     variances : ndarray of shape (r,)
-        Variances of the signal in these coordinates, those of the background being 1; descending.
+        Variances of the signal in the first r coordinates, descending; the background has 1.
     """
 
     mean: FloatArray
@@ -65,8 +66,8 @@ def scale_mixture(
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top,
 
-    with the positive part of the difference and :math:`\delta = \bar x - \bar y`: the difference of
-    the means is signal too, of unknown strength in a single row.
+    where :math:`(\cdot)_+` is the positive part. The difference of the means,
+    :math:`\delta = \bar x - \bar y`, is signal too, and its strength in a single row is unknown.
 
     Parameters
     ----------
@@ -111,10 +112,10 @@ def posterior(
 ) -> Posterior:
     r"""Return the posterior mean of the signal in each row, over all pairs of strengths.
 
-    In the mixture's coordinates, given s and g, the signal is the Wiener estimate
-    :math:`s\lambda_i / (s\lambda_i + g)` times the coordinate; the pairs are weighted by the
-    likelihood of the row, each as likely as any other before. The values of s are 0 and sixteen
-    from 0.0003 to 30.
+    For one pair of strengths s and g, the posterior mean of a coordinate is the coordinate times
+    :math:`s\lambda_i / (s\lambda_i + g)`, a Wiener filter. The estimate is the average over all
+    pairs, weighted by the likelihood of the row; all pairs have the same prior probability. The
+    values of s are 0 and sixteen from 0.0003 to 30.
     """
     r = len(mixture.variances)
     pairs = np.meshgrid(_SIGNAL_STRENGTHS, background_strengths, indexing="ij")
@@ -122,7 +123,7 @@ def posterior(
     coordinates = (rows - mixture.mean) @ mixture.whitening
     power = coordinates**2
     total = np.multiply.outer(s, mixture.variances) + g[:, None]  # (J, r)
-    n_silent = coordinates.shape[1] - r  # coordinates without signal say how strong g is
+    n_silent = coordinates.shape[1] - r  # coordinates without signal, which tell how large g is
     surprise = power[:, :r] @ (1 / total).T + np.multiply.outer(power[:, r:].sum(axis=1), 1 / g)
     surprise += np.log(total).sum(axis=1) + n_silent * np.log(g)
     surprise -= surprise.min(axis=1, keepdims=True)

@@ -1,4 +1,11 @@
-"""Signal in frames whose background is known: the directions in which it stands out."""
+"""Signal in frames whose background is known: the directions in which it stands out.
+
+Frames are first whitened by the covariance of the background, so that the background has variance 1
+in every direction. A direction holds signal where the foreground's variance exceeds what noise
+alone reaches in a sample of this size, the edge of the Marchenko-Pastur distribution. A variance
+that is estimated from few frames is too large by a known amount, which is taken off (Donoho, Gavish
+and Johnstone, Annals of Statistics 46:1742, 2018).
+"""
 
 from __future__ import annotations
 
@@ -12,30 +19,31 @@ from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images._stationary import stationary_part
 from contrast_core.images._texture import eigenpairs_above
 
-_WEAKEST = 0.5  # background strength of a frame, at least
-_ROUNDS = 5
-_SETTLED = 0.01  # change of the frames' strengths, relative, at which rounds end
-_MARGIN = 1.02  # over the edge
-_FRAMES_PER_COMPONENT = 5
-_UNDETECTED = 0.1  # prior variance of all other directions, times the root of the aspect ratio
+_WEAKEST = 0.5  # least background strength of a frame
+_ROUNDS = 5  # of directions and strengths, at most
+_SETTLED = 0.01  # mean relative change of the strengths at which the rounds end
+_MARGIN = 1.02  # times the edge: an eigenvalue must exceed this
+_FRAMES_PER_COMPONENT = 5  # at least
+_UNDETECTED = 0.1  # times the root of the aspect ratio: prior variance where no signal is detected
 
 
 class SignalSubspace(NamedTuple):
-    r"""Signal in coordinates in which the background is white, with variance 1 in each.
+    r"""Signal in coordinates in which the background has variance 1 and the signal is uncorrelated.
 
     Parameters
     ----------
     mean : ndarray of shape (D,)
-        Mean of the signal, in whitened coordinates.
+        Mean of the signal in whitened rows.
     basis : ndarray of shape (D, D)
-        From whitened rows to the coordinates: the first k, those of the components, may be shorter
-        than 1, where the background has more variance than its model says.
+        ``(row - mean) @ basis`` are the coordinates of a whitened row, those of the k components
+        first. A component's column is shorter than 1 where the background has more variance than
+        its model says.
     inverse : ndarray of shape (D, D)
         Inverse of the basis.
     variances : ndarray of shape (D,)
-        Variances of the signal; equal for all undetected directions.
+        Variances of the signal along the coordinates; they are equal where none is detected.
     n_components : int
-        Directions detected, k.
+        Number of directions in which signal is detected, k.
     background_variance : float
         Mean square of the background frames in the other directions; their strength is 1.
     """
@@ -49,7 +57,7 @@ class SignalSubspace(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Directions (D, k), signal variances and the background's excess along each."""
+    """Directions (D, k) of the signal, its variances, and the background's variances along them."""
 
     directions: FloatArray
     variances: FloatArray
@@ -58,16 +66,26 @@ class _Found(NamedTuple):
 
 
 def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSubspace:
-    r"""Return principal directions of the signal from whitened frames and background frames.
+    r"""Return the principal directions of the signal from whitened frames and background frames.
 
-    Eigenvalues of the foreground's weighted covariance above the Marchenko-Pastur edge, debiased.
-    The noise is that of the background's frames: measured on the foreground's own bulk it
-    would make components of faint signal noise, and of noise components. Frames count with the
-    inverse of their background's strength, measured outside of the signal relative to the
-    background's frames and no less than 0.5, in up to five rounds. The aspect ratio is that of the
-    effective rows, :math:`\gamma = D \sum w^2 / (\sum w)^2`. A direction in which the background
-    varies more than its model says must stand out of that too. What cannot be detected has the
-    prior variance :math:`0.1 \sqrt\gamma`.
+    The directions are eigenvectors of the foreground's weighted covariance whose eigenvalues exceed
+    the Marchenko-Pastur edge; the variances are the eigenvalues without their bias.
+
+    - The noise is measured on the background frames. The foreground's own bulk would not do: faint
+      signal would count as noise there, and noise as components.
+    - A frame has the weight 1 / g, where g is the strength of its background: its mean square
+      outside of the signal, relative to the background frames, but 0.5 at least. Directions and
+      strengths are found in turns, in at most five rounds.
+    - The aspect ratio is that of the effective number of frames,
+      :math:`\gamma = D \sum w^2 / (\sum w)^2`.
+    - The background may vary more along a direction than its model says. The foreground must exceed
+      that variance too.
+    - Where no signal is detected it has the prior variance :math:`0.1 \sqrt\gamma`.
+
+    Parameters
+    ----------
+    foreground, background : ndarray of shape (n, D) and (m, D)
+        Whitened frames about the background's mean.
     """
     n_features = foreground.shape[1]
     strengths, others = np.ones(len(foreground)), np.ones(len(background))
@@ -102,11 +120,12 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
 def with_stationary_part(
     model: SignalSubspace, foreground: FloatArray, root: FloatArray, shape: tuple[int, int]
 ) -> SignalSubspace:
-    r"""Add to a signal the part of the rest that is the same all over the frame.
+    r"""Add texture to a signal: variance that is the same all over the frame.
 
-    To the components' covariance B comes the stationary part of
-    :math:`C_X - B - \bar g\, G`, its negative part cut, with :math:`C_X` the covariance of the
-    weighted foreground and :math:`\bar g` its mean background strength.
+    With :math:`C_X` the covariance of the weighted foreground, B that of the components and
+    :math:`\bar g` the mean strength of the background, the remainder
+    :math:`C_X - B - \bar g\, G` is averaged over pixels equally far apart. The positive part of
+    the average is added to B.
 
     Parameters
     ----------
@@ -140,14 +159,14 @@ def with_stationary_part(
 def shrunk(
     coordinates: FloatArray, variances: FloatArray, n_components: int, background_variance: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior mean of the signal in each row, and the strength of its background.
+    """Return the posterior mean of the signal in each row, and the strength of its background.
 
     Parameters
     ----------
     coordinates : ndarray of shape (b, D)
-        Of centred rows.
+        Coordinates of centred rows in the basis of a `SignalSubspace`.
     variances, n_components, background_variance
-        Of the `SignalSubspace`.
+        Attributes of that `SignalSubspace`.
     """
     rest = coordinates[:, n_components:]
     strengths = np.maximum((rest**2).mean(axis=1) / background_variance, _WEAKEST)
@@ -157,7 +176,7 @@ def shrunk(
 def _directions(
     centred: FloatArray, strengths: FloatArray, background: FloatArray, others: FloatArray
 ) -> _Found:
-    """Directions in which the weighted foreground stands out of noise and of the background."""
+    """Return the directions in which the weighted foreground exceeds noise and background."""
     n, n_features = centred.shape
     weights = 1 / strengths
     total = weights.sum()
@@ -183,12 +202,14 @@ def _residual(frames: FloatArray, directions: FloatArray) -> FloatArray:
 
 
 def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
-    """Return a background's mean, kept as far as it stands out of its own noise (James and Stein).
+    """Return the mean of a background, shrunk by its own noise (James and Stein).
+
+    A mean that is no larger than its standard error becomes zero.
 
     Parameters
     ----------
     mean : ndarray of shape (D,)
-        Pattern of the mean, less its mean over the pixels, in whitened coordinates.
+        Mean frame without its brightness, whitened.
     frames : ndarray of shape (m, D)
         Whitened frames about their mean.
     """

@@ -13,10 +13,10 @@ from contrast_core.images._stationary import Eigenbasis, stationary_part
 
 TextureForm: TypeAlias = Literal["stationary", "with spikes"]
 
-_RIDGES = (0.1, 0.2, 0.4, 0.8)  # of the mean variance; less leaves in-sample noise in the whitening
-_SPIKE = 2.0  # times the edge: frames of different strength raise it
-_FRAMES_PER_SPIKE = 5
-_WEAKEST = 1e-9  # strength of a frame: one that equals the mean would be infinitely likely
+_RIDGES = (0.1, 0.2, 0.4, 0.8)  # times the mean variance; less lets the whitening fit noise
+_SPIKE = 2.0  # times the edge, which rises where the strength differs from frame to frame
+_FRAMES_PER_SPIKE = 5  # at least
+_WEAKEST = 1e-9  # least strength of a frame: one that equals the mean would be infinitely likely
 _FORMS: tuple[TextureForm, ...] = ("stationary", "with spikes")
 
 
@@ -31,21 +31,27 @@ class Texture(NamedTuple):
 def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
     r"""Return the covariance of a background, in the form that held-out frames favour.
 
-    Texture is stationary: its covariance depends on the step from one pixel to the other alone, and
-    the average of the sample covariance over equal steps (its negative part cut) uses every pair of
-    pixels. Patterns that stand still in the frame stick out of that: with it whitened, eigenvalues
-    above twice the Marchenko-Pastur edge, debiased. The covariance is the stationary one, with or
-    without these spikes, plus a ridge of 0.1 to 0.8 times the mean variance. Of the eight, that is
-    taken under which each half of the frames is likelier given the other,
+    There are two forms.
+
+    - "stationary": the covariance of two pixels depends only on the step from one to the other. The
+      sample covariance is averaged over equal steps, and the negative part of the average is cut.
+      Every pair of pixels contributes, so that few frames are enough.
+    - "with spikes": patterns that stand still in the frame are added. They are the eigenvectors of
+      the covariance, whitened by the stationary one, whose eigenvalues exceed twice the
+      Marchenko-Pastur edge; the bias of the eigenvalues is taken off.
+
+    To either form a ridge of 0.1, 0.2, 0.4 or 0.8 times the mean variance is added. Of these eight
+    candidates the most likely is returned. Each half of the frames gives the log-likelihood of the
+    other,
 
     .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D),
 
-    with the strength of every frame free.
+    in which the strength of every frame has its best value.
 
     Parameters
     ----------
     frames : ndarray of shape (m, h * w)
-        The background, at least four frames, not constant.
+        At least four frames of the background; they are not all equal.
     shape : (int, int)
         Height h and width w.
 
@@ -71,7 +77,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
 
 def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatArray, FloatArray]:
-    """Return at most so many eigenvalues above a number, descending, and their eigenvectors."""
+    """Return the eigenvalues above an edge, descending and `most` at most, and eigenvectors."""
     values, vectors = scipy.linalg.eigh(
         matrix, subset_by_value=(edge, np.inf), overwrite_a=True, check_finite=False
     )

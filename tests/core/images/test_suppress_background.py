@@ -272,7 +272,9 @@ def test_bright_images_stay_as_bright_and_dark_grounds_become_zero() -> None:
     asked = suppress_background(image, MASK, sampling=QUICK, brightness="remove")
     assert asked.brightness == 0
     np.testing.assert_allclose(kept.denoised - asked.denoised, kept.brightness, atol=1e-12)
-    assert kept.verdicts == asked.verdicts == ()
+    assert kept.verdicts == asked.verdicts
+    (said,) = kept.verdicts  # truly so: 0.10 of the error is left by the filter, 0.23 by the result
+    assert said.kind == "simple filter is better"
     # Fluorescence: its brightness goes, and a verdict says so where it is more than the pattern.
     glow = IMAGE + 100
     (said,) = suppress_background(glow, MASK, sampling=QUICK).verdicts
