@@ -316,6 +316,7 @@ class Rows(ABC):
         """Columns of all rows selected, an ndarray or CSC; by a pass over the rows."""
         quiet = self.replace(progress=False)
         parts = [block[:, which] for block in quiet.blocks(check=False)]
+        parts = parts or [self._read(0, 0)[:, which]]
         if self.is_sparse:
             return vstack(parts, format="csc")
         return np.concatenate(parts)

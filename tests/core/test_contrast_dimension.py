@@ -52,7 +52,7 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
 @pytest.mark.parametrize("shared", [0, 3])
 def test_noise_need_not_be_normal_nor_equal(kind: str, own: int, shared: int) -> None:
     found = []
-    for seed in range(20):
+    for seed in range(12):
         rng, sets = np.random.default_rng(seed), []
         basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
         for extra in (own, 0):
@@ -62,7 +62,7 @@ def test_noise_need_not_be_normal_nor_equal(kind: str, own: int, shared: int) ->
             sets.append(rows * factor)
         X, Y = sets
         found.append(contrast_dimension(X, background=Y, n_resamples=30, random_state=seed).n_own)
-    assert found.count(own) >= 16
+    assert found.count(own) >= 10
 
 
 def test_weights_units_seeds_and_wide_data() -> None:
@@ -77,20 +77,15 @@ def test_weights_units_seeds_and_wide_data() -> None:
         assert other.threshold == pytest.approx(plain.threshold, rel=1e-9)
         np.testing.assert_allclose(other.cosines, plain.cosines)
         assert other.n_own == 1
+    some = (np.arange(300) % 3 > 0).astype(float)  # a row without weight is not there
+    given: dict[str, Any] = {"background": Y, "n_resamples": 10, "random_state": 0}
+    found = contrast_dimension(X, sample_weight=some, **given)
+    assert found.threshold == contrast_dimension(X[some > 0], **given).threshold
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 60, 1700))
     X[:, :100] += 2 * rng.normal(size=(60, 1))
     wide = contrast_dimension(X, background=Y, n_resamples=5, random_state=0)
     assert (wide.n_own, wide.n_background) == (1, 0)
-
-
-def test_rows_that_weigh_nothing_are_not_there() -> None:
-    X, Y = study(1, 0)
-    weights = (np.arange(300) % 3 > 0).astype(float)
-    given: dict[str, Any] = {"background": Y, "n_resamples": 10, "random_state": 0}
-    found = contrast_dimension(X, sample_weight=weights, **given)
-    kept = contrast_dimension(X[weights > 0], **given)
-    assert found.threshold == kept.threshold
 
 
 def test_bad_input_is_refused() -> None:

@@ -50,15 +50,12 @@ def test_affinity_is_the_product_of_cosines(path: Any) -> None:
     assert path.affinity[0, 25] == pytest.approx(np.prod(cosines))
     np.testing.assert_allclose(path.affinity, path.affinity.T)
     np.testing.assert_array_equal(path.affinity.diagonal(), 1.0)
-
-
-def test_affinity_of_many_components_is_a_geometric_mean() -> None:
+    # Of many components it is the geometric mean; of orthogonal subspaces zero, not NaN.
     rng = np.random.default_rng(0)
     subspaces = np.stack([np.linalg.qr(rng.normal(size=(200, 60)))[0].T for _ in range(3)])
-    affinity = subspace_affinity(subspaces)
     cosines = np.linalg.svd(subspaces[0] @ subspaces[1].T, compute_uv=False)
-    assert affinity[0, 1] == pytest.approx(np.exp(np.log(cosines).mean()))
-    # Orthogonal subspaces: zero, not NaN.
+    mean = np.exp(np.log(cosines).mean())
+    assert subspace_affinity(subspaces)[0, 1] == pytest.approx(mean)
     assert subspace_affinity(np.stack([np.eye(4)[:2], np.eye(4)[2:]]))[0, 1] == 0.0
 
 
@@ -77,6 +74,8 @@ def test_equal_subspaces_need_one_representative() -> None:
     X, Y = planted()
     whole = contrast_path(X[:, :3], background=Y[:, :3], n_components=3)
     assert len(whole.representatives) == 1
+    short = contrast_path(X, background=Y, alphas=[0, 1])
+    assert len(short.representative_alphas) <= 2
     labels, medoids = representatives(np.eye(5), 5, 0)
     assert sorted(labels) == sorted(medoids) == [0, 1, 2, 3, 4]
     assert representatives(np.ones((5, 5)), 1, 0)[1] == [2]  # the middle of a plateau
@@ -137,9 +136,3 @@ def test_the_path_says_what_solved_each_contrast() -> None:
     )
     assert len(large.solvers) == 41
     assert "search" in large.solvers
-
-
-def test_a_short_grid_has_as_many_representatives_as_contrasts() -> None:
-    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
-    path = contrast_path(X, background=Y, alphas=[0, 1])
-    assert len(path.representative_alphas) <= 2

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.core.cvae_samples import D, counts, quick, ring
-from tests.core.test_rows import KINDS
+from tests.core.kinds import KINDS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

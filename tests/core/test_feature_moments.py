@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from contrast_core.moments import FeatureMoments
 from contrast_core.pairing import scaled_features
 from contrast_core.rows import rows_of
+from tests.core.kinds import KINDS
 
 
 @pytest.fixture
@@ -45,31 +46,24 @@ def test_values_and_indices_of_any_kind(dtype, read_only):
     np.testing.assert_allclose(found.variance, dense.var(axis=0), rtol=1e-12)
 
 
-def test_no_rows_have_no_mean():
-    with np.errstate(invalid="ignore"):
-        found = FeatureMoments.at_once(sp.csr_matrix((0, 4)))
-    assert found.n_samples == 0 and not found.squares.any() and not found.mean.any()
-
-
-def test_duplicate_entries_are_added_up(rows):
-    entries = sp.coo_matrix(rows)
-    halves = [np.concatenate([part, part]) for part in (entries.data / 2, *entries.coords)]
-    order = np.argsort(halves[1], kind="stable")
-    starts = np.searchsorted(halves[1][order], np.arange(701))
-    twice = sp.csr_matrix((halves[0][order], halves[2][order], starts), shape=rows.shape)
-    assert twice.nnz == 2 * entries.nnz
+def test_duplicate_entries_are_added_up(rows, tmp_path):
+    twice = KINDS["duplicates"](rows, tmp_path)
+    n_entries = twice.nnz
     found, expected = FeatureMoments.from_data(twice), FeatureMoments.from_data(rows)
     np.testing.assert_allclose(found.squares, expected.squares, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(
         scaled_features(twice).matrix.toarray(), scaled_features(rows).matrix, rtol=1e-6
     )
-    assert twice.nnz == 2 * entries.nnz  # as it was
+    assert twice.nnz == n_entries  # as it was
 
 
 def test_parts_merge_to_the_whole(rows):
     parts = [FeatureMoments.from_data(part) for part in np.split(rows, [1, 200])]
     found, whole = parts[0].merge(parts[1]).merge(parts[2]), FeatureMoments.from_data(rows)
     assert found.n_samples == whole.n_samples
+    with np.errstate(invalid="ignore"):
+        empty = FeatureMoments.at_once(sp.csr_matrix((0, 4)))
+    assert empty.n_samples == 0 and not empty.squares.any() and not empty.mean.any()
     np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-12)
     np.testing.assert_allclose(found.squares, whole.squares, rtol=1e-9, atol=1e-9)
 

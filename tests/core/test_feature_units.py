@@ -18,15 +18,6 @@ from contrast_core.datasets import (
     make_toy,
 )
 
-METHODS = [
-    CPCA(1),
-    CPCA(1, alpha=1.0),
-    CPCAStar(1),
-    PCPCA(1),
-    SparseCPCA(1, alpha=0.5),
-    CLVM(n_shared=1, n_salient=1),
-]
-
 
 def planted() -> tuple[Any, Any]:
     X, Y = np.random.default_rng(0).normal(size=(2, 60, 8))
@@ -34,7 +25,11 @@ def planted() -> tuple[Any, Any]:
     return X, Y
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
+    "method",
+    [CPCA(1), CPCAStar(1), PCPCA(1), SparseCPCA(1, alpha=0.5), CLVM(n_shared=1, n_salient=1)],
+    ids=repr,
+)
 def test_a_column_in_other_units_is_named_by_fit(method: Any) -> None:
     X, Y = planted()
     for rows in (X, Y):

@@ -41,23 +41,19 @@ def study(distance: float, seed: int = 0) -> tuple[Any, Any, Any]:
     return X, codes, rng.random(N) * (rng.random(N) < 0.9)
 
 
-def as_given(X: Any) -> dict[str, Any]:
-    import dask.array as da
-
-    return {
-        "array": X,
-        "float32": X.astype(np.float32),
-        "sparse": sp.csr_matrix(X),
-        "dask": da.from_array(X, chunks=(170, D)),
-        "blocks": rows_of(X, elements=400),
-    }
+GIVEN: dict[str, Any] = {
+    "array": np.asarray,
+    "sparse": sp.csr_matrix,
+    "dask": lambda X: pytest.importorskip("dask.array").from_array(X, chunks=(170, D)),
+    "blocks": lambda X: rows_of(X, elements=400),
+}
 
 
 def off(found: Any, wanted: Any) -> float:
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("kind", ["array", "sparse", "dask", "blocks"])
+@pytest.mark.parametrize("kind", GIVEN)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("distance", "tolerance"), [(0.0, 1e-11), (1e3, 1e-11), (1e6, 1e-6)])
 def test_parts_are_those_of_the_definition(
@@ -68,7 +64,7 @@ def test_parts_are_those_of_the_definition(
         X = X * (np.random.default_rng(1).random(X.shape) < 0.2)
         X[:, 3] = np.where(codes == 2, distance + X[:, 4], 0.0)
     options = {"sample_weight": weights} if weighted else {}
-    moments = SecondMoments.from_data(as_given(X)[kind], groups=LABELS[codes], **options)
+    moments = SecondMoments.from_data(GIVEN[kind](X), groups=LABELS[codes], **options)
     mean, within, between = parts_by_definition(X, codes, weights if weighted else np.ones(N))
     assert off(moments.within.covariance, within) < tolerance
     assert off(moments.between.covariance, between) < tolerance
@@ -78,7 +74,7 @@ def test_parts_are_those_of_the_definition(
     np.testing.assert_array_equal(
         moments.covariance, moments.between.covariance + moments.within.covariance
     )
-    plain = SecondMoments.from_data(as_given(X)[kind], **options)
+    plain = SecondMoments.from_data(GIVEN[kind](X), **options)
     assert off(moments.covariance, plain.covariance) < tolerance
     assert (moments.within.covariance == moments.within.covariance.T).all()
 
@@ -89,11 +85,8 @@ def test_moments_of_parts_merge_in_any_order(seed: int) -> None:
     labels = LABELS[codes]
     order = np.random.default_rng(seed).permutation(N)
     pieces = [np.sort(piece) for piece in np.array_split(order, [10, 15, 400])]
-    pieces.append(np.flatnonzero(codes == 2)[:0])  # nothing
     parts = [
-        SecondMoments.from_data(X[i], groups=labels[i], sample_weight=weights[i])
-        for i in pieces
-        if len(i)
+        SecondMoments.from_data(X[i], groups=labels[i], sample_weight=weights[i]) for i in pieces
     ]
     merged = parts[seed]
     for i in range(len(parts)):
@@ -103,18 +96,6 @@ def test_moments_of_parts_merge_in_any_order(seed: int) -> None:
     assert off(merged.within.covariance, within) < 1e-11
     assert off(merged.between.covariance, between) < 1e-11
     np.testing.assert_array_equal(merged.groups, LABELS)
-
-
-def test_whole_weights_count_rows_so_many_times() -> None:
-    X, codes, _ = study(10.0)
-    times = np.random.default_rng(3).integers(0, 4, N)
-    repeated = np.repeat(np.arange(N), times)
-    weighted = SecondMoments.from_data(X, groups=codes, sample_weight=times)
-    by_rows = SecondMoments.from_data(X[repeated], groups=codes[repeated])
-    assert weighted.n_samples == by_rows.n_samples == times.sum()
-    np.testing.assert_allclose(weighted.group_weights, by_rows.group_weights)
-    assert off(weighted.within.covariance, by_rows.within.covariance) < 1e-13
-    assert off(weighted.between.covariance, by_rows.between.covariance) < 1e-13
 
 
 def test_selections_of_rows_keep_their_groups_and_weights() -> None:
@@ -156,20 +137,6 @@ def test_between_against_within_is_fisher_discriminant_analysis() -> None:
     np.testing.assert_allclose(ratio / ratio.sum(), lda.explained_variance_ratio_[:3], rtol=1e-8)
 
 
-def test_evoked_against_single_trials_finds_what_repeats() -> None:
-    """Signal-to-noise components: means of a stimulus' trials against what varies between them."""
-    rng = np.random.default_rng(1)
-    stimulus = np.repeat(np.arange(12), 40)
-    signal, noise = rng.normal(size=10), rng.normal(size=10)
-    trials = np.outer(rng.normal(size=12)[stimulus], signal) * 0.5
-    trials += np.outer(rng.normal(size=480) * 6, noise) + 0.3 * rng.normal(size=(480, 10))
-    moments = SecondMoments.from_data(trials, groups=stimulus)
-    found = CPCAStar(1, beta=1.0).fit(moments.between, background=moments.within)
-    scores = found.transform(trials)[:, 0]
-    wanted = trials @ (signal - noise * (signal @ noise) / (noise @ noise))
-    assert abs(np.corrcoef(scores, wanted)[0, 1]) > 0.98
-
-
 def test_moments_travel_in_files(tmp_path: Any) -> None:
     X, codes, _ = study(2.0)
     moments = SecondMoments.from_data(X, groups=LABELS[codes])
@@ -184,40 +151,34 @@ def test_moments_travel_in_files(tmp_path: Any) -> None:
     ("options", "message"),
     [
         ({"groups": ["a"] * (N - 1)}, r"labels of X.*one label for each of the 900 rows"),
-        ({"groups": [None] + ["a"] * (N - 1)}, "1 missing labels"),
         ({"groups": [1] * 5 + ["a"] * (N - 5)}, "mixes labels"),
         ({"sample_weight": [-1.0] * N}, "finite weights, none negative"),
-        ({"sample_weight": [np.nan] + [1.0] * (N - 1)}, "finite weights, none negative"),
         ({"sample_weight": [0.0] * N}, "not all zero"),
-        ({"sample_weight": 1.0}, "one weight for each of the 900 rows"),
-        ({"sample_weight": ["x"] * N}, "expected a real number for each row"),
         ({"sample_weight": np.ones((N, 1))}, "one weight for each"),
-        ({"sample_weight": np.ma.masked_less(np.arange(N), 3)}, "mask"),
     ],
 )
 def test_wrong_groups_and_weights_are_refused(options: Any, message: str) -> None:
-    X, _, _ = study(1.0)
     with pytest.raises((ValueError, TypeError), match=message):
-        SecondMoments.from_data(X, **options)
+        SecondMoments.from_data(study(1.0)[0], **options)
 
 
 def test_moments_that_do_not_belong_together_are_refused() -> None:
     X, codes, _ = study(1.0)
     grouped, plain = SecondMoments.from_data(X, groups=codes), SecondMoments.from_data(X)
-    for ours, theirs in ((grouped, plain), (plain, grouped)):
-        with pytest.raises(TypeError, match="rows with groups and the other is not"):
-            ours.merge(theirs)
+    others: list[tuple[Any, type[Exception], str]] = [
+        (plain, TypeError, "rows with groups and the other is not"),
+        (SecondMoments.from_data(X, groups=LABELS[codes]), TypeError, "mixes labels"),
+        (SecondMoments.from_data(X[:, :9], groups=codes), ValueError, "9 features"),
+    ]
+    for other, error, message in others:
+        with pytest.raises(error, match=message):
+            grouped.merge(other)
     for part in ("within", "between"):
         with pytest.raises(AttributeError, match=f"'{part}' needs moments of rows with groups"):
             getattr(plain, part)
-    with pytest.raises(TypeError, match="mixes labels"):
-        grouped.merge(SecondMoments.from_data(X, groups=LABELS[codes]))
-    with pytest.raises(ValueError, match="9 features"):
-        grouped.merge(SecondMoments.from_data(X[:, :9], groups=codes))
     parts = (grouped.groups, grouped.group_weights, grouped.group_means, grouped.within_covariance)
     again = grouped_moments(*parts)
     np.testing.assert_allclose(again.covariance, grouped.covariance, atol=1e-12)
     for i, bad in enumerate([[1] * 6, [0.0, *[1.0] * 5], np.full((6, D), np.nan), np.ones((3, 3))]):
-        given = [*parts[:i], bad, *parts[i + 1 :]]
         with pytest.raises(ValueError, match=r"twice|holds 0|NaN|n_groups|shape"):
-            grouped_moments(*given)
+            grouped_moments(*parts[:i], bad, *parts[i + 1 :])

@@ -70,11 +70,6 @@ def test_the_noise_level_of_a_few_rows_is_not_off_by_the_mean_that_they_lost() -
     assert np.mean(levels) == pytest.approx(1, abs=0.03)  # a twelfth would be .08
 
 
-def test_stronger_spikes_do_not_move_the_noise_level() -> None:
-    levels = [bulk_of(sample(500, 100, np.full(8, s))).variance for s in (10.0, 1e3, 1e6)]
-    np.testing.assert_allclose(levels, levels[0], rtol=0.01)
-
-
 def test_pure_noise_rarely_stands_out() -> None:
     """The edge is the 99% point of the largest noise eigenvalue: 0.6 expected in 60 samples."""
     found = [bulk_of(sample(200, d, seed=i)).n_above for i in range(20) for d in (40, 150, 300)]
@@ -82,14 +77,13 @@ def test_pure_noise_rarely_stands_out() -> None:
     assert max(found) <= 1
 
 
-def test_truncation_has_no_units() -> None:
+def test_neither_units_nor_strong_spikes_nor_collinear_features_move_the_noise_level() -> None:
+    """40 features that repeat three times over: noise of 40 dimensions, three times as strong."""
     small, large = (bulk_of(sample(300, 60, [20.0, 8.0], sd=sd)) for sd in (1e-4, 1e5))
     assert small.n_above == large.n_above == 2
     assert large.variance / small.variance == pytest.approx(1e18)
-
-
-def test_collinear_features_do_not_count_as_dimensions() -> None:
-    """40 features that repeat three times over: noise of 40 dimensions, three times as strong."""
+    levels = [bulk_of(sample(500, 100, np.full(8, s))).variance for s in (10.0, 1e3, 1e6)]
+    np.testing.assert_allclose(levels, levels[0], rtol=0.01)
     once = sample(500, 40, [30.0])
     tiled = SecondMoments(once.n_samples, np.tile(once.mean, 3), np.tile(once.covariance, (3, 3)))
     bulk = bulk_of(tiled)
@@ -142,7 +136,6 @@ def test_impossible_truncations_are_refused() -> None:
     moments = sample(400, 30)
     for truncation, error, message in [
         ("mp", ValueError, r"truncation='mp' is unknown; expected 'auto', an integer, a fraction"),
-        (True, TypeError, r"truncation=True \(bool\) is unknown"),
         ([3], TypeError, r"truncation=\[3\] \(list\) is unknown"),
         (1, ValueError, r"truncation=1 is out of range: it must be from n_components=2 to .*, 30"),
         (31, ValueError, r"truncation=31 is out of range"),
@@ -198,15 +191,10 @@ def test_the_error_is_one_below_the_detectable_spike_and_falls_above() -> None:
     errors = [expected_subspace_error(s, 300, 200) for s in (1, 10, 100, np.inf)]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] == 0.0
-
-
-def test_detectability_refuses_nonsense() -> None:
     with pytest.raises(ValueError, match=r"n_pairs=0 is out of range: it must be above 0"):
         detectable_spike(3, 0)
     with pytest.raises(ValueError, match=r"spikes=-1 is out of range"):
         expected_subspace_error([1.0, -1.0], 3, 10)
-    with pytest.raises(ValueError, match=r"regime='fast' is unknown"):
-        expected_subspace_error(1.0, 3, 10, regime="fast")  # type: ignore[arg-type]
 
 
 def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
@@ -228,7 +216,6 @@ def test_kishs_number() -> None:
     assert 1 < effective_n_pairs([0, 0, 0, 0, 0, 0, 0, 1]) < 2
     for rows, others, message in [
         ([], None, "X_rows is empty; expected a row index for each of one pair or more"),
-        ([[1, 2]], None, r"X_rows has shape \(1, 2\); expected one label for each of the 2 rows"),
         ([1, 2], [1, 2, 3], r"positive_rows has shape \(3,\); expected one label for each of"),
     ]:
         with pytest.raises(ValueError, match=message):

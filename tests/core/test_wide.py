@@ -20,7 +20,7 @@ from contrast_core import (
     contrast_path,
     linalg,
 )
-from contrast_core.linalg import _proved, subspace_error
+from contrast_core.linalg import subspace_error
 from contrast_core.moments import Form, SpanMoments, product_moments
 from contrast_core.rows import rows_of
 from contrast_core.solve import (
@@ -32,7 +32,7 @@ from contrast_core.solve import (
     solve_contrasts,
     with_fallback,
 )
-from tests.core.planned import EAGER, moments_in, plan_in
+from tests.core.planned import moments_in
 
 D, N, M = 1600, 34, 26
 ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
@@ -64,12 +64,6 @@ def moments() -> tuple[SecondMoments, SecondMoments]:
 @cache
 def exact(alpha: float, k: int = 3) -> CPCA:
     return CPCA(k, alpha=alpha).fit(moments()[0], background=moments()[1])
-
-
-@cache
-def sparse_reference(dtype: Any) -> CPCA:
-    x, y = (rows.toarray().astype(dtype) for rows in sparse_data())
-    return CPCA(alpha=2.0, solver="eigh").fit(x, background=y)
 
 
 @cache
@@ -118,42 +112,21 @@ def test_every_contrast_is_available(alpha: Any) -> None:
     assert subspace_error(wide.components_, dense.components_) < 1e-8
 
 
-def test_the_automatic_contrast_by_products() -> None:
-    x, y = wide_data()
-    implicit = CPCA(solver="lanczos", random_state=0).fit(x, background=y)
-    assert implicit.alpha_ == pytest.approx(CPCA().fit(x, background=y).alpha_, rel=1e-6)
-
-
 @pytest.mark.parametrize("solver", ["gram", "lanczos"])
-@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix, sp.csr_array, sp.csc_array])
-@pytest.mark.parametrize("index, dtype", [(np.int32, np.float32), (np.int64, np.float64)])
-def test_sparse_agrees_with_dense(solver: Any, kind: Any, index: Any, dtype: Any) -> None:
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_agrees_with_dense(solver: Any, kind: Any, dtype: Any) -> None:
     x, y = (kind(rows.astype(dtype)) for rows in sparse_data())
-    for rows in (x, y):
-        rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
     sparse = CPCA(alpha=2.0, solver=solver, random_state=0).fit(x, background=y)
-    dense = sparse_reference(dtype)
+    dense = CPCA(alpha=2.0, solver="eigh").fit(x.toarray(), background=y.toarray())
     assert subspace_error(sparse.components_, dense.components_) <= 1e-8
     np.testing.assert_allclose(sparse.foreground_variance_, dense.foreground_variance_, rtol=1e-6)
     variances = sparse.foreground_moments_.variances
     np.testing.assert_allclose(variances, dense.foreground_moments_.variances, atol=1e-12)
-
-
-def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    largest = 0
-    for kind in (sp.csr_matrix, sp.csc_matrix):
-        plain = kind.toarray
-
-        def watched(self: Any, *args: Any, plain: Any = plain, **kwargs: Any) -> Any:
-            nonlocal largest
-            largest = max(largest, self.shape[1])
-            return plain(self, *args, **kwargs)
-
-        monkeypatch.setattr(kind, "toarray", watched)
-    x, y = (rows_of(rows, elements=1) for rows in sparse_data())
-    for solver in ("gram", "lanczos"):
-        CPCA(alpha=1.0, solver=solver, random_state=0).fit(x, background=y)
-    assert 0 < largest <= 256
+    again = CPCA(alpha=2.0, solver=solver, random_state=0).fit(x, background=y)
+    np.testing.assert_array_equal(again.components_, sparse.components_)
+    copy = pickle.loads(pickle.dumps(sparse))
+    assert subspace_error(copy.at(1.0).components_, sparse.at(1.0).components_) < 1e-8
 
 
 def test_the_path_agrees() -> None:
@@ -170,14 +143,6 @@ def test_the_path_agrees() -> None:
     assert subspace_error(again.components_, wide.components[2]) < 1e-8
 
 
-def test_a_path_by_products() -> None:
-    x, y = wide_data()
-    x, y = moments_in("products", x, y)
-    path = contrast_path(x, background=y, alphas=ALPHAS)
-    for alpha, found in zip(ALPHAS, path.components, strict=True):
-        assert subspace_error(found, exact(alpha, 2).components_) <= allowed(alpha, 2)
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_other_methods_agree(sparse: bool) -> None:
     x, y = sparse_data() if sparse else wide_data()
@@ -188,16 +153,12 @@ def test_the_other_methods_agree(sparse: bool) -> None:
         dense = type(method)(**method.get_params()).fit(reference[0], background=reference[1])
         assert subspace_error(wide.components_, dense.components_) < 1e-8
         np.testing.assert_allclose(wide.components_, dense.components_, atol=1e-6)
-        for name in ("noise_variance_", "gamma_", "gamma_max_", "beta_", "loadings_"):
+        names = ("noise_variance_", "gamma_", "gamma_max_", "beta_", "loadings_", "directions_")
+        for name in (*names, "generalized_eigenvalues_"):
             if hasattr(dense, name):
                 np.testing.assert_allclose(
-                    getattr(wide, name), getattr(dense, name), rtol=1e-7, atol=1e-7
+                    getattr(wide, name), getattr(dense, name), rtol=1e-7, atol=1e-6
                 )
-        if isinstance(dense, CPCAStar):
-            np.testing.assert_allclose(
-                wide.generalized_eigenvalues_, dense.generalized_eigenvalues_, rtol=1e-8
-            )
-            np.testing.assert_allclose(wide.directions_, dense.directions_, atol=1e-6)
 
 
 def test_directions_without_variance_come_after_negative_ones() -> None:
@@ -225,7 +186,7 @@ def test_directions_without_variance_come_after_negative_ones() -> None:
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("k", [58, 59, 200])
+@pytest.mark.parametrize("k", [58, 59, 90])
 def test_more_components_than_rows(k: int, sparse: bool) -> None:
     x, y = sparse_data() if sparse else wide_data()
     wide = CPCA(k, alpha=0.5, solver="gram").fit(x, background=y)
@@ -239,18 +200,24 @@ def test_more_components_than_rows(k: int, sparse: bool) -> None:
         np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(k), atol=1e-10)
 
 
-def test_degenerate_rows() -> None:
-    """Duplicate rows, rows of both datasets alike, constant features."""
+@pytest.mark.parametrize("kind", ["duplicates", "every row twice", "constant background"])
+def test_degenerate_rows(kind: str) -> None:
+    """Duplicate rows, rows of both datasets alike, constant features, a constant dataset."""
     x, y = wide_data()
-    x = np.vstack([x, x[:10], y[:5]])
-    x[:, :300], y[:, :300] = 7.0, 7.0
+    match kind:
+        case "duplicates":
+            x = np.vstack([x, x[:10], y[:5]])
+            x[:, :300], y[:, :300] = 7.0, 7.0
+        case "every row twice":
+            x, y = np.vstack([x, x]), np.vstack([y, y])
+        case "constant background":
+            y = np.ones_like(y)
     wide = CPCA(alpha=2.0, solver="gram").fit(x, background=y)
     dense = CPCA(alpha=2.0, solver="eigh").fit(x, background=y)
     assert subspace_error(wide.components_, dense.components_) < 1e-8
-    assert np.abs(wide.components_[:, :300]).max() < 1e-10
-    assert wide.foreground_moments_.variances[:300].max() == 0
-    twice = CPCA(alpha=2.0, solver="gram").fit(np.vstack([x, x]), background=np.vstack([y, y]))
-    assert subspace_error(twice.components_, dense.components_) < 1e-8
+    constant = x.std(axis=0) == 0
+    assert np.abs(wide.components_[:, constant]).max(initial=0) < 1e-10
+    assert wide.foreground_moments_.variances[constant].max(initial=0) == 0
 
 
 def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
@@ -266,25 +233,11 @@ def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
     np.testing.assert_allclose(lifted @ lifted.T, rows @ rows.T, rtol=0, atol=1e-10)
 
 
-def test_a_constant_dataset() -> None:
-    x, y = wide_data()
-    flat = np.ones_like(y)
-    wide = CPCA(alpha=1.0, solver="gram").fit(x, background=flat)
-    assert subspace_error(wide.components_, CPCA(alpha=0.0).fit(x, background=y).components_) < 1e-8
+def test_two_constant_datasets_have_directions_without_variance() -> None:
+    flat = np.ones((N, D))
     with pytest.warns(ContrastWarning, match="last 2 of 2 components are directions in which nei"):
-        both = CPCA(alpha=1.0, solver="gram").fit(np.ones_like(x), background=flat)
+        both = CPCA(alpha=1.0, solver="gram").fit(flat, background=flat[:M])
     np.testing.assert_allclose(both.components_ @ both.components_.T, np.eye(2), atol=1e-12)
-
-
-def test_the_choice_by_shape() -> None:
-    x, y = wide_data()
-    for n_features in (1600, 900, 61):
-        few = CPCA().fit(x[:, :n_features], background=y[:, :n_features])
-        assert few.form_ == "span"
-    assert CPCA().fit(x[:, :60], background=y[:, :60]).form_ == "dense"
-    sparse_x, sparse_y = sparse_data()
-    assert CPCA().fit(sparse_x, background=sparse_y).form_ == "span"
-    assert CPCA(alpha=0.0).fit(sparse_x, background=sparse_y).form_ == "span"
 
 
 def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> None:
@@ -344,72 +297,12 @@ def test_wrong_combinations_say_so() -> None:
     with pytest.raises(ValueError, match="serve solver='eigh' only; give the data"):
         CPCA(solver="gram").fit(dense[0], background=dense[1])
     a, b = (CPCA(alpha=1.0).fit(x, background=rows) for rows in (y, y[1:]))
+    given = a.foreground_moments_
     with pytest.raises(ValueError, match="not made together"):
-        CPCA().fit(a.foreground_moments_, background=b.background_moments_)
+        CPCA().fit(given, background=b.background_moments_)
     with pytest.raises(ValueError, match="both must be moments of the same kind"):
-        CPCA().fit(a.foreground_moments_, background=dense[1])
+        CPCA().fit(given, background=dense[1])
     with pytest.raises(TypeError, match="X is SpanMoments and background is ndarray"):
-        CPCA().fit(a.foreground_moments_, background=y)
+        CPCA().fit(given, background=y)
     with pytest.raises(TypeError, match="fit_transform got SpanMoments"):
-        CPCA().fit_transform(a.foreground_moments_, background=a.background_moments_)
-    with pytest.raises(ValueError, match="background has 1599 features but X has 1600"):
-        CPCA().fit(x, background=y[:, 1:])
-    with pytest.raises(ValueError, match="n_components=1601 is out of range"):
-        CPCA(1601).fit(x, background=y)
-    with pytest.raises(TypeError, match="n_components must be an integer"):
-        CPCA("two").fit(x, background=y)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("solver", ["gram", "lanczos"])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_bad_values_are_named(solver: Any, sparse: bool) -> None:
-    x, y = wide_data()
-    y[3, 1234] = np.nan
-    rows = (sp.csr_array(x), sp.csr_array(y)) if sparse else (x, y)
-    with pytest.raises(ValueError, match=r"background contains NaN or inf"):
-        CPCA(alpha=1.0, solver=solver).fit(rows[0], background=rows[1])
-
-
-def test_a_fit_pickles() -> None:
-    x, y = sparse_data()
-    for solver in ("gram", "lanczos"):
-        fitted = CPCA(alpha=1.0, solver=solver, random_state=0).fit(x, background=y)
-        copy = pickle.loads(pickle.dumps(fitted))
-        assert subspace_error(copy.at(2.0).components_, fitted.at(2.0).components_) < 1e-8
-
-
-def test_the_seed_decides() -> None:
-    x, y = wide_data()
-    first, second = (
-        CPCA(alpha=1.0, solver="lanczos", random_state=5).fit(x, background=y) for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.components_, second.components_)
-
-
-@pytest.mark.parametrize("blind", [False, True])
-@pytest.mark.parametrize("alpha", [0.0, 0.7, 4.0])
-def test_what_the_proof_refuses_is_left_to_lapack(
-    alpha: float, blind: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proofs: list[float] = []
-    prove = _proved.bound_by_inertia
-
-    def seen(*args: Any) -> Any:
-        beta, n_factors = prove(*args)
-        proofs.append(beta)
-        return (np.inf if blind else beta), n_factors
-
-    monkeypatch.setattr(_proved, "bound_by_inertia", seen)
-    x, y = moments_in("span", *wide_data(mean=5.0))
-    plan = plan_in("span", replace(EAGER, path_contrasts=99))
-    found = solve_contrasts(x, y, [alpha], 1, plan)
-    assert found.solvers == ("eigh" if blind else "eigsh",)
-    assert proofs
-    assert np.isfinite(proofs).all()
-    reference = exact(alpha, 1)
-    assert subspace_error(found.components[0], reference.components_) < 1e-8
-    np.testing.assert_allclose(found.values[0], reference.contrastive_eigenvalues_, atol=1e-8)
-    for name in ("foreground_variance", "background_variance"):
-        np.testing.assert_allclose(
-            getattr(found, name)[0], getattr(reference, f"{name}_"), atol=1e-8
-        )
+        CPCA().fit_transform(given, background=a.background_moments_)
