@@ -1,9 +1,9 @@
 """Sums of rows and of their products, one block of rows after another.
 
 Problem: mean and covariance of more rows than fit into memory, in one pass and without loss of
-digits where the mean is far from zero. Rows are shifted by the mean of the first block, their
-products are summed in float64, and what is left of the mean is subtracted at the end; sums of parts
-merge pairwise (Chan, Golub and LeVeque, American Statistician 37:242, 1983). The error of a
+digits where the mean is far from zero. Each block of rows is centred by its own mean before its
+products are taken, and blocks are merged by the update of Chan, Golub and LeVeque (American
+Statistician 37:242, 1983), which adds what the difference of two means contributes. The error of a
 covariance is a few roundings of its largest entry, in whatever order blocks arrive.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -30,7 +29,7 @@ from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 Precision: TypeAlias = Literal["double", "single"]
 
 _SINGLE_ROWS = 4096  # whose products are added up in float32
-_LEAST_ROWS = 256  # in a block: fewer cost more to add up than to multiply, as do few for features
+_LEAST_ROWS = 256  # in a block: fewer cost more to merge than to multiply, as do few for features
 _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
 
 
@@ -77,20 +76,26 @@ class Summary(NamedTuple):
             return np.asarray(self.means[0])
         return np.asarray(self.weights @ self.means / self.n_samples)
 
-    def merge(self, other: Summary) -> Summary:
-        """Merge with the summary of other rows; the operands do not change."""
+    def merge(self, other: Summary, *, in_place: bool = False) -> Summary:
+        """Merge with the summary of other rows.
+
+        In place, the covariance of this one is overwritten, and only the upper triangles are read.
+        """
         weights = self.weights + other.weights
         n = weights.sum()
         share = other.weights / np.maximum(weights, np.finfo(np.float64).tiny)
         shift = other.means - self.means
-        scaled = np.sqrt(share * self.weights / n)[:, None] * shift
-        within = np.empty_like(self.within)
+        spread = share * self.weights / n
+        in_both = np.flatnonzero(spread)
+        scaled = np.sqrt(spread[in_both])[:, None] * shift[in_both]
+        within = self.within if in_place else np.empty_like(self.within)
         part_of_other = float(other.weights.sum() / n)
         for rows in in_cache(within):
             part = np.multiply(self.within[rows], 1 - part_of_other, out=within[rows])
             part += part_of_other * other.within[rows]
             part += scaled[:, rows].T @ scaled
-        mirror_upper(within)
+        if not in_place:
+            mirror_upper(within)
         return Summary(weights, self.means + share[:, None] * shift, within)
 
 
@@ -102,11 +107,11 @@ def not_empty(summary: Summary | None, name: str) -> Summary:
 
 
 class Accumulator:
-    """Count, mean and scatter of rows that arrive in blocks of any size.
+    """Count, mean and covariance of rows that arrive in blocks of any size.
 
-    Rows are gathered into blocks that suit BLAS. Sums are kept in float64; "single" takes the
-    products within a block in float32. Sparse rows are multiplied as `sparse_within` does where
-    that is less work.
+    Rows are gathered into blocks that suit BLAS, and each block is summarised about its own means.
+    Summaries are merged in float64; "single" takes the products within a block in float32. Sparse
+    rows are multiplied as `sparse_within` does where that is less work.
 
     Parameters
     ----------
@@ -116,14 +121,13 @@ class Accumulator:
         Arithmetic of the products of dense rows.
     elements : int
         Half the entries of sparse rows that are gathered, and twice the values of dense ones:
-        enough for their products to outweigh adding them up.
+        enough for their products to outweigh the merging.
     n_groups : int, default=1
-        How many groups the codes of rows tell apart. Each row is then shifted by the first mean of
-        its group, however far apart these lie.
+        How many groups the codes of rows tell apart. Each row is centred by the mean of its group.
     start_workers : callable, optional
         Called once there is more than a block; returns threads and their number, or (None, 0). They
-        compute the products while the caller reads and shifts the next block. Which of them are
-        added up in which order does not depend on timing, nor does the result.
+        summarise a block while the caller reads the next one. Blocks are merged in the order in
+        which they were read, so the result does not depend on the threads.
     """
 
     def __init__(
@@ -136,18 +140,14 @@ class Accumulator:
         start_workers: Callable[[], tuple[ThreadPoolExecutor | None, int]] | None = None,
     ) -> None:
         self._dtype: Any = check_precision(precision)
-        self._name, self._elements = name, elements
+        self._name, self._elements, self._n_groups = name, elements, n_groups
         self._start_workers = start_workers
         self._pool: ThreadPoolExecutor | None = None
         self._n_workers = 0
-        self._pending: deque[Future[_Sums | Summary]] = deque()
+        self._pending: deque[Future[Summary]] = deque()
         self._gathered: list[tuple[Any, Any, Any]] = []  # rows, weights, codes
         self._n_gathered = 0  # values, or entries of sparse rows
-        self._idle: list[_Sums] = []
-        self._folded: _Sums | None = None
-        self._sparse: Summary | None = None
-        self._shifts = np.empty((n_groups, 0))
-        self._seen = np.zeros(n_groups, dtype=np.bool_)
+        self._total: Summary | None = None
 
     def consume(self, rows: Rows) -> None:
         """Add all of these rows; ValueError on NaN or infinity."""
@@ -165,163 +165,111 @@ class Accumulator:
         sparse = issparse(chunk)
         if self._gathered and issparse(self._gathered[0][0]) != sparse:
             self._flush()
-        rows = chunk.copy() if sparse else self._shifted(chunk, codes)
-        self._gathered.append((rows, weights, codes))
+        self._gathered.append((chunk.copy(), weights, codes))
         self._n_gathered += chunk.nnz if sparse else chunk.size
-        least = n_features * max(_LEAST_ROWS, n_features // 4)
+        least = n_features * _least_rows(n_features)
         if self._n_gathered >= (2 * self._elements if sparse else max(least, self._elements // 2)):
             self._flush(full=True)
 
-    def _shifted(self, chunk: Any, codes: Any) -> FloatArray:
-        """Return rows less the first mean of their group."""
-        if not self._seen.any():
-            self._shifts = np.zeros((len(self._seen), chunk.shape[1]))
-        for group in () if self._seen.all() else np.unique([0] if codes is None else codes):
-            if not self._seen[group]:
-                rows = chunk if codes is None else chunk[codes == group]
-                with np.errstate(over="ignore"):  # refused in `result`
-                    # Rounded to the products' arithmetic, which can then shift rows without loss.
-                    self._shifts[group] = rows.mean(axis=0, dtype=np.float64).astype(self._dtype)
-                self._seen[group] = True
-        shifts = self._shifts.astype(self._dtype) if chunk.dtype == np.float32 else self._shifts
-        shifted = np.empty(chunk.shape, self._dtype)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
-            for some in [slice(None)] if codes is None else in_cache(shifted):
-                by = shifts[0] if codes is None else shifts[codes[some]]
-                np.subtract(chunk[some], by, out=shifted[some], casting="same_kind")
-        return shifted
-
     def result(self) -> Summary | None:
         """Return the summary of all rows, None without any; the accumulator is spent."""
-        while (
-            self._gathered
-        ):  # sparse rows without an empty column are gathered again as dense ones
+        if self._gathered:
             self._flush()
         while self._pending:
-            self._collect(self._pending.popleft().result())
-        for sums in self._idle:
-            self._fold(sums)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            dense = None if self._folded is None else self._folded.summary(self._shifts)
-            parts = [part for part in (dense, self._sparse) if part is not None]
-            if not parts:
-                return None
-            total = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
-        diagonal = total.within.diagonal()
+            self._merge(self._pending.popleft().result())
+        if self._total is None:
+            return None
+        mirror_upper(self._total.within)
+        diagonal = self._total.within.diagonal()
         # A feature without variance may come out a rounding error below zero.
-        np.fill_diagonal(total.within, np.maximum(diagonal, 0.0))
+        np.fill_diagonal(self._total.within, np.maximum(diagonal, 0.0))
         if not np.isfinite(diagonal).all():
             raise overflow(self._name, self._dtype)
-        return total
+        return self._total
 
     def _flush(self, full: bool = False) -> None:
-        """Multiply the rows that are gathered, on threads once a block is full."""
+        """Summarise the rows that are gathered, on threads once a block is full."""
         parts, *labels = zip(*self._gathered, strict=True)
         weights, codes = (None if each[0] is None else np.concatenate(each) for each in labels)
         self._gathered, self._n_gathered = [], 0
-        n_groups = len(self._seen)
-        if issparse(parts[0]):
-            rows = parts[0] if len(parts) == 1 else vstack(parts, "csr")
-            filled = filled_columns(rows, codes, n_groups)
-            if not filled.all():
-                self._submit(
-                    partial(_sparse_summary, rows, filled, weights, codes, n_groups),
-                    on_threads=rows.nnz >= self._elements,
-                )
-                return
-            step = max(1, self._elements // rows.shape[1])
-            add: Callable[..., None] = self.add
-        else:
-            rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            on_threads = full and rows.shape[1] <= _MAX_FEATURES_PER_WORKER
-            step = len(rows)
-            if self._dtype == np.float32:  # rounding grows with what is added up in float32
-                step = max(_SINGLE_ROWS, rows.shape[1] // 4)
-
-            def add(*block: Any) -> None:
-                sums = self._idle.pop() if self._idle else _Sums.empty(n_groups, rows)
-                self._submit(partial(sums.add, *block), on_threads=on_threads)
-
+        stack = partial(vstack, format="csr") if issparse(parts[0]) else np.concatenate
+        rows = parts[0] if len(parts) == 1 else stack(parts)
+        n_features = rows.shape[1]
+        summarise: Callable[..., Summary] = partial(_dense_summary, dtype=self._dtype)
+        step = rows.shape[0]
+        if issparse(rows):
+            full = rows.nnz >= self._elements
+            filled = filled_columns(rows, codes, self._n_groups)
+            if filled.all():
+                step = max(_least_rows(n_features), self._elements // n_features)
+            else:
+                summarise = partial(_sparse_summary, filled=filled)
+        elif self._dtype == np.float32:  # rounding grows with what is added up in float32
+            step = max(_SINGLE_ROWS, n_features // 4)
         for start in range(0, rows.shape[0], step):
             some = slice(start, start + step)
-            own = (None if each is None else each[some] for each in (weights, codes))
-            add(rows[some].toarray() if issparse(rows) else rows[some], *own)
+            own = tuple(None if each is None else each[some] for each in (weights, codes))
+            if own[0] is not None and not own[0].any():
+                continue  # rows without weight have no mean
+            block = rows if step >= rows.shape[0] else rows[some]
+            self._submit(
+                partial(summarise, block, *own, self._n_groups),
+                on_threads=full and n_features <= _MAX_FEATURES_PER_WORKER,
+            )
 
-    def _submit(self, multiply: Callable[[], _Sums | Summary], *, on_threads: bool) -> None:
+    def _submit(self, summarise: Callable[[], Summary], *, on_threads: bool) -> None:
         if on_threads and self._start_workers is not None:
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
         if self._pool is None:
-            self._collect(multiply())
+            self._merge(summarise())
             return
-        self._pending.append(self._pool.submit(multiply))
+        self._pending.append(self._pool.submit(summarise))
         if len(self._pending) > self._n_workers:
-            self._collect(self._pending.popleft().result())
+            self._merge(self._pending.popleft().result())
 
-    def _collect(self, part: _Sums | Summary) -> None:
-        if isinstance(part, Summary):
-            self._sparse = part if self._sparse is None else self._sparse.merge(part)
-            return
-        if part.products.dtype == np.float32:
-            self._fold(part)
-        self._idle.append(part)
-
-    def _fold(self, sums: _Sums) -> None:
-        """Move sums into those of float64."""
-        if self._folded is None and sums.products.dtype == np.float64:
-            self._folded = sums
-            return
-        if self._folded is None:
-            products = sums.products.astype(np.float64)
-            self._folded = _Sums(sums.weights, sums.totals, products)
-        else:
-            self._folded.weights = self._folded.weights + sums.weights
-            self._folded.totals += sums.totals
-            self._folded.products += sums.products
-        sums.weights, sums.totals = sums.weights * 0, np.zeros_like(sums.totals)
-        sums.products[:] = 0
+    def _merge(self, part: Summary) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
+            total = self._total
+            self._total = part if total is None else total.merge(part, in_place=True)
 
 
-@dataclass
-class _Sums:
-    """Sums of shifted rows: weights and totals of the groups (G,), (G, D); products (D, D)."""
+def _least_rows(n_features: int) -> int:
+    """Return the least number of rows whose products outweigh merging them."""
+    return max(_LEAST_ROWS, n_features // 4)
 
-    weights: NDArray[Any]
-    totals: FloatArray
-    products: NDArray[Any]  # upper triangle
 
-    @classmethod
-    def empty(cls, n_groups: int, rows: FloatArray) -> _Sums:
-        """Return sums of no rows, with the dtype of the products to come."""
-        size = rows.shape[1]
-        weights = np.zeros(n_groups, dtype=np.int64)
-        return cls(weights, np.zeros((n_groups, size)), np.zeros((size, size), rows.dtype))
+def _dense_summary(
+    rows: Any, weights: Any, codes: Any, n_groups: int, *, dtype: np.dtype[Any]
+) -> Summary:
+    """Summarise one block, dense or sparse without an empty column; it may be overwritten.
 
-    def add(self, rows: FloatArray, weights: Any, codes: Any) -> _Sums:
-        """Add rows, which are overwritten."""
-        group_weights, totals = group_sums(rows, weights, codes, len(self.weights))
+    Only the upper triangle of the covariance is filled.
+    """
+    rows = rows.toarray() if issparse(rows) else rows
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in `Accumulator.result`
+        total, sums = group_sums(rows, weights, codes, n_groups)
+        n, each = total.sum(), np.maximum(total, np.finfo(np.float64).tiny)[:, None]
+        means = sums / each
+        centred = rows if rows.dtype == dtype else np.empty(rows.shape, dtype)
+        for some in in_cache(rows):  # subtracted in float64 and rounded afterwards
+            by = means[0] if codes is None else means[codes[some]]
+            np.subtract(rows[some], by, out=centred[some], casting="same_kind")
+        # What rounding has left of the means, without which a constant feature would vary.
+        left = group_sums(centred, weights, codes, n_groups)[1] / each
         if weights is not None:
-            rows *= np.sqrt(weights, dtype=rows.dtype)[:, None]
-        add_products(rows, self.products)
-        self.weights = self.weights + group_weights
-        self.totals += totals
-        return self
-
-    def summary(self, shifts: FloatArray) -> Summary:
-        """Return means and covariance, in place of the products."""
-        within, n = self.products, self.weights.sum()
-        offsets = self.totals / np.maximum(self.weights, np.finfo(np.float64).tiny)[:, None]
-        scaled = offsets * (self.weights / n)[:, None]
-        for rows in in_cache(within):
-            within[rows] /= n
-            within[rows] -= scaled[:, rows].T @ offsets
-        mirror_upper(within)
-        means = np.where(self.weights[:, None] > 0, shifts + offsets, 0.0)
-        return Summary(self.weights, means, within)
+            centred *= np.sqrt(weights, dtype=dtype)[:, None]
+        products = np.empty((rows.shape[1],) * 2, dtype)
+        add_products(centred, products, keep=False)
+        within, scaled = products.astype(np.float64, copy=False), left * (total / n)[:, None]
+        for some in in_cache(within):
+            within[some] /= n
+            within[some] -= scaled[:, some].T @ left
+    return Summary(total, means + left, within)
 
 
 def _sparse_summary(
-    rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int
+    rows: Any, weights: Any, codes: Any, n_groups: int, *, filled: BoolArray
 ) -> Summary:
-    with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in `Accumulator.result`
         return Summary(*sparse_within(rows, filled, weights, codes, n_groups))
