@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -21,7 +22,6 @@ from contrast_core._validation import (
 from contrast_core.moments import Moments, parts_along, warn_of_units
 from contrast_core.solve import (
     Design,
-    DesignOptions,
     Plan,
     check_background_is_given,
     contrast_moments,
@@ -54,7 +54,7 @@ class MomentContrast(LinearContrast):
     within_means_: FloatArray
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = dict.fromkeys(
-        ("background", *DesignOptions.__annotations__), True
+        ("background", *(option.name for option in fields(Design))), True
     )
     __metadata_request__transform: ClassVar[dict[str, bool]] = {"within": True}
 

@@ -59,7 +59,7 @@ def representatives(
     labels : ndarray of shape (n,)
         Cluster of each subspace; clusters are numbered by their first member.
     medoids : ndarray of shape (n_found,)
-        Of each cluster, the member with the largest summed affinity to it; ascending.
+        For each cluster, the member with the largest summed affinity to it; ascending.
 
     References
     ----------

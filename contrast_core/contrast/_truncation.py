@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Literal, TypeAlias
 
 import numpy as np
+import scipy.linalg
 
 from contrast_core._validation import NO_NUMBERS, shown
 from contrast_core.contrast._noise_bulk import noise_above, noise_bulk, numerical_rank
@@ -13,7 +14,6 @@ from contrast_core.linalg import (
     Eigenpairs,
     NotConvergedError,
     SearchSpace,
-    Spectrum,
     fix_signs,
     leading_eigenpairs,
     search_components,
@@ -66,16 +66,18 @@ def truncated_eigenpairs(
         pairs = leading_eigenpairs(moments.matrix(), min(wanted, moments.size))
         _check_rank(wanted, numerical_rank(pairs.values), f"truncation={truncation}", moments)
         return pairs
-    spectrum = Spectrum(moments.matrix())
-    rank = numerical_rank(spectrum.values)
+    matrix = moments.matrix()
+    values = np.asarray(scipy.linalg.eigvalsh(matrix, check_finite=False)[::-1])
+    rank = numerical_rank(values)
     _check_rank(n_components, rank, f"n_components={n_components}", moments)
     if isinstance(truncation, str):
         n_features = int(moments.varies.sum())
-        kept = noise_bulk(spectrum.values, n_features, n_samples).n_above
+        kept = noise_bulk(values, n_features, n_samples).n_above
     else:
-        held = np.cumsum(spectrum.values[:rank])
+        held = np.cumsum(values[:rank])
         kept = 1 + int(np.searchsorted(held, float(truncation) * held[-1] * (1 - 1e-12)))
-    return spectrum.leading(min(max(kept, n_components), rank))
+    k = min(max(kept, n_components), rank)
+    return leading_eigenpairs(matrix, k, budget=plan.single_budget(len(matrix), k))
 
 
 def _eigenpairs_by_products(
@@ -83,7 +85,7 @@ def _eigenpairs_by_products(
 ) -> Eigenpairs:
     """Enlarge one search space until its Ritz values meet the rule.
 
-    Of the other eigenvalues only their sum is needed, which is known: the trace is the sum of the
+    Only the sum of the other eigenvalues is needed, which is known: the trace is the sum of the
     variances. So the noise level of "auto" is here the mean of all eigenvalues that do not stand
     out, where the whole spectrum gives their median.
     """

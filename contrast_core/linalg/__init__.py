@@ -31,7 +31,6 @@ from contrast_core.linalg._pooled_ratio import (
 )
 from contrast_core.linalg._search import NotConvergedError, SearchSpace, squares_fit
 from contrast_core.linalg._sparse_components import sparse_components
-from contrast_core.linalg._spectrum import Spectrum
 from contrast_core.linalg._threads import blas_threads, worker_threads
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
     "PivotedFactor",
     "RidgeWeights",
     "SearchSpace",
-    "Spectrum",
     "add_products",
     "aligned",
     "blas_threads",

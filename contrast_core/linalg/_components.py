@@ -58,7 +58,7 @@ class Components(NamedTuple):
     pairs : RitzPairs or None
         The eigenpairs; None where they are not exact.
     variances : ndarray of shape (1 or 2, k)
-        Of each matrix along them.
+        Variances of each matrix along the eigenvectors.
     block : ndarray of shape (D, b)
         Columns near the eigenvectors, to start from for matrices nearby.
     """

@@ -31,14 +31,32 @@ class Eigenpairs(NamedTuple):
     components: FloatArray
 
 
-def leading_eigenpairs(matrix: FloatArray, k: int, *, overwrite: bool = False) -> Eigenpairs:
-    """The k algebraically largest eigenpairs of a symmetric matrix (LAPACK's MRRR driver).
+def leading_eigenpairs(
+    matrix: FloatArray, k: int, *, budget: float | None = None, overwrite: bool = False
+) -> Eigenpairs:
+    """Return the k algebraically largest eigenpairs of a symmetric matrix; see `solve_matrix`."""
+    return solve_matrix(matrix, k, budget, overwrite=overwrite)[0]
 
-    Where eigenvalues tie, the vectors are some orthonormal basis of the tied space.
+
+def solve_matrix(
+    matrix: FloatArray, k: int, budget: float | None = None, *, overwrite: bool = False
+) -> tuple[Eigenpairs, str]:
+    """Return the k algebraically largest eigenpairs of a symmetric matrix, and the solver's name.
+
+    A proved iteration ("eigsh") is tried first where it may take products, `budget` of them; what
+    it does not solve is left to LAPACK's MRRR driver ("eigh"). Where eigenvalues tie, the vectors
+    are some orthonormal basis of the tied space.
     """
-    in_place = overwrite and matrix.flags.f_contiguous
-    values, vectors = largest_eigenpairs(matrix if in_place else np.array(matrix, order="F"), k)
-    return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1])))
+    if budget is not None:
+        pairs = proved_eigenpairs(matrix, k, budget)
+        if pairs is not None:
+            components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
+            return Eigenpairs(pairs.values[:k], components), "eigsh"
+    given = matrix.T  # mostly in the order in which LAPACK works in place
+    if not overwrite or not given.flags.f_contiguous:
+        given = np.array(matrix, order="F")
+    values, vectors = largest_eigenpairs(given, k)
+    return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1]))), "eigh"
 
 
 def contrastive_eigenpairs(
@@ -59,22 +77,12 @@ def solve_contrast(
     k: int,
     budget: float | None = None,
 ) -> tuple[Eigenpairs, str]:
-    """Return the top-k eigenpairs of ``foreground - alpha * background``, and the solver's name.
-
-    A proved iteration ("eigsh") is tried first where it may take products, `budget` of them; what
-    it does not solve is left to LAPACK ("eigh").
-    """
+    """Return the top-k eigenpairs of ``foreground - alpha * background``; see `solve_matrix`."""
     if math.isinf(alpha):
         return null_space_eigenpairs(foreground, background, k), "eigh"
     contrast = np.multiply(background, -alpha)
     contrast += foreground
-    if budget is not None:
-        pairs = proved_eigenpairs(contrast, k, budget)
-        if pairs is not None:
-            components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
-            return Eigenpairs(pairs.values[:k], components), "eigsh"
-    # In the order in which LAPACK works in place.
-    return leading_eigenpairs(contrast.T, k, overwrite=True), "eigh"
+    return solve_matrix(contrast, k, budget, overwrite=True)
 
 
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:

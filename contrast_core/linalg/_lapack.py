@@ -43,9 +43,9 @@ def add_products(
     rows : ndarray of shape (n, D)
         float32 or float64, C- or Fortran-ordered.
     products : ndarray of shape (D, D)
-        Of the same type, C- or Fortran-ordered.
+        The same type as the rows, C- or Fortran-ordered.
     weight : float, default=1
-        Of any sign.
+        Factor of the products, of any sign.
     keep : bool, default=True
         Whether to add to what is there; else it is overwritten.
     """

@@ -79,7 +79,7 @@ def bound_by_inertia(
     negated : callable
         Returns ``-C`` anew, (D, D), to be overwritten.
     pairs : RitzPairs
-        Of C.
+        Ritz pairs of C.
     norm : float
         Estimate of the spectral norm of C.
     """

@@ -43,7 +43,7 @@ class Ritz(NamedTuple):
     values : ndarray of shape (b,)
         Ritz values, descending, more than have vectors.
     vectors, residual : ndarray of shape (D, r)
-        Those of the leading r.
+        Ritz vectors and residuals of the leading r.
     """
 
     alpha: float
@@ -308,9 +308,9 @@ def random_block(n_features: int, width: int, random_state: int | None = 0) -> F
 
 
 def _independent(columns: FloatArray, threshold: float) -> tuple[FloatArray, float]:
-    """Orthonormal basis of the columns' span, less directions that are nearly dependent.
+    """Return an orthonormal basis of the columns' span, less directions that are nearly dependent.
 
-    And the least singular value of those that are kept.
+    The second value is the least singular value of the directions that are kept.
     """
     left, singular, _ = scipy.linalg.svd(columns, full_matrices=False, check_finite=False)
     kept = singular > threshold * singular[0]

@@ -55,7 +55,7 @@ class Summary(NamedTuple):
     weights : ndarray of shape (G,)
         Total weight of each group: its number of rows, where these have no weights.
     means : ndarray of shape (G, D)
-        Of each group; 0 for one without rows.
+        Mean of each group; 0 for a group without rows.
     within : ndarray of shape (D, D)
         Covariance about each row's group's mean, divided by the total weight.
     """
@@ -193,7 +193,7 @@ class Accumulator:
         weights, codes = (None if each[0] is None else np.concatenate(each) for each in labels)
         self._gathered, self._n_gathered = [], 0
         stack = partial(vstack, format="csr") if issparse(parts[0]) else np.concatenate
-        rows = parts[0] if len(parts) == 1 else stack(parts)
+        rows: Any = parts[0] if len(parts) == 1 else stack(parts)
         n_features = rows.shape[1]
         summarise: Callable[..., Summary] = partial(_dense_summary, dtype=self._dtype)
         step = rows.shape[0]

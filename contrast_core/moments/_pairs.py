@@ -30,7 +30,7 @@ from contrast_core.moments._accumulator import Accumulator, not_empty
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._given import check_chunks, names_of_both
 from contrast_core.moments._moments import Form, Moments
-from contrast_core.moments._products import product_moments
+from contrast_core.moments._products import ProductMoments, Term, product_moments
 from contrast_core.moments._second_moments import SecondMoments
 from contrast_core.moments._span import SpanMoments, covariance_of, span_moments
 from contrast_core.moments._weighted_sum import weighted_sum
@@ -83,6 +83,8 @@ class PairMoments:
     first: Moments | None = None
     # Two points that lie as far apart as the views' means; made from `difference` where it can be.
     _shift: Moments | None = field(default=None, repr=False)
+    # S of both views, where a product with it costs less than one with each of its parts.
+    _both: Moments | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("difference", "first"):
@@ -224,13 +226,15 @@ class PairMoments:
         Parameters
         ----------
         exchangeable : bool, default=True
-            Of the rows of both views about their common mean, as above; else of X alone.
+            Take the rows of both views about their common mean, as above; else those of X alone.
 
         Returns
         -------
         Moments
             With ``2 * n_pairs`` samples, or `n_pairs`.
         """
+        if exchangeable and self._both is not None:
+            return self._both
         if exchangeable:
             parts = (self.average, self.disagreement())
             return weighted_sum(parts, (1.0, 1.0), 2 * self.n_pairs, self.average.mean)
@@ -289,7 +293,10 @@ class PairRows(Rows):
         return self._join(*(rows.read_columns(which, check=check) for rows in self._source))
 
     def _join(self, a: Any, b: Any) -> Any:
-        return _halves(a, b)[0 if self._sign > 0 else 1]
+        a = a.astype(np.float64, copy=False)
+        half = a + b if self._sign > 0 else a - b
+        half *= 0.5
+        return half
 
 
 def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
@@ -304,22 +311,32 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
     if x.is_sparse and p.is_sparse:  # whose entries are not joined again at every product
         options: Any = {"names": names, "elements": x.elements}
         pairs = [rows_of(rows.load(), "X", **options) for rows in pairs]  # type: ignore[misc]
-    each = [FeatureMoments.from_data(rows, check=True) for rows in (x, p)]
+    views = [FeatureMoments.from_data(rows, check=True) for rows in (x, p)]
+    shift = 0.5 * (views[0].mean - views[1].mean)
     if exchangeable:
-        points = np.outer([0.5, -0.5], each[0].mean - each[1].mean)
+        points = np.stack([shift, -shift])
         points = csr_array(points) if pairs[0].is_sparse else points
         pairs.append(rows_of(points, "X", names=names))  # type: ignore[arg-type]
-    made: Any = product_moments(pairs, names) if form == "products" else span_moments(pairs)
-    if exchangeable:
-        return PairMoments(made[0], made[1], None, made[2])
+    n = x.shape[0]
     if form == "products":
-        return PairMoments(made[0], made[1], product_moments([x], names)[0])
+        made = product_moments(pairs, names)
+        if not exchangeable:
+            return PairMoments(made[0], made[1], product_moments([x], names)[0])
+        # S is the covariance of the rows of both views about their common mean, read as they are.
+        mean = made[0].mean
+        terms = tuple(Term.of(rows, 0.5 / n, mean) for rows in (x, p))
+        variances = 0.5 * (views[0].variance + views[1].variance) + shift**2
+        both = ProductMoments(2 * n, mean, variances, terms, feature_names=names)
+        return PairMoments(made[0], made[1], None, made[2], both)
+    in_span: Any = span_moments(pairs)
+    if exchangeable:
+        return PairMoments(in_span[0], in_span[1], None, in_span[2])
     # x = u + d in any coordinates
-    n, space = x.shape[0], made[0].space
+    space = in_span[0].space
     coordinates = space.factor.coordinates()
     covariance = covariance_of(coordinates[:n] + coordinates[n:], n)
-    first = SpanMoments(n, each[0].mean, each[0].variance, covariance, space, names)
-    return PairMoments(made[0], made[1], first)
+    first = SpanMoments(n, views[0].mean, views[0].variance, covariance, space, names)
+    return PairMoments(in_span[0], in_span[1], first)
 
 
 def _in_features(

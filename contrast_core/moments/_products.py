@@ -44,6 +44,12 @@ class Term(NamedTuple):
     rows: Rows
     matrix: Any
 
+    @classmethod
+    def of(cls, rows: Rows, weight: float, mean: FloatArray) -> Term:
+        """Return the term of rows, with their matrix where they are sparse and in memory."""
+        loads = rows.in_memory and rows.is_sparse
+        return cls(weight, mean, rows, multipliable(rows.load(check=False)) if loads else None)
+
     def apply(self, columns: FloatArray, threads: Threads) -> FloatArray:
         """Multiply with columns (D, b)."""
         if self.matrix is not None:
@@ -110,8 +116,6 @@ def product_moments(
     moments = []
     for rows in datasets:
         n, mean, squares = FeatureMoments.from_data(rows, check=True)
-        matrix = multipliable(rows.load(check=False)) if rows.in_memory and rows.is_sparse else None
-        term = Term(1 / n, mean, rows, matrix)
-        names = feature_names or rows.names
-        moments.append(ProductMoments(n, mean, squares / n, (term,), (rows,), names))
+        terms, names = (Term.of(rows, 1 / n, mean),), feature_names or rows.names
+        moments.append(ProductMoments(n, mean, squares / n, terms, (rows,), names))
     return moments

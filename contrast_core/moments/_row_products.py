@@ -150,7 +150,7 @@ class StackedRows:
         means : ndarray of shape (number of centres, n_features)
             What the rows were centred by.
         variances : ndarray of shape (number of datasets, n_features)
-            Of each dataset about that.
+            Variances of each dataset about these means.
 
         Raises
         ------

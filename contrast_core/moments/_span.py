@@ -48,9 +48,9 @@ class RowSpace:
     means : ndarray of shape (number of centres, n_features)
         What the rows were centred by: the mean of each dataset, or of each of its groups.
     variances : ndarray of shape (number of datasets, n_features)
-        Of each dataset's features, about that.
+        Variances of each dataset's features about these means.
     factor : PivotedFactor
-        Of the stacked rows' Gram matrix.
+        Pivoted Cholesky factor of the stacked rows' Gram matrix.
     """
 
     rows: StackedRows
@@ -97,7 +97,7 @@ class SpanMoments(Moments):
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
     For more features than rows: the covariance has as many rows as the data, not as the features.
-    Those of a foreground and a background are made together, for they share the basis. They hold
+    Moments of a foreground and a background are made together, for they share the basis. They hold
     the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge nor are
     small.
 

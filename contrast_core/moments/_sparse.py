@@ -33,7 +33,7 @@ _PARTS_PER_THREAD = 4
 
 
 def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
-    """Rows of each group, and stored entries of each of their features."""
+    """Count the rows of each group, and the stored entries of each feature there."""
     if codes is None:
         return np.array([rows.shape[0]]), column_sums(rows, None)[None]
     there = csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
@@ -54,7 +54,7 @@ def as_float64(rows: Any) -> Any:
 
 
 def column_sums(rows: Any, values: Any) -> FloatArray:
-    """Sums of CSR rows with these values, or their stored entries, (n_features,), in float64."""
+    """Return sums of CSR rows with these values, or count their stored entries, (n_features,)."""
     sums = np.zeros(rows.shape[1])
     for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
         part = slice(start, start + _CACHED_ENTRIES)
@@ -66,9 +66,9 @@ def column_sums(rows: Any, values: Any) -> FloatArray:
 def group_sums(
     rows: Any, weights: Any, codes: Any, n_groups: int
 ) -> tuple[NDArray[Any], FloatArray]:
-    """Total weight of each group, (G,), and the weighted sum of its rows, (G, n_features).
+    """Return the total weight of each group, (G,), and the weighted sums of rows, (G, n_features).
 
-    Of rows without weights: their number. Of rows without codes: one group.
+    Rows without weights count one each, and rows without codes are one group.
     """
     n = rows.shape[0]
     if codes is None:
@@ -93,12 +93,12 @@ def group_sums(
 def sparse_gram(
     rows: Any, filled: BoolArray, pool: Executor | None = None, n_threads: int = 1
 ) -> FloatArray:
-    """Products of CSR rows with each other over the features that are not `filled`.
+    """Return products of CSR rows with each other over the features that are not `filled`.
 
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
-        Of float64, in canonical format: sorted, without duplicate entries.
+        Values of float64 in canonical format: sorted, without duplicate entries.
     filled : ndarray of bool of shape (n_features,)
         Features that are left out.
     pool : Executor, optional

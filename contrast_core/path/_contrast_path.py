@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,6 @@ from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.moments import Moments
 from contrast_core.solve import (
     Design,
-    DesignOptions,
     Plan,
     Solution,
     contrast_moments,
@@ -109,7 +107,11 @@ def contrast_path(
     alphas: ArrayLike | None = None,
     n_representatives: int | None = None,
     random_state: int | None = 0,
-    **design: Unpack[DesignOptions],
+    within: ArrayLike | None = None,
+    background_within: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    sample_weight: ArrayLike | None = None,
+    background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    background_mix: ArrayLike | None = None,
 ) -> ContrastPath:
     r"""Fit contrastive PCA over a grid of strengths, and choose a few that represent it.
 
@@ -132,9 +134,8 @@ def contrast_path(
         where fewer subspaces differ.
     random_state : int or None, default=0
         Seed of the clustering.
-    **design
-        ``within``, ``background_within``, ``sample_weight``, ``background_weight`` and
-        ``background_mix``, as in `CPCA.fit`.
+    within, background_within, sample_weight, background_weight, background_mix
+        As in `CPCA.fit`.
 
     Returns
     -------
@@ -167,8 +168,9 @@ def contrast_path(
         at_most=len(grid),
         reason=f"with {len(grid)} contrasts",
     )
+    design = Design(within, background_within, sample_weight, background_weight, background_mix)
     x, y, plan = contrast_moments(
-        X, background, n_components=n_components, contrasts=len(grid), design=Design(**design)
+        X, background, n_components=n_components, contrasts=len(grid), design=design
     )
     k = check_n_components(n_components, x.n_features)
 

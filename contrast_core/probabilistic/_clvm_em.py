@@ -276,7 +276,7 @@ def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Mod
         matrix = np.zeros((x.size, x.size))
         for part, weight in sums:
             matrix += (weight / problem.unit**2) * part.matrix()
-        values, vectors = leading_eigenpairs(matrix.T, min(count, x.size), overwrite=True)
+        values, vectors = leading_eigenpairs(matrix, min(count, x.size), overwrite=True)
         lengths = np.sqrt(np.maximum(values - noise, noise))
         loadings[:, first : first + len(values)] = vectors.T * lengths
     return Model(loadings, noise)

@@ -38,9 +38,9 @@ class Rows(ABC):
     shape : (int, int)
         Its shape.
     dtype : numpy dtype
-        Of the values, as they come in blocks.
+        Type of the values, as they come in blocks.
     name : str
-        What errors call it.
+        The name of the data in error messages.
     names : tuple of str or None
         The features' names.
     elements : int

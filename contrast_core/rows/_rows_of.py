@@ -66,7 +66,7 @@ def rows_of(
         a device.
     progress : bool or callable, default=False
         Show a progress bar of the blocks that are read: tqdm's, or one that is called as tqdm is.
-        Not where a dask scheduler reads, which has a progress bar of its own.
+        A dask scheduler has a progress bar of its own and shows none of these.
     remedy : str, optional
         What errors about NaN and infinity advise.
     missing : bool, default=False

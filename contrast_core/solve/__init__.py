@@ -7,7 +7,7 @@ from contrast_core.solve._contrast import (
     check_variances,
     solve_contrasts,
 )
-from contrast_core.solve._design import Design, DesignOptions
+from contrast_core.solve._design import Design
 from contrast_core.solve._fallback import with_fallback
 from contrast_core.solve._moments import (
     check_background_is_given,
@@ -38,7 +38,6 @@ __all__ = [
     "NAMES",
     "SOLVERS",
     "Design",
-    "DesignOptions",
     "Limits",
     "OneContrast",
     "Plan",

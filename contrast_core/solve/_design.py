@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,19 +18,12 @@ from contrast_core.moments import is_moments
 from contrast_core.rows import Rows, rows_of
 
 
-class DesignOptions(TypedDict, total=False):
-    """Design arguments of `fit` beside foreground and background: see `CPCA.fit`."""
-
-    within: ArrayLike | None
-    background_within: Any
-    sample_weight: ArrayLike | None
-    background_weight: Any
-    background_mix: ArrayLike | None
-
-
 @dataclass(frozen=True)
 class Design:
-    """`DesignOptions` with their defaults, and the rows that they describe."""
+    """Design arguments of `fit` beside foreground and background, and the rows they describe.
+
+    See `CPCA.fit`.
+    """
 
     within: ArrayLike | None = None
     background_within: Any = None

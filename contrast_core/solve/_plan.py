@@ -39,8 +39,9 @@ class Limits:
         Rows and features that both have to be exceeded for one contrast of dense rows, or one fit
         of pairs, to come from products: some passes over the rows then cost less than a covariance.
     sparse_rows : int
-        The same for wide sparse rows, for each component: their Gram matrix grows with the square
-        of the rows, a search with the components.
+        Rows for each component that have to be exceeded for one contrast of wide sparse rows to
+        come from products: the Gram matrix grows with the square of the rows, a search with the
+        components.
     columns_each : int
         Columns that a search of one contrast multiplies for each component and two more.
     entry_columns : float
@@ -50,7 +51,8 @@ class Limits:
     iterated : int
         Size of a matrix from which an iteration is faster than LAPACK.
     iterated_each : int
-        The same for each component: an iteration's cost grows with them, LAPACK's hardly.
+        The size for each component from which it is faster: an iteration's cost grows with the
+        components, LAPACK's hardly.
     lapack_columns : int
         Size squared for each column that a matrix is multiplied with while LAPACK solves it.
     path_contrasts : int
@@ -76,7 +78,7 @@ class Task(NamedTuple):
     """The numbers that describe what is to be solved.
 
     n_rows, n_features : int
-        Of all datasets together.
+        Rows and features of all datasets together.
     n_components : int
         k.
     contrasts : int

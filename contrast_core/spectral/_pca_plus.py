@@ -47,6 +47,12 @@ class PCAPlus(PositivePairEmbedding):
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
         they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+    form_ : {"dense", "span", "products"}
+        What the covariances were held as: a matrix of the features, one in the span of the rows, or
+        the rows themselves.
+    plan_ : contrast_core.solve.Plan
+        The plan that was followed; ``plan_.reason`` says why, in words. A file holds it only
+        if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -137,6 +143,7 @@ class PCAPlus(PositivePairEmbedding):
             mean = moments.average.mean
             return self._set_fitted(
                 moments.feature_names,
+                plan_=plan,
                 mean_=mean if self.exchangeable else mean + moments.difference.mean,
                 components_=found.components,
                 alignment_=found.values,

@@ -84,6 +84,12 @@ class PCAPlusPlus(PositivePairEmbedding):
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         From centred rows to scores, `directions_` times their weights, and back, `patterns_` over
         them; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+    form_ : {"dense", "span", "products"}
+        What the covariances were held as: a matrix of the features, one in the span of the rows, or
+        the rows themselves.
+    plan_ : contrast_core.solve.Plan
+        The plan that was followed; ``plan_.reason`` says why, in words. A file holds it only
+        if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -245,6 +251,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         _warn_of_weak_results(eigenvalues, detectable, len(variances), pairs.n_features)
         return self._set_fitted(
             moments.feature_names,
+            plan_=plan,
             mean_=whole.mean,
             components_=orthonormal_rows(directions),
             generalized_eigenvalues_=eigenvalues,

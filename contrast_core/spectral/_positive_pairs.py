@@ -8,16 +8,26 @@ import numpy as np
 
 from contrast_core._base import LinearEmbedding
 from contrast_core._validation import FloatArray, MatrixLike, as_number
-from contrast_core.moments import PairMoments
+from contrast_core.moments import Form, PairMoments
+from contrast_core.solve import Plan
 
 
 class PositivePairEmbedding(LinearEmbedding):
     """Base of the methods that look for what two views of the same rows share."""
 
+    _of_moments = ("plan_",)
+
+    plan_: Plan
+
     __metadata_request__fit: ClassVar[dict[str, bool]] = {
         "positive": True,
         "sample_weight": True,
     }
+
+    @property
+    def form_(self) -> Form:
+        """What the covariances were held as."""
+        return self.plan_.form
 
     def fit_transform(
         self,

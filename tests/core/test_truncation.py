@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.integrate
-import scipy.linalg
 
 from contrast_core import SecondMoments
 from contrast_core.contrast import (
@@ -19,7 +18,6 @@ from contrast_core.contrast import (
     truncated_eigenpairs,
 )
 from contrast_core.contrast._noise_bulk import marchenko_pastur_median
-from contrast_core.linalg import Spectrum
 from contrast_core.solve import plan_pairs
 
 PLAN = plan_pairs(400, 100)
@@ -151,22 +149,6 @@ def test_impossible_truncations_are_refused() -> None:
     with pytest.raises(ValueError, match=r"n_components=12 asks for 12 directions .* S has 9"):
         truncated_eigenpairs(few, "auto", 12, 10, PLAN)
     assert len(truncated_eigenpairs(few, 1.0, 2, 10, PLAN).values) == 9
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
-@pytest.mark.parametrize("n", [1, 2, 3, 60])
-def test_one_reduction_gives_all_values_and_the_leading_vectors(n: int, scale: float) -> None:
-    a = np.random.default_rng(n).normal(size=(n, n))
-    matrix = scale * (a + a.T)
-    before, accuracy = matrix.copy(), 1e-12 * scale
-    spectrum = Spectrum(matrix)
-    np.testing.assert_allclose(spectrum.values, scipy.linalg.eigvalsh(matrix)[::-1], atol=accuracy)
-    for k in {1, min(2, n), n}:
-        values, vectors = spectrum.leading(k)
-        np.testing.assert_allclose(values, spectrum.values[:k], atol=accuracy)
-        np.testing.assert_allclose(vectors @ vectors.T, np.eye(k), atol=1e-12)
-        np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=accuracy * n)
-    np.testing.assert_array_equal(matrix, before)
 
 
 def test_the_expected_error_is_the_papers() -> None:

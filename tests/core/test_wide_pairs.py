@@ -17,7 +17,7 @@ from contrast_core.contrast import effective_n_pairs
 from contrast_core.linalg import NotConvergedError, subspace_error
 from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
-from contrast_core.solve import LIMITS, Limits, PositivePairs, positive_pairs
+from contrast_core.solve import LIMITS, Limits, PositivePairs
 from tests.core.planned import pairs_by
 
 WIDE, TALL = (40, 1600), (450, 900)  # pairs and features: more features than rows, or not
@@ -108,8 +108,12 @@ def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> Non
         moments = made.moments(made.plan.form, exchangeable=exchangeable)
         whole = moments.second_moments(exchangeable=exchangeable)
         assert moments.average.form == whole.form == made.plan.form
-    assert positive_pairs(*pairs((45, 90), n_loaded=90)).plan.form == "dense"
-    assert positive_pairs(*pairs((44, 90), n_loaded=90)).plan.form == "span"
+    for n, form in ((45, "dense"), (44, "span")):
+        X, positive = pairs((n, 90), n_loaded=90)
+        for method in (PCAPlus(), PCAPlusPlus()):
+            fitted = method.fit(X, positive=positive)
+            assert fitted.form_ == fitted.plan_.form == form
+            assert len(fitted.plan_.reason) > 10
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
