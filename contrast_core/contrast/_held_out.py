@@ -14,7 +14,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._automatic import background_ridge
-from contrast_core.linalg import contrastive_eigenpairs, variances_along
+from contrast_core.linalg import solve_contrast, variances_along
 from contrast_core.moments import SecondMoments
 
 TwoMoments: TypeAlias = tuple[SecondMoments, SecondMoments]
@@ -73,4 +73,4 @@ def _leading(x: FloatArray, y: FloatArray, alpha: float, k: int, start: FloatArr
             return np.asarray(eigsh(x - alpha * y, k, v0=start, **options)[1].T)
         except ArpackNoConvergence:  # the wanted eigenvalues lie too close to the others
             pass
-    return contrastive_eigenpairs(x, y, alpha, k).components
+    return solve_contrast(x, y, alpha, k)[0].components

@@ -6,12 +6,10 @@ from contrast_core.linalg._components import (
     Components,
     nearby_component,
     proved_trace_ratio,
-    rough_trace_ratio,
     search_components,
 )
 from contrast_core.linalg._eigen import (
     Eigenpairs,
-    contrastive_eigenpairs,
     leading_eigenpairs,
     solve_contrast,
     variances_along,
@@ -43,7 +41,6 @@ __all__ = [
     "add_products",
     "aligned",
     "blas_threads",
-    "contrastive_eigenpairs",
     "contrastive_path",
     "fix_signs",
     "leading_eigenpairs",
@@ -58,7 +55,6 @@ __all__ = [
     "principal_angles",
     "proved_trace_ratio",
     "regularised_path",
-    "rough_trace_ratio",
     "search_components",
     "solve_contrast",
     "sparse_components",

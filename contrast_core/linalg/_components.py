@@ -145,18 +145,6 @@ def proved_trace_ratio(
     return result
 
 
-def rough_trace_ratio(x: FloatArray, y: FloatArray, k: int, ridge: float) -> float:
-    """Return a lower bound close to the automatic contrast, by Newton's iteration in float32."""
-    pencil, alpha = Pencil(x, y), 0.0
-    while True:
-        block = pencil.starting_block(alpha, k)[:, :k]
-        variances = [float(np.vdot(block, product)) for product in pencil.multiply(block)]
-        risen = variances[0] / (variances[1] + k * ridge)
-        if not risen > alpha * (1 + 1e-6):
-            return alpha
-        alpha = risen
-
-
 def nearby_component(
     x: FloatArray,
     y: FloatArray | None,

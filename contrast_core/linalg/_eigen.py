@@ -59,17 +59,6 @@ def solve_matrix(
     return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1]))), "eigh"
 
 
-def contrastive_eigenpairs(
-    foreground: FloatArray, background: FloatArray, alpha: float, k: int
-) -> Eigenpairs:
-    """Return the top-k eigenpairs of ``foreground - alpha * background`` by LAPACK.
-
-    Both are symmetric (D, D). At ``alpha = inf`` the eigenpairs are those of the foreground within
-    the background's null space.
-    """
-    return solve_contrast(foreground, background, alpha, k)[0]
-
-
 def solve_contrast(
     foreground: FloatArray,
     background: FloatArray,
@@ -77,7 +66,11 @@ def solve_contrast(
     k: int,
     budget: float | None = None,
 ) -> tuple[Eigenpairs, str]:
-    """Return the top-k eigenpairs of ``foreground - alpha * background``; see `solve_matrix`."""
+    """Return the top-k eigenpairs of ``foreground - alpha * background``, as `solve_matrix` does.
+
+    Both are symmetric (D, D). At ``alpha = inf`` the eigenpairs are those of the foreground within
+    the background's null space.
+    """
     if math.isinf(alpha):
         return null_space_eigenpairs(foreground, background, k), "eigh"
     contrast = np.multiply(background, -alpha)

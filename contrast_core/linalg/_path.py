@@ -23,7 +23,7 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
-from contrast_core.linalg._eigen import Eigenpairs, contrastive_eigenpairs
+from contrast_core.linalg._eigen import Eigenpairs, solve_contrast
 from contrast_core.linalg._precondition import Pencil, unconditioned
 from contrast_core.linalg._proof import (
     RitzPairs,
@@ -82,7 +82,7 @@ def contrastive_path(
     return [
         (Eigenpairs(proved[i].values[:k], fix_signs(proved[i].vectors.T)), "search")
         if i in proved
-        else (contrastive_eigenpairs(foreground, background, alpha, k), "eigh")
+        else solve_contrast(foreground, background, alpha, k)
         for i, alpha in enumerate(alphas.tolist())
     ]
 

@@ -15,8 +15,7 @@ from scipy.linalg.blas import ssyrk
 from scipy.linalg.lapack import spotrf, spotrs
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._lapack import largest_eigenpairs
-from contrast_core.linalg._search import EXTRA, Precondition, Ritz, Stage
+from contrast_core.linalg._search import Precondition, Ritz, Stage
 
 _TINY = float(np.finfo(np.float64).tiny)
 _FLOOR = 1e-5  # of the largest Ritz value, to which eigenvalues lie close
@@ -55,15 +54,6 @@ class Pencil:
         contrast = self._single[0].T * np.float32(self._scales[0] / scale)
         contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
         return contrast
-
-    def starting_block(self, alpha: float, k: int) -> FloatArray:
-        """Columns near the k leading eigenvectors and a few more, a start for the iteration.
-
-        Orthonormal in double precision; from LAPACK's single precision.
-        """
-        contrast = self.single_precision(alpha, self._scales[0] + alpha * self._scales[-1])
-        _, vectors = largest_eigenpairs(contrast, min(k + EXTRA, len(contrast)))
-        return np.linalg.qr(vectors[:, ::-1].astype(np.float64))[0]
 
     def factored(self, ritz: Ritz, near: bool) -> Precondition:
         """Solve with ``sigma I - C(alpha)``, the wanted directions lifted so that it is definite.

@@ -27,19 +27,18 @@ T = TypeVar("T")
 _ROUNDING = 1e-6  # of the largest entry: what covariances taken in single precision are off by
 
 
-def check_mean(mean: ArrayLike, name: str, n_features: int | None = None) -> FloatArray:
-    """A finite vector, of this length."""
+def check_mean(mean: ArrayLike, name: str) -> FloatArray:
+    """Return a finite vector."""
     vector = real_array(mean, name)
-    if vector.ndim != 1 or not len(vector) or (n_features or len(vector)) != len(vector):
-        expected = "(n_features,)" if n_features is None else f"({n_features},), as of the mean"
-        raise ValueError(f"{name} has shape {vector.shape}; expected {expected}.")
+    if vector.ndim != 1 or not len(vector):
+        raise ValueError(f"{name} has shape {vector.shape}; expected (n_features,).")
     if not np.isfinite(vector).all():
         raise ValueError(f"{name} holds NaN or infinity; it must be finite.")
     return vector
 
 
 def check_total(n: object, name: str) -> float:
-    """A number of rows, or a total weight."""
+    """Return a number of rows, or a total weight."""
     if isinstance(n, float):
         if not 0 < n < np.inf:
             raise ValueError(f"{name}={n} must be a positive, finite number.")
@@ -48,7 +47,7 @@ def check_total(n: object, name: str) -> float:
 
 
 def check_means(means: ArrayLike, name: str) -> FloatArray:
-    """Finite vectors of the same length, one at least, as rows."""
+    """Return finite vectors of the same length, one at least, as rows."""
     rows = real_array(means, name)
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"{name} has shape {rows.shape}; expected (n_groups, n_features).")
@@ -56,13 +55,11 @@ def check_means(means: ArrayLike, name: str) -> FloatArray:
     return rows
 
 
-def check_covariance(
-    covariance: ArrayLike, name: str, n_features: int, *, diagonal: bool = True
-) -> FloatArray:
-    """A finite symmetric matrix, with no negative variance on its diagonal if that holds them.
+def check_covariance(covariance: ArrayLike, name: str, n_features: int) -> FloatArray:
+    """Return a finite symmetric matrix without a negative eigenvalue.
 
-    Costs two products with a vector: an entry that is not that of the transpose, or not finite,
-    shows in them.
+    An entry that is not finite, or not that of the transpose, shows in the products of both with a
+    random vector.
     """
     matrix = real_array(covariance, name)
     if matrix.shape != (n_features, n_features):
@@ -80,20 +77,19 @@ def check_covariance(
         holds = "numbers near the largest of float64" if np.isfinite(matrix).all() else "NaN or inf"
         raise ValueError(f"{name} holds {holds}; it must be finite, and so its sums.")
     variances = matrix.diagonal()
-    largest = float(np.abs(variances if diagonal else forth).max())
+    largest = float(np.abs(variances).max())
     if difference > _ROUNDING * np.sqrt(n_features) * largest:
         raise ValueError(
             f"{name} is not symmetric, which a second moment is; give (C + C.T) / 2 if that is "
             "rounding, else check how it was made."
         )
-    if diagonal and variances.min() < -_ROUNDING * largest:
+    if variances.min() < -_ROUNDING * largest:
         feature = int(variances.argmin())
         raise ValueError(
             f"{name} has the negative variance {variances[feature]:.3g} of feature {feature}; a "
             "covariance has none."
         )
-    if diagonal:
-        _check_semidefinite(matrix, name)
+    _check_semidefinite(matrix, name)
     return matrix
 
 
@@ -113,7 +109,7 @@ def _check_semidefinite(matrix: FloatArray, name: str) -> None:
 
 
 def names_of_both(ours: Any, other: Any, advice: str) -> tuple[str, ...] | None:
-    """Names of the features of moments to be merged, which must be of one kind with one order.
+    """Return the features' names of moments to be merged, which must be of one kind and order.
 
     Raises TypeError, which ends with the advice, or ValueError.
     """

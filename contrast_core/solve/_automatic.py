@@ -18,7 +18,6 @@ from contrast_core.linalg import (
     NotConvergedError,
     fix_signs,
     proved_trace_ratio,
-    rough_trace_ratio,
     search_components,
     squares_fit,
 )
@@ -82,11 +81,10 @@ def _by_matrices(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
 ) -> tuple[float, Solution | None]:
     frame = Frame.of(x, y)
-    matrices = frame.x, frame.y
     budget = plan.automatic_budget(frame.size, k)
     if budget is None:
-        return rough_trace_ratio(*matrices, min(k, frame.size), ridge), None
-    alpha, pairs = proved_trace_ratio(*matrices, k, ridge, budget)[:2]
+        return 0.0, None
+    alpha, pairs = proved_trace_ratio(frame.x, frame.y, k, ridge, budget)[:2]
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
     components = frame.to_outer(fix_signs(np.ascontiguousarray(pairs.vectors.T)))

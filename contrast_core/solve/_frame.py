@@ -84,8 +84,6 @@ class Frame:
         total /= spread
         total /= spread[:, None]
         tolerance = 4 * len(total) * _EPS
-        if _exceeds(total, tolerance * float(np.abs(total).sum(axis=0).max(initial=0.0))):
-            return replace(self, exact=True)
         values, vectors = scipy.linalg.eigh(total, driver="evd", check_finite=False)
         varying = vectors[:, values > tolerance * values[-1]]
         if varying.shape[1] == len(total):
@@ -125,14 +123,6 @@ class Frame:
     def _within(self, basis: FloatArray) -> Frame:
         x, y = (_symmetric(basis @ part @ basis.T) for part in (self.x, self.y))
         return replace(self, x=x, y=y, basis=self.to_outer(basis), exact=True)
-
-
-def _exceeds(matrix: FloatArray, bound: float) -> bool:
-    """Return whether all eigenvalues of a symmetric matrix exceed a bound, by its inertia."""
-    shifted = np.array(matrix, order="F")
-    shifted.flat[:: len(matrix) + 1] -= bound
-    _, failed = scipy.linalg.lapack.dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
-    return not failed
 
 
 def _symmetric(matrix: FloatArray) -> FloatArray:

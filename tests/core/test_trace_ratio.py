@@ -17,7 +17,6 @@ from contrast_core.linalg import (
     RidgeWeights,
     _proof,
     proved_trace_ratio,
-    rough_trace_ratio,
     search_components,
     subspace_error,
 )
@@ -76,8 +75,6 @@ def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) ->
     assert found.alpha == pytest.approx(scale * alpha, rel=1e-11)
     assert found.pairs is not None
     assert subspace_error(found.pairs.vectors.T, vectors) < 1e-7
-    rough = rough_trace_ratio(scale * x, y, k, ridge)
-    assert (1 - 1e-6) * alpha < rough / scale <= alpha * (1 + 1e-12)
     by_products = search_components(
         lambda columns: [scale * (x @ columns), y @ columns],
         (scale * x.diagonal(), y.diagonal()),
