@@ -63,7 +63,9 @@ def truncated_eigenpairs(
         wanted = moments.n_features if truncation is None else int(truncation)
         if not moments.size:
             _check_rank(wanted, 0, f"truncation={truncation}", moments)
-        pairs = leading_eigenpairs(moments.matrix(), min(wanted, moments.size))
+        k = min(wanted, moments.size)
+        budget = plan.single_budget(moments.size, k)
+        pairs = leading_eigenpairs(moments.matrix(), k, budget=budget)
         _check_rank(wanted, numerical_rank(pairs.values), f"truncation={truncation}", moments)
         return pairs
     matrix = moments.matrix()

@@ -26,7 +26,7 @@ class PositivePairEmbedding(LinearEmbedding):
 
     @property
     def form_(self) -> Form:
-        """What the covariances were held as."""
+        """Form of the covariances: "dense", "span" or "products"."""
         return self.plan_.form
 
     def fit_transform(
