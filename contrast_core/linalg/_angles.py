@@ -17,7 +17,7 @@ from contrast_core._validation import FloatArray, real_array
 
 
 def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
-    r"""Principal angles between two subspaces, largest first.
+    r"""Return the principal angles between two subspaces, largest first.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
 
 
 def _directions(rows: ArrayLike, name: str) -> FloatArray:
-    """Rows, each divided by its largest entry."""
+    """Return rows, each divided by its largest entry."""
     matrix = np.atleast_2d(real_array(rows, name))
     if matrix.ndim != 2 or not np.isfinite(matrix).all() or not matrix.any():
         raise ValueError(
@@ -64,7 +64,7 @@ def _directions(rows: ArrayLike, name: str) -> FloatArray:
 
 
 def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
-    """Sine of the largest principal angle between two subspaces: 0 if equal, at most 1.
+    """Return the sine of the largest principal angle of two subspaces: 0 if equal, at most 1.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def solve_contrast(
 
 
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:
-    """Top-k eigenpairs of the foreground projected on the background's null space.
+    """Return the top-k eigenpairs of the foreground within the background's null space.
 
     Eigenvalues of the background up to ``D * eps`` times its largest count as zero.
     """
@@ -98,5 +98,5 @@ def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int
 
 
 def variances_along(components: FloatArray, covariance: FloatArray) -> FloatArray:
-    """``v^T C v`` for each row v of `components`, shape (k,)."""
+    """Return ``v^T C v`` for each row v of `components`, shape (k,)."""
     return np.asarray(np.einsum("kd,kd->k", components @ covariance, components))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 @cache
 def _routine(library: str, name: str, n_arguments: int) -> Any:
-    """A C entry point of `scipy.linalg`: all arguments are pointers, as in Fortran."""
+    """Return a C entry point of `scipy.linalg`, whose arguments are all pointers."""
     exported = import_module(f"scipy.linalg.{library}").__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p
@@ -86,7 +86,7 @@ def mirror_upper(matrix: NDArray[Any]) -> None:
 
 
 def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The k largest eigenvalues, ascending (k,), and their vectors as columns (n, k).
+    """Return the k largest eigenvalues, ascending (k,), and their vectors as columns (n, k).
 
     Parameters
     ----------

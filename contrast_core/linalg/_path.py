@@ -112,7 +112,7 @@ class _ProvedPath:
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
     def _candidates(self, alphas: FloatArray, budget: float) -> list[RitzPairs]:
-        """For the leading contrasts, group by group until one takes more than it may."""
+        """Search contrasts group by group, until a group takes more products than it may."""
         pencil = Pencil(self.foreground, self.background)
         width = self.k + EXTRA
         space = SearchSpace(
@@ -149,7 +149,7 @@ class _ProvedPath:
         return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
     def _prove(self) -> None:
-        """Inertia at as few contrasts as possible, the chord between each two and the next."""
+        """Take the inertia at as few contrasts as possible, and the chord between them."""
         low, last = 0, len(self.alphas) - 1
         self._bound_by_inertia(low)
         while low < last:
@@ -166,7 +166,7 @@ class _ProvedPath:
             low = high
 
     def _reaches(self, low: int, high: int) -> bool:
-        """Whether the chord will prove all between that can be proved, if what is hoped for is."""
+        """Return whether the chord will prove all contrasts between that can be proved at all."""
         return all(
             self._is_proved(i, bound)
             for i, bound in self._chord(low, high, self.hoped[high])
@@ -174,7 +174,7 @@ class _ProvedPath:
         )
 
     def _chord(self, low: int, high: int, beta: float) -> Iterator[tuple[int, float]]:
-        """Bounds of the (k+1)-th eigenvalue between two contrasts from those at the two."""
+        """Yield bounds of the (k+1)-th eigenvalue between two contrasts from those at the two."""
         sums = self._upper_sum(low, self.beta[low]), self._upper_sum(high, beta)
         span = self.alphas[high] - self.alphas[low]
         for i in range(low + 1, high):
@@ -198,7 +198,7 @@ class _ProvedPath:
         self.hoped[i] = self.beta[i]
 
     def _upper_sum(self, i: int, beta: float) -> float:
-        """Upper bound of the sum of the k + 1 largest eigenvalues."""
+        """Return an upper bound of the sum of the k + 1 largest eigenvalues."""
         pairs = self.pairs[i]
         rounding = self.k * (pairs.residual + _EPS * self._norm(float(self.alphas[i])))
         return float(pairs.values[:-1].sum() + rounding + beta)

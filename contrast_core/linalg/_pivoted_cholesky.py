@@ -51,7 +51,7 @@ class PivotedFactor(NamedTuple):
         return coordinates
 
     def weights(self, vectors: FloatArray) -> FloatArray:
-        """Weights of rows (n, k) that sum up to vectors of these coordinates (k, rank)."""
+        """Return weights of rows (n, k) that sum up to vectors of these coordinates (k, rank)."""
         right = np.zeros((len(self.order), len(vectors)))
         right[: self.rank] = vectors.T
         weights = np.empty_like(right)
@@ -59,7 +59,7 @@ class PivotedFactor(NamedTuple):
         return weights
 
     def along_basis(self, products: FloatArray) -> FloatArray:
-        """Coordinates (k, rank) of vectors' parts in the span, from products with rows (k, n)."""
+        """Return coordinates (k, rank) of vectors in the span, from products with rows (k, n)."""
         right = products[:, self.order].T
         solved = solve_triangular(self.upper, right, trans="T", check_finite=False)
         return np.asarray(solved[: self.rank].T)
@@ -72,7 +72,7 @@ def pivoted_cholesky(
     largest_rank: int | None = None,
     overwrite: bool = False,
 ) -> PivotedFactor:
-    r"""Coordinates of rows in an orthonormal basis of their span.
+    r"""Return the coordinates of rows in an orthonormal basis of their span.
 
     Each next row taken is the one farthest from the span of those before it, to which its
     direction is added.

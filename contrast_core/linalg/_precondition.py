@@ -42,11 +42,11 @@ class Pencil:
         self._single: list[NDArray[np.float32]] = []
 
     def multiply(self, columns: FloatArray) -> list[FloatArray]:
-        """Products of each matrix with columns (D, b)."""
+        """Return the products of each matrix with columns (D, b)."""
         return [(columns.T @ matrix).T for matrix in self.matrices]
 
     def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
-        """``(foreground - alpha * background) / scale``, in Fortran order."""
+        """Return ``(foreground - alpha * background) / scale``, in Fortran order."""
         if len(self.matrices) == 1:
             return _single(self.matrices[0], scale).T
         if not self._single:
@@ -98,7 +98,7 @@ class Pencil:
         return np.asarray((ritz.residual**2 / margins).sum(axis=0))
 
     def factors(self, near: bool = False) -> list[Stage]:
-        """Where progress stops, the factor is made anew from what is known by then."""
+        """Return three stages, each of which makes the factor anew where progress stops."""
         cost = len(self.matrices[0]) // 100
         return [Stage(lambda ritz: self.factored(ritz, near), patience=5, cost=cost)] * 3
 
@@ -125,7 +125,7 @@ def beside(stage: Stage, other: Stage) -> Stage:
 
 
 def unconditioned(patience: int) -> Stage:
-    """The residuals as they are."""
+    """Return the stage that takes residuals as they are."""
     return Stage(lambda _: lambda columns, *_: columns, patience, extra=2)
 
 

@@ -40,7 +40,7 @@ class RitzPairs(NamedTuple):
         return float(np.linalg.norm(self.residuals))
 
     def sine(self, beta: float) -> float:
-        """Bound of the sine to the leading space if no other eigenvalue exceeds this one.
+        """Bound the sine to the leading space, if no other eigenvalue exceeds `beta`.
 
         Each vector's residual over its own distance: no more than the residual over the gap.
         """
@@ -59,12 +59,12 @@ class RitzPairs(NamedTuple):
 
 
 def allowed_sine(norm: float, gap: float) -> float:
-    """Largest sine of a result: the package-wide tolerance, less the error of the norm."""
+    """Return the largest sine of a result: the common tolerance, less the norm's error."""
     return max(1e-8, 50 * _EPS * norm / max(gap, _EPS * norm, _TINY))
 
 
 def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
-    """Whether the sine is small enough if `beta` bounds the next eigenvalue."""
+    """Return whether the sine is small enough if `beta` bounds the next eigenvalue."""
     margin = float(pairs.values[-2]) - beta
     return margin > 0 and pairs.sine(beta) <= allowed_sine(norm, margin)
 
@@ -72,7 +72,7 @@ def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
 def bound_by_inertia(
     negated: Callable[[], FloatArray], pairs: RitzPairs, norm: float
 ) -> tuple[float, int]:
-    """Upper bound of the (k+1)-th eigenvalue, inf if there is no proof, and the factors it took.
+    """Return an upper bound of the (k+1)-th eigenvalue, or inf, and the factors it took.
 
     Parameters
     ----------

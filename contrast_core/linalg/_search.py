@@ -105,12 +105,12 @@ class SearchSpace:
         self._append(start, products)
 
     def small(self, alpha: float) -> FloatArray:
-        """The contrast within the basis, (s, s), in Fortran order."""
+        """Return the contrast within the basis, (s, s), in Fortran order."""
         x, *y = (part[: self.size, : self.size] for part in self._small)
         return (x - alpha * y[0] if y else x.copy()).T
 
     def trace_ratio(self, k: int, ridge: float, alpha: float, rise: float = 1e-13) -> float:
-        """Largest ratio of k directions' variances in the space, the background's plus k ridges.
+        """Return the largest ratio of k directions' variances, the background's plus k ridges.
 
         Newton's iteration from below, from `alpha` up, until a step rises by no more than this
         part: what is left to rise is about its square.
@@ -125,7 +125,7 @@ class SearchSpace:
                 return alpha
 
     def ritz(self, alphas: FloatArray, n_values: int, n_vectors: int) -> list[Ritz]:
-        """Rayleigh-Ritz at each alpha."""
+        """Return Ritz values, vectors and residuals at each alpha."""
         eigenpairs = [largest_eigenpairs(self.small(a), min(n_values, self.size)) for a in alphas]
         values = [ascending[::-1].copy() for ascending, _ in eigenpairs]
         wanted = np.hstack([vectors[:, : -n_vectors - 1 : -1] for _, vectors in eigenpairs])
@@ -141,15 +141,15 @@ class SearchSpace:
         return [Ritz(*parts) for parts in zip(alphas.tolist(), values, *pieces, strict=True)]
 
     def norm(self, alpha: float) -> float:
-        """Largest magnitude of a Ritz value, a lower estimate of the contrast's norm."""
+        """Return the largest magnitude of a Ritz value, a lower estimate of the contrast's norm."""
         return float(np.abs(np.linalg.eigvalsh(self.small(alpha))).max())
 
     def values(self, alpha: float) -> FloatArray:
-        """All Ritz values, descending."""
+        """Return all Ritz values, descending."""
         return np.asarray(np.linalg.eigvalsh(self.small(alpha))[::-1], dtype=np.float64)
 
     def leading(self, alpha: float, count: int) -> FloatArray:
-        """Leading Ritz vectors, (D, count)."""
+        """Return the leading Ritz vectors, (D, count)."""
         _, vectors = largest_eigenpairs(self.small(alpha), min(count, self.size))
         return np.asarray(self._basis[:, : self.size] @ vectors[:, ::-1])
 
@@ -278,7 +278,7 @@ def search(
 
 
 def exact_enough(norm: float, gap: float) -> float:
-    """Largest residual over gap that is accepted without a proof; 0 where the gap is rounding.
+    """Return the largest residual over gap that needs no proof; 0 where the gap is rounding.
 
     `norm` is a lower estimate of the matrix's.
     """
@@ -287,22 +287,22 @@ def exact_enough(norm: float, gap: float) -> float:
 
 
 def rounding_counts(norm: float, gap: float) -> bool:
-    """Whether `exact_enough` depends on the norm."""
+    """Return whether `exact_enough` depends on the norm."""
     return 50 * _EPS * norm > _TOLERANCE * gap
 
 
 def block_width(k: int) -> int:
-    """Columns that are multiplied at a time for k eigenpairs: beyond two more, what costs least."""
+    """Return how many columns to multiply at a time for k eigenpairs: at least two more."""
     return -(-(k + 2) // _TOGETHER) * _TOGETHER
 
 
 def squares_fit(largest: float) -> bool:
-    """Whether residuals of a matrix with entries up to this neither vanish nor overflow."""
+    """Return whether squares of a matrix's entries, up to this, neither vanish nor overflow."""
     return largest == 0 or 1e-151 < largest < 1e151
 
 
 def random_block(n_features: int, width: int, random_state: int | None = 0) -> FloatArray:
-    """Orthonormal columns to begin with, (D, b)."""
+    """Return orthonormal columns to begin with, (D, b)."""
     block = np.random.default_rng(random_state).standard_normal((n_features, width))
     return np.linalg.qr(block)[0]
 

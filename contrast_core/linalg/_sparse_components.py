@@ -110,7 +110,7 @@ class _Matrix:
         return cls(root, root.T @ root if size <= 2 * r else None, ridge * float(values[0]))
 
     def product(self, columns: FloatArray) -> FloatArray:
-        """C times columns (D,) or (D, b)."""
+        """Return C times columns (D,) or (D, b)."""
         return np.asarray(self.root.T @ (self.root @ columns))
 
 
@@ -131,7 +131,7 @@ class _Support:
         return np.array_equal(kept, self.kept) and bool((np.sign(near[kept]) == self.signs).all())
 
     def values(self, right: FloatArray) -> FloatArray:
-        """Solution of ``(C + ridge I) b = right`` on the support, (size,)."""
+        """Solve ``(C + ridge I) b = right`` on the support, (size,)."""
         if self.narrow:
             return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
         inner = scipy.linalg.cho_solve(self.factor, self.root @ right, check_finite=False)
@@ -143,12 +143,12 @@ class _Support:
         return whole
 
     def at_level(self, correlations: FloatArray, level: float) -> FloatArray | None:
-        """The elastic net at this level; None if a sign changes."""
+        """Return the elastic net at this level; None if a sign changes."""
         values = self.values(correlations[self.kept] - level * self.signs)
         return None if (np.sign(values) != self.signs).any() else self.spread(values)
 
     def next_level(self, correlations: FloatArray) -> float:
-        """The level at which one more feature enters, if none of these leaves before."""
+        """Return the level at which one more feature enters, if none of these leaves before."""
         at_zero = self.values(correlations[self.kept])
         slope = self.values(self.signs)  # values are at_zero - level * slope
         outside = np.ones(len(correlations), dtype=bool)
@@ -199,7 +199,7 @@ class _ElasticNet:
         return self.support.at_level(correlations, self.level)
 
     def _is_optimal(self, correlations: FloatArray, coefficients: FloatArray) -> bool:
-        """Whether no other feature would enter."""
+        """Return whether no other feature would enter."""
         outside = coefficients == 0
         rest = np.abs(correlations[outside] - self.matrix.product(coefficients)[outside])
         return bool(rest.max(initial=0.0) <= self.level * (1 + 1e-9))
@@ -227,7 +227,7 @@ class _ElasticNet:
         return np.asarray(path[:, 0])
 
     def _by_angles(self, correlations: FloatArray, count: int) -> FloatArray:
-        """On the features most correlated; if another one should have entered, on more of them."""
+        """Solve on the most correlated features, and on more if another should have entered."""
         order = np.argsort(-np.abs(correlations), kind="stable")
         tried = _CANDIDATES * count + 100
         while True:

@@ -20,7 +20,7 @@ _controller_in_use = threading.Lock()
 
 @contextmanager
 def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Threads that share BLAS's threads among them; none where it has one, or is already shared."""
+    """Yield worker threads that share BLAS's threads; none where BLAS has a single thread."""
     with blas_threads() as blas:
         n_threads = max((library["num_threads"] for library in blas.info()), default=1)
         n_workers = min(n_threads, _MAX_WORKERS)
@@ -33,7 +33,7 @@ def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def blas_threads() -> Iterator[Any]:
-    """The BLAS libraries, as threadpoolctl controls them; none while another thread has them.
+    """Yield threadpoolctl's control of the BLAS libraries; of none while another thread has it.
 
     The number of BLAS threads belongs to the process: two that set and restore it at once would
     leave it wrong.

@@ -100,7 +100,7 @@ class Summary(NamedTuple):
 
 
 def not_empty(summary: Summary | None, name: str) -> Summary:
-    """The summary; ValueError where there was no row."""
+    """Return the summary; ValueError where there was no row."""
     if summary is None:
         raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
     return summary

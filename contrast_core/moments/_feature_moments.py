@@ -44,7 +44,7 @@ class FeatureMoments(NamedTuple):
 
     @classmethod
     def from_data(cls, X: MatrixLike | Rows, *, check: bool = False) -> FeatureMoments:
-        """Moments of data of any kind with at least one row; with `check`, of finite values.
+        """Return the moments of data of any kind with at least one row; `check` refuses NaN.
 
         Taken in blocks: beside the data there is never a second array as large.
         """
@@ -78,7 +78,7 @@ class FeatureMoments(NamedTuple):
             return cls(n, mean, squares)
 
     def merge(self, other: FeatureMoments) -> FeatureMoments:
-        """Moments of both sets of rows (Chan, Golub and LeVeque 1979)."""
+        """Return the moments of both sets of rows (Chan, Golub and LeVeque 1983)."""
         n = self.n_samples + other.n_samples
         with np.errstate(invalid="ignore", over="ignore"):
             difference = other.mean - self.mean

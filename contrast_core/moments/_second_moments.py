@@ -263,7 +263,7 @@ class SecondMoments(Moments):
         precision: Precision = "double",
         device: object = None,
     ) -> list[SecondMoments]:
-        """Moments of several selections of rows; those of one dataset are read in one pass.
+        """Return the moments of selections of rows; one dataset is read in one pass.
 
         Parameters
         ----------
@@ -306,7 +306,7 @@ class SecondMoments(Moments):
         device: object = None,
         progress: Progress = False,
     ) -> SecondMoments:
-        """Moments of a dataset that arrives in blocks of rows.
+        """Return the moments of a dataset that arrives in blocks of rows.
 
         Parameters
         ----------
@@ -354,7 +354,7 @@ class SecondMoments(Moments):
         )
 
     def merge(self, other: SecondMoments) -> SecondMoments:
-        """Moments of the two datasets together.
+        """Return the moments of the two datasets together.
 
         Parameters
         ----------
@@ -473,7 +473,7 @@ def _moments(
 
 
 def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> list[Summary]:
-    """Summary of each of several disjoint selections of one dataset, in one pass over it.
+    """Summarise each of several disjoint selections of one dataset, in one pass over it.
 
     Where the data are, or on the device that is asked for.
     """

@@ -41,7 +41,7 @@ def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], Float
 
 
 def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
-    """Columns that are to be centred, (n_features,), by what `counts_of` returns."""
+    """Return which columns are to be centred, (n_features,), from the counts of `counts_of`."""
     return np.asarray((held > _FULLEST * in_group[:, None]).any(axis=0))
 
 
@@ -124,7 +124,7 @@ def sparse_gram(
 
 
 def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
-    """Features that are better treated as dense when rows are multiplied with each other."""
+    """Return the features that are better treated as dense in products of rows."""
     in_group, in_feature = counts_of(rows, codes, n_groups)
     counts = in_feature.sum(axis=0)
     rate = _COMPILED_GRAM if gram_pays(counts) else _SPARSE_GRAM

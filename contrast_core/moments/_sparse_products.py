@@ -23,12 +23,12 @@ _WORTH_SHARING = 2**18  # entries: fewer are multiplied in a millisecond
 
 
 def sharing_pays(n_entries: int) -> bool:
-    """Whether threads multiply so many entries faster than one."""
+    """Return whether threads multiply so many entries faster than one."""
     return n_entries >= _WORTH_SHARING
 
 
 def multipliable(rows: Any) -> Any:
-    """Sparse rows with values that need not be converted at every product."""
+    """Return sparse rows with values that need not be converted at every product."""
     exact = rows.dtype in (np.float32, np.float64) and compiled_pays(rows.nnz)
     return rows if exact else as_float64(rows)
 
@@ -87,7 +87,7 @@ def sparse_scores(rows: Any, columns: FloatArray) -> FloatArray:
 
 
 def _ends(rows: Any, n_shares: int) -> list[int]:
-    """Where shares of the rows begin that have as many entries each, and where the last ends."""
+    """Return where shares of the rows with equally many entries begin, and the last ends."""
     if n_shares == 1:
         return [0, rows.shape[0]]
     shares = np.linspace(0, rows.nnz, n_shares + 1)[1:-1]
@@ -103,7 +103,7 @@ def _padded(columns: FloatArray) -> FloatArray:
 
 
 def _zeros(size: int, width: int) -> FloatArray:
-    """Zeros (size, width), eight of a row in one line of the processor's cache.
+    """Return zeros (size, width), eight of a row in one line of the processor's cache.
 
     Across two, as numpy allocates them, they take half as long again.
     """

@@ -23,7 +23,7 @@ _SCIPY, _NUMBA = (65.0, 3.0, 0.33), (65.0, 11.0, 3.0)
 
 
 def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray:
-    """Columns of CSR rows that are better treated as dense, (n_features,).
+    """Return the columns of CSR rows that are better treated as dense, (n_features,).
 
     All of those that are well filled in one of the groups, about whose means they are taken.
     """
@@ -52,7 +52,7 @@ def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray
 def sparse_within(
     rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int
 ) -> tuple[NDArray[Any], FloatArray, FloatArray]:
-    """Weights (G,), means (G, D) and covariance (D, D) about the groups' means of CSR rows.
+    """Return weights (G,), means (G, D) and the covariance about the groups' means, (D, D).
 
     `filled` columns as dense ones.
     """

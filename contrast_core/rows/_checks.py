@@ -15,7 +15,7 @@ _LARGEST_WHOLE = 2**53  # up to which float64 holds all
 
 
 def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
-    """`X` as a two-dimensional numeric ndarray or a CSR or CSC matrix without duplicate entries.
+    """Return `X` as a numeric ndarray, or a CSR or CSC matrix without duplicate entries.
 
     Without copying where possible. Finiteness is checked while the rows are read. Where values may
     be missing, masked entries are NaN.
@@ -116,7 +116,7 @@ def _check_exact(values: Any, name: str) -> None:
 
 
 def feature_names_of(X: Any, name: str) -> tuple[str, ...] | None:
-    """Column names of a DataFrame-like `X` (strings only), else None.
+    """Return the column names of a DataFrame-like `X` if they are strings, else None.
 
     Raises ValueError if columns share a name.
     """
@@ -134,7 +134,7 @@ def feature_names_of(X: Any, name: str) -> tuple[str, ...] | None:
 
 
 def check_two_dimensional(X: Any, name: str) -> None:
-    """Rows are samples and columns are features; what has no shape is judged when it is read."""
+    """Raise ValueError if the data have a shape that is not two-dimensional."""
     shape = getattr(X, "shape", None)
     if isinstance(shape, tuple) and len(shape) != 2:
         raise ValueError(

@@ -59,7 +59,7 @@ class DaskRows(Rows):
         return {key: value for key, value in vars(self).items() if key != "array"}
 
     def take(self, rows: ArrayLike | slice) -> Self:
-        """Rows of a mask, a slice or ascending indices, lazily."""
+        """Return the rows of a mask, a slice or ascending indices, lazily."""
         if math.isnan(self.shape[0]):
             raise ValueError(
                 f"{self.name} is a dask array with chunks of unknown size: call "
@@ -97,7 +97,7 @@ class DaskRows(Rows):
         ]
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Where chunks begin and end: 0, ..., n."""
+        """Return where chunks begin and end: 0, ..., n."""
         return list(np.unique(np.cumsum((0, *self.array.chunks[0]))).tolist())
 
     def blocks(
@@ -109,7 +109,7 @@ class DaskRows(Rows):
             yield from rows.blocks(elements=elements, dense=dense, check=check)
 
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
-        """`function` of the rows, a dask array, not yet computed."""
+        """Return `function` of the rows as a dask array that is not yet computed."""
         rows = self.array
         return rows.map_blocks(
             _map_chunk,
@@ -124,7 +124,7 @@ class DaskRows(Rows):
         )
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """All rows selected, computed now, as an ndarray or CSR matrix."""
+        """Return all selected rows, computed now, as an ndarray or CSR matrix."""
         dask: Any = import_module("dask")  # not typed
         read = dask.delayed(_load_chunk)
         parts = dask.compute(
@@ -143,7 +143,7 @@ class DaskRows(Rows):
 
 
 def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
-    """Rows of a chunk, once it is computed."""
+    """Return the rows of a chunk, once it is computed."""
     return MemoryRows(as_matrix(chunk, name), name=name, names=None, **options)
 
 

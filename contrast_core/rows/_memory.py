@@ -29,7 +29,7 @@ class MemoryRows(Rows):
         self._formats = {self._source.format: self._source} if self.is_sparse else {}
 
     def _as(self, kind: str) -> Any:
-        """The whole source; sparse in this format."""
+        """Return the whole source, a sparse one in this format."""
         if not self.is_sparse:
             return self._source
         if kind not in self._formats:
@@ -55,7 +55,7 @@ class MemoryRows(Rows):
         return int(np.diff(matrix.indptr)[self._rows].sum(dtype=np.int64))
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """All rows selected, as an ndarray or CSR matrix: the data's own where all are."""
+        """Return all selected rows, the data's own ndarray or CSR matrix if that is all of it."""
         if dense and self.is_sparse:
             return super().load(dense=True, check=check)
         whole = self._as("csr")
@@ -71,7 +71,7 @@ def load_into_memory(rows: Rows) -> Rows:
 
 
 def in_memory(matrix: Any, like: Rows) -> MemoryRows:
-    """Rows of a matrix, called what others are."""
+    """Return rows of a matrix with the name, the labels and the options of other rows."""
     options = ("name", "names", "elements", "progress", "remedy", "missing")
     rows = MemoryRows(
         matrix, like._columns, **{option: getattr(like, option) for option in options}

@@ -14,7 +14,7 @@ RowsT = TypeVar("RowsT", bound=Rows)
 
 
 def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple[int, Any]]:
-    """Blocks of several disjoint selections of the rows of one dataset, in one pass over it.
+    """Yield blocks of several disjoint selections of one dataset's rows, in one pass over it.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple
 
 
 def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
-    """The rows of several disjoint selections of one dataset, and which of them each is from."""
+    """Return the rows of several disjoint selections, and the selection that each is from."""
     first = parts[0]
     owner = np.full(first._n_source, -1, dtype=np.intp)
     for i, part in enumerate(parts):
@@ -47,7 +47,7 @@ def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
 
 
 def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None:
-    """Disjoint selections that selections of one dataset are made of.
+    """Return the disjoint selections that some selections of one dataset are made of.
 
     Returns
     -------

@@ -132,7 +132,7 @@ class Rows(ABC):
         raise TypeError(f"{self.name} is not sparse and in memory.")
 
     def take(self, rows: ArrayLike | slice) -> Self:
-        """Rows of a mask, a slice or indices; nothing is read or copied.
+        """Return the rows of a mask, a slice or indices; nothing is read or copied.
 
         Raises
         ------
@@ -154,14 +154,14 @@ class Rows(ABC):
         return taken
 
     def take_all(self) -> Self:
-        """All rows of the dataset that these were taken from, with the same columns."""
+        """Return all rows of the dataset that these were taken from, with the same columns."""
         whole = copy.copy(self)
         whole._rows = None
         whole.shape = (self._n_source, self.shape[1])
         return whole
 
     def columns(self, columns: ArrayLike | slice) -> Self:
-        """Columns of a mask, a slice or indices; copied only where they are in memory."""
+        """Return the columns of a mask, a slice or indices; only data in memory are copied."""
         index = _positions(columns, self.shape[1], "columns", self.name)
         if index is None:
             return self
@@ -184,7 +184,7 @@ class Rows(ABC):
         """Forget what was known of other columns."""
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Where blocks of rows begin and end: 0, ..., n."""
+        """Return where blocks of rows begin and end: 0, ..., n."""
         step = max(1, (elements or self.elements) // max(1, self.shape[1]))
         return [*range(0, self.shape[0], step), self.shape[0]]
 
@@ -206,7 +206,7 @@ class Rows(ABC):
             yield self.read(start, stop, dense=dense, check=check)
 
     def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
-        """Rows `start` to `stop` of those selected."""
+        """Return the selected rows `start` to `stop`."""
         block = self._read(start, stop)
         if check:
             self._check(block, self._label(start, stop))
@@ -230,14 +230,14 @@ class Rows(ABC):
             yield which, self._read_columns(which)
 
     def read_columns(self, which: slice, *, check: bool = True) -> Any:
-        """Some columns of all rows selected, an ndarray."""
+        """Return some columns of all selected rows as an ndarray."""
         block = self._read_columns(which)
         if check:
             self._check(block, self.name, which.start)
         return block.toarray() if issparse(block) else block
 
     def check(self) -> None:
-        """ValueError on NaN or infinity."""
+        """Raise ValueError on NaN or infinity."""
         for _ in self.blocks():
             pass
 
@@ -250,13 +250,13 @@ class Rows(ABC):
         return not self.is_sparse and self.device is None
 
     def any_missing(self) -> bool:
-        """Whether a value is missing: NaN, where that is let through."""
+        """Return whether a value is missing: NaN, where that is let through."""
         return self.missing and any(
             block.dtype.kind == "f" and np.isnan(block).any() for block in self.blocks()
         )
 
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
-        """`function` of the rows, block by block.
+        """Return `function` of the rows, computed block by block.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class Rows(ABC):
         return result
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """All rows selected, as an ndarray or CSR matrix."""
+        """Return all selected rows as an ndarray or CSR matrix."""
         blocks = self.blocks(dense=dense, check=check)
         if self.is_sparse and not dense:
             parts = list(blocks)
@@ -310,10 +310,10 @@ class Rows(ABC):
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Any:
-        """Rows selected, not yet checked for NaN."""
+        """Return selected rows that are not yet checked for NaN."""
 
     def _read_columns(self, which: slice) -> Any:
-        """Columns of all rows selected, an ndarray or CSC; by a pass over the rows."""
+        """Return columns of all selected rows, as an ndarray or CSC; takes a pass over the rows."""
         quiet = self.replace(progress=False)
         parts = [block[:, which] for block in quiet.blocks(check=False)]
         parts = parts or [self._read(0, 0)[:, which]]
@@ -326,7 +326,7 @@ class Rows(ABC):
         return self.name
 
     def _check(self, block: Any, label: str, first_column: int = 0) -> None:
-        """ValueError on NaN or infinity."""
+        """Raise ValueError on NaN or infinity."""
         features = None if self._columns is None else self._columns[first_column:]
         check_finite(block, label, first_column, features, self.remedy, self.missing)
 
@@ -335,7 +335,7 @@ class Rows(ABC):
 
 
 def row_view(matrix: Any, start: int, stop: int) -> Any:
-    """Rows of a CSR matrix in a row, without the copy of their entries that a slice is."""
+    """Return consecutive rows of a CSR matrix without copying their entries, as a slice would."""
     ends = matrix.indptr[start : stop + 1]
     entries = slice(ends[0], ends[-1])
     # Given to the constructor, what is less than half of an array would be copied.
@@ -347,12 +347,12 @@ def row_view(matrix: Any, start: int, stop: int) -> Any:
 
 
 def pick(matrix: Any, index: Index) -> Any:
-    """Rows of a matrix; a view of an ndarray where they follow each other."""
+    """Return rows of a matrix, a view of an ndarray where they are consecutive."""
     return _in_order(matrix[_as_slice(index)])
 
 
 def pick_columns(matrix: Any, index: Index) -> Any:
-    """Columns of a matrix; a view of an ndarray where they follow each other."""
+    """Return columns of a matrix, a view of an ndarray where they are consecutive."""
     return _in_order(matrix[:, _as_slice(index)])
 
 

@@ -43,7 +43,7 @@ def rows_of(
     remedy: str | None = None,
     missing: bool = False,
 ) -> Rows:
-    """Rows of data of any kind, in memory or not; nothing is read yet.
+    """Return the rows of data of any kind, in memory or not; nothing is read yet.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def rows_of(
 
 
 def array_of(values: Any, name: str) -> Any:
-    """An array of real numbers with any number of axes, which can be sliced.
+    """Return an array of real numbers with any number of axes, which can be sliced.
 
     Stored and dask arrays stay as they are; lists, DataFrames and tensors become ndarrays.
 
@@ -142,7 +142,7 @@ def array_of(values: Any, name: str) -> Any:
 
 
 def _slices(values: Any) -> bool:
-    """Whether this slices like an array of its shape, which DataFrames and matrices do not."""
+    """Return whether this slices like an array, which DataFrames and matrices do not."""
     return (
         isinstance(getattr(values, "shape", None), tuple)
         and hasattr(values, "__getitem__")
@@ -200,18 +200,18 @@ def _check_on_host(X: Any, name: str) -> None:
 
 
 def _is_tensor(X: Any) -> bool:
-    """Whether `X` is a torch tensor; torch is not imported for it."""
+    """Return whether `X` is a torch tensor; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(X, torch.Tensor)
 
 
 def _is_dask_array(X: Any) -> bool:
-    """Whether `X` is a dask array; dask is not imported for it."""
+    """Return whether `X` is a dask array; dask is not imported for it."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "map_blocks")
 
 
 def _is_stored(X: Any) -> bool:
-    """Whether `X` is a dataset outside memory that gives rows when sliced.
+    """Return whether `X` is a dataset outside memory that gives rows when sliced.
 
     HDF5 datasets, zarr arrays and the sparse datasets of backed AnnData objects: they have a shape
     and a dtype and can be sliced, but are none of the kinds of arrays in memory.

@@ -34,7 +34,7 @@ class StoredRows(Rows):
         self.reads_columns = isinstance(chunks, tuple) and len(chunks) == 2 and chunks[1] < shape[1]
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Where blocks of rows begin and end: 0, ..., n."""
+        """Return where blocks of rows begin and end: 0, ..., n."""
         most = elements or self.elements
         step = self._chunk * max(1, most // max(1, self._chunk * self._width))
         ends = [*range(0, self._n_source, step), self._n_source]
@@ -99,7 +99,7 @@ class StoredColumns(Rows):
         yield from self.loaded().blocks(**options)
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """All rows selected, as an ndarray or CSR matrix."""
+        """Return all selected rows as an ndarray or CSR matrix."""
         return self.loaded().load(dense=dense, check=check)
 
     def loaded(self) -> MemoryRows:

@@ -57,11 +57,11 @@ class TensorRows(Rows):
             yield self._tensor(*span)
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """All rows selected, as an ndarray: a view where the tensor is on the host."""
+        """Return all selected rows as an ndarray, a view where the tensor is on the host."""
         return self.read(0, self.shape[0], check=check)
 
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
-        """`function`, a partial with arrays for keywords, of the rows, on their device.
+        """Return `function`, a partial with arrays for keywords, of the rows, on their device.
 
         Computed in float64. The result has the dtype of the tensor where that is floating, and
         gradients flow through it.
@@ -98,7 +98,7 @@ class TensorRows(Rows):
 
 
 def to_host(tensor: Any) -> NDArray[Any]:
-    """A tensor as an ndarray, a view where that is possible; without gradients."""
+    """Return a tensor as an ndarray without gradients, a view where that is possible."""
     tensor = tensor.detach()
     host: NDArray[Any] = (
         (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).cpu().numpy()
@@ -107,7 +107,7 @@ def to_host(tensor: Any) -> NDArray[Any]:
 
 
 def check_device(device: Any) -> Any:
-    """A torch device that is there and can hold float64."""
+    """Return the torch device, which must be there and hold float64."""
     try:
         torch = import_module("torch")
     except ImportError as error:

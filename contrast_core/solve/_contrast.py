@@ -87,7 +87,7 @@ class Solution(NamedTuple):
     n_null: int
 
     def each(self) -> list[OneContrast]:
-        """The contrasts one by one."""
+        """Return the contrasts one by one."""
         parts = (
             *(self.values, self.components, self.foreground_variance, self.background_variance),
             self.solvers,

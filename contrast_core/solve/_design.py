@@ -43,13 +43,13 @@ class Design:
         return any(option is not None for option in options)
 
     def foreground(self, X: Any, missing: bool = False) -> Rows:
-        """Rows with their labels and weights."""
+        """Return the foreground's rows with their labels and weights."""
         return rows_of(X, "X", groups=self.within, weights=self.sample_weight, missing=missing)
 
     def backgrounds(
         self, backgrounds: Sequence[Any], several: bool, missing: bool = False
     ) -> list[Rows]:
-        """Rows of each background with their labels and weights."""
+        """Return the rows of each background with their labels and weights."""
         names = background_names(len(backgrounds), several)
         labels, weights = (
             _of_each(option, name, len(backgrounds), several)
@@ -65,7 +65,7 @@ class Design:
 
 
 def listed_backgrounds(background: Any) -> tuple[list[Any], bool]:
-    """The backgrounds, and whether several were given: a list of matrices or of moments."""
+    """Return the backgrounds, and whether several were given: a list of matrices or moments."""
     several = type(background) in (list, tuple) and all(
         is_moments(one) or len(getattr(one, "shape", ())) == 2 for one in background
     )

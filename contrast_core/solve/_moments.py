@@ -50,7 +50,7 @@ def contrast_moments(
     one_scale: bool = False,
     optional: bool = False,
 ) -> tuple[Moments, Moments, Plan]:
-    """Moments of foreground and background, checked to belong together, and how to solve them.
+    """Return moments of foreground and background that belong together, and a plan for them.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
 
 
 def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[Rows, Rows]:
-    """Rows of foreground and background, checked to belong together; nothing is read yet.
+    """Return rows of foreground and background that belong together; nothing is read yet.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def design_rows(
     missing: bool = False,
     optional: bool = False,
 ) -> tuple[Rows, ...]:
-    """Rows of foreground and backgrounds with labels and weights, checked to belong together.
+    """Return rows of foreground and backgrounds that belong together, with labels and weights.
 
     Nothing is read yet; where values may be `missing`, NaN will be let through.
     """
@@ -203,7 +203,7 @@ def design_rows(
 
 
 def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:
-    """Foreground and backgrounds, checked to belong together."""
+    """Return foreground and backgrounds, checked to belong together."""
     for y in backgrounds:
         check_same_features(x.shape[1], x.names, y.shape[1], y.names, background_name=y.name)
         _check_same_place(x, y)
@@ -215,7 +215,7 @@ def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:
 
 
 def _check_same_place(x: Rows, y: Rows) -> None:
-    """Both are tensors on one device, or neither is a tensor."""
+    """Raise unless both are tensors on one device, or neither is a tensor."""
     if x.device == y.device:
         return
     first, second = ("no tensor" if r.device is None else f"a tensor on {r.device}" for r in (x, y))
@@ -271,12 +271,12 @@ def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
 
 
 def _count(rows: Rows) -> int:
-    """Rows, as many as could be where that is not known."""
+    """Return the number of rows, as many as could be where that is not known."""
     return 2**62 if math.isnan(rows.shape[0]) else int(rows.shape[0])
 
 
 def _entries(parts: Sequence[Rows]) -> int | None:
-    """Stored entries, where all are sparse rows in memory."""
+    """Return the number of stored entries, where all are sparse rows in memory."""
     if not all(part.is_sparse and part.in_memory for part in parts):
         return None
     return sum(part.n_entries for part in parts)
@@ -334,7 +334,7 @@ class LoadedRows(NamedTuple):
 
 
 def loaded_rows(X: MatrixLike | Rows, background: Any, design: Design = _PLAIN) -> LoadedRows:
-    """`contrast_rows` in memory, with weights, for what needs the rows themselves."""
+    """Return `contrast_rows` in memory, with weights, for what needs the rows themselves."""
     listed, several = listed_backgrounds(background)
     for data, name in ((X, "X"), *((each, "background") for each in listed)):
         _no_moments(data, name)
