@@ -77,7 +77,7 @@ def test_every_way_of_reading_gives_what_was_selected(selected: Any) -> None:
 
 def test_columns_are_read_in_blocks(selected: Any) -> None:
     rows, expected = selected
-    for width in (None, 2, 3, 100):
+    for width in (None, 3, 100):
         found = list(rows.column_blocks(width))
         starts = [which.start for which, _ in found]
         assert [which.stop for which, _ in found] == [*starts[1:], expected.shape[1]]
@@ -86,7 +86,8 @@ def test_columns_are_read_in_blocks(selected: Any) -> None:
             assert sp.issparse(block) == rows.is_sparse
             assert not sp.issparse(block) or block.format == "csc"
             np.testing.assert_array_equal(rows.read_columns(which), expected[:, which])
-    assert [which.start for which, _ in rows.column_blocks(2)] == [*range(0, rows.shape[1], 2)]
+        if width == 3:
+            assert starts == [*range(0, rows.shape[1], 3)]
 
 
 def test_a_map_stays_where_the_data_are(selected: Any) -> None:

@@ -34,7 +34,7 @@ from contrast_core.solve import (
 )
 from tests.core.planned import moments_in
 
-D, N, M = 1600, 34, 26
+D, N, M = 800, 34, 26
 ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
 
 
