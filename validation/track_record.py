@@ -32,7 +32,6 @@ be within 0.02 of the best of its four methods in 80% of the places with an effe
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -43,7 +42,6 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import matplotlib as mpl
 import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone
@@ -63,11 +61,6 @@ from contrast_core import (
 from contrast_core.significance import contrast_advice
 from validation._real_data import Task, nulls, tasks
 
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
-plt.style.use(Path(__file__).resolve().parents[1] / "docs" / "pictures.mplstyle")
-
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 ALPHAS = np.append(0.0, np.logspace(-1, 3, 9))
 RIDGES = (0.01, 0.1, 1.0)
@@ -76,25 +69,8 @@ NEIGHBOURS, CEILING = "all features, neighbours", "all features, with labels"
 TAKE_GAPS = ("PCPCA", "CLVM")  # missing values
 WITHIN = ("PCA", "cPCA", "cPCA*")  # are also taken within units
 
-HERE = Path(__file__).resolve().parents[1] / "docs"
-PAGE, PICTURES = HERE / "track_record.md", HERE / "track_record"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "track_record.md"
 ADVISED = {"PCA": "PCA", "cPCA": "cPCA", "cPCA*": "cPCA*", "whitening": "whitening 0.1"}
-STYLES: dict[str, dict[str, Any]] = {  # the same in every picture, and in docs/draw.py
-    "PCA": {"color": "0.5", "marker": "o"},
-    "PCA within": {"color": "0.5", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
-    "cPCA": {"color": "#332288", "marker": "s"},
-    "cPCA*": {"color": "#e69f00", "marker": "^"},
-    "cPCA* within": {
-        "color": "#e69f00",
-        "marker": "^",
-        "linestyle": "--",
-        "markerfacecolor": "white",
-    },
-    "whitening 0.1": {"color": "#009e73", "marker": "v"},
-    "CLVM": {"color": "#cc79a7", "marker": "D"},
-    BEST: {"color": "#332288", "linestyle": ":"},
-    CEILING: {"color": "black", "linestyle": ":"},
-}
 N_DEALS = 20
 MOST_FOLDS = 9
 CLOSE = 0.02
@@ -241,6 +217,8 @@ def table_of(task: Task, found: Scores) -> list[str]:
     order = [name for name in ("PCA", "PCA within", "cPCA", "cPCA within") if name in found]
     order += [name for name in ("cPCA*", "cPCA* within") if name in found]
     order += [name for name in found if name not in (*order, BEST, NEIGHBOURS, CEILING)]
+    n_units, n_labels = len(found["PCA"][1]), len(np.unique(task.labels))
+    data = f"**{task.name}**: {task.question}, {n_labels} labels, {n_units} units"
     lines = []
     for i, name in enumerate([*order, BEST, NEIGHBOURS, CEILING]):
         whole = name in (NEIGHBOURS, CEILING)
@@ -250,39 +228,8 @@ def table_of(task: Task, found: Scores) -> list[str]:
             else "–"
             for k in COMPONENTS
         ]
-        data = f"**{task.name}**: {task.question}, {len(found['PCA'][1])} units" if i == 0 else ""
-        lines.append(f"| {data} | {name} | {' | '.join(cells)} |")
+        lines.append(f"| {data if i == 0 else ''} | {name} | {' | '.join(cells)} |")
     return lines
-
-
-def picture(task: Task, found: Scores) -> None:
-    """Draw the score of some methods over the number of components."""
-    figure, axis = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
-    for name, style in STYLES.items():
-        if name not in found:
-            continue
-        numbers = [k for k in COMPONENTS if k in found[name]]
-        values = [found[name][k] for k in numbers]
-        means = np.array([each.mean() for each in values])
-        axis.plot(numbers, means, label=name, markersize=5, linewidth=1.6, **style)
-        if name in ("PCA", "cPCA*"):
-            half = np.array([interval(each) for each in values])
-            color = style["color"]
-            axis.fill_between(numbers, means - half, means + half, color=color, alpha=0.15, lw=0)
-    axis.axhline(1 / len(np.unique(task.labels)), color="0.8", linewidth=1, label="guessing")
-    axis.set(xscale="log", xlabel="components", ylabel="classified correctly", ylim=(0, 1.03))
-    axis.set_xticks(COMPONENTS, [str(k) for k in COMPONENTS])
-    axis.minorticks_off()
-    axis.set_title(f"{task.name}: {task.question}")
-    figure.legend(loc="outside right upper", frameon=False)
-    PICTURES.mkdir(exist_ok=True)
-    figure.savefig(PICTURES / f"{file_name(task)}.png", dpi=100)
-    plt.close(figure)
-
-
-def file_name(task: Task) -> str:
-    """Return the name of a dataset in letters, digits and underlines."""
-    return re.sub("[^a-z0-9]+", "_", task.name.lower()).strip("_")
 
 
 def advice_of(task: Task) -> tuple[Any, bool]:
@@ -354,7 +301,6 @@ def main() -> int:
     advice = [f"| data | {columns} | in words |", "|---" * (len(COMPONENTS) + 2) + "|"]
     every: dict[str, Scores] = {}
     close: list[bool] = []
-    shown = []
     for task in tasks(data):
         if chosen and not any(task.name.startswith(name) for name in chosen):
             continue
@@ -362,9 +308,6 @@ def main() -> int:
         lines = table_of(task, found)
         rows += lines
         print("\n".join(lines), flush=True)
-        if not chosen:
-            picture(task, found)
-            shown.append(f"![{task.name}](track_record/{file_name(task)}.png)")
         if not task.null and not np.isnan(task.foreground).any():
             every[task.name] = found
             line, places = judged(task, found)
@@ -384,7 +327,7 @@ def main() -> int:
     print("\n".join(["", *compared, "", *advice]), flush=True)
     print(f"\n{process_time() - started:.0f} seconds of CPU; {'NOT ' * missed}reached")
     if not chosen and data is not None:
-        parts = {"COMPARED": compared, "ADVICE": advice, "PICTURES": shown, "TABLE": rows}
+        parts = {"COMPARED": compared, "ADVICE": advice, "TABLE": rows}
         text = PAGE.read_text(encoding="utf-8")
         for name, lines in parts.items():
             block = "\n".join([f"<!-- {name} -->", *lines, f"<!-- END {name} -->"])
