@@ -16,7 +16,7 @@ from PIL import Image
 SOURCE = Path(os.environ["CONTRAST_DATA"])
 TARGET = Path(__file__).parents[1] / "contrast_core" / "datasets" / "data"
 SIDE = 100
-# Every second one, from the first on, is for the foreground; the others for the background.
+# Every second photograph, from the first on, is for the foreground, the others for the background.
 PHOTOGRAPHS = {
     "camera": "skimage/data/camera.png",
     "coffee": "skimage/data/coffee.png",
@@ -34,7 +34,7 @@ PHOTOGRAPHS = {
 
 
 def photograph(path: str) -> np.ndarray:
-    """Grey, short side at SIDE, the middle SIDE x SIDE of it."""
+    """Return the middle square of a picture in grey, with the short side resized to SIDE."""
     package, _, inside = path.partition("/")
     with Image.open(files(package).joinpath(inside)) as picture:
         grey = picture.convert("L")

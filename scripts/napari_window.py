@@ -1,10 +1,10 @@
-"""Drives the real napari window from menu to result, with a picture at each step.
+"""Drive the real napari window from the menu to the result, and take a picture at each step.
 
     xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python scripts/napari_window.py [FOLDER]
 
-Every click is one of the mouse, counted where it is made: on menus, whose submenus open by
-hovering, on buttons, and to drag the box. Says how many clicks each sample took, and the error
-of the result. Bounds: five clicks and .08 for cells behind fringes, three clicks for digits on
+Every click of the mouse is counted where it is made: on menus, whose submenus open by hovering, on
+buttons, and to drag the box. The script prints how many clicks each sample took, and the error of
+the result. Bounds: five clicks and .08 for cells behind fringes, three clicks for digits on
 photographs and five with their weights, four for two layers of cold atoms.
 """
 

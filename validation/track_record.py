@@ -4,16 +4,16 @@
     python -m validation.track_record mice sensors   # some, printed only
 
 Units (mice, donors, compounds, pictures, guides) are left out in turn, in nine parts where there
-are more than nine. The embedding is fitted to
-the other units, without labels; a linear discriminant with equal priors learns the labels from its
-first k components, and classifies the rows of the units that were left out. A figure is the mean
-share of rows classified correctly over the units, with half of its 95% interval (Student's t over
-units). A linear discriminant ignores the scale of components, so only their subspace counts.
+are more than nine. The embedding is fitted to the other units, without labels. A linear
+discriminant with equal priors learns the labels from its first k components and classifies the rows
+of the units that were left out. A figure is the share of rows classified correctly, as the mean
+over units with half of its 95% interval (Student's t over units). A linear discriminant ignores the
+scale of components, so only their subspace counts.
 
-Three rows are no choices that one could make without labels. "cPCA, best alpha" takes, for each
-k, the best of PCA and nine strengths by this very score: an upper bound. "All features, with
-labels" is a discriminant of all features with Ledoit-Wolf shrinkage. "All features, neighbours"
-are the fifteen nearest rows in all features, without an embedding.
+Three rows are choices that nobody could make without labels. "cPCA, best alpha" takes, for each k,
+the best of PCA and nine strengths by this very score: an upper bound. "All features, with labels"
+is a discriminant of all features with Ledoit-Wolf shrinkage. "All features, neighbours" are the
+fifteen nearest rows in all features, without an embedding.
 
 "Whitening r" is PCA after a change of coordinates that makes the background's covariance, plus r
 times its mean variance in every direction, the identity. Its subspace is that of cPCA* at another
@@ -21,7 +21,7 @@ beta; cPCA* with its automatic beta is r = 0.25. "Within" subtracts the mean of 
 datasets. PCA++ takes rows of the same mouse, or of the same compound and concentration, as pairs.
 Missing values are replaced by the foreground's means of the features; PCPCA and CLVM need no
 replacement. SparseCPCA and CLVM are fitted for up to 5 components, PCPCA for up to 20 (5 with
-missing values), because more take too long here; a dash also stands where the method has no so
+missing values), because more take too long here; a dash also stands where a method does not have so
 many components. CLVM has as many shared as salient variables.
 
 Then the advice of `contrast_report`, which sees no labels, is compared with these figures. It must
@@ -250,8 +250,8 @@ def advice_of(task: Task) -> tuple[Any, bool]:
     return advice, found
 
 
-def judged(task: Task, found: Scores) -> tuple[str, list[bool]]:
-    """Return a line on the advice, and in which places it is close to the best of its methods."""
+def judged(task: Task, found: Scores) -> tuple[str, str, list[bool]]:
+    """Return the advice as a row and in words, and where it is close to the best method."""
     advice, something = advice_of(task)
     close, cells = [], []
     for k, name in zip(advice.n_components.tolist(), advice.advised, strict=True):
@@ -259,7 +259,8 @@ def judged(task: Task, found: Scores) -> tuple[str, list[bool]]:
         close.append(bool(means[name] >= max(means.values()) - CLOSE))
         cells.append(name + ("" if close[-1] else f" (−{max(means.values()) - means[name]:.2f})"))
     cells += ["–"] * (len(COMPONENTS) - len(cells))
-    return f"| {task.name} | {' | '.join(cells)} | {advice.sentence(something)} |", close
+    row = f"| {task.name} | {' | '.join(cells)} |"
+    return row, f"- **{task.name}**: {advice.sentence(something)}", close
 
 
 def methods_compared(found: dict[str, Scores]) -> list[str]:
@@ -298,7 +299,8 @@ def main() -> int:
     data, chosen, started = Path(folder) if folder else None, sys.argv[1:], process_time()
     columns = " | ".join(f"k = {k}" for k in COMPONENTS)
     rows = [f"| data | method | {columns} |", "|---" * (len(COMPONENTS) + 2) + "|"]
-    advice = [f"| data | {columns} | in words |", "|---" * (len(COMPONENTS) + 2) + "|"]
+    advice = [f"| data | {columns} |", "|---" * (len(COMPONENTS) + 1) + "|"]
+    words = ["", "In words:", ""]
     every: dict[str, Scores] = {}
     close: list[bool] = []
     for task in tasks(data):
@@ -310,13 +312,12 @@ def main() -> int:
         print("\n".join(lines), flush=True)
         if not task.null and not np.isnan(task.foreground).any():
             every[task.name] = found
-            line, places = judged(task, found)
-            advice.append(line)
+            row, sentence, places = judged(task, found)
+            advice.append(row)
+            words.append(sentence)
             close += places
-    advice += [
-        "",
-        f"- within {CLOSE} of the best of the four in {sum(close)} of {len(close)} places.",
-    ]
+    held = f"- within {CLOSE} of the best of the four in {sum(close)} of {len(close)} places."
+    advice += [*words, "", "How often it was right:", "", held]
     missed = sum(close) < 0.8 * len(close)
     for deal in nulls(data) if not chosen else []:
         tried = [deal(np.random.default_rng(seed)) for seed in range(N_DEALS)]
