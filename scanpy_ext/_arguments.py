@@ -40,11 +40,6 @@ def is_among(name: object, names: Container[Any]) -> bool:
         return False
 
 
-def is_word(value: object, word: str) -> bool:
-    """Return whether a value is this word; False for an array of words."""
-    return isinstance(value, str) and value == word
-
-
 def is_anndata(value: object) -> TypeGuard[AnnData]:
     """Return whether a value is an AnnData, without importing anndata."""
     return hasattr(value, "obs_names") and hasattr(value, "var_names")

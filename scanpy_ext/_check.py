@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -183,19 +183,15 @@ def contrast_check(
     used = front | back | still
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
     rows = load_into_memory(whole.columns(leading).take(used))
-    units = labels["donor"].to_numpy()[used] if donor is not None else None
-    sets = front[used], back[used]
-    p_value = None
-    if data.within is not None:
-        units = data.within[used]
-        ratios = _ratios_within(rows, *sets, units)
-    else:
-        ratios = _ratios(rows, *sets, still[used], units)
-    if units is not None and not pd.isna(units).any():
-        p_value = _p_value(rows, *sets, units.astype(str))
+    donors = data.within
+    if donors is None and donor is not None:
+        donors = labels["donor"].to_numpy()
+    donors = None if donors is None else donors[used]
+    sets = _Sets(rows, front[used], back[used], donors, data.within is not None)
+    ratios = _ratios(sets, still[used])
+    p_value = _p_value(sets)
     findings.append(_findings.ratio(ratios, p_value, donor, within))
-    advice = _advice(rows, *sets, units, centred=data.within is not None)
-    findings.append(_findings.advice(advice, p_value, by_donor=units is not None))
+    findings.append(_findings.advice(_advice(sets), p_value, by_donor=donor is not None))
 
     checks = pd.DataFrame(findings).set_index("check").rename_axis(None)
     missing = [name for name in ("cell_type", "donor") if name not in labels]
@@ -261,19 +257,46 @@ def _most_variable(moments: FeatureMoments, features: BoolArray, most: int) -> B
     return chosen
 
 
-def _ratios(
-    rows: Rows, front: BoolArray, back: BoolArray, still: BoolArray, donors: NDArray[Any] | None
-) -> pd.DataFrame:
-    """Return the ratio of the contrast, and of the controls of one donor against another's."""
-    if min(front.sum(), back.sum()) < 4:
+class _Sets(NamedTuple):
+    """The cells of both sets on the genes of the ratio, and their donors where these are given."""
+
+    rows: Rows
+    front: BoolArray
+    back: BoolArray
+    donors: NDArray[Any] | None
+    within: bool
+
+    @property
+    def sides(self) -> tuple[Any, Any]:
+        """Foreground and background cells, about their donor's mean for a contrast within."""
+        if not self.within:
+            return self.rows.take(self.front), self.rows.take(self.back)
+        values = np.asarray(self.rows.load(dense=True), dtype=np.float64)
+        donors = np.asarray(self.donors)
+        x, y = (_matrix.centred(values[side], donors[side]) for side in (self.front, self.back))
+        return x, y
+
+    def units(self, front: BoolArray) -> dict[str, Any]:
+        """Return the donors of some cells and of the background; nothing where one is missing."""
+        if self.donors is None or pd.isna(self.donors[front | self.back]).any():
+            return {}
+        of_sides = {"units": self.donors[front], "background_units": self.donors[self.back]}
+        return {name: donors.astype(str) for name, donors in of_sides.items()}
+
+
+def _ratios(sets: _Sets, still: BoolArray) -> pd.DataFrame:
+    """Return the ratio of the contrast, and of the controls of one donor against another's.
+
+    A contrast within donors compares them with each other already.
+    """
+    front, back, donors = sets.front, sets.back, sets.donors
+    if not sets.within and min(front.sum(), back.sum()) < 4:
         return _table({})
-    units = None
-    if donors is not None:
-        units = donors[front], donors[back]
-        if any(pd.isna(side).any() or len(set(side)) < 2 for side in units):
-            units = None
-    ratios = {"contrast": _ratio(rows.take(front), rows.take(back), units)}
-    if donors is not None:
+    units = sets.units(front)
+    if any(len(set(side)) < 2 for side in units.values()):
+        units = {}
+    ratios = {"contrast": _ratio(*sets.sides, **units)}
+    if donors is not None and not sets.within:
         sizes = pd.Series(donors[still]).value_counts()
         large = list(sizes.index[sizes >= _LEAST_CELLS])
         # All ordered pairs, so that the first ones hold each donor about as often.
@@ -283,50 +306,18 @@ def _ratios(
             one, other = (still & (donors == name) for name in (a, b))
             if (front & back).any():  # as in the contrast: the background is in the foreground
                 one |= other
-            ratios[f"{a} / {b}"] = _ratio(rows.take(one), rows.take(other))
+            ratios[f"{a} / {b}"] = _ratio(sets.rows.take(one), sets.rows.take(other))
     return _table(ratios)
 
 
-def _ratios_within(
-    rows: Rows, front: BoolArray, back: BoolArray, labels: NDArray[np.str_]
-) -> pd.DataFrame:
-    """Return the ratio of cells about their donor's mean."""
-    values = np.asarray(rows.load(dense=True), dtype=np.float64)
-    x, y = (_matrix.centred(values[side], labels[side]) for side in (front, back))
-    return _table({"contrast": _ratio(x, y, (labels[front], labels[back]))})
-
-
-def _advice(
-    rows: Rows, front: BoolArray, back: BoolArray, donors: NDArray[Any] | None, *, centred: bool
-) -> ContrastAdvice | None:
-    """Return the advice on PCA and contrasts; None where there are too few donors or cells."""
-    units: dict[str, Any] = {}
-    if donors is not None:
-        if pd.isna(donors).any():
-            return None
-        names = donors.astype(str)
-        units = {"units": names[front], "background_units": names[back]}
-    x: Any = rows.take(front)
-    y: Any = rows.take(back)
-    if centred and donors is not None:
-        values = np.asarray(rows.load(dense=True), dtype=np.float64)
-        x, y = (_matrix.centred(values[side], donors[side]) for side in (front, back))
-    with muted(), contextlib.suppress(ValueError):
-        return contrast_advice(x, background=y, random_state=0, **units)
-    return None
-
-
-def _ratio(front: Any, back: Any, units: tuple[Any, Any] | None = None) -> dict[str, Any]:
+def _ratio(front: Any, back: Any, **units: Any) -> dict[str, Any]:
     """Return a row of the table of ratios; units are the donors of both sides."""
-    donors: dict[str, Any] = {}
-    if units is not None:
-        donors = {"units": units[0].astype(str), "background_units": units[1].astype(str)}
     with muted():  # what is to be said of the ratio is said among the findings
         found = cross_fitted_ratio(
-            front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **donors
+            front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **units
         )
     numbers = {name: getattr(found, name) for name in ("ratio", "baseline", "relative")}
-    return numbers | {"unit": "donor" if donors else "cell"}
+    return numbers | {"unit": "donor" if units else "cell"}
 
 
 def _table(ratios: dict[str, dict[str, Any]]) -> pd.DataFrame:
@@ -338,20 +329,31 @@ def _table(ratios: dict[str, dict[str, Any]]) -> pd.DataFrame:
     return table
 
 
-def _p_value(
-    rows: Rows, front: BoolArray, back: BoolArray, labels: NDArray[np.str_]
-) -> float | None:
+def _advice(sets: _Sets) -> ContrastAdvice | None:
+    """Return the advice on PCA and contrasts; None where there are too few donors or cells."""
+    units = sets.units(sets.front)
+    if sets.donors is not None and not units:
+        return None
+    x, y = sets.sides
+    with muted(), contextlib.suppress(ValueError):
+        return contrast_advice(x, background=y, random_state=0, **units)
+    return None
+
+
+def _p_value(sets: _Sets) -> float | None:
     """Return the p-value of the first component by relabelling donors, None for too few donors."""
-    treated = front & ~back
+    treated = sets.front & ~sets.back
+    units = sets.units(treated)
+    if not units:
+        return None
     with muted(), contextlib.suppress(ValueError):
         test = condition_test(
             CPCA(1),
-            rows.take(treated),
-            background=rows.take(back),
-            units=labels[treated],
-            background_units=labels[back],
-            include_background=bool((front & back).any()),
+            sets.rows.take(treated),
+            background=sets.rows.take(sets.back),
+            include_background=bool((sets.front & sets.back).any()),
             random_state=0,
+            **units,
         )
         return float(test.p_values[0])
     return None

@@ -53,20 +53,17 @@ def genes(
         name: np.argsort(-moments.variance, kind="stable")[:n] for name, moments in varying.items()
     }
     hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
-    left_out = leading["all"][~features[leading["all"]]]
-    if 1 - hits["all"] > _LEFT_OUT:
-        yield Finding(
-            "genes",
-            False,
+    left_out = adata.var_names[leading["all"][~features[leading["all"]]]]
+    said = f"{hits['all']:.0%} of the {n} genes of largest variance are in use"
+    sound = 1 - hits["all"] <= _LEFT_OUT
+    if not sound:
+        said = (
             f"{len(left_out)} of the {n} genes of largest variance are not in use "
-            f"({listed([str(g) for g in adata.var_names[left_out]], most=5)}), as after a "
-            "choice of genes that corrects for the mean: the difference between conditions may be "
-            "lost. Choose the genes of largest plain variance",
+            f"({listed(list(left_out), most=5)}), as after a choice of genes that corrects for "
+            "the mean: the difference between conditions may be lost. Choose the genes of largest "
+            "plain variance"
         )
-    else:
-        yield Finding(
-            "genes", True, f"{hits['all']:.0%} of the {n} genes of largest variance are in use"
-        )
+    yield Finding("genes", sound, said)
     more = max(("foreground", "background"), key=lambda side: hits[side])
     less = "background" if more == "foreground" else "foreground"
     if hits[more] - hits[less] > _ONE_SIDED:
@@ -93,15 +90,14 @@ def depth(n_detected: NDArray[np.floating], front: BoolArray, back: BoolArray) -
         f"cells outside the background have {medians[0]:g} genes detected (median), those of the "
         f"background {medians[1]:g}"
     )
-    if max(more, 1 - more) < _DEPTH:
-        return Finding("depth", True, said)
-    return Finding(
-        "depth",
-        False,
-        f"{said}: of two cells, the one of the {'first' if more > 0.5 else 'second'} has more in "
-        f"{max(more, 1 - more):.0%}. How deeply cells are sequenced will look like the effect. "
-        "Downsample the counts to one depth (sc.pp.downsample_counts) and normalise again",
-    )
+    sound = max(more, 1 - more) < _DEPTH
+    if not sound:
+        said += (
+            f": of two cells, the one of the {'first' if more > 0.5 else 'second'} has more in "
+            f"{max(more, 1 - more):.0%}. How deeply cells are sequenced will look like the effect. "
+            "Downsample the counts to one depth (sc.pp.downsample_counts) and normalise again"
+        )
+    return Finding("depth", sound, said)
 
 
 def composition(types: pd.Series[Any], foreground: BoolArray, background: BoolArray) -> Finding:
@@ -117,21 +113,19 @@ def composition(types: pd.Series[Any], foreground: BoolArray, background: BoolAr
     expected = shares * back.sum()
     lacking = shares[number < _RARE * expected]
     by_chance = float((shares * poisson.cdf(np.ceil(_RARE * expected) - 1, expected)).sum())
-    excess = float(lacking.sum()) - by_chance
     if not len(lacking):
         return Finding("composition", True, f"the background has all {len(front)} cell types")
     said = (
         f"cell types missing or rare in the background: {listed(list(lacking.index), most=5)}, "
         f"{lacking.sum():.1%} of the foreground's cells ({by_chance:.1%} would be by chance)"
     )
-    if excess <= _LACKING:
-        return Finding("composition", True, said)
-    return Finding(
-        "composition",
-        False,
-        f"{said}. What tells them from other types will look like the effect, and stronger. Leave "
-        "them out of the foreground, or find another background",
-    )
+    sound = float(lacking.sum()) - by_chance <= _LACKING
+    if not sound:
+        said += (
+            ". What tells them from other types will look like the effect, and stronger. Leave "
+            "them out of the foreground, or find another background"
+        )
+    return Finding("composition", sound, said)
 
 
 def confounding(name: str, labels: pd.Series[Any], front: BoolArray, back: BoolArray) -> Finding:

@@ -49,25 +49,6 @@ def fit_table(
     return table
 
 
-def centres(
-    labels: NDArray[np.str_],
-    scores: NDArray[np.floating],
-    groups: NDArray[Any],
-    known: NDArray[np.floating],
-) -> Floats:
-    """Return what each cell's scores are centred by, (n_obs, k), after a fit within donors.
-
-    That is its donor's mean score in the fit, `known` (n_groups, k). For a donor that the fit did
-    not have it is the mean of the cells at hand.
-    """
-    means = dict(zip(map(str, groups), known, strict=True))
-    found = np.empty(scores.shape)
-    for label in np.unique(labels):
-        rows = labels == label
-        found[rows] = means[label] if label in means else scores[rows].mean(axis=0)
-    return found
-
-
 @dataclass(frozen=True)
 class Fitted:
     """Results that a linear method wrote, for the genes in use.
@@ -119,12 +100,22 @@ class Fitted:
         return np.asarray(self.table[columns], dtype=np.float64)
 
     def centres(self, adata: AnnData, scores: NDArray[np.floating], name: str = "adata") -> Any:
-        """Return what scores of cells are centred by after a fit within donors, otherwise 0."""
+        """Return what scores of cells are centred by: 0, unless the fit was within donors.
+
+        Then it is the mean score of the cell's donor in the fit, (n_obs, n_comps). For a donor
+        that the fit did not have it is the mean score of the donor's cells at hand.
+        """
         if "within" not in self.params:
             return 0.0
         argument = f"the fit was within donors, but {name}"
         labels = _select.known_labels(adata, str(self.params["within"]), argument)
-        return centres(labels, scores, self.result["within_groups"], self.result["within_scores"])
+        groups = map(str, self.result["within_groups"])
+        known = dict(zip(groups, self.result["within_scores"], strict=True))
+        found = np.empty(scores.shape)
+        for label in np.unique(labels):
+            rows = labels == label
+            found[rows] = known.get(label, scores[rows].mean(axis=0))
+        return found
 
     def projector(self) -> LinearMap:
         """Return the projector on the span of the loadings, along what the filters do not see.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,18 @@ class Pairs(NamedTuple):
         return effective_n_pairs(self.stimulated, self.control)
 
 
+# How pairs are found, unless `pp.match_pairs` is told otherwise.
+DEFAULTS: dict[str, Any] = {
+    "cell_type": None,
+    "method": "neighbors",
+    "clusters": None,
+    "n_neighbors": 10,
+    "mutual": True,
+    "n_comps": 20,
+    "random_state": 0,
+}
+
+
 class _Design(NamedTuple):
     """The cells that may be paired, and their labels: all arrays of length n_used."""
 
@@ -57,16 +70,9 @@ def find(
     groupby: str,
     reference: Any,
     donor: str | None,
-    *,
-    cell_type: str | None = None,
-    method: Literal["neighbors", "clusters"] = "neighbors",
-    clusters: str | None = None,
-    n_neighbors: int = 10,
-    mutual: bool = True,
-    n_comps: int = 20,
-    params: dict[str, Any],
     key: str,
-    random_state: int | None = 0,
+    params: Mapping[str, Any],
+    **options: Any,
 ) -> Pairs:
     """Find pairs of stimulated and control cells and summarise them; nothing is written.
 
@@ -74,11 +80,17 @@ def find(
     ----------
     matrix
         All cells and the genes in use, wherever they are: the cells that may be paired are loaded.
+    groupby, reference, donor
+        As in `pp.match_pairs`.
+    key
+        Name of the result.
     params
         How the matrix was asked for, storable in `.uns`.
-
-    The others are those of `pp.match_pairs`.
+    **options
+        What differs from `DEFAULTS`.
     """
+    options = DEFAULTS | options
+    method, clusters, cell_type = (options[name] for name in ("method", "clusters", "cell_type"))
     _write.check_free(adata, key, {"obsp": [key, _keys.distances_of(key)]})
     if not isinstance(method, str) or method not in ("neighbors", "clusters"):
         raise ValueError(f"method={quoted(method)}: expected 'neighbors' or 'clusters'.")
@@ -97,49 +109,38 @@ def find(
     rows = load_into_memory(matrix.take(used))
     _values.warn_of_counts(rows)
 
-    basis = pairing_basis(scaled_features(rows).matrix, design.centred, n_components=n_comps)
-    labels = None
+    basis = pairing_basis(
+        scaled_features(rows).matrix, design.centred, n_components=options["n_comps"]
+    )
+    front, back = ~design.is_control, design.is_control
+    by_cluster: dict[str, Any] = {}
     if method == "clusters":
         labels = (
-            _leiden(basis, design.centred, random_state)
+            _leiden(basis, design.centred, options["random_state"])
             if clusters is None
             else _select.column(adata, clusters, "clusters")[design.cells].to_numpy()
         )
-    control = design.is_control
+        by_cluster = {"clusters": labels[front], "positive_clusters": labels[back]}
+        by_cluster["max_pairs"] = _MAX_PAIRS
     pairs = neighbor_pairs(
-        basis[~control],
-        basis[control],
-        within=design.donor[~control],
-        positive_within=design.donor[control],
-        n_neighbors=n_neighbors,
-        mutual=mutual,
-        clusters=None if labels is None else labels[~control],
-        positive_clusters=None if labels is None else labels[control],
-        max_pairs=_MAX_PAIRS if method == "clusters" else None,
-        random_state=random_state,
+        basis[front],
+        basis[back],
+        within=design.donor[front],
+        positive_within=design.donor[back],
+        **{name: options[name] for name in ("n_neighbors", "mutual", "random_state")},
+        **by_cluster,
     )
     if not pairs.n_pairs:
         raise ValueError(
             f"no pairs were found: no donor has cells of {groupby} on both sides that are "
             "neighbours. Check groupby= and donor=, or give a larger n_neighbors."
         )
-    i, j = design.cells[~control][pairs.rows], design.cells[control][pairs.positive_rows]
-    params = params | _write.storable(
-        n_comps=int(n_comps),
-        groupby=groupby,
-        reference=str(reference),
-        donor=donor,
-        cell_type=cell_type,
-        method=method,
-        clusters=clusters,
-        n_neighbors=n_neighbors,
-        mutual=mutual,
-        random_state=random_state,
-    )
-    summary = _summary(pairs, design) | {"params": params}
+    i, j = design.cells[front][pairs.rows], design.cells[back][pairs.positive_rows]
+    given = _write.storable(groupby=groupby, reference=str(reference), donor=donor, **options)
+    summary = _summary(pairs, design) | {"params": dict(params) | given}
     if types is not None:
         summary |= _by_cell_type(types, design, i, j)
-    _warn(summary, design)
+    _warn(summary)
 
     shape = adata.n_obs, adata.n_obs
     matrices = {
@@ -217,28 +218,22 @@ def _leiden(
 
 
 def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
-    covered = pairs.coverage
-    donors = pd.DataFrame([_donor(each) for each in pairs.within])
-    donors.index = pd.Index([each.label for each in pairs.within], dtype=object)
+    """Return how many pairs there are and how many cells they cover, in all and by donor."""
+    found = pd.DataFrame(pairs.within).set_index("label").rename_axis(None)
+    sides = {"stimulated": "n_rows", "control": "n_positive_rows"}
+    donors = pd.DataFrame({f"n_{side}": found[name] for side, name in sides.items()})
+    donors["n_pairs"] = found["n_pairs"]
+    for side, name in sides.items():
+        donors[f"coverage_{side}"] = found[f"{name}_paired"] / found[name].clip(lower=1)
+    donors["median_distance"] = found["median_distance"]
     return {
         "n_pairs": pairs.n_pairs,
         "n_effective": effective_n_pairs(pairs.rows, pairs.positive_rows),
-        "coverage_stimulated": covered[0],
-        "coverage_control": covered[1],
+        "coverage_stimulated": pairs.coverage[0],
+        "coverage_control": pairs.coverage[1],
         "median_distance": float(np.median(pairs.distances)),
         "n_without_donor": design.n_without_donor,
         "donors": donors,
-    }
-
-
-def _donor(summary: Any) -> dict[str, float]:
-    return {
-        "n_stimulated": summary.n_rows,
-        "n_control": summary.n_positive_rows,
-        "n_pairs": summary.n_pairs,
-        "coverage_stimulated": summary.n_rows_paired / max(summary.n_rows, 1),
-        "coverage_control": summary.n_positive_rows_paired / max(summary.n_positive_rows, 1),
-        "median_distance": summary.median_distance,
     }
 
 
@@ -246,28 +241,27 @@ def _by_cell_type(
     types: pd.Series[Any], design: _Design, i: NDArray[np.intp], j: NDArray[np.intp]
 ) -> dict[str, Any]:
     """Return how many pairs join cells of one type, and a table of the types."""
-    of_pair, of_partner = types.to_numpy()[i], types.to_numpy()[j]
-    known = pd.notna(of_pair) & pd.notna(of_partner)
-    same = known & (of_pair == of_partner)
-    stimulated, control = design.cells[~design.is_control], design.cells[design.is_control]
-    rows = {}
-    for cell_type in sorted(set(types.iloc[design.cells].dropna())):
-        of_type = (types == cell_type).to_numpy()
-        here = of_type[i] & known
-        rows[cell_type] = {
-            "n_stimulated": int(of_type[stimulated].sum()),
-            "n_control": int(of_type[control].sum()),
-            "n_stimulated_paired": len(np.unique(i[of_type[i]])),
-            "n_control_paired": len(np.unique(j[of_type[j]])),
-            "same_cell_type": float(same[here].mean()) if here.any() else float("nan"),
-        }
+    stimulated, control = types.iloc[i].to_numpy(), types.iloc[j].to_numpy()
+    known = pd.notna(stimulated) & pd.notna(control)
+    same = pd.Series(stimulated == control)[known]
+    cells = {"stimulated": ~design.is_control, "control": design.is_control}
+    table = pd.DataFrame(index=pd.Index(sorted(set(types.iloc[design.cells].dropna()))))
+    for suffix, places in (
+        ("", {side: design.cells[here] for side, here in cells.items()}),
+        ("_paired", {"stimulated": np.unique(i), "control": np.unique(j)}),
+    ):
+        for side, place in places.items():
+            counts = types.iloc[place].value_counts()
+            table[f"n_{side}{suffix}"] = counts.reindex(table.index, fill_value=0)
+    table["same_cell_type"] = same.groupby(stimulated[known]).mean()
     return {
-        "same_cell_type": float(same[known].mean()) if known.any() else float("nan"),
-        "cell_types": pd.DataFrame.from_dict(rows, orient="index"),
+        "same_cell_type": float(same.mean()),
+        "cell_types": table,
     }
 
 
-def _warn(summary: dict[str, Any], design: _Design) -> None:
+def _warn(summary: dict[str, Any]) -> None:
+    """Warn of donors, cells and cell types without a partner."""
     messages = []
     donors = summary["donors"]
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
@@ -275,18 +269,16 @@ def _warn(summary: dict[str, Any], design: _Design) -> None:
         messages.append(
             f"donors with cells of one condition only have no pairs: {listed(list(one_sided))}"
         )
-    if design.n_without_donor:
-        messages.append(f"{design.n_without_donor} cells without a donor are not paired")
-    if "cell_types" in summary:
-        types = summary["cell_types"]
-        for side, other in (("n_stimulated", "n_control"), ("n_control", "n_stimulated")):
-            lone = types[types[other] == 0]
-            if len(lone):
-                paired = int(lone[f"{side}_paired"].sum())
-                messages.append(
-                    f"cell types without {'control' if other == 'n_control' else 'stimulated'} "
-                    f"cells: {listed(list(lone.index))}; {paired} of their "
-                    f"{int(lone[side].sum())} cells are in pairs with other types"
-                )
+    if summary["n_without_donor"]:
+        messages.append(f"{summary['n_without_donor']} cells without a donor are not paired")
+    types = summary.get("cell_types", pd.DataFrame({"n_stimulated": [], "n_control": []}))
+    for side, other in (("stimulated", "control"), ("control", "stimulated")):
+        lone = types[types[f"n_{other}"] == 0]
+        if len(lone):
+            messages.append(
+                f"cell types without {other} cells: {listed(list(lone.index))}; "
+                f"{int(lone[f'n_{side}_paired'].sum())} of their {int(lone[f'n_{side}'].sum())} "
+                "cells are in pairs with other types"
+            )
     if messages:
         warn("; ".join(messages) + ".")

@@ -19,14 +19,7 @@ from ._arguments import listed
 from ._fitted import fit_table
 from ._keys import Keys
 from ._matrix import embedding, read_matrix, whole_matrix
-from ._select import (
-    DEFAULT,
-    BoolArray,
-    Default,
-    Mask,
-    Selection,
-)
-from ._select import known_labels as known_labels
+from ._select import DEFAULT, BoolArray, Default, Mask, Selection, known_labels
 from ._write import Result, check_writable, storable
 
 Labels: TypeAlias = NDArray[np.str_]
@@ -160,8 +153,7 @@ class ContrastInput:
             entry["within_scores"] = (model.within_means_ - model.mean_) @ model.projection_
         slots: dict[str, dict[str, Any]] = {"obsm": {keys.obsm: self.embed(model)}}
         if self.features is None:  # no genes: all is about the dimensions of the embedding
-            names = _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])
-            entry["fit"] = fit_table(names, slice(None), filters, **vectors)
+            entry["fit"] = fit_table(self.feature_names, slice(None), filters, **vectors)
             entry["loadings"] = loadings
         else:
             slots["varm"] = {

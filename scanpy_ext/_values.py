@@ -25,15 +25,10 @@ def first_values(rows: Rows) -> NDArray[Any]:
     return np.asarray(values.data if rows.is_sparse else values)
 
 
-def looks_like_counts(rows: Rows) -> float:
-    """Return the largest of the first values if all are whole numbers, as counts are; else 0."""
-    return _largest_count(first_values(rows))
-
-
 def warn_of_counts(rows: Rows) -> None:
     """Warn if the values are whole numbers, as counts are and their logarithms are not."""
-    if largest := looks_like_counts(rows):
-        warn(_counts_fault(largest))
+    if found := _counts_fault(first_values(rows)):
+        warn(found)
 
 
 def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
@@ -50,15 +45,16 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
         return
     if found := fault(rows):
         warn(found)
-    if other is not None and other.in_memory:
-        warn_of_other_scale(_mean(rows), _mean(other), "adata", "the background")
+    if other is not None:
+        means = mean_of_first(rows), mean_of_first(other)
+        warn_of_other_scale(*means, "adata", "the background")
 
 
 def fault(rows: Rows) -> str | None:
     """Return what is wrong with the values of the first cells: counts, not logged, or scaled."""
     values = first_values(rows)
-    if largest := _largest_count(values):
-        return _counts_fault(largest)
+    if found := _counts_fault(values):
+        return found
     if values.size and values.min() >= 0 and values.max() > _LARGEST_LOG:
         return (
             f"values reach {values.max():.3g}, which no logarithm of counts does: a few strong "
@@ -75,10 +71,9 @@ def fault(rows: Rows) -> str | None:
 
 def check_same_scale(rows: Rows, other: Rows) -> None:
     """Raise ValueError if one of two sets holds raw counts and the other does not."""
-    kinds = [
-        "raw counts" if looks_like_counts(each) else "no whole numbers" for each in (rows, other)
-    ]
-    if kinds[0] != kinds[1] and all(first_values(each).size for each in (rows, other)):
+    values = [first_values(each) for each in (rows, other)]
+    kinds = ["raw counts" if _counts_fault(each) else "no whole numbers" for each in values]
+    if kinds[0] != kinds[1] and all(each.size for each in values):
         raise ValueError(
             f"adata holds {kinds[0]} and the background, another AnnData, {kinds[1]}: both must "
             f"be normalised in the same way. {_ADVICE}"
@@ -104,25 +99,17 @@ def warn_of_other_scale(one: float, other: float, name: str, other_name: str) ->
 
 def mean_of_first(rows: Rows) -> float:
     """Return the mean value of the first cells; 0 if some are negative or not in memory."""
-    return _mean(rows) if rows.in_memory else 0.0
-
-
-def _mean(rows: Rows) -> float:
-    values = first_values(rows)
-    size = min(rows.shape[0], _FIRST_CELLS) * rows.shape[1]
+    values = first_values(rows) if rows.in_memory else np.zeros(0)
     if not values.size or not values.min() >= 0:
         return 0.0
-    return float(values.sum(dtype=np.float64)) / size
+    return float(values.sum(dtype=np.float64)) / (min(rows.shape[0], _FIRST_CELLS) * rows.shape[1])
 
 
-def _largest_count(values: NDArray[Any]) -> float:
+def _counts_fault(values: NDArray[Any]) -> str | None:
+    """Return what is wrong with values that are all whole numbers, as counts are."""
     if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
-        return float(values.max())
-    return 0.0
-
-
-def _counts_fault(largest: float) -> str:
-    return f"the values look like raw counts (whole numbers, up to {largest:g}). {_ADVICE}"
+        return f"the values look like raw counts (whole numbers, up to {values.max():g}). {_ADVICE}"
+    return None
 
 
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:

@@ -246,20 +246,14 @@ def match_pairs(
     _write.check_writable(adata, copy)
     _keys.checked(key_added)
     matrix, _, params = _matrix.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
-    pairs = _pairs.find(
-        adata,
-        matrix,
-        groupby,
-        reference,
-        donor,
-        cell_type=cell_type,
-        method=method,
-        clusters=clusters,
-        n_neighbors=n_neighbors,
-        mutual=mutual,
-        n_comps=n_comps,
-        params=params,
-        key=key_added,
-        random_state=random_state,
-    )
+    options = {
+        "cell_type": cell_type,
+        "method": method,
+        "clusters": clusters,
+        "n_neighbors": n_neighbors,
+        "mutual": mutual,
+        "n_comps": n_comps,
+        "random_state": random_state,
+    }
+    pairs = _pairs.find(adata, matrix, groupby, reference, donor, key_added, params, **options)
     return _write.write(adata, cast("_write.Result", pairs.result), copy=copy)

@@ -8,8 +8,7 @@ from anndata import AnnData
 from .._arguments import check_component
 from .._docs import documented
 from .._result import stored_result
-from ._components import titled
-from ._figure import FLOOR, AxesGiven, Drawn, Save, drawing, few_log_ticks
+from ._figure import FLOOR, AxesGiven, Drawn, Save, drawing, few_log_ticks, titled
 
 
 @documented

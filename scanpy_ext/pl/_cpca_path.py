@@ -14,8 +14,7 @@ from .. import _keys
 from .._arguments import is_among, listed, quoted
 from .._docs import documented
 from .._result import stored_result
-from ._components import chosen_components, titled
-from ._figure import FLOOR, AxesGiven, Drawn, Save, drawing
+from ._figure import FLOOR, AxesGiven, Drawn, Save, chosen_components, drawing, titled
 
 
 @documented

@@ -10,8 +10,7 @@ from anndata import AnnData
 from .._arguments import check_count
 from .._docs import documented
 from .._loadings import loadings_of
-from ._components import chosen_components
-from ._figure import AxesGiven, Drawn, Save, drawing, grid, room
+from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, grid, room
 
 _WIDE = 5  # panels in a row
 

@@ -10,7 +10,7 @@ from anndata import AnnData
 from contrast_core import CLVM
 
 from .. import _write
-from .._arguments import is_word, model_parameters, storable_texts
+from .._arguments import model_parameters, storable_texts
 from .._docs import documented
 from .._read import contrast_input, of_all_genes
 from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells
@@ -124,7 +124,7 @@ def clvm(
     ((60, 2), (60, 1))
     """
     keys = _write.reserve(adata, "clvm", key_added)
-    counts = is_word(noise, "counts")
+    counts = isinstance(noise, str) and noise == "counts"
     given: dict[str, Any] = {"random_state": 0} | ({"inference": "vi"} if counts else {})
     given |= model_parameters(CLVM, model_kwargs, "n_salient", "n_shared", "noise")
     selection = cells(adata, groupby, reference, groups, foreground, background)

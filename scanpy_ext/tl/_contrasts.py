@@ -139,7 +139,7 @@ def contrasts(
     rows, place = load_into_memory(data.matrix.take(used)), np.cumsum(used) - 1
     donors = np.empty(adata.n_obs, dtype=object)
     if donor is not None:
-        donors[used] = _read.known_labels(adata, donor, "donor", used)
+        donors[used] = _select.known_labels(adata, donor, "donor", used)
 
     table: dict[str, dict[str, Any]] = {}
     found: dict[str, ConditionShift] = {}

@@ -12,7 +12,7 @@ from anndata import AnnData
 from contrast_core import CVAE, save
 
 from .. import _write
-from .._arguments import is_word, model_parameters, quoted, storable_texts
+from .._arguments import model_parameters, quoted, storable_texts
 from .._docs import documented
 from .._read import contrast_input
 from .._select import DEFAULT, Default, Levels, Mask, cells
@@ -128,7 +128,7 @@ def cvae(
     if model_file is not None:
         _check_file(model_file)
     selection = cells(adata, groupby, reference, groups, foreground, background)
-    counts = is_word(noise, "counts")
+    counts = isinstance(noise, str) and noise == "counts"
     data = contrast_input(adata, selection, n_comps, layer, None, mask_var, copy, counts=counts)
     model = CVAE(n_comps, n_shared=n_shared, noise=noise, **given)
     model.fit(data.foreground, background=data.background)

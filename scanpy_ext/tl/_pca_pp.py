@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
+import numpy as np
 from anndata import AnnData
+from numpy.typing import NDArray
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
 from contrast_core.feedback import warn
+from contrast_core.pairing import scaled_features
+from contrast_core.rows import load_into_memory
 
-from .. import _select, _write
+from .. import _keys, _matrix, _pairs, _select, _values, _write
+from .._arguments import check_flag
 from .._docs import documented
-from .._paired_input import paired_input
+from .._fitted import fit_table
+from .._read import of_all_genes
 
 _GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
 
@@ -142,7 +149,7 @@ def pca_pp(
     """
     _write.check_writable(adata, copy)
     keys = _write.reserve(adata, "pca_pp", key_added)
-    data = paired_input(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
+    data = _read(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
     model = PCAPlusPlus(
         n_comps, truncation=truncation, exchangeable=exchangeable, weighted=weighted
     )
@@ -279,7 +286,7 @@ def pca_plus(
     """
     _write.check_writable(adata, copy)
     keys = _write.reserve(adata, "pca_plus", key_added)
-    data = paired_input(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
+    data = _read(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
     model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
     return data.write(
         adata,
@@ -290,3 +297,99 @@ def pca_plus(
         entry={"eigenvalues": model.alignment_, "params": {"exchangeable": exchangeable}},
         copy=copy,
     )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """All cells with scaled genes, the caps and factors of the scaling, and which are pairs."""
+
+    matrix: Any
+    cap: NDArray[np.floating]
+    scale: NDArray[np.floating]
+    pairs: _pairs.Pairs
+    features: _select.BoolArray
+    params: dict[str, Any]
+    dtype: np.dtype[Any]
+
+    @property
+    def rows(self) -> Any:
+        """The stimulated cells of the pairs, (n_pairs, n_features)."""
+        return self.matrix[self.pairs.stimulated]
+
+    @property
+    def positive(self) -> Any:
+        """Their partners."""
+        return self.matrix[self.pairs.control]
+
+    def write(
+        self,
+        adata: AnnData,
+        keys: _keys.Keys,
+        model: PCAPlus | PCAPlusPlus,
+        *,
+        loadings: NDArray[np.floating],
+        filters: NDArray[np.floating],
+        entry: dict[str, Any],
+        copy: bool,
+    ) -> AnnData | None:
+        """Embed all cells and write. Loadings and filters are rows (k, n_features), as scaled."""
+        table = fit_table(
+            adata.var_names,
+            self.features,
+            (filters * self.scale).T,
+            mean=np.divide(
+                model.mean_, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0
+            ),
+            cap=self.cap,
+        )
+        entry |= {"n_pairs": len(self.pairs.control), "n_effective": self.pairs.n_effective}
+        entry["params"] = self.params | entry["params"]
+        slots = {
+            "obsm": {keys.obsm: np.asarray(model.transform(self.matrix), self.dtype)},
+            "varm": {keys.varm: of_all_genes(loadings.T, self.features), keys.fit: table},
+        }
+        found = [] if self.pairs.result is None else [self.pairs.result]
+        return _write.write(adata, *found, _write.Result(keys.uns, entry, slots), copy=copy)
+
+
+def _read(
+    adata: AnnData,
+    groupby: str | None,
+    reference: _select.Level | None,
+    donor: str | None,
+    key: str | None,
+    n_comps: int,
+    scale: bool,
+    layer: str | None,
+    mask_var: _select.Mask | _select.Default | None,
+) -> _Cells:
+    """Read the cells and their pairs: those stored, or new ones if a condition is given."""
+    check_flag(scale, "scale")
+    matrix, features, params = _matrix.read_matrix(
+        adata, layer=layer, mask_var=mask_var, n_comps=n_comps
+    )
+    if groupby is None and (reference is not None or donor is not None):
+        raise ValueError(
+            "groupby is missing: give groupby= and reference= (and donor=) to find pairs, or none "
+            "of them to use stored pairs."
+        )
+    if groupby is not None and reference is None:
+        raise ValueError(f"reference is missing: which level of {groupby!r} is the control?")
+    key = "pairs" if key is None else _keys.checked(key, "pairs")
+    if groupby is None:
+        pairs = _pairs.stored(adata, key)
+        matrix = load_into_memory(matrix)
+        _values.warn_of_counts(matrix)
+    else:
+        matrix = load_into_memory(matrix)
+        n_basis = min(_pairs.DEFAULTS["n_comps"], matrix.shape[1])
+        found = adata, matrix, groupby, reference, donor
+        pairs = _pairs.find(*found, key, params, n_comps=n_basis)
+    if scale:
+        values, cap, each = scaled_features(matrix)
+    else:
+        n_features = matrix.shape[1]
+        values, cap, each = matrix.load(), np.full(n_features, np.inf), np.ones(n_features)
+    params |= {"pairs": key, "scale": scale}
+    dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
+    return _Cells(values, cap, each, pairs, cast("_select.BoolArray", features), params, dtype)

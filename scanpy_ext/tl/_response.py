@@ -146,10 +146,10 @@ def response(
     conditions = _select.column(adata, groupby, "groupby").to_numpy(dtype=object)
     rows, place = load_into_memory(data.matrix.take(used)), np.cumsum(used) - 1
     if within is not None:
-        of_cells = _read.known_labels(adata, within, "within", used)
+        of_cells = _select.known_labels(adata, within, "within", used)
         _check_references(of_cells, back[used], within)
         values: Any = _matrix.centred(rows.load(dense=True), of_cells, back[used])
-    donors = None if donor is None else _read.known_labels(adata, donor, "donor", front)
+    donors = None if donor is None else _select.known_labels(adata, donor, "donor", front)
     names = np.asarray(data.feature_names, dtype=str)
 
     posterior = np.full(adata.n_obs, np.nan)

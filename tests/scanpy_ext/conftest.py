@@ -40,7 +40,7 @@ def same(a: object, b: object) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if sp.issparse(a) and sp.issparse(b):
-        return type(a) is type(b) and a.dtype == b.dtype and (a != b).nnz == 0
+        return a.format == b.format and same(a.toarray(), b.toarray())
     if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
         return a.equals(b)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
 from scanpy_ext.tl import _contrasts
@@ -41,172 +40,6 @@ def study(
 SIZES = {"a": 1500, "b": 800, "c": 400, "d/e": 200, "f": 100, "g": 60}
 
 
-@pytest.mark.parametrize("responds", ["a", "c", "f"])
-def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> None:
-    for seed in range(3):
-        adata = study(SIZES, responds, seed)
-        cx.tl.contrasts(adata, **DESIGN, by="cell_type")
-        table = cx.get.contrasts(adata)
-        assert table.index[0] == responds
-        # The interval of 60 cells, 30 of them treated, does not exclude 1 in each draw.
-        assert responds == "f" or table["ratio_low"].iloc[0] > 1
-        named = [word.split(" ")[0] for word in table["top_genes"].iloc[0].split(", ")]
-        assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
-
-
-def test_shuffled_conditions_rank_no_type() -> None:
-    """Types of few cells do not come first by chance, and intervals contain 1."""
-    contains, first = [], []
-    for seed in range(6):
-        adata = study(SIZES, "a", seed)
-        rng = np.random.default_rng(seed)
-        adata.obs["condition"] = rng.permutation(adata.obs["condition"])
-        cx.tl.contrasts(adata, **DESIGN, by="cell_type")
-        table = cx.get.contrasts(adata)
-        contains += ((table["ratio_low"] <= 1) & (table["ratio_high"] >= 1)).to_list()
-        first.append(table.index[0])
-        assert table["ratio"].max() < 3
-    assert np.mean(contains) >= 0.9
-    assert set(first) != {"g"}
-
-
-def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
-    adata = study({"a": 600, "b": 500, "c": 12}, "b")
-    adata.obs["donor"] = adata.obs["donor"].where(
-        (adata.obs["cell_type"] != "a") | (adata.obs["condition"] == "ctrl"),
-        adata.obs["donor"].replace("d0", "d1"),
-    )
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type", donor="donor")
-    table = cx.get.contrasts(adata)
-    assert table.index.to_list() == ["b", "a", "c"]
-    assert table.loc["b", "p_adjusted"] < 0.05
-    assert table.loc["b", "p_adjusted"] == pytest.approx(2 * table.loc["b", "p_value"])
-    assert table.loc["a", "p_value"] > 0.05
-    assert table.loc["a", "left_out"] == "d0"  # no treated cells of it, in this type alone
-    assert table.loc["a", "n_foreground_donors"] == 4
-    assert table.loc["b", "left_out"] == ""
-    assert table.loc["b", "interval"] == "over donors"
-    assert np.isnan(table.loc["c", "ratio"])
-    assert "fewer than 10 cells" in table.loc["c", "reason"]
-
-
-def test_too_few_donors_are_a_reason_and_no_error() -> None:
-    adata = study({"a": 200, "b": 60}, n_donors=2)
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type", donor="donor")
-    table = cx.get.contrasts(adata)
-    assert table["ratio"].isna().all()
-    assert "2 units have 10 rows in both" in table.loc["a", "reason"]
-    assert adata.varm["contrasts"].shape == (60, 0)
-    with pytest.raises(ValueError, match="no level could be compared"):
-        cx.pl.contrasts(adata)
-
-
-def test_donors_that_are_nested_in_conditions_are_compared_with_one_another() -> None:
-    adata = study({"a": 900}, "a", n_donors=8)
-    adata.obs["donor"] = adata.obs["donor"] + adata.obs["condition"]
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type", donor="donor")
-    table = cx.get.contrasts(adata)
-    assert table.loc["a", "p_value"] < 0.05
-    assert table.loc["a", ["n_foreground_donors", "n_background_donors"]].to_list() == [8, 8]
-
-
-def test_the_column_of_the_conditions_takes_each_against_the_reference() -> None:
-    adata = study({"a": 500}, "a")
-    cx.tl.contrasts(adata, groupby="dose", reference="ctrl", by="dose")
-    table = cx.get.contrasts(adata)
-    assert sorted(table.index) == ["high", "low"]
-    n_control = (adata.obs["dose"] == "ctrl").sum()
-    assert table["n_background"].to_list() == [n_control, n_control]
-    one = study({"a": 500}, "a")
-    cx.tl.contrasts(one, groupby="dose", reference="ctrl", groups="low", by="dose")
-    assert cx.get.contrasts(one).loc["low", "ratio"] == table.loc["low", "ratio"]
-
-
-def test_directions_and_their_stability_follow_the_genes(tmp_path: Any) -> None:
-    adata = study({"a": 300, "d/e": 200}, "a")
-    adata.var["use"] = np.arange(60) < 40
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type", mask_var="use")
-    levels = list(adata.uns["contrasts"]["levels"])
-    direction = adata.varm["contrasts"][:, levels.index("a")]
-    stability = adata.varm["contrasts_stability"]
-    assert set(np.argsort(-direction)[:5]) == set(range(5))
-    assert not adata.varm["contrasts"][40:].any()
-    assert stability[:5, levels.index("a")].min() > 0.9
-    assert stability.min() >= 0
-    assert stability.max() <= 1
-    adata.write_h5ad(tmp_path / "cells.h5ad")
-    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    pd.testing.assert_frame_equal(
-        cx.get.contrasts(again), cx.get.contrasts(adata), check_dtype=False, check_index_type=False
-    )
-    assert cx.pl.contrasts(again, return_fig=True) is not None
-    plt.close("all")
-
-
-def test_an_embedding_has_loadings_on_its_dimensions() -> None:
-    adata = study({"a": 300, "b": 200}, "a")
-    adata.obsm["X_own"] = adata.X.toarray()[:, :8]
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type", obsm="X_own", key_added="mine")
-    assert adata.uns["mine"]["loadings"].shape == (8, 2)
-    assert "mine" not in adata.varm
-    assert cx.get.contrasts(adata, key="mine")["top_genes"].iloc[0].startswith("own")
-    figure = cx.pl.contrasts(adata, key="mine", return_fig=True)
-    assert {label.get_text() for label in figure.axes[0].get_xticklabels()} <= {
-        f"own{i}" for i in range(1, 9)
-    }
-    plt.close("all")
-
-
-def test_a_dask_array_is_read_once_and_gives_the_same() -> None:
-    dask = pytest.importorskip("dask.array")
-    adata = study({"a": 300, "b": 200}, "a")
-    lazy = adata.copy()
-    read: list[int] = []
-
-    def counted(block: Any) -> Any:
-        read.append(block.shape[0])
-        return block
-
-    dense = adata.X.toarray()
-    lazy.X = dask.from_array(dense, chunks=(100, -1)).map_blocks(counted, dtype=dense.dtype)
-    read.clear()
-    cx.tl.contrasts(lazy, **DESIGN, by="cell_type")
-    assert sum(read) <= 3 * adata.n_obs
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type")
-    np.testing.assert_allclose(lazy.varm["contrasts"], adata.varm["contrasts"], atol=1e-3)
-
-
-def test_the_plot_shows_the_levels_in_the_order_of_the_evidence() -> None:
-    adata = study({"a": 300, "b": 200, "c": 15}, "b")
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type", donor="donor")
-    dots, evidence = cx.pl.contrasts(adata, n_genes=3, show=False)
-    assert [label.get_text() for label in dots.get_yticklabels()] == ["b", "a"]
-    genes = [label.get_text() for label in dots.get_xticklabels()]
-    assert len(genes) == len(set(genes)) <= 6
-    assert set(genes[:3]) <= {f"gene{i}" for i in range(5)}
-    assert "over donors" in evidence.get_xlabel()
-    plt.close("all")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"by": "nothing"}, "adata.obs has no column 'nothing'"),
-        ({"donor": "condition"}, "donor and groupby are both"),
-        ({"reference": "x"}, "'x' is not a level"),
-        ({"key_added": "a/b"}, "key_added"),
-    ],
-)
-def test_wrong_calls_are_refused_and_change_nothing(change: dict[str, Any], message: str) -> None:
-    adata = study({"a": 60, "b": 60})
-    with pytest.raises(ValueError, match=message):
-        cx.tl.contrasts(adata, **{**DESIGN, "by": "cell_type", **change})
-    assert not adata.uns
-    assert not adata.varm
-    with pytest.raises(ValueError, match=r"no result 'contrasts' of scanpy_ext.tl.contrasts"):
-        cx.get.contrasts(adata)
-
-
 def test_real_blood_cells(contrast_data: Any) -> None:
     """Interferon in blood cells: every type with three donors has a p-value, monocytes lead."""
     adata = anndata.read_h5ad(contrast_data / "kang_pbmc" / "kang_5donors.h5ad")
@@ -215,18 +48,14 @@ def test_real_blood_cells(contrast_data: Any) -> None:
     adata = adata[:, np.asarray((adata.X > 0).sum(axis=0)).ravel() >= 50].copy()
     obs = adata.obs.groupby(["cell_type_inferred", "donor", "condition"], observed=False).size()
     enough = (obs.unstack("condition").min(axis=1) >= 10).groupby(level=0, observed=False).sum()
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type_inferred", donor="donor")
-    table = cx.get.contrasts(adata)
+    table = table_of(adata, by="cell_type_inferred", donor="donor")
     assert set(table.index[table["p_value"].notna()]) == set(enough.index[enough >= 3])
     assert table.index[0] == "CD14+ Monocytes"
     assert (table["p_adjusted"].dropna() < 0.05).all()
-    cx.tl.contrasts(adata, **DESIGN, by="cell_type_inferred", key_added="cells")
-    table = cx.get.contrasts(adata, key="cells")
+    table = table_of(adata, by="cell_type_inferred")
+    interferon = {"ISG15", "IFI6", "IFIT3", "IFIT1", "ISG20"}
     for genes in table["top_genes"][table["ratio_low"] > 1]:
-        assert (
-            len({"ISG15", "IFI6", "IFIT3", "IFIT1", "ISG20"} & {*genes.replace("(", "").split()})
-            >= 2
-        )
+        assert len(interferon & {*genes.replace("(", "").split()}) >= 2
 
 
 def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
@@ -246,3 +75,139 @@ def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> No
     surely = p_values | {"a": 0.001, "b": 0.001}
     assert list(_contrasts._sorted(table.copy(), surely).index[:2]) == ["a", "e"]  # b's holds 1
     assert _contrasts._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
+
+
+def table_of(adata: anndata.AnnData, **options: Any) -> pd.DataFrame:
+    cx.tl.contrasts(adata, **DESIGN | {"by": "cell_type"} | options)
+    return cx.get.contrasts(adata, key=options.get("key_added", "contrasts"))
+
+
+@pytest.mark.parametrize("responds", ["a", "c", "f"])
+def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> None:
+    for seed in range(3):
+        table = table_of(study(SIZES, responds, seed))
+        assert table.index[0] == responds
+        # The interval of 60 cells, 30 of them treated, does not exclude 1 in each draw.
+        assert responds == "f" or table["ratio_low"].iloc[0] > 1
+        named = [word.split(" ")[0] for word in table["top_genes"].iloc[0].split(", ")]
+        assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
+
+
+def test_shuffled_conditions_rank_no_type() -> None:
+    """Types of few cells do not come first by chance, and intervals contain 1."""
+    contains, first = [], []
+    for seed in range(6):
+        adata = study(SIZES, "a", seed)
+        adata.obs["condition"] = np.random.default_rng(seed).permutation(adata.obs["condition"])
+        table = table_of(adata)
+        contains += ((table["ratio_low"] <= 1) & (table["ratio_high"] >= 1)).to_list()
+        first.append(table.index[0])
+        assert table["ratio"].max() < 3
+    assert np.mean(contains) >= 0.9
+    assert set(first) != {"g"}
+
+
+def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
+    adata = study({"a": 600, "b": 500, "c": 12}, "b")
+    adata.obs["donor"] = adata.obs["donor"].where(
+        (adata.obs["cell_type"] != "a") | (adata.obs["condition"] == "ctrl"),
+        adata.obs["donor"].replace("d0", "d1"),
+    )
+    table = table_of(adata, donor="donor")
+    assert table.index.to_list() == ["b", "a", "c"]
+    assert table.loc["b", "p_adjusted"] < 0.05
+    assert table.loc["b", "p_adjusted"] == pytest.approx(2 * table.loc["b", "p_value"])
+    assert table.loc["a", "p_value"] > 0.05
+    assert table.loc["a", "left_out"] == "d0"  # no treated cells of it, in this type alone
+    assert table.loc["a", "n_foreground_donors"] == 4
+    assert table.loc["b", ["left_out", "interval"]].to_list() == ["", "over donors"]
+    assert np.isnan(table.loc["c", "ratio"])
+    assert "fewer than 10 cells" in table.loc["c", "reason"]
+    dots, evidence = cx.pl.contrasts(adata, n_genes=3, show=False)
+    assert [label.get_text() for label in dots.get_yticklabels()] == ["b", "a"]
+    genes = [label.get_text() for label in dots.get_xticklabels()]
+    assert len(genes) == len(set(genes)) <= 6
+    assert set(genes[:3]) <= {f"gene{i}" for i in range(5)}
+    assert "over donors" in evidence.get_xlabel()
+
+
+def test_too_few_donors_are_a_reason_and_no_error() -> None:
+    adata = study({"a": 200, "b": 60}, n_donors=2)
+    table = table_of(adata, donor="donor")
+    assert table["ratio"].isna().all()
+    assert "2 units have 10 rows in both" in table.loc["a", "reason"]
+    assert adata.varm["contrasts"].shape == (60, 0)
+    with pytest.raises(ValueError, match="no level could be compared"):
+        cx.pl.contrasts(adata)
+
+
+def test_donors_that_are_nested_in_conditions_are_compared_with_one_another() -> None:
+    adata = study({"a": 900}, "a", n_donors=8)
+    adata.obs["donor"] = adata.obs["donor"] + adata.obs["condition"]
+    table = table_of(adata, donor="donor")
+    assert table.loc["a", "p_value"] < 0.05
+    assert table.loc["a", ["n_foreground_donors", "n_background_donors"]].to_list() == [8, 8]
+
+
+def test_the_column_of_the_conditions_takes_each_against_the_reference() -> None:
+    adata = study({"a": 500}, "a")
+    table = table_of(adata, groupby="dose", by="dose")
+    assert sorted(table.index) == ["high", "low"]
+    assert (table["n_background"] == (adata.obs["dose"] == "ctrl").sum()).all()
+    one = table_of(adata, groupby="dose", by="dose", groups="low")
+    assert one.loc["low", "ratio"] == table.loc["low", "ratio"]
+
+
+def test_directions_and_their_stability_follow_the_genes(tmp_path: Any) -> None:
+    adata = study({"a": 300, "d/e": 200}, "a")
+    adata.var["use"] = np.arange(60) < 40
+    table = table_of(adata, mask_var="use")
+    here = list(adata.uns["contrasts"]["levels"]).index("a")
+    stability = adata.varm["contrasts_stability"]
+    assert set(np.argsort(-adata.varm["contrasts"][:, here])[:5]) == set(range(5))
+    assert not adata.varm["contrasts"][40:].any()
+    assert stability[:5, here].min() > 0.9
+    assert ((stability >= 0) & (stability <= 1)).all()
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    kinds = {"check_dtype": False, "check_index_type": False}
+    pd.testing.assert_frame_equal(cx.get.contrasts(again), table, **kinds)
+    assert cx.pl.contrasts(again, return_fig=True) is not None
+    adata.obsm["X_own"] = adata.X.toarray()[:, :8]
+    table = table_of(adata, obsm="X_own", key_added="mine")
+    assert adata.uns["mine"]["loadings"].shape == (8, 2)
+    assert "mine" not in adata.varm
+    assert table["top_genes"].iloc[0].startswith("own")
+    figure = cx.pl.contrasts(adata, key="mine", return_fig=True)
+    labels = {label.get_text() for label in figure.axes[0].get_xticklabels()}
+    assert labels <= {f"own{i}" for i in range(1, 9)}
+
+
+def test_a_dask_array_is_read_at_most_three_times_and_gives_the_same() -> None:
+    dask = pytest.importorskip("dask.array")
+    adata = study({"a": 300, "b": 200}, "a")
+    lazy, dense = adata.copy(), adata.X.toarray()
+    read: list[int] = []
+
+    def counted(block: Any) -> Any:
+        read.append(block.shape[0])
+        return block
+
+    lazy.X = dask.from_array(dense, chunks=(100, -1)).map_blocks(counted, dtype=dense.dtype)
+    read.clear()
+    table_of(lazy)
+    assert sum(read) <= 3 * adata.n_obs
+    table_of(adata)
+    np.testing.assert_allclose(lazy.varm["contrasts"], adata.varm["contrasts"], atol=1e-3)
+
+
+def test_wrong_calls_are_refused_and_change_nothing(untouched: Any) -> None:
+    adata = study({"a": 60, "b": 60})
+    with untouched(adata):
+        for change, message in [
+            ({"by": "nothing"}, "adata.obs has no column 'nothing'"),
+            ({"donor": "condition"}, "donor and groupby are both"),
+            ({"reference": "x"}, "'x' is not a level"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                table_of(adata, **change)

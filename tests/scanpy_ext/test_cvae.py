@@ -36,36 +36,6 @@ def run(adata, **options):
     return cx.tl.cvae(adata, **given | options)
 
 
-def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
-    run(counted, n_shared=3, model_file=tmp_path / "cells.model")
-    X = counted.layers["counts"]
-    behind = X[(counted.obs["condition"] == "ctrl").to_numpy()]
-    model = CVAE(n_shared=3, noise="counts", max_iter=2, random_state=0)
-    model.fit(X, background=behind)
-    np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X).astype(np.float32))
-    shared = model.transform_shared(X).astype(np.float32)
-    np.testing.assert_array_equal(counted.obsm["X_cvae_shared"], shared)
-    assert counted.obsm["X_cvae_shared"].dtype == counted.obsm["X_cvae"].dtype
-    result = counted.uns["cvae"]
-    np.testing.assert_array_equal(result["held_out_loss"], model.held_out_loss_)
-    assert (result["n_foreground"], result["n_background"]) == (300, 150)
-    assert result["params"]["noise"] == "counts"
-    np.testing.assert_array_equal(load(tmp_path / "cells.model").transform(X), model.transform(X))
-    counted.write_h5ad(tmp_path / "cells.h5ad")
-    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    np.testing.assert_array_equal(again.uns["cvae"]["training_loss"], result["training_loss"])
-    run(counted, copy=False, key_added="other")
-    assert {"other", "other_shared"} <= set(counted.obsm)
-
-
-def test_treated_cells_stand_apart(counted):
-    run(counted, max_iter=60, n_comps=1, n_shared=2)
-    scores = counted.obsm["X_cvae"][:, 0]
-    treated = (counted.obs["condition"] == "stim").to_numpy()
-    above = (scores[treated][:, None] > scores[~treated]).mean()
-    assert max(above, 1 - above) > 0.95
-
-
 def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
     """Genes 3 to 5 answer to another drug; both make one foreground."""
     rng = np.random.default_rng(1)
@@ -90,43 +60,41 @@ def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
     assert counted.uns["one"]["n_foreground"] == (condition != "stim").sum()
 
 
-def test_logarithms_are_no_counts_but_can_be_gaussian(counted, untouched):
-    with untouched(counted):
-        with pytest.raises(ValueError, match=r"adata.X holds .* whole numbers from 0"):
-            run(counted, layer=None)
-        with pytest.raises(ValueError, match="noise='poisson' is unknown"):
-            run(counted, layer=None, noise="poisson")
-        with pytest.raises(ValueError, match="n_shared=0"):
-            run(counted, n_shared=0)
-    run(counted, layer=None, noise="normal")
-    assert np.isfinite(counted.obsm["X_cvae"]).all()
-
-
-def test_backed_cells_give_the_same_latents(counted, tmp_path):
-    counted.X = counted.layers["counts"]
+def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
+    run(counted, n_shared=3, model_file=tmp_path / "cells.model")
+    X = counted.layers["counts"]
+    model = CVAE(n_shared=3, noise="counts", max_iter=2, random_state=0)
+    model.fit(X, background=X[(counted.obs["condition"] == "ctrl").to_numpy()])
+    np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X).astype(np.float32))
+    shared = model.transform_shared(X).astype(np.float32)
+    np.testing.assert_array_equal(counted.obsm["X_cvae_shared"], shared)
+    result = counted.uns["cvae"]
+    np.testing.assert_array_equal(result["held_out_loss"], model.held_out_loss_)
+    assert (result["n_foreground"], result["n_background"]) == (300, 150)
+    assert result["params"]["noise"] == "counts"
+    np.testing.assert_array_equal(load(tmp_path / "cells.model").transform(X), model.transform(X))
     counted.write_h5ad(tmp_path / "cells.h5ad")
-    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    run(backed, layer=None, max_iter=5)
-    run(counted, layer=None, max_iter=5)
-    # Minibatches come in another order from a file: the same loss, nearly.
-    for name in ("training_loss", "held_out_loss"):
-        found, expected = (adata.uns["cvae"][name] for adata in (backed, counted))
-        np.testing.assert_allclose(found, expected, rtol=0.03)
-    assert backed.obsm["X_cvae"].shape == (300, 2)
-
-
-def test_the_curve_is_drawn(counted, tmp_path):
-    from matplotlib import pyplot as plt
-
-    with pytest.raises(ValueError, match=r"no result 'cvae' of scanpy_ext\.tl\.cvae"):
-        cx.pl.cvae(counted)
-    run(counted, max_iter=4)
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    np.testing.assert_array_equal(again.uns["cvae"]["training_loss"], result["training_loss"])
     (axis,) = cx.pl.cvae(counted, show=False)
     lines = {line.get_label(): line for line in axis.lines}
-    np.testing.assert_array_equal(
-        lines["held out"].get_ydata(), counted.uns["cvae"]["held_out_loss"]
-    )
-    assert list(lines["kept"].get_xdata()) == [counted.uns["cvae"]["best_epoch"]] * 2
-    cx.pl.cvae(counted, save=tmp_path / "curve.png", show=False)
-    assert (tmp_path / "curve.png").stat().st_size > 5000
-    plt.close("all")
+    np.testing.assert_array_equal(lines["held out"].get_ydata(), result["held_out_loss"])
+    assert list(lines["kept"].get_xdata()) == [result["best_epoch"]] * 2
+    # Minibatches come in another order from a file: the same loss, nearly.
+    run(again, n_shared=3, key_added="other")
+    found = again.uns["other"]["held_out_loss"]
+    np.testing.assert_allclose(found, result["held_out_loss"], rtol=0.03)
+    assert {"other", "other_shared"} <= set(again.obsm)
+
+
+def test_logarithms_are_no_counts_but_can_be_gaussian(counted, untouched):
+    with untouched(counted):
+        for options, message in [
+            ({"layer": None}, r"adata.X holds .* whole numbers from 0"),
+            ({"layer": None, "noise": "poisson"}, "noise='poisson' is unknown"),
+            ({"n_shared": 0}, "n_shared=0"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                run(counted, **options)
+    run(counted, layer=None, noise="normal")
+    assert np.isfinite(counted.obsm["X_cvae"]).all()

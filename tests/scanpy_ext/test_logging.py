@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,50 +28,6 @@ def told(verbosity: int, call: Any) -> str:
         sc.settings.verbosity, sc.settings.logfile = before, file
 
 
-def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
-    def call() -> None:
-        cx.tl.cpca(cells, **DESIGN, alpha=1.0)
-
-    assert told(1, call) == ""
-    started, finished = told(2, call).splitlines()
-    assert started == "computing scanpy_ext.tl.cpca"
-    assert finished.strip() == "finished (0:00:00)"
-    hints = told(3, call)
-    assert "'X_cpca' (adata.obsm)" in hints
-    assert "'PCs_cpca', 'PCs_cpca_fit' (adata.varm)" in hints
-    assert "'cpca' (adata.uns)" in hints
-
-
-def test_preparations_tell_too_and_errors_end_it(cells: AnnData) -> None:
-    found = told(3, lambda: cx.pp.genes_by_variance(cells, 3))
-    assert "computing scanpy_ext.pp.genes_by_variance" in found
-    assert "'most_variable', 'most_variable_variance' (adata.var)" in found
-
-    def wrong() -> None:
-        with pytest.raises(ValueError, match="no column"):
-            cx.tl.cpca(cells, groupby="nope", reference="ctrl")
-
-    assert "finished" not in told(2, wrong)
-
-
-@pytest.mark.parametrize("name", [*cx.tl.__all__, *cx.pp.__all__])
-def test_every_function_that_writes_tells(name: str) -> None:
-    function = getattr(cx.tl if name in cx.tl.__all__ else cx.pp, name)
-    needed = {"match_pairs": ("a", "b"), "significance": (), "project": (1,)}.get(name, ())
-    design = {"groupby": "a", "reference": "b"}
-    options = {
-        "significance": {"donor": None},
-        "contrasts": design | {"by": "c"},
-        "response": design,
-    }.get(name, {})
-
-    def call() -> None:
-        with pytest.raises(TypeError, match="is int; expected an AnnData"):
-            function(1, *needed, **options)
-
-    assert f".{name}" in told(2, call)
-
-
 def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Path) -> None:
     mudata = pytest.importorskip("mudata")
     cells.obs_names = cells.obs_names.astype(str)
@@ -87,16 +44,46 @@ def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Pa
         cx.tl.cpca(whole["protein"], groupby="condition", reference="ctrl")
 
 
-def test_a_mudata_is_refused_with_what_to_give(cells: AnnData) -> None:
+def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
+    def call() -> None:
+        cx.tl.cpca(cells, **DESIGN, alpha=1.0)
+
+    assert told(1, call) == ""
+    started, finished = told(2, call).splitlines()
+    assert started == "computing scanpy_ext.tl.cpca"
+    assert finished.strip() == "finished (0:00:00)"
+    hints = told(3, call)
+    assert "'X_cpca' (adata.obsm)" in hints
+    assert "'PCs_cpca', 'PCs_cpca_fit' (adata.varm)" in hints
+    assert "'cpca' (adata.uns)" in hints
+    found = told(3, lambda: cx.pp.genes_by_variance(cells, 3))
+    assert "computing scanpy_ext.pp.genes_by_variance" in found
+    assert "'most_variable', 'most_variable_variance' (adata.var)" in found
+
+
+WRITING = [getattr(part, name) for part in (cx.tl, cx.pp) for name in part.__all__]
+
+
+@pytest.mark.parametrize("function", WRITING, ids=lambda one: one.__name__)
+def test_every_function_that_writes_tells_and_refuses_other_objects(
+    function: Any, cells: AnnData
+) -> None:
     class MuData(SimpleNamespace):
         pass
 
     whole = MuData(mod={"rna": cells}, obs_names=cells.obs_names, var_names=cells.var_names)
-    for call in (
-        lambda: cx.tl.cpca(whole, **DESIGN),  # type: ignore[arg-type]
-        lambda: cx.pp.genes_by_variance(whole),  # type: ignore[arg-type]
-        lambda: cx.get.top_genes(whole),  # type: ignore[arg-type]
-        lambda: cx.tl.cpca(cells, background=whole),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(TypeError, match=r"is MuData; expected one AnnData .*mdata\['rna'\]"):
-            call()
+    empty = inspect.Parameter.empty
+    parameters = [*inspect.signature(function).parameters.values()]
+    needed = {each.name: "condition" for each in parameters[1:] if each.default is empty}
+    for given, message in [
+        (1, "is int; expected an AnnData"),
+        (whole, r"is MuData; expected one AnnData .*mdata\['rna'\]"),
+    ]:
+
+        def call(given: Any = given, message: str = message) -> None:
+            with pytest.raises(TypeError, match=message):
+                function(given, **needed)
+
+        text = told(2, call)
+        assert f".{function.__name__}" in text
+        assert "finished" not in text

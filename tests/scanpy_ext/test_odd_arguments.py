@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import anndata
@@ -20,9 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 N = 60
 STEM = ["ctrl", "stim"] * (N // 2)
 HALF = np.arange(N) < N // 2
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+PAIRED = REFERENCE | {"donor": "donor", "n_comps": 3, "n_neighbors": 2}
 # One column for two conditions, whose levels are not words as a rule.
 LEVELS: dict[str, tuple[Any, Any]] = {
-    "words": (STEM, "ctrl"),
     "categories": (pd.Categorical(STEM), "ctrl"),
     "a category without cells": (pd.Categorical(STEM, ["ctrl", "stim", "x"]), "ctrl"),
     "mixed types": (pd.array([1, "a"] * (N // 2), dtype=object), 1),
@@ -47,13 +49,12 @@ def cells(**columns: Any) -> AnnData:
 
 
 def paired(adata: AnnData, **options: Any) -> Any:
-    given = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
-    cx.pp.match_pairs(adata, **given | {"n_comps": 3, "n_neighbors": 2} | options)
+    cx.pp.match_pairs(adata, **PAIRED | options)
     return adata.obsp["pairs"].toarray()
 
 
 def contrasted(adata: AnnData, **options: Any) -> Any:
-    cx.tl.cpca(adata, **{"groupby": "condition", "reference": "ctrl", "alpha": 1.0} | options)
+    cx.tl.cpca(adata, **REFERENCE | {"alpha": 1.0} | options)
     return adata.obsm["X_cpca"]
 
 
@@ -75,15 +76,13 @@ def test_levels_of_any_kind_give_the_same(kind: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)  # levels in another order
 
 
-def test_a_group_of_one_is_paired_with_nobody_or_its_neighbour() -> None:
-    """A donor with one cell has no pair; a cluster of one cell can have one."""
-    donors = ["alone", *["many"] * (N - 1)]
-    pairs = paired(cells(odd=donors), donor="odd")
+def test_a_donor_of_one_cell_has_no_pair_and_a_cluster_of_one_cell_can_have_one() -> None:
+    alone = ["alone", *["many"] * (N - 1)]
+    pairs = paired(cells(odd=alone), donor="odd")
     assert pairs.any()
     assert not pairs[0].any()
     assert not pairs[:, 0].any()
-    clusters = ["alone", *["many"] * (N - 1)]
-    assert paired(cells(odd=clusters), donor=None, method="clusters", clusters="odd").any()
+    assert paired(cells(odd=alone), donor=None, method="clusters", clusters="odd").any()
 
 
 EMPTY = pd.array([None] * N, dtype=object)
@@ -93,180 +92,6 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     "groupby": (pd.array([["a"]] * N, dtype=object), "holds list, which cannot be told apart"),
     "within": ([np.nan] * N, "within: 60 cells have no value"),
 }
-NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
-NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
-NO_COUNTS = ["3", None, 2.5, 0, -1, True, [3], 10**400, np.nan]
-NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]  # of lists of genes, which may be longer than all
-NO_WORDS = ["no", None, 3, ["none"], {}, np.array(["none", "foreground"]), len]
-
-
-def denoised(adata: AnnData, **options: Any) -> Any:
-    cx.tl.denoise(adata, **options)
-    return adata.layers
-
-
-def imputed(adata: AnnData, **options: Any) -> Any:
-    cx.tl.impute(adata, **options)
-    return adata.layers
-
-
-def projected(adata: AnnData, **options: Any) -> Any:
-    cx.tl.project(adata, adata, **options)
-    return adata.obsm
-
-
-def path(adata: AnnData, **options: Any) -> Any:
-    cx.tl.cpca_path(adata, **{"groupby": "condition", "reference": "ctrl"} | options)
-    return adata.obsm
-
-
-def plus_plus(adata: AnnData, **options: Any) -> Any:
-    given = {"groupby": "condition", "reference": "ctrl", "n_comps": 2}
-    cx.tl.pca_pp(adata, **given | options)
-    return adata.obsm
-
-
-def significant(adata: AnnData, **options: Any) -> Any:
-    given = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
-    cx.tl.significance(adata, **given | options)
-    return adata.uns
-
-
-def listed_genes(adata: AnnData, **options: Any) -> Any:
-    return cx.get.top_genes(adata, **options)
-
-
-def every_loading(adata: AnnData, **options: Any) -> Any:
-    return cx.get.loadings(adata, **options)
-
-
-def by_level(adata: AnnData, **options: Any) -> Any:
-    given = {"groupby": "condition", "reference": "ctrl", "by": "donor"}
-    return cx.tl.contrasts(adata, **given | options)
-
-
-def chosen_genes(adata: AnnData, **options: Any) -> Any:
-    cx.pp.genes_by_variance(adata, **options)
-    return adata.var
-
-
-def mixing(adata: AnnData, **options: Any) -> Any:
-    return cx.get.mixing_report(adata, **{"groupby": "condition", "cell_type": "donor"} | options)
-
-
-def levels_table(adata: AnnData, **options: Any) -> Any:
-    return cx.get.contrasts(adata, **options)
-
-
-def drawn_path(adata: AnnData, **options: Any) -> Any:
-    return cx.pl.cpca_path(adata, **options)
-
-
-def drawn_curve(adata: AnnData, **options: Any) -> Any:
-    return cx.pl.contrast_curve(adata, **options)
-
-
-def drawn_scree(adata: AnnData, **options: Any) -> Any:
-    return cx.pl.significance(adata, **options)
-
-
-def drawn_pairs(adata: AnnData, **options: Any) -> Any:
-    return cx.pl.match_pairs(adata, **options)
-
-
-def drawn_check(adata: AnnData, **options: Any) -> Any:
-    return cx.pl.contrast_check(adata, **options)
-
-
-def drawn_genes(adata: AnnData, **options: Any) -> Any:
-    return cx.pl.loadings(adata, **options)
-
-
-CALLS: list[tuple[Callable[..., Any], str, list[Any], str]] = [
-    (paired, "groupby", [*NO_NAMES, None], "groupby"),
-    (paired, "reference", [*NO_NAMES, None], "reference"),
-    (paired, "donor", NO_NAMES, "donor"),
-    (paired, "cell_type", NO_NAMES, "cell_type"),
-    (paired, "method", NO_WORDS, "method"),
-    (paired, "mutual", NO_FLAGS, "mutual"),
-    (paired, "copy", NO_FLAGS, "copy"),
-    (paired, "n_comps", [*NO_COUNTS, 9], "n_comps"),
-    (paired, "n_neighbors", NO_COUNTS, "n_neighbors"),
-    (paired, "layer", NO_NAMES, "layer"),
-    (paired, "mask_var", NO_NAMES, "mask_var"),
-    (paired, "key_added", [3, "", "a/b", ["a"], {}, np.array([1, 2])], "key_added"),
-    (contrasted, "groupby", NO_NAMES, "groupby"),
-    (contrasted, "reference", [*NO_NAMES, None, []], "reference"),
-    (contrasted, "n_comps", [*NO_COUNTS, 9], "n_comps"),
-    (contrasted, "layer", NO_NAMES, "layer"),
-    (contrasted, "obsm", NO_NAMES, "obsm"),
-    (contrasted, "within", NO_NAMES, "within"),
-    (contrasted, "copy", NO_FLAGS, "copy"),
-    (contrasted, "key_added", [3, "", "a/b", ["a"], {}, np.array([1, 2])], "key_added"),
-    (contrasted, "alpha", ["3", None, [1.0], -1, True, 10**400, np.nan], "alpha"),
-    (denoised, "offset", NO_WORDS, "offset"),
-    (denoised, "key", [*NO_NAMES, None], "no result"),
-    (denoised, "layer", NO_NAMES, "layer"),
-    (denoised, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
-    (denoised, "copy", NO_FLAGS, "copy"),
-    (projected, "key", [*NO_NAMES, None], "no result"),
-    (projected, "layer", NO_NAMES, "layer"),
-    (projected, "copy", NO_FLAGS, "copy"),
-    (projected, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
-    (path, "groupby", NO_NAMES, "groupby"),
-    (path, "n_comps", [*NO_COUNTS, 9], "n_comps"),
-    (path, "layer", NO_NAMES, "layer"),
-    (path, "copy", NO_FLAGS, "copy"),
-    (path, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
-    (plus_plus, "groupby", NO_NAMES, "groupby"),
-    (plus_plus, "n_comps", [*NO_COUNTS, 9], "n_comps"),
-    (plus_plus, "copy", NO_FLAGS, "copy"),
-    (plus_plus, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
-    (significant, "donor", NO_NAMES, "donor"),
-    (significant, "method", NO_WORDS, "method"),
-    (significant, "n_comps", [*NO_COUNTS, 9], "n_comps"),
-    (significant, "copy", NO_FLAGS, "copy"),
-    (significant, "key_added", [3, "", "a/b", ["a"], {}], "key_added"),
-    (listed_genes, "component", [*(one for one in NO_COUNTS if one is not None), 9], "component"),
-    (listed_genes, "n", NO_SIZES, "n="),
-    (listed_genes, "key", [*NO_NAMES, None], "no result"),
-    (listed_genes, "level", NO_NAMES, "level="),
-    (every_loading, "key", [*NO_NAMES, None], "no result"),
-    (every_loading, "level", NO_NAMES, "level="),
-    (every_loading, "tidy", NO_FLAGS, "tidy"),
-    (levels_table, "key", [*NO_NAMES, None], "no result"),
-    (by_level, "by", NO_NAMES, "by"),
-    (by_level, "donor", NO_NAMES, "donor"),
-    (chosen_genes, "n_top_genes", [*NO_SIZES, None], "n_top_genes"),
-    (chosen_genes, "cells", NO_NAMES, "cells"),
-    (chosen_genes, "layer", NO_NAMES, "layer"),
-    (chosen_genes, "copy", NO_FLAGS, "copy"),
-    (chosen_genes, "key_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "key_added"),
-    (mixing, "groupby", [*NO_NAMES, None], "groupby"),
-    (mixing, "cell_type", [*NO_NAMES, None], "cell_type"),
-    (mixing, "reps", ["no", ["no"], [3], 3, [], None, [["a"]]], "reps|adata.obsm has no"),
-    (mixing, "resolution", ["3", None, -1, True, np.nan, [1.0]], "resolution"),
-    (mixing, "n_seeds", [*NO_SIZES, None], "n_seeds"),
-    (mixing, "random_state", ["3", 2.5, [3], True], "random_state"),
-    (mixing, "max_cells", NO_SIZES, "max_cells"),
-    (drawn_path, "key", [*NO_NAMES, None], "no result"),
-    (drawn_path, "color", ["no", 3, ["no"], [3], [["a"]], len], "color"),
-    (drawn_path, "components", ["1", [1], 2.5, None, [1, 9], "1;2", []], "components"),
-    (drawn_curve, "key", [*NO_NAMES, None], "no result"),
-    (drawn_curve, "component", [*(one for one in NO_COUNTS if one is not None), 9], "component"),
-    (drawn_scree, "key", [*NO_NAMES, None], "no result"),
-    (drawn_pairs, "key", [*NO_NAMES, None], "no result"),
-    (drawn_check, "key", [*NO_NAMES, None], "no result"),
-    (drawn_genes, "level", NO_NAMES, "level="),
-    (drawn_genes, "components", [*NO_SIZES, 9, 10**400, "1;2", []], "components"),
-    (drawn_genes, "n_points", [*NO_SIZES, None], "n_points"),
-    (drawn_genes, "key", [*NO_NAMES, None], "no result"),
-    (imputed, "key", [*NO_NAMES, None, "cpca"], "no result|cannot fill values in"),
-    (imputed, "layer", NO_NAMES, "layer"),
-    (imputed, "layer_added", [3, None, "", "a/b", ["a"], {}, np.array([1, 2])], "layer_added"),
-    (imputed, "return_std", NO_FLAGS, "return_std"),
-    (imputed, "copy", NO_FLAGS, "copy"),
-]
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -279,28 +104,186 @@ def test_columns_without_levels_are_refused(name: str, untouched: Any) -> None:
     assert not complaint(caught.value, words)
 
 
+NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
+NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
+NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]  # of lists of genes, which may be longer than all
+NO_COUNTS = [*NO_SIZES, 10**400]
+NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]
+NO_KEYS = [3, "", "a/b", ["a"], {}, np.array([1, 2])]
+NO_STRENGTHS = ["3", None, [1.0], -1, True, np.nan]
+# What no function takes for a parameter of that name, and what the refusal names if not that.
+ODD: dict[str, list[Any]] = {
+    **dict.fromkeys(["groupby", "reference", "donor", "within", "cell_type", "batch"], NO_NAMES),
+    **dict.fromkeys(["by", "clusters", "controls", "cells", "level", "layer", "obsm"], NO_NAMES),
+    **dict.fromkeys(["mutual", "scale", "exchangeable", "weighted", "tidy", "copy"], NO_FLAGS),
+    **dict.fromkeys(["return_std"], NO_FLAGS),
+    **{key: [*NO_COUNTS, 9] for key in ["n_comps", "component"]},
+    **{key: [*NO_SIZES, None] for key in ["n_points", "n_top_genes", "n_seeds", "n_genes"]},
+    **dict.fromkeys(["n", "max_cells", "n_representatives"], NO_SIZES),
+    **{key: [*NO_WORDS, None, len] for key in ["method", "offset", "noise"]},
+    **dict.fromkeys(["key_added", "layer_added"], NO_KEYS),
+    **dict.fromkeys(["alpha", "beta", "gamma"], NO_STRENGTHS),
+    "kernel": NO_WORDS,
+    "n_neighbors": [*NO_COUNTS, None],
+    "key": [*NO_NAMES, None],
+    "mask_var": NO_NAMES,
+    "pairs": NO_NAMES[:6],
+    "n_shared": [None, "3", 2.5, -1, True, [3], 10**400, np.nan],
+    "kernel_gamma": ["3", [1.0], -1, True, np.nan],
+    "random_state": ["3", 2.5, [3], True],
+    "resolution": ["3", None, -1, True, np.nan, [1.0]],
+    "reps": ["no", ["no"], [3], 3, [], None, [["a"]]],
+    "color": ["no", 3, ["no"], [3], [["a"]], len],
+    "components": ["1;2", [], 2.5, 9, 0, -1, "3,9"],
+    "model_file": [3, ["a"], "no/such/folder/model"],
+    "ax": ["no", 3, [], ["no"]],
+    "figsize": ["no", 3, (1,), (0, 1), (np.nan, 2)],
+    "save": [3, ["a.png"], 2.5],
+}
+WORDS = {
+    "key": "no result",
+    "n": "n=",
+    "n_comps": "n_comps|n_salient",
+    "n_shared": "n_shared|n_salient",
+    "kernel_gamma": "gamma",
+    "pairs": "pairs|key_added",
+    "reps": "reps|adata.obsm has no",
+    "model_file": "model_file|path|folder|directory",
+    "ax": "ax holds",
+}
+# The functions, with arguments that work.
+CALLS: dict[Callable[..., Any], dict[str, Any]] = {
+    **dict.fromkeys(
+        [cx.tl.cpca, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca, cx.tl.cpca_path], REFERENCE
+    ),
+    cx.tl.clvm: REFERENCE | {"n_shared": 1, "model_kwargs": {"max_iter": 2}},
+    cx.tl.cvae: REFERENCE | {"noise": "normal", "model_kwargs": {"max_iter": 1}},
+    cx.tl.pca_pp: REFERENCE | {"n_comps": 2},
+    cx.tl.pca_plus: REFERENCE | {"n_comps": 2},
+    cx.tl.significance: REFERENCE | {"donor": "donor"},
+    cx.tl.contrasts: REFERENCE | {"by": "donor"},
+    cx.tl.response: REFERENCE,
+    cx.tl.denoise: {},
+    cx.tl.impute: {},
+    cx.tl.project: {},
+    cx.pp.match_pairs: PAIRED,
+    cx.pp.contrast_check: REFERENCE,
+    cx.pp.genes_by_variance: {},
+    cx.get.top_genes: {},
+    cx.get.loadings: {},
+    cx.get.contrasts: {},
+    cx.get.mixing_report: {"groupby": "condition", "cell_type": "donor"},
+    **{getattr(cx.pl, name): {"show": False} for name in cx.pl.__all__},
+}
+FEW = {"n_permutations": 20, "n_resamples": 2}
+SEEDS = [*ODD["random_state"], -1]
+DEVICES = ["no", 3.5, ["cpu"], "cuda:99"]
+# The same in the arguments that are passed on as one mapping.
+FURTHER: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = [
+    (
+        cx.tl.clvm,
+        {"max_iter": 2},
+        {
+            "sparsity": ["no", True, -1, [1.0], np.nan, {}],
+            "ard": NO_FLAGS,
+            "robust": ["no", True, 1, ["rows"], {}],
+            "inference": [*NO_WORDS, None, len],
+            "n_init": [*NO_COUNTS, None],
+            "max_iter": [*NO_COUNTS, None],
+            "random_state": SEEDS,
+        },
+    ),
+    (
+        cx.tl.significance,
+        FEW,
+        {
+            "strength": NO_STRENGTHS,
+            "n_permutations": [*NO_COUNTS, None],
+            "n_resamples": [*NO_COUNTS, None],
+            "random_state": SEEDS,
+        },
+    ),
+    (
+        cx.tl.clvm,
+        {"max_iter": 2, "inference": "vi"},
+        {"device": DEVICES, "n_init": [2.5, 0], "max_iter": NO_COUNTS},
+    ),
+    (
+        cx.tl.cvae,
+        {"max_iter": 1},
+        {"device": DEVICES, "max_iter": NO_COUNTS, "random_state": SEEDS},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def done() -> AnnData:
+    """Cells with a result of every kind that is read."""
+    adata = cells(animal=[f"a{i % 8}" for i in range(N)])
+    adata.obsm["X_pca"] = np.asarray(adata.X)[:, :3]
+    contrasted(adata)
+    cx.tl.pcpca(adata, **REFERENCE, gamma=0.0)
+    cx.tl.cpca_path(adata, **REFERENCE, n_representatives=2)
+    cx.tl.contrasts(adata, **REFERENCE, by="donor")
+    cx.tl.significance(adata, **REFERENCE, donor="animal", test_kwargs=FEW)
+    paired(adata)
+    cx.pp.contrast_check(adata, **REFERENCE)
+    losses = {"training_loss": [2.0, 1.0], "held_out_loss": [2.0, 1.0]}
+    adata.uns["cvae"] = losses | {"best_epoch": 1, "slots": {}}
+    return adata
+
+
+def refused(function: Any, adata: AnnData, words: str, **options: Any) -> None:
+    given = (adata, adata) if function is cx.tl.project else (adata,)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        function(*given, **options)
+    assert not complaint(caught.value, words), options
+
+
+def test_every_function_is_here() -> None:
+    every = {getattr(part, name) for part in (cx.tl, cx.pp, cx.pl, cx.get) for name in part.__all__}
+    assert every == CALLS.keys()
+
+
 @pytest.mark.parametrize(
-    ("call", "name", "values", "words"), CALLS, ids=[f"{c.__name__}-{n}" for c, n, _, _ in CALLS]
+    ("function", "name"),
+    [
+        pytest.param(one, name, id=f"{one.__module__}.{one.__name__}-{name}")
+        for one in CALLS
+        for name in signature(one).parameters
+        if name in ODD
+    ],
 )
 def test_odd_arguments_are_refused_by_name(
-    call: Callable[..., Any], name: str, values: list[Any], words: str, untouched: Any
+    function: Callable[..., Any], name: str, done: AnnData, untouched: Any
 ) -> None:
-    adata = cells()
-    contrasted(adata)
-    cx.tl.pcpca(adata, groupby="condition", reference="ctrl", gamma=0.0)
-    cx.tl.cpca_path(adata, groupby="condition", reference="ctrl", n_representatives=2)
-    paired(adata)
-    adata.obsm["X_pca"] = np.asarray(adata.X)[:, :3]
-    for value in values:
-        with untouched(adata), pytest.raises((TypeError, ValueError)) as caught:
-            call(adata, **{name: value})
-        assert not complaint(caught.value, words), type(value)
+    if function is cx.tl.cvae:
+        pytest.importorskip("torch", reason="torch is not installed")
+    with untouched(done):
+        for value in ODD[name]:
+            refused(function, done, WORDS.get(name, name), **CALLS[function] | {name: value})
+    assert not plt.get_fignums()
 
 
-def test_more_genes_than_there_are_is_all_of_them() -> None:
-    adata = cells()
-    contrasted(adata)
-    assert len(cx.get.top_genes(adata, n=10**400)) == 8
-    [ax] = cx.pl.loadings(adata, n_points=10**400, components=1, show=False)
+@pytest.mark.parametrize(("function", "given", "odd"), FURTHER)
+def test_odd_arguments_that_are_passed_on_are_refused_by_name(
+    function: Any, given: dict[str, Any], odd: dict[str, Any], done: AnnData, untouched: Any
+) -> None:
+    if "device" in odd:
+        pytest.importorskip("torch", reason="torch is not installed")
+    mapping = "test_kwargs" if function is cx.tl.significance else "model_kwargs"
+    design = CALLS[function] | ({"donor": "animal"} if mapping == "test_kwargs" else {})
+    with untouched(done):
+        for name, values in odd.items():
+            words = {"strength": "strength|alpha", "n_resamples": "n_resamples|n_samples"}
+            for value in values:
+                passed = {mapping: given | {name: value}}
+                refused(function, done, words.get(name, name), **design | passed)
+        for wrong in (3, "robust", ["robust"], {"n_comps": 2}, {"robst": 1}):
+            refused(function, done, mapping, **design | {mapping: wrong})
+
+
+def test_more_genes_than_there_are_is_all_of_them(done: AnnData) -> None:
+    assert len(cx.get.top_genes(done, n=10**400)) == 8
+    [ax] = cx.pl.loadings(done, n_points=10**400, components=1, show=False)
     assert len(ax.patches) == 8
-    plt.close(ax.figure)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scanpy as sc
 from matplotlib import pyplot as plt
+from matplotlib.image import imread
 
 import scanpy_ext as cx
 
@@ -37,115 +38,10 @@ def close(axes):
     plt.close(axes[0].figure)
 
 
-def test_path_has_a_panel_per_representative(done):
-    axes = cx.pl.cpca_path(done, color="condition", show=False)
-    alphas = done.uns["cpca_path"]["alphas"][done.uns["cpca_path"]["representatives"]]
-    titles = [f"alpha = {alpha:.3g}" for alpha in alphas[1:]]
-    assert [ax.get_title() for ax in axes] == ["PCA (alpha = 0)", *titles]
-    for i, ax in enumerate(axes):
-        drawn = np.concatenate(
-            [dots.get_offsets() for dots in ax.collections if dots.get_offsets().size]
-        )
-        expected = done.obsm[f"X_cpca_path_{i}"]
-        for cell in expected[:5]:
-            assert np.isclose(drawn, cell, rtol=1e-5).all(axis=1).any()
-    assert [ax.get_legend() is not None for ax in axes] == [*[False] * (len(axes) - 1), True]
-    close(axes)
-
-
-def test_path_has_a_row_per_colour(done):
-    axes = cx.pl.cpca_path(done, color=["condition", "depth", "gene1"], show=False, size=20)
-    assert len(axes) == 3 * len(done.uns["cpca_path"]["representatives"])
-    assert axes[0].get_title() == "condition, PCA (alpha = 0)"
-    assert axes[-1].get_title().startswith("gene1, alpha = ")
-    axes[0].figure.canvas.draw()
-    close(axes)
-    close(cx.pl.cpca_path(done, show=False))
-
-
-def test_path_reads_what_key_added_named(done):
-    cx.tl.cpca_path(done, **REFERENCE, key_added="mine", n_representatives=2)
-    axes = cx.pl.cpca_path(done, color="condition", key="mine", show=False)
-    assert len(axes) == len(done.uns["mine"]["representatives"])
-    close(axes)
-
-
-def test_saving_writes_the_file_and_closes(done, tmp_path):
-    assert cx.pl.cpca_path(done, color="condition", save=tmp_path / "path.png") is None
-    assert cx.pl.loadings(done, save=str(tmp_path / "loadings.pdf")) is None
-    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "loadings.pdf").read_bytes().startswith(b"%PDF")
-    axes = cx.pl.loadings(done, save=tmp_path / "again.png", show=False)
-    assert (tmp_path / "again.png").exists()
-    close(axes)
-
-
-@pytest.fixture
-def autoshow():
-    before = sc.settings.autoshow
-    yield
-    sc.settings.autoshow = before
-
-
-@pytest.mark.usefixtures("autoshow")
-def test_showing_follows_scanpys_setting(done, monkeypatch):
-    shown = []
-    monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())))
-    sc.settings.autoshow = True
-    assert cx.pl.cpca_path(done) is None
-    assert cx.pl.loadings(done, show=True) is None
-    assert shown == [1, 2]
-    sc.settings.autoshow = False
-    cx.pl.cpca_path(done)
-    assert shown == [1, 2]
-    plt.close("all")
-
-
-def test_loadings_are_the_largest_with_their_signs(done):
-    axes = cx.pl.loadings(done, n_points=5, show=False)
-    assert [ax.get_title() for ax in axes] == ["component 1", "component 2"]
-    for i, ax in enumerate(axes):
-        loading = done.varm["PCs_cpca"][:, i]
-        names = [label.get_text() for label in ax.get_yticklabels()]
-        drawn = [bar.get_width() for bar in ax.patches]
-        assert set(names) == set(done.var_names[np.argsort(-np.abs(loading))[:5]])
-        assert drawn == sorted(drawn)
-        np.testing.assert_allclose(drawn, loading[done.var_names.get_indexer(names)])
-    close(axes)
-
-
-def test_genes_without_a_part_are_not_drawn(done):
-    axes = cx.pl.loadings(done, components=[2], n_points=12, show=False)
-    assert len(axes) == 1
-    assert len(axes[0].patches) == 8
-    close(axes)
-
-
 def test_scanpy_plots_the_embedding(done):
     ax = sc.pl.embedding(done, basis="cpca", color="condition", show=False)
     assert ax.get_xlabel() == "cpca1"
     plt.close(ax.figure)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda a: cx.pl.cpca_path(a, key="other"), "no result .other. of scanpy_ext.tl.cpca_path"),
-        (lambda a: cx.pl.cpca_path(a, color="nope"), "'nope' is neither a gene nor a column"),
-        (lambda a: cx.pl.cpca_path(a, color=[]), "color is an empty list"),
-        (
-            lambda a: cx.pl.loadings(a, key="PCs"),
-            "no result .PCs. of .* its results are .cpca., .cpca_path.",
-        ),
-        (lambda a: cx.pl.loadings(a, components=[3]), "components=3: .*from 1 to 2"),
-        (lambda a: cx.pl.loadings(a, components=[0]), "from 1 to 2"),
-        (lambda a: cx.pl.loadings(a, components=[]), "from 1 to 2"),
-        (lambda a: cx.pl.loadings(a, n_points=0), "n_points=0"),
-    ],
-)
-def test_bad_choices_are_named(done, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(done)
 
 
 def test_a_failing_plot_closes_its_figure(done, tmp_path):
@@ -153,67 +49,6 @@ def test_a_failing_plot_closes_its_figure(done, tmp_path):
         cx.pl.cpca_path(done, color="condition", palette="nope")
     with pytest.raises(FileNotFoundError):
         cx.pl.loadings(done, save=tmp_path / "no" / "such" / "folder.png")
-
-
-def test_what_does_not_vary_is_not_stretched(done):
-    rng = np.random.default_rng(0)
-    flat = done.obsm["X_cpca_path_2"]
-    flat[:, 1] = 3 + 1e-6 * rng.normal(size=len(flat))
-    axes = cx.pl.cpca_path(done, color="condition", show=False)
-    low, high = axes[2].get_ylim()
-    spans = [np.ptp(done.obsm[f"X_cpca_path_{i}"]) for i in range(len(axes))]
-    assert high - low > 1e-4 * max(spans)
-    assert low < 3 < high
-    close(axes)
-
-
-def test_contrast_curve_marks_the_representatives(done):
-    result = done.uns["cpca_path"]
-    for component in (None, 2):
-        [ax] = cx.pl.contrast_curve(done, component=component, show=False)
-        curve = ax.lines[0].get_xydata()
-        columns = slice(None) if component is None else slice(1, 2)
-        expected = result["foreground_variance"][:, columns].sum(axis=1)
-        np.testing.assert_allclose(curve[:, 1], expected)
-        assert len(ax.texts) == len(result["representatives"])
-        close([ax])
-    with pytest.raises(ValueError, match="component=3: expected a number from 1 to 2"):
-        cx.pl.contrast_curve(done, component=3)
-    with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.tl\.cpca_path"):
-        cx.pl.contrast_curve(done, key="x")
-
-
-def test_scree_shows_p_values_by_donor(done):
-    done.obs["donor"] = [f"d{i // 25}" for i in range(200)]
-    design = {"foreground": "is_stim", "background": "is_ctrl"}
-    cx.tl.significance(done, donor="donor", **design, test_kwargs={"n_resamples": 3})
-    left, right = cx.pl.significance(done, show=False)
-    table = done.uns["significance"]["components"]
-    below = [label.get_text() for label in left.get_xticklabels()]
-    assert below == [f"{i + 1}\n{p:.2g}" for i, p in enumerate(table["p_value"])]
-    assert "exploratory" not in left.get_title()
-    assert len(right.patches) == 4
-    close([left])
-    with pytest.raises(ValueError, match=r"no result 'x' of scanpy_ext\.tl\.significance"):
-        cx.pl.significance(done, key="x")
-
-
-CALLS = {
-    "cpca_path": lambda a, **k: cx.pl.cpca_path(a, "condition", **k),
-    "loadings": cx.pl.loadings,
-    "contrast_curve": cx.pl.contrast_curve,
-    "significance": cx.pl.significance,
-    "contrast_check": cx.pl.contrast_check,
-    "match_pairs": cx.pl.match_pairs,
-}
-N_PANELS = {
-    "cpca_path": 4,
-    "loadings": 2,
-    "contrast_curve": 1,
-    "significance": 2,
-    "contrast_check": 2,
-    "match_pairs": 3,
-}
 
 
 @pytest.fixture
@@ -231,95 +66,6 @@ def every(done):
     return done
 
 
-@pytest.fixture
-def figdir(tmp_path):
-    before = sc.settings.figdir, sc.settings.autosave, sc.settings.file_format_figs
-    sc.settings.figdir = tmp_path / "figures"
-    yield tmp_path / "figures"
-    sc.settings.figdir, sc.settings.autosave, sc.settings.file_format_figs = before
-
-
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_plot_goes_into_axes_that_are_given_or_returns_its_figure(every):
-    for name, call in CALLS.items():
-        figure, axes = plt.subplots(1, N_PANELS[name], squeeze=False)
-        assert call(every, ax=axes.ravel() if axes.size > 1 else axes[0, 0]) == list(axes.flat)
-        assert all(ax.has_data() for ax in axes.flat), name
-        with pytest.raises(ValueError, match=r"ax holds 9 object\(s\), but"):
-            call(every, ax=[axes[0, 0]] * 9)
-        figure.canvas.draw()
-        plt.close(figure)
-        figure = call(every, figsize=(7, 5), return_fig=True)
-        np.testing.assert_allclose(figure.get_size_inches(), (7, 5))
-        plt.close(figure)
-
-
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_plot_is_saved_as_scanpy_is_set(every, figdir):
-    sc.settings.file_format_figs = "svg"
-    for name, call in CALLS.items():
-        assert call(every, save=True) is None
-        assert (figdir / f"{name}.svg").exists()
-        assert call(every, save="_kang.png") is None
-        assert (figdir / f"{name}_kang.png").exists()
-    cx.pl.loadings(every, save="_kang")
-    cx.pl.loadings(every, save=".png")
-    assert {"loadings_kang.svg", "loadings.png"} <= {path.name for path in figdir.iterdir()}
-    sc.settings.autosave = True
-    cx.pl.cpca_path(every)
-    assert (figdir / "cpca_path.svg").exists()
-
-
-def test_resolution_and_size_follow_scanpys_settings(done, figdir):
-    from matplotlib.image import imread
-
-    small = cx.pl.loadings(done, return_fig=True)
-    with mpl.rc_context({"font.size": 20, "savefig.dpi": 40}):
-        large = cx.pl.loadings(done, return_fig=True)
-        cx.pl.contrast_curve(done, save="_of_cells.png", figsize=(5, 4))
-    np.testing.assert_allclose(large.get_size_inches(), 2 * small.get_size_inches())
-    assert imread(figdir / "contrast_curve_of_cells.png").shape[:2] == (160, 200)
-    plt.close("all")
-
-
-def test_path_begins_with_pca_and_names_its_components(cells):
-    cx.tl.cpca_path(cells, **REFERENCE, n_comps=4, n_representatives=2)
-    n = len(cells.uns["cpca_path"]["representatives"])
-    axes = cx.pl.cpca_path(cells, "condition", components="3,4", show=False)
-    assert axes[0].get_title() == "PCA (alpha = 0)"
-    assert [ax.get_xlabel() for ax in axes] == ["component 3"] * n
-    assert [ax.get_ylabel() for ax in axes] == ["component 4"] + [""] * (n - 1)
-    close(axes)
-    cells.obsm["X_cpca_path_1"][:, :2] = 5.0  # a representative whose components do not vary
-    axes = cx.pl.cpca_path(cells, "condition", show=False)
-    assert [ax.get_xlabel() for ax in axes] == ["component 1"] * (n - 1)
-    close(axes)
-    axes = cx.pl.loadings(cells, components="2", key="cpca_path", level=0, show=False)
-    assert [ax.get_title() for ax in axes] == ["component 2"]
-    close(axes)
-
-
-@pytest.mark.parametrize(
-    ("components", "error", "message"),
-    [
-        ("1,5", ValueError, "components=5: expected a number from 1 to 2"),
-        ("1;2", TypeError, "components='1;2': expected a whole number from 1 to 2"),
-        ([1], ValueError, "expected two, one for each axis"),
-        (2.0, TypeError, "components=2.0: expected a whole number"),
-        (None, TypeError, "components=None"),
-    ],
-)
-def test_components_of_a_path_are_two_that_are_there(done, components, error, message):
-    with pytest.raises(error, match=message):
-        cx.pl.cpca_path(done, components=components)
-
-
-def test_a_path_of_one_component_is_refused_in_words(cells):
-    cx.tl.cpca_path(cells, **REFERENCE, n_comps=1)
-    with pytest.raises(ValueError, match="components=2: expected a number from 1 to 1"):
-        cx.pl.cpca_path(cells, "condition")
-
-
 def test_twenty_components_have_readable_p_values(done):
     table = done.uns["significance"] = {"exploratory": True, "unit": "cell"}
     values = {name: np.linspace(1, 0.1, 20) for name in ("statistic", "null_95", "stability")}
@@ -335,3 +81,185 @@ def test_twenty_components_have_readable_p_values(done):
     boxes = [label.get_window_extent() for label in labels]
     assert not any(a.overlaps(b) for a, b in pairwise(boxes))
     plt.close(figure)
+
+
+def test_path_has_a_panel_per_representative_and_a_row_per_colour(done):
+    cx.tl.cpca_path(done, **REFERENCE, n_comps=4, key_added="four", n_representatives=2)
+    for key in ("cpca_path", "four"):
+        axes = cx.pl.cpca_path(done, color="condition", key=key, show=False)
+        alphas = done.uns[key]["alphas"][done.uns[key]["representatives"]]
+        titles = [f"alpha = {alpha:.3g}" for alpha in alphas[1:]]
+        assert [ax.get_title() for ax in axes] == ["PCA (alpha = 0)", *titles]
+        for i, ax in enumerate(axes):
+            offsets = [dots.get_offsets() for dots in ax.collections]
+            drawn = np.concatenate([each for each in offsets if each.size])
+            for cell in done.obsm["four" + f"_{i}" if key == "four" else f"X_{key}_{i}"][:5]:
+                assert np.isclose(drawn, cell[:2], rtol=1e-5).all(axis=1).any()
+        assert [ax.get_legend() is not None for ax in axes] == [*[False] * (len(axes) - 1), True]
+        close(axes)
+    axes = cx.pl.cpca_path(done, color=["condition", "depth", "gene1"], show=False, size=20)
+    assert len(axes) == 3 * len(done.uns["cpca_path"]["representatives"])
+    assert axes[0].get_title() == "condition, PCA (alpha = 0)"
+    assert axes[-1].get_title().startswith("gene1, alpha = ")
+    axes[0].figure.canvas.draw()
+    close(axes)
+    close(cx.pl.cpca_path(done, show=False))
+
+
+def test_components_of_a_path(done):
+    cx.tl.cpca_path(done, **REFERENCE, n_comps=4, key_added="four", n_representatives=2)
+    axes = cx.pl.cpca_path(done, "condition", key="four", components="3,4", show=False)
+    assert {ax.get_xlabel() for ax in axes} == {"component 3"}
+    assert [ax.get_ylabel() for ax in axes] == ["component 4"] + [""] * (len(axes) - 1)
+    close(axes)
+    done.obsm["four_1"][:, :2] = 5.0  # a representative whose components do not vary
+    axes = cx.pl.cpca_path(done, "condition", key="four", show=False)
+    assert {ax.get_xlabel() for ax in axes} == {"component 1"}
+    close(axes)
+    axes = cx.pl.loadings(done, components="2", key="cpca_path", level=0, show=False)
+    assert [ax.get_title() for ax in axes] == ["component 2"]
+    close(axes)
+    cx.tl.cpca_path(done, **REFERENCE, n_comps=1, key_added="one")
+    for components, key, message in [
+        ("1,5", "cpca_path", "components=5: expected a number from 1 to 2"),
+        ("1;2", "cpca_path", "components='1;2': expected a whole number from 1 to 2"),
+        ([1], "cpca_path", "expected two, one for each axis"),
+        (None, "cpca_path", "components=None"),
+        ((1, 2), "one", "components=2: expected a number from 1 to 1"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            cx.pl.cpca_path(done, components=components, key=key)
+
+
+def test_what_does_not_vary_is_not_stretched(done):
+    rng = np.random.default_rng(0)
+    flat = done.obsm["X_cpca_path_2"]
+    flat[:, 1] = 3 + 1e-6 * rng.normal(size=len(flat))
+    axes = cx.pl.cpca_path(done, color="condition", show=False)
+    low, high = axes[2].get_ylim()
+    spans = [np.ptp(done.obsm[f"X_cpca_path_{i}"]) for i in range(len(axes))]
+    assert high - low > 1e-4 * max(spans)
+    assert low < 3 < high
+    close(axes)
+
+
+def test_loadings_are_the_largest_with_their_signs(done):
+    axes = cx.pl.loadings(done, n_points=5, show=False)
+    assert [ax.get_title() for ax in axes] == ["component 1", "component 2"]
+    for i, ax in enumerate(axes):
+        loading = done.varm["PCs_cpca"][:, i]
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        drawn = [bar.get_width() for bar in ax.patches]
+        assert set(names) == set(done.var_names[np.argsort(-np.abs(loading))[:5]])
+        assert drawn == sorted(drawn)
+        np.testing.assert_allclose(drawn, loading[done.var_names.get_indexer(names)])
+    close(axes)
+    [ax] = cx.pl.loadings(done, components=[2], n_points=12, show=False)
+    assert len(ax.patches) == 8  # genes without a part are not drawn
+    close([ax])
+
+
+def test_contrast_curve_marks_the_representatives(done):
+    result = done.uns["cpca_path"]
+    for component in (None, 2):
+        [ax] = cx.pl.contrast_curve(done, component=component, show=False)
+        curve = ax.lines[0].get_xydata()
+        columns = slice(None) if component is None else slice(1, 2)
+        expected = result["foreground_variance"][:, columns].sum(axis=1)
+        np.testing.assert_allclose(curve[:, 1], expected)
+        assert len(ax.texts) == len(result["representatives"])
+        close([ax])
+
+
+def test_significance_shows_p_values_by_donor(every):
+    left, right = cx.pl.significance(every, show=False)
+    table = every.uns["significance"]["components"]
+    below = [label.get_text() for label in left.get_xticklabels()]
+    assert below == [f"{i + 1}\n{p:.2g}" for i, p in enumerate(table["p_value"])]
+    assert "exploratory" not in left.get_title()
+    assert len(right.patches) == 4
+    close([left])
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Scanpy's settings, restored after the test, with a folder for the figures."""
+    names = ("figdir", "autosave", "autoshow", "file_format_figs")
+    before = {name: getattr(sc.settings, name) for name in names}
+    sc.settings.figdir = tmp_path / "figures"
+    yield sc.settings
+    for name, value in before.items():
+        setattr(sc.settings, name, value)
+
+
+# How each is called, and its number of panels.
+CALLS = {
+    "cpca_path": (lambda a, **k: cx.pl.cpca_path(a, "condition", **k), 4),
+    "loadings": (cx.pl.loadings, 2),
+    "contrast_curve": (cx.pl.contrast_curve, 1),
+    "significance": (cx.pl.significance, 2),
+    "contrast_check": (cx.pl.contrast_check, 2),
+    "match_pairs": (cx.pl.match_pairs, 3),
+}
+
+
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_every_plot_goes_into_axes_a_figure_or_a_file(every, settings):
+    settings.file_format_figs = "svg"
+    for name, (call, n_panels) in CALLS.items():
+        figure, axes = plt.subplots(1, n_panels, squeeze=False)
+        assert call(every, ax=axes.ravel() if axes.size > 1 else axes[0, 0]) == list(axes.flat)
+        assert all(ax.has_data() for ax in axes.flat), name
+        with pytest.raises(ValueError, match=r"ax holds 9 object\(s\), but"):
+            call(every, ax=[axes[0, 0]] * 9)
+        plt.close(figure)
+        figure = call(every, figsize=(7, 5), return_fig=True)
+        np.testing.assert_allclose(figure.get_size_inches(), (7, 5))
+        plt.close(figure)
+        assert call(every, save=True) is None
+        assert call(every, save="_kang.png") is None
+        for file in (f"{name}.svg", f"{name}_kang.png"):
+            assert (settings.figdir / file).exists()
+
+
+def test_where_figures_are_saved_and_when_they_are_shown(done, settings, tmp_path, monkeypatch):
+    for save in ("_kang", ".png", tmp_path / "path.png", str(tmp_path / "loadings.pdf")):
+        assert cx.pl.loadings(done, save=save) is None
+    assert {path.name for path in settings.figdir.iterdir()} == {
+        "loadings_kang.pdf",
+        "loadings.png",
+    }
+    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "loadings.pdf").read_bytes().startswith(b"%PDF")
+    axes = cx.pl.loadings(done, save=tmp_path / "again.png", show=False)
+    assert (tmp_path / "again.png").exists()
+    close(axes)
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())))
+    settings.autoshow = True
+    assert cx.pl.cpca_path(done) is None
+    assert cx.pl.loadings(done, show=True) is None
+    assert shown == [1, 2]
+    settings.autoshow, settings.autosave = False, True
+    cx.pl.contrast_curve(done)
+    assert shown == [1, 2]
+    assert (settings.figdir / "contrast_curve.pdf").exists()
+    plt.close("all")
+
+
+def test_resolution_and_size_follow_scanpys_settings(done, settings):
+    small = cx.pl.loadings(done, return_fig=True)
+    with mpl.rc_context({"font.size": 20, "savefig.dpi": 40}):
+        large = cx.pl.loadings(done, return_fig=True)
+        cx.pl.contrast_curve(done, save="_of_cells.png", figsize=(5, 4))
+    np.testing.assert_allclose(large.get_size_inches(), 2 * small.get_size_inches())
+    saved = imread(settings.figdir / "contrast_curve_of_cells.png")
+    assert saved.shape[:2] == (160, 200)
+    plt.close("all")
+
+
+def test_names_that_are_not_there_are_told_with_those_that_are(done):
+    with pytest.raises(ValueError, match=r"no result 'PCs' of .* its results are 'cpca', 'cpca_p"):
+        cx.pl.loadings(done, key="PCs")
+    with pytest.raises(ValueError, match="'nope' is neither a gene nor a column"):
+        cx.pl.cpca_path(done, color="nope")

@@ -73,17 +73,6 @@ def unreadable(figure: Figure) -> list[Any]:
     return cut + overlapping
 
 
-def test_the_checks_find_what_they_are_for() -> None:
-    figure, ax = plt.subplots()
-    assert not unreadable(figure)
-    ax.set_title("a title that is longer than the figure is wide " * 3)
-    ax.set_xticks([0.50, 0.51], ["one tick", "another"])
-    first, second = unreadable(figure)
-    assert first.startswith("a title")
-    assert [name.split(" [")[0] for name in second] == ["one tick", "another"]
-    plt.close(figure)
-
-
 def study(n_kinds: int, n_donors: int, n_comps: int) -> AnnData:
     """Cells of several types and donors in two conditions, with all that is plotted."""
     rng = np.random.default_rng(0)

@@ -57,22 +57,6 @@ def test_cells_that_responded_are_told_from_those_that_escaped(within: str | Non
     assert donors["n_cells"].sum() == 600
 
 
-def test_reference_cells_and_those_of_rare_conditions_have_no_posterior() -> None:
-    adata = screen()
-    with pytest.warns(ContrastWarning):
-        cx.tl.response(adata, **DESIGN)
-    compared = adata.obs["target"].isin(["hit", "none"])
-    assert (adata.obs["response"].notna() == compared).all()
-    assert adata.obs["response"].dropna().between(0, 1).all()
-    called = adata.obs["response_called"]
-    assert called.dtype == bool
-    assert not called[~compared].any()
-    threshold = adata.uns["response"]["conditions"]["threshold"]
-    hit = adata.obs["target"] == "hit"
-    assert (called[hit] == (adata.obs["response"][hit] > threshold["hit"])).all()
-    assert called[adata.obs["target"] == "none"].mean() <= 0.1
-
-
 def test_new_reference_cells_are_rarely_called() -> None:
     """Half of the reference cells are given as a condition of their own: none responded."""
     called, shares = [], []
@@ -88,62 +72,6 @@ def test_new_reference_cells_are_rarely_called() -> None:
         shares.append(adata.uns["response"]["conditions"].loc["left out", "share_low"] == 0)
     assert np.mean(called) <= 0.06
     assert np.mean(shares) >= 0.8
-
-
-def test_the_level_bounds_the_reference_cells_that_are_called() -> None:
-    adata = screen()
-    calls = {}
-    for level in (0.01, 0.2):
-        cx.tl.response(adata, **DESIGN, groups="hit", level=level)
-        row = adata.uns["response"]["conditions"].loc["hit"]
-        assert row["reference_called"] <= level
-        calls[level] = adata.obs["response_called"].sum()
-    assert calls[0.01] < calls[0.2]
-
-
-def test_differences_between_batches_are_subtracted() -> None:
-    adata = screen(dtype=np.float64)
-    adata.X = adata.X.toarray() + 3.0 * (adata.obs["batch"] == "two").to_numpy()[:, None]
-    cx.tl.response(adata, **DESIGN, groups="hit", within="batch")
-    there = adata.obs["response"].to_numpy().copy()
-    adata.X = adata.X - 3.0 * (adata.obs["batch"] == "two").to_numpy()[:, None]
-    cx.tl.response(adata, **DESIGN, groups="hit", within="batch")
-    np.testing.assert_allclose(there, adata.obs["response"], atol=1e-6)
-
-
-def test_files_keep_the_result_and_copies_leave_the_original(tmp_path: Any) -> None:
-    adata = screen()
-    copy = cx.tl.response(adata, **DESIGN, groups="hit", donor="guide", key_added="mine", copy=True)
-    assert "mine" not in adata.obs
-    assert "mine" not in adata.uns
-    copy.write_h5ad(tmp_path / "cells.h5ad")
-    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    np.testing.assert_array_equal(again.obs["mine"], copy.obs["mine"])
-    pd.testing.assert_frame_equal(
-        again.uns["mine"]["donors"],
-        copy.uns["mine"]["donors"],
-        check_dtype=False,
-        check_index_type=False,
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"within": "guide"}, "within: 'hit1' .* has 0 reference cells; at least 10 are needed"),
-        ({"within": "nothing"}, "no column 'nothing'"),
-        ({"donor": "target"}, "donor and groupby are both"),
-        ({"level": 0}, "level"),
-        ({"groups": "x"}, "'x' is not a level"),
-    ],
-)
-def test_wrong_calls_are_refused_and_change_nothing(change: dict[str, Any], message: str) -> None:
-    adata = screen()
-    before = list(adata.obs)
-    with pytest.raises(ValueError, match=message):
-        cx.tl.response(adata, **{**DESIGN, **change})
-    assert list(adata.obs) == before
-    assert not adata.uns
 
 
 def test_real_screen(contrast_data: Any) -> None:
@@ -162,3 +90,55 @@ def test_real_screen(contrast_data: Any) -> None:
     assert (table["share_low"][6:] == 0).all()
     cx.tl.contrasts(adata, **design, by="target")
     assert set(cx.get.contrasts(adata).index[:6]) == set(strong)
+
+
+def test_who_has_a_posterior_and_who_is_called(tmp_path: Any, untouched: Any) -> None:
+    adata = screen()
+    with untouched(adata), pytest.warns(ContrastWarning):
+        copy = cx.tl.response(adata, **DESIGN, donor="guide", key_added="mine", copy=True)
+    compared = adata.obs["target"].isin(["hit", "none"])  # no reference cells, no rare targets
+    assert (copy.obs["mine"].notna() == compared).all()
+    assert copy.obs["mine"].dropna().between(0, 1).all()
+    called = copy.obs["mine_called"]
+    assert called.dtype == bool
+    assert not called[~compared].any()
+    threshold = copy.uns["mine"]["conditions"]["threshold"]
+    hit = adata.obs["target"] == "hit"
+    assert (called[hit] == (copy.obs["mine"][hit] > threshold["hit"])).all()
+    assert called[adata.obs["target"] == "none"].mean() <= 0.1
+    copy.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    np.testing.assert_array_equal(again.obs["mine"], copy.obs["mine"])
+    kinds = {"check_dtype": False, "check_index_type": False}
+    found, expected = (one.uns["mine"]["donors"] for one in (again, copy))
+    pd.testing.assert_frame_equal(found, expected, **kinds)
+    calls = {}
+    for level in (0.01, 0.2):
+        cx.tl.response(adata, **DESIGN, groups="hit", level=level)
+        assert adata.uns["response"]["conditions"].loc["hit", "reference_called"] <= level
+        calls[level] = adata.obs["response_called"].sum()
+    assert calls[0.01] < calls[0.2]
+
+
+def test_differences_between_batches_are_subtracted() -> None:
+    adata = screen(dtype=np.float64)
+    plain = adata.X.toarray()
+    found = []
+    for shift in (0.0, 3.0):
+        adata.X = plain + shift * (adata.obs["batch"] == "two").to_numpy()[:, None]
+        cx.tl.response(adata, **DESIGN, groups="hit", within="batch")
+        found.append(adata.obs["response"].to_numpy().copy())
+    np.testing.assert_allclose(*found, atol=1e-6)
+
+
+def test_wrong_calls_are_refused_and_change_nothing(untouched: Any) -> None:
+    adata = screen()
+    with untouched(adata):
+        for change, message in [
+            ({"within": "guide"}, "within: 'hit1' .* has 0 reference cells; at least 10 are need"),
+            ({"donor": "target"}, "donor and groupby are both"),
+            ({"level": 0}, "level"),
+            ({"groups": "x"}, "'x' is not a level"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                cx.tl.response(adata, **DESIGN, **change)

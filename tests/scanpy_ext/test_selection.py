@@ -12,17 +12,6 @@ import scipy.sparse as sp
 import scanpy_ext as cx
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-OTHERS = [
-    cx.tl.cpca_path,
-    cx.tl.cpca_star,
-    cx.tl.kernel_cpca,
-    cx.tl.pcpca,
-    cx.pp.contrast_check,
-]
-
-
-def significance(adata, **kwargs):
-    cx.tl.significance(adata, donor=None, **kwargs)
 
 
 def loadings(adata, **kwargs):
@@ -47,44 +36,6 @@ def test_groupby_and_masks_are_the_same_question(cells):
 
     within = loadings(cells, foreground="is_stim", background="is_ctrl")
     assert not np.allclose(within, by_level)
-
-
-def test_groups_are_pooled_and_cells_without_a_level_are_in_neither_set(three):
-    level = three.obs["group"]
-    for groups, chosen in ((None, ["b", "c"]), ("c", ["c"]), (["c", "b", "c"], ["b", "c"])):
-        np.testing.assert_array_equal(
-            loadings(three, groupby="group", reference="a", groups=groups),
-            loadings(
-                three,
-                foreground=level.isin([*chosen, "a"]).to_numpy(),
-                background=(level == "a").to_numpy(),
-            ),
-        )
-
-
-def test_groups_may_name_the_reference_that_is_included_anyway(three):
-    np.testing.assert_array_equal(
-        loadings(three, groupby="group", reference="a", groups=["a", "b"]),
-        loadings(three, groupby="group", reference="a", groups="b"),
-    )
-
-
-@pytest.mark.parametrize("dtype", ["int64", "float64", "category", "object", "str", "Int64"])
-def test_reference_finds_a_numeric_level_however_it_is_written(cells, dtype):
-    expected = loadings(cells, **REFERENCE)
-    cells.obs["group"] = cells.obs["is_stim"].astype(int).astype(dtype)
-    for reference in (0, "0", 0.0, np.int64(0)):
-        np.testing.assert_array_equal(
-            loadings(cells, groupby="group", reference=reference, groups=[1]), expected
-        )
-
-
-def test_reference_finds_a_boolean_level(cells):
-    expected = loadings(cells, **REFERENCE)
-    for reference in (False, "False"):
-        np.testing.assert_array_equal(
-            loadings(cells, groupby="is_stim", reference=reference), expected
-        )
 
 
 def test_gaps_in_a_numeric_column_do_not_hide_its_levels(cells):
@@ -126,124 +77,6 @@ def test_genes_outside_the_mask_have_no_part(cells, untouched):
     np.testing.assert_array_equal(loadings(cells, **REFERENCE, mask_var=None), everything)
 
 
-BAD = [
-    ({}, ValueError, "no cells were chosen. Give groupby= and reference="),
-    ({"reference": "ctrl"}, ValueError, "no cells were chosen"),
-    ({"groupby": "nope", "reference": "ctrl"}, ValueError, "has no column 'nope'.*'condition'"),
-    ({"groupby": "condition"}, ValueError, "reference is missing.*'ctrl', 'stim'"),
-    (
-        {"groupby": "condition", "reference": "control"},
-        ValueError,
-        "reference: 'control' is not a level of adata.obs['condition'].*'ctrl', 'stim'",
-    ),
-    ({**REFERENCE, "groups": ["stim", "x"]}, ValueError, "groups: 'x' is not a level"),
-    ({**REFERENCE, "groups": []}, ValueError, "groups is empty"),
-    (
-        {"groupby": "unused", "reference": "empty"},
-        ValueError,
-        "reference: 'empty' is a category without cells",
-    ),
-    ({"groupby": "unused", "reference": "a"}, ValueError, "one level only, the reference 'a'"),
-    ({"groupby": "depth", "reference": 3}, ValueError, "the background.*has 1 cell"),
-    ({"groupby": "depth", "reference": -1}, ValueError, "'18', '19' and 180 more"),
-    ({**REFERENCE, "foreground": "is_stim"}, ValueError, "together with groupby, reference"),
-    ({"foreground": "is_stim"}, ValueError, "background is missing: give both masks"),
-    ({"background": "is_stim"}, ValueError, "foreground is missing: give both masks"),
-    (
-        {"foreground": "stim", "background": "is_ctrl"},
-        ValueError,
-        "foreground: adata.obs has no column 'stim'. Its boolean columns are 'is_stim', 'is_ctrl'",
-    ),
-    (
-        {"foreground": "condition", "background": "is_ctrl"},
-        TypeError,
-        "adata.obs['condition'] has dtype category, but a mask must be boolean",
-    ),
-    (
-        {"foreground": np.arange(200), "background": "is_ctrl"},
-        TypeError,
-        "foreground has dtype int64, but a mask must be boolean",
-    ),
-    (
-        {"foreground": "is_stim", "background": np.ones(199, dtype=bool)},
-        ValueError,
-        "background has shape (199,), but adata.obs has 200 rows",
-    ),
-    (
-        {"foreground": "is_stim", "background": np.ones((200, 1), dtype=bool)},
-        ValueError,
-        "background has shape (200, 1)",
-    ),
-    (
-        {"foreground": pd.Series(np.ones(200, dtype=bool)), "background": "is_ctrl"},
-        ValueError,
-        "a Series whose index is not adata.obs_names",
-    ),
-    (
-        {"foreground": np.zeros(200, dtype=bool), "background": "is_ctrl"},
-        ValueError,
-        "foreground selects nothing",
-    ),
-    (
-        {"foreground": np.arange(200) == 3, "background": "is_ctrl"},
-        ValueError,
-        "foreground has 1 cell; a covariance needs at least 2",
-    ),
-    ({**REFERENCE, "mask_var": "nope"}, ValueError, "mask_var: adata.var has no column 'nope'"),
-    ({**REFERENCE, "mask_var": "none"}, ValueError, "mask_var: adata.var['none'] selects nothing"),
-    ({**REFERENCE, "mask_var": [True]}, ValueError, "mask_var has shape (1,)"),
-    ({**REFERENCE, "layer": "nope"}, ValueError, "adata.layers has no 'nope'.*'nan'"),
-    (
-        {**REFERENCE, "layer": "nan"},
-        ValueError,
-        "adata.layers['nan'] contains NaN or inf (NaN first met in feature 4)",
-    ),
-    ({**REFERENCE, "n_comps": 13}, ValueError, "n_comps=13, but it must be from 1 to 12"),
-    ({**REFERENCE, "n_comps": 0}, ValueError, "n_comps=0"),
-    ({**REFERENCE, "n_comps": 2.0}, TypeError, "n_comps=2.0: expected a whole number"),
-    ({**REFERENCE, "key_added": "a/b"}, ValueError, "key_added='a/b'.*without '/'"),
-    ({**REFERENCE, "key_added": ""}, ValueError, "non-empty"),
-]
-
-
-@pytest.mark.parametrize("function", [cx.tl.cpca, *OTHERS, significance])
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"), BAD, ids=[message[:40] for _, _, message in BAD]
-)
-def test_bad_choices_are_named_and_write_nothing(
-    cells, untouched, function, arguments, error, message
-):
-    if function is cx.pp.contrast_check and "n_comps" in arguments:
-        error, message = TypeError, "unexpected keyword argument 'n_comps'"
-    labels = np.array(["a"] * 150 + [None] * 50, dtype=object)
-    cells.obs["unused"] = pd.Categorical(labels, categories=["a", "empty"])
-    cells.var["none"] = False
-    cells.layers["nan"] = cells.X.copy()
-    cells.layers["nan"][3, 4] = np.nan
-    cells.layers["nan"][150, 5] = np.inf
-    if function in (cx.tl.pcpca, cx.tl.clvm):  # NaN is a missing value there
-        message = message.replace("(NaN first met in feature 4)", "(inf first met in feature 5)")
-    pattern = ".*".join(re.escape(part) for part in message.split(".*"))
-    with untouched(cells), pytest.raises(error, match=pattern):
-        function(cells, **arguments)
-
-
-@pytest.mark.parametrize("alpha", [-1.0, np.nan, "best"])
-def test_bad_alpha_writes_nothing(cells, untouched, alpha):
-    with untouched(cells), pytest.raises(ValueError, match="alpha"):
-        cx.tl.cpca(cells, **REFERENCE, alpha=alpha)
-    with untouched(cells), pytest.raises((ValueError, TypeError), match="alpha"):
-        cx.tl.cpca_path(cells, **REFERENCE, alphas=[0.0, alpha])
-
-
-def test_missing_values_count_only_in_the_genes_in_use(cells):
-    cells.X[3, 4] = np.nan
-    with pytest.raises(ValueError, match=r"adata\.X contains NaN .*mask_var="):
-        cx.tl.cpca(cells, **REFERENCE)
-    cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) != 4)
-    assert np.isfinite(cells.obsm["X_cpca"]).all()
-
-
 def test_values_too_large_to_sum_are_not_taken_for_infinite(cells):
     cells.X = cells.X.astype("float64")
     cells.X[:2, 3] = 1.7e308  # each finite, their sum is not
@@ -252,92 +85,152 @@ def test_values_too_large_to_sum_are_not_taken_for_infinite(cells):
     assert "NaN" not in str(raised.value)
 
 
-def test_several_references_are_pooled(three):
+def test_levels_are_pooled_and_cells_without_a_level_are_in_neither_set(three):
     level = three.obs["group"]
-    for reference in (["a", "b"], ("b", "a", "b"), np.array(["a", "b"])):
-        np.testing.assert_allclose(
-            loadings(three, groupby="group", reference=reference),
-            loadings(
-                three,
-                foreground=level.isin(["a", "b", "c"]).to_numpy(),
-                background=level.isin(["a", "b"]).to_numpy(),
-            ),
-            atol=1e-12,
-        )
+    for reference, groups, background, foreground in [
+        ("a", None, "a", "abc"),
+        ("a", "c", "a", "ac"),
+        ("a", ["c", "b", "c"], "a", "abc"),
+        ("a", ["a", "b"], "a", "ab"),  # the reference is in the foreground anyway
+        (["a", "b"], None, "ab", "abc"),
+        (np.array(["b", "a", "b"]), None, "ab", "abc"),
+    ]:
+        found = loadings(three, groupby="group", reference=reference, groups=groups)
+        masks = {
+            "foreground": level.isin([*foreground]).to_numpy(),
+            "background": level.isin([*background]).to_numpy(),
+        }
+        np.testing.assert_allclose(found, loadings(three, **masks), atol=1e-12)
     cx.tl.cpca(three, groupby="group", reference=["a", "b"])
     assert list(three.uns["cpca"]["params"]["reference"]) == ["a", "b"]
-    with pytest.raises(ValueError, match="one level only, the reference 'a', 'b', 'c'"):
-        cx.tl.cpca(three, groupby="group", reference=["a", "b", "c"])
-    with pytest.raises(ValueError, match="reference is empty"):
-        cx.tl.cpca(three, groupby="group", reference=[])
 
 
-@pytest.mark.parametrize(
-    "function", [cx.tl.cpca, cx.tl.cpca_path, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca]
-)
-def test_another_anndata_as_the_background(cells, function):
-    control = cells[cells.obs["is_ctrl"]].copy()
-    stimulated = cells[cells.obs["is_stim"]].copy()
+@pytest.mark.parametrize("dtype", ["int64", "float64", "category", "object", "str", "Int64"])
+def test_reference_finds_a_level_however_it_is_written(cells, dtype):
+    expected = loadings(cells, **REFERENCE)
+    cells.obs["group"] = cells.obs["is_stim"].astype(int).astype(dtype)
+    for reference in (0, "0", 0.0, np.int64(0)):
+        np.testing.assert_array_equal(
+            loadings(cells, groupby="group", reference=reference, groups=[1]), expected
+        )
+    for reference in (False, "False"):
+        np.testing.assert_array_equal(
+            loadings(cells, groupby="is_stim", reference=reference), expected
+        )
+
+
+# Each with the reference unless masks or another column are given.
+BAD = [
+    ({"reference": None}, "reference is missing.*'ctrl', 'stim'"),
+    ({"groupby": None}, "no cells were chosen. Give groupby= and reference="),
+    ({"groupby": "nope"}, "has no column 'nope'.*'condition'"),
+    (
+        {"reference": "control"},
+        "reference: 'control' is not a level of adata.obs['condition'].*'ctrl', 'stim'",
+    ),
+    ({"reference": ["ctrl", "stim"]}, "one level only, the reference 'ctrl', 'stim'"),
+    ({"reference": []}, "reference is empty"),
+    ({"groups": ["stim", "x"]}, "groups: 'x' is not a level"),
+    ({"groups": []}, "groups is empty"),
+    ({"groupby": "unused", "reference": "empty"}, "'empty' is a category without cells"),
+    ({"groupby": "unused", "reference": "a"}, "one level only, the reference 'a'"),
+    ({"groupby": "depth", "reference": 3}, "the background.*has 1 cell"),
+    ({"groupby": "depth", "reference": -1}, "'18', '19' and 180 more"),
+    ({"foreground": "is_stim"}, "together with groupby, reference"),
+    ({"groupby": None, "reference": None, "foreground": "is_stim"}, "background is missing"),
+    ({"groupby": None, "reference": None, "background": "is_stim"}, "foreground is missing"),
+    ({"mask_var": "nope"}, "mask_var: adata.var has no column 'nope'"),
+    ({"mask_var": "none"}, "mask_var: adata.var['none'] selects nothing"),
+    ({"mask_var": [True]}, "mask_var has shape (1,)"),
+    ({"layer": "nope"}, "adata.layers has no 'nope'.*'nan'"),
+    ({"layer": "nan"}, "adata.layers['nan'] contains NaN or inf (NaN first met in feature 4)"),
+    ({"n_comps": 13}, "n_comps=13, but it must be from 1 to 12"),
+    ({"obsm": "nope"}, "adata.obsm has no 'nope'; it has 'X_pca'"),
+    ({"obsm": "X_pca", "layer": "x"}, "obsm= together with layer="),
+    ({"obsm": "X_pca", "mask_var": np.ones(12, bool)}, "obsm= together with mask_var="),
+    ({"obsm": "X_pca", "n_comps": 6}, "from 1 to 5 (columns of adata.obsm['X_pca'])"),
+]
+BAD_MASKS = [
+    ("stim", "foreground: adata.obs has no column 'stim'. Its boolean columns are 'is_stim'"),
+    ("condition", "adata.obs['condition'] has dtype category, but a mask must be boolean"),
+    (np.arange(200), "foreground has dtype int64, but a mask must be boolean"),
+    (np.ones(199, dtype=bool), "foreground has shape (199,), but adata.obs has 200 rows"),
+    (np.ones((200, 1), dtype=bool), "foreground has shape (200, 1)"),
+    (pd.Series(np.ones(200, dtype=bool)), "a Series whose index is not adata.obs_names"),
+    (np.zeros(200, dtype=bool), "foreground selects nothing"),
+    (np.arange(200) == 3, "foreground has 1 cell; a covariance needs at least 2"),
+]
+
+
+@pytest.mark.parametrize("method", ["cpca", "kernel_cpca", "significance", "contrast_check"])
+def test_bad_choices_are_named_and_write_nothing(cells, untouched, method):
+    labels = np.array(["a"] * 150 + [None] * 50, dtype=object)
+    cells.obs["unused"] = pd.Categorical(labels, categories=["a", "empty"])
+    cells.var["none"] = False
+    cells.layers["nan"] = cells.X.copy()
+    cells.layers["nan"][3, 4] = np.nan
+    cells.layers["nan"][150, 5] = np.inf
+    cells.obsm["X_pca"] = cells.X[:, :5]
+    function = getattr(cx.pp if method == "contrast_check" else cx.tl, method)
+    donor = {"donor": None} if method == "significance" else {}
+    masks = [({"foreground": mask, "background": "is_ctrl"}, words) for mask, words in BAD_MASKS]
+    with untouched(cells):
+        for arguments, words in [*((REFERENCE | given, words) for given, words in BAD), *masks]:
+            if method == "contrast_check" and {"n_comps", "obsm"} & arguments.keys():
+                continue
+            pattern = ".*".join(re.escape(part) for part in words.split(".*"))
+            with pytest.raises((TypeError, ValueError), match=pattern):
+                function(cells, **arguments, **donor)
+
+
+def test_values_count_only_in_the_genes_and_the_layer_in_use(cells):
+    cells.layers["log"] = cells.X.copy()
+    cells.X[3, 4] = np.nan
+    with pytest.raises(ValueError, match=r"adata\.X contains NaN .*mask_var="):
+        cx.tl.cpca(cells, **REFERENCE)
+    cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) != 4)
+    assert np.isfinite(cells.obsm["X_cpca"]).all()
+    cells.X = None
+    with pytest.raises(ValueError, match=r"adata\.X is None: name the layer"):
+        cx.tl.cpca(cells, **REFERENCE)
+    cx.tl.cpca(cells, **REFERENCE, layer="log")
+    assert cells.uns["cpca"]["params"]["layer"] == "log"
+
+
+@pytest.mark.parametrize("name", ["cpca", "cpca_path", "cpca_star", "pcpca", "kernel_cpca"])
+def test_another_anndata_as_the_background(cells, name):
+    function, stim = getattr(cx.tl, name), cells.obs["is_stim"].to_numpy()
+    control, stimulated = cells[~stim].copy(), cells[stim].copy()
     cells.X = sp.csr_matrix(cells.X)
     function(cells, foreground="is_stim", background="is_ctrl", n_comps=1)
     function(stimulated, background=control, n_comps=1)
     sizes = next(iter(stimulated.uns.values()))
     assert (sizes["n_foreground"], sizes["n_background"]) == (100, 100)
     for key, embedding in stimulated.obsm.items():
-        expected = cells.obsm[key][cells.obs["is_stim"]]
+        expected = cells.obsm[key][stim]
         np.testing.assert_allclose(embedding, expected, atol=1e-6 * np.abs(expected).max())
     # Some of the cells, and genes in use.
-    use = np.arange(12) < 6
-    some = stimulated.obs["depth"].to_numpy() < 180
-    np.testing.assert_allclose(
-        loadings(stimulated, foreground=some, background=control, mask_var=use),
-        loadings(
-            cells,
-            foreground=cells.obs["is_stim"].to_numpy() & (cells.obs["depth"] < 180).to_numpy(),
-            background="is_ctrl",
-            mask_var=use,
-        ),
-        atol=1e-7,
-    )
+    use, some = np.arange(12) < 6, cells.obs["depth"].to_numpy() < 180
+    found = loadings(stimulated, foreground=some[stim], background=control, mask_var=use)
+    expected = loadings(cells, foreground=stim & some, background="is_ctrl", mask_var=use)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
 def test_a_background_that_does_not_fit_is_named(cells, untouched):
-    for other, message in (
-        (cells[:, :10], "lacks 2 of adata's genes ('gene10', 'gene11')"),
-        (cells[:, ::-1], "background[:, adata.var_names]"),
-        (cells[:1], "background has 1 cell"),
-    ):
-        with untouched(cells), pytest.raises(ValueError, match=re.escape(message)):
-            cx.tl.cpca(cells, background=other.copy())
     cells.layers["log"] = cells.X
-    other = cells.copy()
-    del other.layers["log"]
-    with pytest.raises(ValueError, match=r"another AnnData: layer: adata\.layers has no"):
-        cx.tl.cpca(cells, background=other, layer="log")
-    with pytest.raises(TypeError, match="background is another AnnData; the check needs one"):
-        cx.pp.contrast_check(cells, background=other[:90].copy())
-
-
-def test_an_embedding_of_another_size_is_named(cells):
     cells.obsm["X_pca"] = cells.X[:, :5]
-    other = cells.copy()
+    without, other = cells.copy(), cells.copy()
+    del without.layers["log"]
     other.obsm["X_pca"] = cells.X[:, :4]
-    with pytest.raises(ValueError, match=r"has 4 columns, but .* has 5"):
-        cx.tl.cpca(cells, background=other, obsm="X_pca")
-    for arguments, message in (
-        ({"obsm": "nope"}, "adata.obsm has no 'nope'; it has 'X_pca'"),
-        ({"obsm": "X_pca", "layer": "x"}, "obsm= together with layer="),
-        ({"obsm": "X_pca", "mask_var": np.ones(12, bool)}, "obsm= together with mask_var="),
-        ({"obsm": "X_pca", "n_comps": 6}, r"from 1 to 5 \(columns of adata.obsm\['X_pca'\]\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            cx.tl.cpca(cells, **REFERENCE, **arguments)
-
-
-def test_an_anndata_without_a_matrix_asks_for_a_layer(cells):
-    cells.layers["log"] = cells.X
-    cells.X = None
-    with pytest.raises(ValueError, match=r"adata\.X is None: name the layer"):
-        cx.tl.cpca(cells, **REFERENCE)
-    cx.tl.cpca(cells, **REFERENCE, layer="log")
-    assert cells.uns["cpca"]["params"]["layer"] == "log"
+    with untouched(cells):
+        for background, options, message in [
+            (cells[:, :10].copy(), {}, r"lacks 2 of adata's genes \('gene10', 'gene11'\)"),
+            (cells[:, ::-1].copy(), {}, r"background\[:, adata.var_names\]"),
+            (cells[:1].copy(), {}, "background has 1 cell"),
+            (without, {"layer": "log"}, r"another AnnData: layer: adata\.layers has no"),
+            (other, {"obsm": "X_pca"}, r"has 4 columns, but .* has 5"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                cx.tl.cpca(cells, background=background, **options)
+        with pytest.raises(TypeError, match="background is another AnnData; the check needs one"):
+            cx.pp.contrast_check(cells, background=other[:90].copy())

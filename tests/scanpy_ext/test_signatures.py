@@ -1,40 +1,44 @@
-"""Signatures are written out, have few parameters, and use the same words for the same things."""
+"""Signatures are written out, have few parameters and the same words; docstrings describe them."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
 
 import scanpy_ext as cx
 
-PARTS = {"tl": cx.tl, "pp": cx.pp, "pl": cx.pl, "get": cx.get}
-EVERY = [getattr(part, name) for part in PARTS.values() for name in part.__all__]
+EVERY = [getattr(part, name) for part in (cx.tl, cx.pp, cx.pl, cx.get) for name in part.__all__]
 DESIGN = ["groupby", "reference", "groups", "foreground", "background"]
 DESIGNED = ["clvm", "cpca", "cpca_path", "cpca_star", "cvae", "kernel_cpca", "pcpca"]
 ENDS = ["layer", "mask_var", "key_added", "copy"]
 
 
-def parameters(function: Any) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(function).parameters)
-
-
 @pytest.mark.parametrize("function", EVERY, ids=lambda one: f"{one.__module__}.{one.__name__}")
-def test_no_function_has_many_parameters_or_hides_them(function: Any) -> None:
-    names = parameters(function)
-    assert len(names) <= 15
-    kinds = {name: parameter.kind for name, parameter in names.items()}
+def test_every_function_has_few_parameters_and_describes_them(function: Any) -> None:
+    parameters = inspect.signature(function).parameters
+    assert len(parameters) <= 15
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
     hidden = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
     assert hidden in ([], ["kwargs"])  # which scanpy's plot of an embedding takes
-    assert not {"condition", "include_reference"} & set(names)
     # Written out, where static analysis finds them, rather than set on a wrapper.
-    assert function.__wrapped__ if "copy" in names else True
+    assert function.__wrapped__ if "copy" in parameters else True
+    text = inspect.getdoc(function)
+    assert not re.search(r"\{[A-Z]+\}|<NAME>", text)
+    head, described = text.split("Parameters\n----------\n")
+    headings = re.findall(r"^[\w*]+(?:, [\w*]+)*$", described, re.MULTILINE)
+    names = {name.strip("*") for heading in headings for name in heading.split(", ")}
+    assert set(parameters) <= names
+    if function.__name__ in cx.tl.__all__ and ".tl." in function.__module__:
+        effect = r"keeps? (and sharpens?|the difference)|keep and sharpen|removes|show the differ"
+        assert re.search(effect, " ".join(head.split()))
 
 
 @pytest.mark.parametrize("name", DESIGNED)
 def test_every_design_is_asked_for_in_the_same_words(name: str) -> None:
-    found = [*parameters(getattr(cx.tl, name))]
+    found = [*inspect.signature(getattr(cx.tl, name)).parameters]
     assert found[1:6] == DESIGN
     assert [each for each in found if each in ENDS] == ENDS
     assert ("within" in found) == (name not in ("kernel_cpca", "cvae"))

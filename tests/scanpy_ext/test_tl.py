@@ -58,135 +58,6 @@ def test_without_contrast_it_is_scanpys_pca(cells):
     assert subspace_error(cells.varm["PCs_cpca"].T, cells.varm["PCs"].T.astype(float)) < 1e-3
 
 
-FORMATS = {
-    "float32": np.asarray,
-    "int64": lambda x: x.astype("int64"),
-    "Fortran order": np.asfortranarray,
-    "csr_matrix": sp.csr_matrix,
-    "csc_matrix": sp.csc_matrix,
-    "csr_array": sp.csr_array,
-    "csc_array": sp.csc_array,
-    "integer csr_matrix": lambda x: sp.csr_matrix(x.astype("int32")),
-}
-
-
-@pytest.mark.filterwarnings("ignore:the values look like raw counts")
-@pytest.mark.parametrize("mask_var", [None, np.arange(12) > 0], ids=["all genes", "masked"])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_formats_agree_and_the_matrix_stays_as_it_is(cells, kind, mask_var):
-    counts = np.maximum(np.rint(cells.X * 3), 0)
-    cells.X = counts.astype("float64")
-    arguments = {**REFERENCE, "mask_var": mask_var, "n_comps": 1}
-    cx.tl.cpca(cells, **arguments)
-    cx.tl.cpca_path(cells, **arguments)
-
-    matrix = FORMATS[kind](counts)
-    other = AnnData(matrix, obs=cells.obs, var=cells.var)
-    before = other.X
-    cx.tl.cpca(other, **arguments)
-    cx.tl.cpca_path(other, **arguments)
-    assert other.X is before
-    assert type(other.X) is type(matrix)
-    assert other.X.dtype == matrix.dtype
-    after = other.X.toarray() if sp.issparse(other.X) else other.X
-    np.testing.assert_array_equal(after, counts)
-    # Everything is accumulated in float64 whatever comes in.
-    for slot in ("obsm", "varm"):
-        assert list(getattr(other, slot)) == list(getattr(cells, slot))
-        for key, value in getattr(cells, slot).items():
-            np.testing.assert_allclose(getattr(other, slot)[key], value, atol=1e-8)
-    assert other.uns["cpca"]["alpha"] == pytest.approx(cells.uns["cpca"]["alpha"], rel=1e-10)
-
-
-@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix"])
-def test_memory_stays_below_the_dense_matrix(kind):
-    n_obs, n_vars = 60_000, 500
-    rng = np.random.default_rng(0)
-    matrix = sp.random(n_obs, n_vars, 0.01, format="csr", dtype="float32", rng=rng)
-    adata = AnnData(FORMATS[kind](matrix))
-    adata.obs["condition"] = np.where(np.arange(n_obs) % 2, "stim", "ctrl")
-    tracemalloc.start()
-    cx.tl.cpca(adata, **REFERENCE, alpha=1.0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.5 * n_obs * n_vars * 8
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_view_becomes_an_anndata_of_its_own(cells, function, untouched):
-    whole = cells.copy()
-    whole.X = sp.csr_matrix(whole.X)
-    view = whole[whole.obs["depth"] >= 20, :10]
-    expected = view.copy()
-    function(expected, **REFERENCE)
-    with untouched(whole), pytest.warns(ImplicitModificationWarning, match="of view"):
-        function(view, **REFERENCE)
-    assert not view.is_view
-    assert list(view.obsm) == list(expected.obsm)
-    for key in expected.obsm:
-        np.testing.assert_array_equal(view.obsm[key], expected.obsm[key])
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_copy_returns_the_result_and_leaves_the_original(cells, function, untouched):
-    for original in (cells, cells[20:]):
-        with untouched(original):
-            copied = function(original, **REFERENCE, copy=True)
-        assert not copied.is_view
-        assert copied.obsm
-        assert copied.X is not original.X
-
-
-def test_key_added_names_all_slots(cells):
-    cx.tl.cpca(cells, **REFERENCE, key_added="mine")
-    cx.tl.cpca_path(cells, **REFERENCE, key_added="all", n_representatives=2)
-    numbered = [f"all_{i}" for i in range(len(cells.uns["all"]["representatives"]))]
-    assert list(cells.obsm) == ["mine", *numbered]
-    assert list(cells.varm) == ["mine", "mine_fit", *numbered]
-    assert list(cells.uns) == ["mine", "all"]
-
-
-def test_the_same_call_gives_the_same_numbers(cells):
-    for function in FUNCTIONS:
-        first, second = (function(cells, **REFERENCE, copy=True) for _ in range(2))
-        for key in first.obsm:
-            np.testing.assert_array_equal(first.obsm[key], second.obsm[key])
-
-
-def test_results_survive_h5ad_and_zarr(cells, tmp_path):
-    cells.var["use"] = np.arange(12) > 1
-    cells.layers["log"] = cells.X
-    more = {"groups": ["stim"], "layer": "log", "mask_var": "use"}
-    cx.tl.cpca(cells, **REFERENCE, **more, n_comps=1)
-    cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", alpha=2, key_added="masks")
-    cx.tl.cpca_path(cells, **REFERENCE, **more)
-    cx.tl.pcpca(cells, **REFERENCE, **more)
-    cx.tl.cpca_star(cells, **REFERENCE, obsm="X_cpca_path_0")
-    cx.tl.kernel_cpca(cells, groupby="is_stim", reference=[False])
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    cells.write_zarr(tmp_path / "cells.zarr")
-    for read, name in ((anndata.read_h5ad, "cells.h5ad"), (anndata.read_zarr, "cells.zarr")):
-        again = read(tmp_path / name)
-        for slot in ("obsm", "varm"):
-            assert getattr(again, slot).keys() == getattr(cells, slot).keys()
-            for key, value in getattr(cells, slot).items():
-                np.testing.assert_array_equal(getattr(again, slot)[key], value)
-        for key, result in cells.uns.items():
-            read_result = again.uns[key]
-            assert read_result.keys() == result.keys()
-            for name, value in result.items():
-                np.testing.assert_equal(
-                    {name: np.asarray(v) for name, v in read_result[name].items()}
-                    if isinstance(value, dict)
-                    else np.asarray(read_result[name]),
-                    {name: np.asarray(v) for name, v in value.items()}
-                    if isinstance(value, dict)
-                    else np.asarray(value),
-                )
-        axes = cx.pl.cpca_path(again, color="condition", show=False)
-        assert len(axes) == len(again.uns["cpca_path"]["representatives"])
-
-
 def test_negative_contrast_is_flagged(cells):
     with pytest.warns(ContrastWarning, match="negative contrast"):
         cx.tl.cpca(cells, **REFERENCE, alpha=50.0, n_comps=12)
@@ -214,16 +85,6 @@ def test_path_slots_fit_together(cells):
         )
 
 
-def test_a_shorter_path_leaves_nothing_of_a_longer_one(cells):
-    cx.tl.cpca_path(cells, **REFERENCE, n_representatives=4)
-    assert "X_cpca_path_3" in cells.obsm
-    cx.tl.cpca_path(cells, **REFERENCE, n_representatives=1)
-    numbers = range(len(cells.uns["cpca_path"]["representatives"]))
-    assert len(numbers) < 3
-    assert list(cells.obsm) == [f"X_cpca_path_{i}" for i in numbers]
-    assert list(cells.varm) == [f"PCs_cpca_path_{i}" for i in numbers]
-
-
 def test_including_the_reference_is_what_shows_the_shift_between_conditions(kang):
     stim = (kang.obs["condition"] == "stim").to_numpy()
     for key, design in {
@@ -233,3 +94,106 @@ def test_including_the_reference_is_what_shows_the_shift_between_conditions(kang
         cx.tl.cpca(kang, **design, mask_var="most_variable", key_added=key)
     assert silhouette(kang, "with") == pytest.approx(0.62, abs=0.02)
     assert silhouette(kang, "without") == pytest.approx(0.43, abs=0.02)
+
+
+FORMATS = {
+    "int64": lambda x: x.astype("int64"),
+    "Fortran order": np.asfortranarray,
+    "csr_matrix": sp.csr_matrix,
+    "csc_array": sp.csc_array,
+    "integer csr_matrix": lambda x: sp.csr_matrix(x.astype("int32")),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the values look like raw counts")
+@pytest.mark.parametrize("mask_var", [None, np.arange(12) > 0], ids=["all genes", "masked"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats_agree_and_the_matrix_stays_as_it_is(cells, kind, mask_var):
+    counts = np.maximum(np.rint(cells.X * 3), 0)
+    cells.X = counts.astype("float64")
+    matrix = FORMATS[kind](counts)
+    other = AnnData(matrix, obs=cells.obs, var=cells.var)
+    before = other.X
+    for adata in (cells, other):
+        cx.tl.cpca(adata, **REFERENCE, mask_var=mask_var, n_comps=1)
+        cx.tl.cpca_path(adata, **REFERENCE, mask_var=mask_var, n_comps=1)
+    assert other.X is before
+    assert (type(other.X), other.X.dtype) == (type(matrix), matrix.dtype)
+    np.testing.assert_array_equal(sp.csr_array(other.X).toarray(), counts)
+    # Everything is accumulated in float64 whatever comes in.
+    for slot in ("obsm", "varm"):
+        assert list(getattr(other, slot)) == list(getattr(cells, slot))
+        for key, value in getattr(cells, slot).items():
+            np.testing.assert_allclose(getattr(other, slot)[key], value, atol=1e-8)
+    assert other.uns["cpca"]["alpha"] == pytest.approx(cells.uns["cpca"]["alpha"], rel=1e-10)
+
+
+@pytest.mark.parametrize("as_matrix", [sp.csr_matrix, sp.csc_matrix])
+def test_memory_stays_below_the_dense_matrix(as_matrix):
+    n_obs, n_vars = 60_000, 500
+    rng = np.random.default_rng(0)
+    adata = AnnData(as_matrix(sp.random(n_obs, n_vars, 0.01, dtype="float32", rng=rng)))
+    adata.obs["condition"] = np.where(np.arange(n_obs) % 2, "stim", "ctrl")
+    tracemalloc.start()
+    cx.tl.cpca(adata, **REFERENCE, alpha=1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * n_obs * n_vars * 8
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_views_and_copies(cells, function, untouched):
+    """A view becomes an AnnData of its own, a copy leaves the original; numbers are the same."""
+    cells.X = sp.csr_matrix(cells.X)
+    view = cells[cells.obs["depth"] >= 20, :10]
+    with untouched(view):
+        copied = function(view, **REFERENCE, copy=True)
+    assert not copied.is_view
+    assert copied.X is not view.X
+    with untouched(cells), pytest.warns(ImplicitModificationWarning, match="of view"):
+        function(view, **REFERENCE)
+    assert not view.is_view
+    assert list(view.obsm) == list(copied.obsm) != []
+    for key in copied.obsm:
+        np.testing.assert_array_equal(view.obsm[key], copied.obsm[key])
+
+
+def test_results_survive_h5ad_and_zarr(cells, tmp_path):
+    cells.var["use"] = np.arange(12) > 1
+    cells.layers["log"] = cells.X
+    more = {"groups": ["stim"], "layer": "log", "mask_var": "use"}
+    cx.tl.cpca(cells, **REFERENCE, **more, n_comps=1)
+    cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", alpha=2, key_added="masks")
+    cx.tl.cpca_path(cells, **REFERENCE, **more)
+    cx.tl.pcpca(cells, **REFERENCE, **more)
+    cx.tl.cpca_star(cells, **REFERENCE, obsm="X_cpca_path_0")
+    cx.tl.kernel_cpca(cells, groupby="is_stim", reference=[False])
+
+    def plain(value):
+        if isinstance(value, dict):
+            return {name: plain(one) for name, one in value.items()}
+        return np.asarray(value)
+
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    cells.write_zarr(tmp_path / "cells.zarr")
+    for again in (
+        anndata.read_h5ad(tmp_path / "cells.h5ad"),
+        anndata.read_zarr(tmp_path / "cells.zarr"),
+    ):
+        for slot in ("obsm", "varm", "uns"):
+            np.testing.assert_equal(
+                plain(dict(getattr(again, slot))), plain(dict(getattr(cells, slot)))
+            )
+        axes = cx.pl.cpca_path(again, color="condition", show=False)
+        assert len(axes) == len(again.uns["cpca_path"]["representatives"])
+
+
+def test_key_added_names_all_slots_and_a_shorter_path_leaves_nothing_of_a_longer_one(cells):
+    cx.tl.cpca(cells, **REFERENCE, key_added="mine")
+    for n_representatives in (4, 1):
+        cx.tl.cpca_path(cells, **REFERENCE, key_added="all", n_representatives=n_representatives)
+        numbered = [f"all_{i}" for i in range(len(cells.uns["all"]["representatives"]))]
+        assert (len(numbered) > 3) == (n_representatives == 4)
+        assert list(cells.obsm) == ["mine", *numbered]
+        assert list(cells.varm) == ["mine", "mine_fit", *numbered]
+        assert list(cells.uns) == ["mine", "all"]

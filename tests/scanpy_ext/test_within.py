@@ -16,13 +16,6 @@ from contrast_core import CPCA, ContrastWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-TOOLS = {
-    "cpca": cx.tl.cpca,
-    "cpca_star": cx.tl.cpca_star,
-    "pcpca": cx.tl.pcpca,
-    "clvm": cx.tl.clvm,
-    "cpca_path": cx.tl.cpca_path,
-}
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 
@@ -37,38 +30,6 @@ def study(seed: int = 0) -> anndata.AnnData:
     adata.obs["donor"] = donors
     adata.obs["condition"] = np.where(stimulated, "stim", "ctrl")
     return adata
-
-
-def scores(adata: anndata.AnnData, name: str) -> Any:
-    return adata.obsm[f"X_{name}" if name != "cpca_path" else "X_cpca_path_0"]
-
-
-@pytest.mark.parametrize("name", TOOLS)
-def test_scores_are_centred_within_donors_and_show_the_condition(name: str) -> None:
-    adata = study()
-    TOOLS[name](adata, **DESIGN, within="donor")
-    found = scores(adata, name)
-    for donor in "abc":
-        np.testing.assert_allclose(found[adata.obs["donor"] == donor].mean(axis=0), 0, atol=1e-9)
-    condition = (adata.obs["condition"] == "stim").to_numpy()
-    if name != "cpca_path":
-        assert LinearDiscriminantAnalysis().fit(found, condition).score(found, condition) > 0.8
-        plain = study()
-        TOOLS[name](plain, **DESIGN)
-        assert not np.allclose(scores(plain, name), found)
-        assert adata.uns[name]["params"]["within"] == "donor"
-
-
-def test_it_is_the_core_within_groups() -> None:
-    adata = study()
-    cx.tl.cpca(adata, **DESIGN, within="donor")
-    values, donor = np.asarray(adata.X), adata.obs["donor"].to_numpy(str)
-    behind = (adata.obs["condition"] == "ctrl").to_numpy()
-    core = CPCA().fit(
-        values, background=values[behind], within=donor, background_within=donor[behind]
-    )
-    np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
-    np.testing.assert_allclose(adata.obsm["X_cpca"], core.transform(values, within=donor))
 
 
 def test_new_cells_are_centred_by_their_donor(tmp_path: Any) -> None:
@@ -86,69 +47,6 @@ def test_new_cells_are_centred_by_their_donor(tmp_path: Any) -> None:
     del new.obs["donor"]
     with pytest.raises(ValueError, match="no column 'donor'"):
         cx.tl.project(new, old)
-
-
-@pytest.mark.parametrize("name", ["cpca", "pcpca"])
-def test_denoised_cells_are_without_their_donors_differences(name: str) -> None:
-    adata = study()
-    TOOLS[name](adata, **DESIGN, within="donor")
-    cx.tl.denoise(adata, key=name)
-    denoised = adata.layers["denoised"]
-    mean = adata.varm[f"PCs_{name}_fit"]["mean"].to_numpy()
-    for donor in "abc":
-        of_donor = (adata.obs["donor"] == donor).to_numpy()
-        np.testing.assert_allclose(denoised[of_donor].mean(axis=0), mean, atol=1e-9)
-    if name == "cpca":
-        expected = mean + adata.obsm["X_cpca"] @ adata.varm["PCs_cpca"].T
-        np.testing.assert_allclose(denoised, expected, atol=1e-9)
-    plain = study()
-    TOOLS[name](plain, **DESIGN)
-    cx.tl.denoise(plain, key=name)
-    assert not np.allclose(plain.layers["denoised"], denoised)
-
-
-def test_another_anndata_is_a_background_with_donors_of_its_own() -> None:
-    adata, other = study(), study(1)
-    cx.tl.cpca(adata, background=other, within="donor")
-    core = CPCA().fit(
-        np.asarray(adata.X),
-        background=np.asarray(other.X),
-        within=adata.obs["donor"].to_numpy(str),
-        background_within=other.obs["donor"].to_numpy(str),
-    )
-    np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
-    del other.obs["donor"]
-    with pytest.raises(ValueError, match="no column 'donor'"):
-        cx.tl.cpca(adata, background=other, within="donor")
-
-
-def test_donors_that_are_missing_are_refused_and_nothing_is_written() -> None:
-    adata = study()
-    adata.obs["donor"] = adata.obs["donor"].where(np.arange(240) > 4)
-    with pytest.raises(ValueError, match="within: 5 cells have no value"):
-        cx.tl.cpca(adata, **DESIGN, within="donor")
-    with pytest.raises(ValueError, match="no column 'animal'"):
-        cx.tl.cpca(adata, **DESIGN, within="animal")
-    assert not adata.obsm
-    assert not adata.uns
-
-
-@pytest.mark.parametrize("name", TOOLS)
-def test_donors_of_one_condition_each_are_refused(name: str, untouched: Any) -> None:
-    """Their means hold the whole effect, which centring within them removes."""
-    adata = study()
-    stimulated = adata.obs["condition"] == "stim"
-    adata.obs["nested"] = adata.obs["donor"] + stimulated.astype(str)
-    adata.obs["half"] = adata.obs["donor"].where(stimulated | (adata.obs["donor"] != "c"), "d")
-    with untouched(adata):
-        with pytest.raises(ValueError, match=r"within: no level of adata.obs\['nested'\] has"):
-            TOOLS[name](adata, **DESIGN, within="nested")
-        with pytest.raises(ValueError, match="within and groupby are both 'condition'"):
-            TOOLS[name](adata, **DESIGN, within="condition")
-    with pytest.warns(ContrastWarning, match=r"cells on one side only .*: 'c', 'd'"):
-        TOOLS[name](adata, **DESIGN, within="half")
-    # Without the shift in the foreground there is nothing to remove.
-    TOOLS[name](adata, foreground=stimulated, background=~stimulated, within="nested")
 
 
 def test_a_drug_on_tumours_shows_in_two_components_within_patients(contrast_data: Path) -> None:
@@ -169,3 +67,75 @@ def test_a_drug_on_tumours_shows_in_two_components_within_patients(contrast_data
             found.append(discriminant.score(new.obsm["X_cpca"], treated[out]))
     assert np.mean(accuracy["auto"]) >= 0.80
     assert np.mean(accuracy[0.0]) <= 0.62
+
+
+@pytest.mark.parametrize("name", ["cpca", "cpca_star", "pcpca", "clvm", "cpca_path"])
+def test_scores_are_centred_within_donors_and_show_the_condition(name: str, untouched: Any) -> None:
+    adata, plain = study(), study()
+    tool = getattr(cx.tl, name)
+    tool(adata, **DESIGN, within="donor")
+    found = adata.obsm["X_cpca_path_0" if name == "cpca_path" else f"X_{name}"]
+    for donor in "abc":
+        np.testing.assert_allclose(found[adata.obs["donor"] == donor].mean(axis=0), 0, atol=1e-9)
+    condition = (adata.obs["condition"] == "stim").to_numpy()
+    if name != "cpca_path":
+        assert LinearDiscriminantAnalysis().fit(found, condition).score(found, condition) > 0.8
+        tool(plain, **DESIGN)
+        assert not np.allclose(plain.obsm[f"X_{name}"], found)
+        assert adata.uns[name]["params"]["within"] == "donor"
+    # The means of donors of one condition each hold the whole effect, which centring removes.
+    adata.obs["nested"] = adata.obs["donor"] + condition.astype(str)
+    adata.obs["half"] = adata.obs["donor"].where(condition | (adata.obs["donor"] != "c"), "d")
+    adata.obs["gaps"] = adata.obs["donor"].where(np.arange(240) > 4)
+    with untouched(adata):
+        for column, message in [
+            ("nested", r"within: no level of adata.obs\['nested'\] has"),
+            ("condition", "within and groupby are both 'condition'"),
+            ("gaps", "within: 5 cells have no value"),
+            ("animal", "no column 'animal'"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                tool(adata, **DESIGN, within=column)
+    with pytest.warns(ContrastWarning, match=r"cells on one side only .*: 'c', 'd'"):
+        tool(adata, **DESIGN, within="half")
+    # Without the shift in the foreground there is nothing to remove.
+    tool(adata, foreground=condition, background=~condition, within="nested")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_it_is_the_core_within_groups(apart: bool) -> None:
+    """The background is the reference, or another AnnData with donors of its own."""
+    adata, other = study(), study(1)
+    behind = other if apart else adata[adata.obs["condition"] == "ctrl"]
+    design = {"background": other} if apart else DESIGN
+    cx.tl.cpca(adata, **design, within="donor")
+    values, donor = np.asarray(adata.X), adata.obs["donor"].to_numpy(str)
+    core = CPCA().fit(
+        values,
+        background=np.asarray(behind.X),
+        within=donor,
+        background_within=behind.obs["donor"].to_numpy(str),
+    )
+    np.testing.assert_allclose(adata.uns["cpca"]["alpha"], core.alpha_)
+    if not apart:
+        np.testing.assert_allclose(adata.obsm["X_cpca"], core.transform(values, within=donor))
+    del other.obs["donor"]
+    with pytest.raises(ValueError, match="no column 'donor'"):
+        cx.tl.cpca(adata, background=other, within="donor")
+
+
+@pytest.mark.parametrize("name", ["cpca", "pcpca"])
+def test_denoised_cells_are_without_their_donors_differences(name: str) -> None:
+    adata, plain = study(), study()
+    for one, options in ((adata, {"within": "donor"}), (plain, {})):
+        getattr(cx.tl, name)(one, **DESIGN, **options)
+        cx.tl.denoise(one, key=name)
+    denoised = adata.layers["denoised"]
+    assert not np.allclose(plain.layers["denoised"], denoised)
+    mean = adata.varm[f"PCs_{name}_fit"]["mean"].to_numpy()
+    for donor in "abc":
+        here = (adata.obs["donor"] == donor).to_numpy()
+        np.testing.assert_allclose(denoised[here].mean(axis=0), mean, atol=1e-9)
+    if name == "cpca":
+        expected = mean + adata.obsm["X_cpca"] @ adata.varm["PCs_cpca"].T
+        np.testing.assert_allclose(denoised, expected, atol=1e-9)

@@ -1,0 +1,139 @@
+"""The significance of components by donor: what the core computes, designs, and refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+from anndata import AnnData
+
+import scanpy_ext as cx
+from contrast_core import CPCA, bootstrap_stability, condition_test
+
+REFERENCE = {"groupby": "condition", "reference": "ctrl"}
+APART = {"foreground": "is_stim", "background": "is_ctrl"}
+FEW = {"n_resamples": 2}
+
+
+@pytest.fixture
+def donors(cells):
+    """Eight donors, four of each condition."""
+    cells.obs["donor"] = np.array([f"d{i}" for i in range(8)])[np.arange(200) // 25]
+    cells.obs["side"] = np.arange(200) % 100 < 50
+    return cells
+
+
+@pytest.mark.parametrize("method", ["cpca", "cpca_star", "pcpca"])
+def test_significance_by_donor(donors, method):
+    options = {"method": method, "test_kwargs": FEW | {"strength": 0.1}}
+    cx.tl.significance(donors, donor="donor", **APART, **options)
+    result = donors.uns["significance"]
+    table = result["components"]
+    assert list(table.index) == ["component 1", "component 2"]
+    assert list(table) == [
+        "p_value",
+        "strength",
+        "statistic",
+        "null_median",
+        "null_95",
+        "stability",
+        "retention",
+    ]
+    assert (result["unit"], result["exploratory"]) == ("donor", False)
+    assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
+    assert result["n_permutations"] == 70  # all ways to choose 4 of 8 donors
+    assert result["smallest_p_value"] == pytest.approx(1 / 70)
+    assert table[["stability", "retention"]].stack().between(0, 1 + 1e-9).all()
+
+
+def test_treated_donors_change_places_with_controls(donors):
+    """With the controls in the foreground: a shift that all four treated donors share."""
+    cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
+    result = donors.uns["significance"]
+    assert result["smallest_p_value"] == pytest.approx(1 / 70)
+    assert result["components"]["p_value"].iloc[0] <= 0.05
+    assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
+    few = donors[donors.obs["donor"] != "d7"].copy()  # a treated one
+    cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
+    result = few.uns["significance"]
+    assert (result["n_foreground_units"], result["n_background_units"]) == (3, 4)
+
+
+def test_significance_is_the_cores_condition_test(donors):
+    front, back = (donors.obs[name].to_numpy() for name in ("is_stim", "is_ctrl"))
+    owner = donors.obs["donor"].to_numpy(str)
+    data = {
+        "background": donors.X[back],
+        "units": owner[front],
+        "background_units": owner[back],
+        "random_state": 4,
+    }
+    arguments = {"strength": 1.0, "n_permutations": 30, "n_resamples": 5, "random_state": 4}
+    model = CPCA(2, alpha=1.0)
+    for include, design in ((True, REFERENCE), (False, APART)):
+        cx.tl.significance(donors, donor="donor", **design, test_kwargs=arguments)
+        core = condition_test(
+            model, donors.X[front], include_background=include, n_permutations=30, **data
+        )
+        found = donors.uns["significance"]["components"]
+        np.testing.assert_allclose(found["statistic"], core.statistics)
+    resampled = bootstrap_stability(model, donors.X[front], n_resamples=5, **data)
+    np.testing.assert_allclose(found["stability"], resampled.component_stability)
+    np.testing.assert_allclose(found["retention"], resampled.component_retention)
+    other, adata = donors[back].copy(), donors[front].copy()
+    cx.tl.significance(adata, donor="donor", background=other, test_kwargs=arguments)
+    pd.testing.assert_frame_equal(adata.uns["significance"]["components"], found)
+
+
+def test_designs_that_donors_cannot_test_are_refused(donors, untouched):
+    donors.obs["half"] = donors.obs["is_ctrl"] & donors.obs["side"]
+    donors.obs["most"] = donors.obs["is_stim"] | donors.obs["half"]
+    donors.obs["two"] = np.where(donors.obs["side"], "a", "b")
+    donors.obs["unknown"] = donors.obs["donor"].where(donors.obs_names != "cell5", None)
+    donors.obs["lone"] = np.where(donors.obs["donor"] == "d7", "stim", "ctrl")
+    with untouched(donors):
+        for donor, design, message in [
+            (
+                "donor",
+                {"foreground": "most", "background": "is_ctrl"},
+                "50 of the 100 background cells are in the fore",
+            ),
+            (
+                "donor",
+                {"foreground": "is_ctrl", "background": "is_ctrl"},
+                "are the same cells",
+            ),
+            ("condition", REFERENCE, "donor and groupby are both 'condition'"),
+            ("two", REFERENCE, r"4 ways to say which units are fore.* 3 units against 3"),
+            ("unknown", REFERENCE, "1 foreground or background cells have no value"),
+            (
+                "donor",
+                {"groupby": "lone", "reference": "ctrl"},
+                r"only 8 ways .* no p-value can be below 0\.12",
+            ),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                cx.tl.significance(donors, donor=donor, **design)
+
+
+@pytest.mark.parametrize("in_both_sets", [True, False])
+def test_without_donors_p_values_are_called_exploratory(in_both_sets, tmp_path):
+    """A strong effect is found, whether or not the reference is in the foreground too."""
+    rng = np.random.default_rng(0)
+    adata = AnnData(rng.normal(size=(160, 6)))
+    is_control = np.arange(160) < 80
+    adata.obs["condition"] = np.where(is_control, "ctrl", "stim")
+    adata.X[80:, 0] += 4.0 + 3.0 * rng.normal(size=80)
+    design = REFERENCE if in_both_sets else {"foreground": ~is_control, "background": is_control}
+    arguments = FEW | {"n_permutations": 19}
+    cx.tl.significance(adata, donor=None, **design, n_comps=1, test_kwargs=arguments)
+    result = adata.uns["significance"]
+    assert "p_value" not in result["components"]
+    assert result["components"]["exploratory_p_value"].iloc[0] == pytest.approx(1 / 20)
+    assert result["exploratory"] is True
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = sc.read_h5ad(tmp_path / "cells.h5ad")
+    pd.testing.assert_frame_equal(again.uns["significance"]["components"], result["components"])
+    axes = cx.pl.significance(again, show=False)
+    assert "exploratory" in axes[0].get_title()
