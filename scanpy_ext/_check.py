@@ -163,9 +163,9 @@ def contrast_check(
         if column is not None
     }
     front, back = selection.foreground, selection.background
-    treated, still = front & ~back, back
+    treated, untreated = front & ~back, back
     if controls is not None:
-        still = _select.boolean_mask(adata, controls, axis="obs", argument="controls")
+        untreated = _select.boolean_mask(adata, controls, axis="obs", argument="controls")
     features = cast("BoolArray", data.features)  # None for an embedding only
     whole = _matrix.whole_matrix(adata, layer)
     varying = _varying(whole, front, back, features)
@@ -180,7 +180,7 @@ def contrast_check(
         for name in ("donor", "batch")
         if name in labels
     ]
-    used = front | back | still
+    used = front | back | untreated
     leading = _most_variable(varying["all"], features, _RATIO_GENES)
     rows = load_into_memory(whole.columns(leading).take(used))
     donors = data.within
@@ -188,7 +188,7 @@ def contrast_check(
         donors = labels["donor"].to_numpy()
     donors = None if donors is None else donors[used]
     sets = _Sets(rows, front[used], back[used], donors, data.within is not None)
-    ratios = _ratios(sets, still[used])
+    ratios = _ratios(sets, untreated[used])
     p_value = _p_value(sets)
     findings.append(_findings.ratio(ratios, p_value, donor, within))
     findings.append(_findings.advice(_advice(sets), p_value, by_donor=donor is not None))
@@ -284,7 +284,7 @@ class _Sets(NamedTuple):
         return {name: donors.astype(str) for name, donors in of_sides.items()}
 
 
-def _ratios(sets: _Sets, still: BoolArray) -> pd.DataFrame:
+def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
     """Return the ratio of the contrast, and of the controls of one donor against another's.
 
     A contrast within donors compares them with each other already.
@@ -297,13 +297,13 @@ def _ratios(sets: _Sets, still: BoolArray) -> pd.DataFrame:
         units = {}
     ratios = {"contrast": _ratio(*sets.sides, **units)}
     if donors is not None and not sets.within:
-        sizes = pd.Series(donors[still]).value_counts()
+        sizes = pd.Series(donors[untreated]).value_counts()
         large = list(sizes.index[sizes >= _LEAST_CELLS])
         # All ordered pairs, so that the first ones hold each donor about as often.
         n = len(large)
         pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
         for a, b in islice(pairs, _MAX_NULLS):
-            one, other = (still & (donors == name) for name in (a, b))
+            one, other = (untreated & (donors == name) for name in (a, b))
             if (front & back).any():  # as in the contrast: the background is in the foreground
                 one |= other
             ratios[f"{a} / {b}"] = _ratio(sets.rows.take(one), sets.rows.take(other))

@@ -23,8 +23,8 @@ def wrote(slot: str, names: Iterable[str]) -> None:
 def logged(function: F) -> F:
     """Wrap a function to log when it starts, how long it took and what it wrote.
 
-    At `sc.settings.verbosity` 2 and higher; what was written at 3. scanpy is not imported for it:
-    who has set its verbosity has done so.
+    Start and duration are logged at `sc.settings.verbosity` 2 and higher, what was written at 3.
+    scanpy is not imported for this: whoever has set its verbosity has imported it.
     """
 
     @wraps(function)

@@ -157,13 +157,13 @@ class ContrastInput:
             entry["loadings"] = loadings
         else:
             slots["varm"] = {
-                keys.varm: of_all_genes(loadings, self.features),
+                keys.varm: on_all_genes(loadings, self.features),
                 keys.fit: fit_table(self.gene_names, self.features, filters, **vectors),
             }
         return Result(keys.uns, entry, slots)
 
 
-def of_all_genes(values: NDArray[np.floating], features: BoolArray) -> NDArray[np.floating]:
+def on_all_genes(values: NDArray[np.floating], features: BoolArray) -> NDArray[np.floating]:
     """Return values of the genes in use, (n_features, ...), as (n_vars, ...) with zeros."""
     whole = np.zeros((features.size, *values.shape[1:]))
     whole[features] = values

@@ -22,7 +22,7 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 class Default(Enum):
-    """Marker of an argument that was not given, where None is a choice of its own."""
+    """Marker of an argument that was not given, for arguments of which None is a valid value."""
 
     value_ = "default"
 
@@ -248,11 +248,10 @@ def _by_level(
         )
     labels = column(adata, groupby, "groupby", nan_texts=_NAN_TEXTS if groups is None else ())
     levels = list(dict.fromkeys(labels.dropna()))
-    unused: list[str] = []
     kind = in_memory(adata.obs, groupby).dtype
-    if isinstance(kind, pd.CategoricalDtype):
-        unused = [each for each in map(text, kind.categories) if each not in levels]
-        levels = [each for each in map(text, kind.categories) if each in levels]
+    is_categorical = isinstance(kind, pd.CategoricalDtype)
+    categories = [*map(text, kind.categories)] if is_categorical else levels
+    levels = [each for each in categories if each in levels]
     if reference is None:
         raise ValueError(
             f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
@@ -270,7 +269,7 @@ def _by_level(
             )
         for each in asked:
             if each not in levels:
-                problem = "is a category without cells" if each in unused else "is not a level"
+                problem = "is a category without cells" if each in categories else "is not a level"
                 raise ValueError(
                     f"{argument}: {each!r} {problem} of adata.obs[{groupby!r}]. "
                     f"The levels with cells are {listed(levels)}."

@@ -17,7 +17,7 @@ __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 
 
 def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
-    """Which levels respond, and by which genes: the table of `scanpy_ext.tl.contrasts`.
+    """Return which levels respond, and by which genes: the table of `scanpy_ext.tl.contrasts`.
 
     Parameters
     ----------
@@ -96,7 +96,8 @@ def loadings(
         representative of `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` for
         `scanpy_ext.tl.clvm`.
     tidy
-        A row for each gene and component, with the columns `gene`, `component` and `loading`.
+        Return a row for each gene and component, with the columns `gene`, `component` and
+        `loading`.
 
     Returns
     -------

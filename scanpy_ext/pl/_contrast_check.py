@@ -30,11 +30,11 @@ def contrast_check(
 ) -> Drawn:
     """Plot the cells of a contrast, and its ratio beside that of donors alone.
 
-    From `scanpy_ext.pp.contrast_check`. Left: the make-up of foreground and background; a type
-    that the background lacks fakes an effect. Right: the cross-fitted ratio (red) and those of one
+    The left panel shows the composition of foreground and background: a type that the background
+    lacks imitates an effect. The right panel shows the cross-fitted ratio (red) and those of one
     donor's controls against another's (grey), which a real contrast exceeds. Many donors and cell
-    types are a table: how many times as large a type's share is in the foreground as in the
-    background, and both numbers of cells where one side has none.
+    types are shown as a table of the share of a type in the foreground over that in the
+    background, with both numbers of cells where one side has none.
 
     Parameters
     ----------

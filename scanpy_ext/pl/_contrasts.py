@@ -29,14 +29,14 @@ def contrasts(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Which levels respond, by which genes, and with what evidence.
+    """Plot which levels respond, by which genes, and with what evidence.
 
-    A dot plot of genes and levels, as `sc.pl.dotplot`: the colour is the loading of the gene on the
-    level's direction (red: higher in the condition), the size its stability. Beside it the
-    cross-fitted ratio of each level with its 95% interval; the line is 1, no response. Levels with
-    an adjusted p-value of 5% or less have a filled mark, and so have those without p-values whose
-    interval is above 1. Levels that could not be compared are left out; see the table,
-    `scanpy_ext.get.contrasts`.
+    This is a dot plot of genes and levels, as `sc.pl.dotplot`: the colour is the loading of the
+    gene on the level's direction (red: higher in the condition), the size is its stability. Beside
+    it stands the cross-fitted ratio of each level with its 95% interval; the line at 1 means no
+    response. Levels with an adjusted p-value of 5% or less have a filled mark, and so have those
+    without p-values whose interval is above 1. Levels that could not be compared are left out; see
+    the table, `scanpy_ext.get.contrasts`.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def cpca_path(
 
 
 def _widen(ax: Axes, floor: float) -> None:
-    """Let neither axis be shorter than `floor`: rounding is not to fill a panel."""
+    """Make both axes at least `floor` long, so that rounding errors do not fill a panel."""
     for get, put in ((ax.get_xlim, ax.set_xlim), (ax.get_ylim, ax.set_ylim)):
         low, high = get()
         if high - low < floor:

@@ -21,9 +21,9 @@ def cvae(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the loss of each epoch of a training, of the cells it fits and of those held out.
+    """Plot the loss of each epoch of `scanpy_ext.tl.cvae`: of the cells it fits, and of others.
 
-    From `scanpy_ext.tl.cvae`. A held-out loss that still falls at the end asks for more epochs; one
+    A held-out loss that still falls at the end asks for more epochs; one
     far above that of the training asks for more cells.
 
     Parameters

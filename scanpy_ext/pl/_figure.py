@@ -68,7 +68,7 @@ def drawing(
     frames
         Keep all four sides of the panels' frames.
 
-    The others are those of every function that plots.
+    The other parameters are those of every function that plots.
 
     Raises
     ------

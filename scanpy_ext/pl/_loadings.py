@@ -31,10 +31,10 @@ def loadings(
 ) -> Drawn:
     """Plot the genes with the largest loadings of each component, with their signs.
 
-    The counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes of largest absolute
-    loading, so both ends of a component appear as far as they matter. cPCA keeps and sharpens the
-    difference between conditions: genes at one end are higher in the cells at that end of
-    the embedding.
+    This is the counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes of largest
+    absolute loading, so both ends of a component appear as far as they matter. cPCA keeps and
+    sharpens the difference between conditions: genes at one end are higher in the cells at that end
+    of the embedding.
 
     Parameters
     ----------

@@ -28,8 +28,8 @@ def match_pairs(
 ) -> Drawn:
     """Plot positive pairs by donor: their number, the cells that they cover, their distances.
 
-    Three panels: pairs per donor; the fraction of each donor's stimulated and control cells
-    that are in a pair; the distances of each donor's pairs (quartiles, and 5 to 95%).
+    The three panels show the pairs per donor, the fraction of each donor's stimulated and control
+    cells that are in a pair, and the distances of each donor's pairs (quartiles, and 5 to 95%).
 
     Parameters
     ----------

@@ -23,9 +23,10 @@ def significance(
 ) -> Drawn:
     """Plot how far each component stands out against chance, and how stable it is.
 
-    From `scanpy_ext.tl.significance`. Left: the statistics, and what 95% of the relabelled data
-    stay below; the p-values stand below the components, as exploratory where cells were permuted
-    and not donors. Right: how well a component is met again when donors are drawn with replacement.
+    The left panel shows the statistics, and the value that 95% of the relabelled data stay below.
+    The p-values are written below the components, and are called exploratory where cells were
+    permuted and not donors. The right panel shows how well a component is found again when donors
+    are drawn with replacement.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from contrast_core import CLVM
 from .. import _write
 from .._arguments import model_parameters, storable_texts
 from .._docs import documented
-from .._read import contrast_input, of_all_genes
+from .._read import contrast_input, on_all_genes
 from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells
 
 
@@ -162,7 +162,7 @@ def clvm(
     shared = keys.part("shared")
     latent = model.transform_shared(data.matrix, within=data.within)
     result.slots["obsm"][shared.obsm] = data.as_precise(latent)
-    result.slots["varm"][shared.varm] = of_all_genes(
+    result.slots["varm"][shared.varm] = on_all_genes(
         model.shared_loadings_, cast("BoolArray", data.features)
     )
     return _write.write(adata, result, copy=copy)

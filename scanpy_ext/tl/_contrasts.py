@@ -37,13 +37,12 @@ def contrasts(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Which levels of a column respond to a condition: cell types, clusters, guides.
+    """Find which levels of a column respond to a condition: cell types, clusters, guides.
 
     For each level the cells of the condition are compared with the reference cells of that level,
     along the direction that separates the two best [1]_: directions show the difference between
-    the conditions, nothing is removed. What is reported is measured on donors
-    that had no part in choosing the direction, so that levels of few cells do not come first by
-    chance.
+    the conditions, nothing is removed. What is reported is measured on donors that had no part in
+    choosing the direction, so that levels of few cells do not come first by chance.
 
     Parameters
     ----------
@@ -189,8 +188,8 @@ def contrasts(
         entry |= {"loadings": direction, "stability": stability}
     else:
         slots["varm"] = {
-            key: _read.of_all_genes(direction, data.features),
-            f"{key}_stability": _read.of_all_genes(stability, data.features),
+            key: _read.on_all_genes(direction, data.features),
+            f"{key}_stability": _read.on_all_genes(stability, data.features),
         }
     return _write.write(adata, _write.Result(key, entry, slots), copy=copy)
 
@@ -230,7 +229,7 @@ def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
     """Adjust p-values, and return the levels with evidence of a response first, then by ratio.
 
     Evidence is an interval above 1 and an adjusted p-value of at most 0.05. Without donors the
-    p-value is over cells; it then orders the table but does not stand in it.
+    p-value is over cells: it then orders the table, but the table does not show it.
     """
     table[_TEXTS] = table[_TEXTS].fillna("")
     numbers = [name for name in _COLUMNS[4:] if name not in _TEXTS]

@@ -14,7 +14,7 @@ from contrast_core import ContrastWarning, contrast_path
 
 from .. import _write
 from .._docs import documented
-from .._read import contrast_input, of_all_genes
+from .._read import contrast_input, on_all_genes
 from .._select import DEFAULT, Default, Levels, Mask, cells
 
 
@@ -160,7 +160,7 @@ def cpca_path(
         entry["loadings"] = np.stack(loadings)
     else:
         slots["varm"] = {
-            part.varm: of_all_genes(table, data.features)
+            part.varm: on_all_genes(table, data.features)
             for part, table in zip(parts, loadings, strict=True)
         }
     result = _write.Result(keys.uns, entry | data.sizes, slots)

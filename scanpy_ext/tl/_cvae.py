@@ -97,7 +97,7 @@ def cvae(
     {RAISES}
         Also if values are no counts, or the loss is NaN or infinite in the first epoch.
     ImportError
-        Without torch.
+        If torch is not installed.
 
     Notes
     -----

@@ -19,7 +19,7 @@ from .. import _keys, _matrix, _pairs, _select, _values, _write
 from .._arguments import check_flag
 from .._docs import documented
 from .._fitted import fit_table
-from .._read import of_all_genes
+from .._read import on_all_genes
 
 _GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
 
@@ -346,7 +346,7 @@ class _Cells:
         entry["params"] = self.params | entry["params"]
         slots = {
             "obsm": {keys.obsm: np.asarray(model.transform(self.matrix), self.dtype)},
-            "varm": {keys.varm: of_all_genes(loadings.T, self.features), keys.fit: table},
+            "varm": {keys.varm: on_all_genes(loadings.T, self.features), keys.fit: table},
         }
         found = [] if self.pairs.result is None else [self.pairs.result]
         return _write.write(adata, *found, _write.Result(keys.uns, entry, slots), copy=copy)

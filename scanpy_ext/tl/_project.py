@@ -106,7 +106,7 @@ def project(
                 _values.mean_of_first(rows), mean, "adata_new", "the cells of the fit"
             )
     if "cap" in fitted.table:
-        function = partial(_of_capped, linear=linear, cap=fitted.vector("cap")[used])
+        function = partial(_capped_scores, linear=linear, cap=fitted.vector("cap")[used])
         scores = rows.map(function, linear.projection.shape[1])
     else:
         scores = linear.transform(rows)
@@ -138,7 +138,7 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
     return np.asarray(names.get_indexer(genes))
 
 
-def _of_capped(rows: Any, linear: LinearMap, cap: NDArray[np.floating]) -> NDArray[np.floating]:
+def _capped_scores(rows: Any, linear: LinearMap, cap: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return scores of rows whose values are cut at the cap of their gene, kept sparse."""
     if not sp.issparse(rows):
         return linear.transform(np.minimum(rows, cap))

@@ -37,13 +37,13 @@ def response(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Which cells responded: a probability for each cell, and the share of responders.
+    """Find which cells responded: a probability for each cell, and the share of responders.
 
     In a CRISPR or drug experiment some cells escape. Scores show the difference between the
-    conditions, nothing is removed. For each condition the cells are scored along
-    the direction that separates them best from the reference cells [1]_, chosen without the cell
-    that is scored. The scores are a mixture of two components: that of the reference cells, which
-    do not respond by definition, and the same moved by the response [2]_.
+    conditions, nothing is removed. For each condition the cells are scored along the direction that
+    separates them best from the reference cells [1]_, chosen without the cell that is scored. The
+    scores are a mixture of two components: that of the reference cells, which do not respond by
+    definition, and the same moved by the response [2]_.
 
     Parameters
     ----------

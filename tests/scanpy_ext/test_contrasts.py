@@ -199,15 +199,3 @@ def test_a_dask_array_is_read_at_most_three_times_and_gives_the_same() -> None:
     assert sum(read) <= 3 * adata.n_obs
     table_of(adata)
     np.testing.assert_allclose(lazy.varm["contrasts"], adata.varm["contrasts"], atol=1e-3)
-
-
-def test_wrong_calls_are_refused_and_change_nothing(untouched: Any) -> None:
-    adata = study({"a": 60, "b": 60})
-    with untouched(adata):
-        for change, message in [
-            ({"by": "nothing"}, "adata.obs has no column 'nothing'"),
-            ({"donor": "condition"}, "donor and groupby are both"),
-            ({"reference": "x"}, "'x' is not a level"),
-        ]:
-            with pytest.raises(ValueError, match=message):
-                table_of(adata, **change)

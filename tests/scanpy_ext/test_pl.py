@@ -120,15 +120,10 @@ def test_components_of_a_path(done):
     assert [ax.get_title() for ax in axes] == ["component 2"]
     close(axes)
     cx.tl.cpca_path(done, **REFERENCE, n_comps=1, key_added="one")
-    for components, key, message in [
-        ("1,5", "cpca_path", "components=5: expected a number from 1 to 2"),
-        ("1;2", "cpca_path", "components='1;2': expected a whole number from 1 to 2"),
-        ([1], "cpca_path", "expected two, one for each axis"),
-        (None, "cpca_path", "components=None"),
-        ((1, 2), "one", "components=2: expected a number from 1 to 1"),
-    ]:
-        with pytest.raises((TypeError, ValueError), match=message):
-            cx.pl.cpca_path(done, components=components, key=key)
+    with pytest.raises(ValueError, match="components=2: expected a number from 1 to 1"):
+        cx.pl.cpca_path(done, key="one")
+    with pytest.raises(ValueError, match="expected two, one for each axis"):
+        cx.pl.cpca_path(done, components=[1])
 
 
 def test_what_does_not_vary_is_not_stretched(done):

@@ -131,14 +131,8 @@ def test_differences_between_batches_are_subtracted() -> None:
     np.testing.assert_allclose(*found, atol=1e-6)
 
 
-def test_wrong_calls_are_refused_and_change_nothing(untouched: Any) -> None:
+def test_batches_without_reference_cells_are_refused(untouched: Any) -> None:
     adata = screen()
-    with untouched(adata):
-        for change, message in [
-            ({"within": "guide"}, "within: 'hit1' .* has 0 reference cells; at least 10 are need"),
-            ({"donor": "target"}, "donor and groupby are both"),
-            ({"level": 0}, "level"),
-            ({"groups": "x"}, "'x' is not a level"),
-        ]:
-            with pytest.raises(ValueError, match=message):
-                cx.tl.response(adata, **DESIGN, **change)
+    message = "within: 'hit1' .* has 0 reference cells; at least 10 are needed"
+    with untouched(adata), pytest.raises(ValueError, match=message):
+        cx.tl.response(adata, **DESIGN, within="guide")
