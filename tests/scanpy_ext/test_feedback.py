@@ -14,7 +14,6 @@ DONORS = REFERENCE | {"donor": "donor"}
 CALLS = {
     "negative": lambda a: cx.tl.cpca(a, **REFERENCE, alpha=99.0),
     "are not paired": lambda a: cx.pp.match_pairs(a, **DONORS, n_comps=4),
-    "leading lambda": lambda a: cx.tl.pca_pp(a, **DONORS, n_comps=2),
     "not be sound": lambda a: cx.pp.contrast_check(a, **REFERENCE, cell_type="type"),
 }
 

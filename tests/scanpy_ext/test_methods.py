@@ -103,6 +103,7 @@ def test_on_top_of_an_embedding(cells, name):
         cx.tl.denoise(cells, key="on_top")
 
 
+@pytest.mark.slow
 def test_neighbours_umap_and_leiden_run_on_a_result(cells):
     cx.tl.cpca_star(cells, **REFERENCE, n_comps=3)
     sc.pp.neighbors(cells, use_rep="X_cpca_star", n_neighbors=10)
