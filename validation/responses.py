@@ -140,9 +140,9 @@ def types() -> bool:
 
 
 def speed() -> bool:
-    from cells import make_cells
+    from benchmarks.cells import typed_cells
 
-    adata = make_cells(20_000)
+    adata = typed_cells(20_000, 0.06)
     rng = np.random.default_rng(1)
     adata.obs["type"] = rng.integers(0, 8, adata.n_obs).astype(str)
     adata.obs["donor"] = rng.integers(0, 6, adata.n_obs).astype(str)
