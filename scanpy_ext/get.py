@@ -121,14 +121,8 @@ def loadings(
     table = loadings_of(adata, key, level)
     if not check_flag(tidy, "tidy"):
         return table
-    n_genes, k = table.shape
-    return pd.DataFrame(
-        {
-            "gene": np.tile(table.index.to_numpy(), k),
-            "component": np.repeat(table.columns.to_numpy(), n_genes),
-            "loading": table.to_numpy().T.ravel(),
-        }
-    )
+    table = table.rename_axis("gene")
+    return table.melt(value_name="loading", ignore_index=False).reset_index()
 
 
 def top_genes(

@@ -40,6 +40,8 @@ def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Pa
     np.testing.assert_array_equal(read.obsm["X_cpca"], cells.obsm["X_cpca"])
     with pytest.raises(TypeError, match=r"is MuData; expected one AnnData .*mdata\['rna'\]"):
         cx.tl.cpca(whole, groupby="condition", reference="ctrl")
+    with pytest.raises(TypeError, match=r"background is MuData; expected one AnnData"):
+        cx.tl.cpca(cells, background=whole)
     with pytest.raises(ValueError, match=r"adata\.obs has no column 'condition'"):
         cx.tl.cpca(whole["protein"], groupby="condition", reference="ctrl")
 

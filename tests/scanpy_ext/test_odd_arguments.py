@@ -124,6 +124,7 @@ ODD: dict[str, list[Any]] = {
     **dict.fromkeys(["key_added", "layer_added"], NO_KEYS),
     **dict.fromkeys(["alpha", "beta", "gamma"], NO_STRENGTHS),
     "kernel": NO_WORDS,
+    "alphas": [[0.0, -1.0], [0.0, np.nan], ["best"], "no"],
     "n_neighbors": [*NO_COUNTS, None],
     "key": [*NO_NAMES, None],
     "mask_var": NO_NAMES,
@@ -141,6 +142,7 @@ ODD: dict[str, list[Any]] = {
     "save": [3, ["a.png"], 2.5],
 }
 WORDS = {
+    "alphas": "alpha",
     "key": "no result",
     "n": "n=",
     "n_comps": "n_comps|n_salient",

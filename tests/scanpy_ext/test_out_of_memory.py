@@ -181,7 +181,7 @@ def test_a_file_is_read_once_for_the_fit(cells, backed, monkeypatch):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize(
-    "function", [cx.tl.kernel_cpca, partial(cx.tl.significance, donor="donor")]
+    "function", [cx.tl.cpca, cx.tl.kernel_cpca, partial(cx.tl.significance, donor="donor")]
 )
 def test_the_background_may_be_elsewhere(design, lazy, function, where):
     expected, adata = design[100:].copy(), design[100:].copy()
