@@ -20,7 +20,7 @@ from benchmarks.common.report import Report
 from benchmarks.common.report import run as run_studies
 from contrast_core.datasets import cells_behind_fringes, digits_on_photos
 from contrast_core.images import Frames, Patches
-from napari_plugin._export import Calibration, export
+from napari_plugin._files import Calibration, export
 from napari_plugin._model import Task, moved, run
 from napari_plugin._pair import Images, Pair
 from napari_plugin._settings import Settings, no_report

@@ -19,8 +19,8 @@ from napari_plugin._layers import (
     pixels_of,
     region_of,
 )
-from napari_plugin._pair import Images, Pair, box_of, holds_signal, is_large_enough
-from napari_plugin._parts import Level, Line, row
+from napari_plugin._pair import Images, Pair, box_of, holds_signal, is_large_enough, sides_of
+from napari_plugin._parts import Light, Line, row
 from napari_plugin._results import place_in
 from napari_plugin._settings import BoolArray, InputError
 
@@ -56,7 +56,7 @@ class Choices(Container[Widget]):
         self._settled = self._selecting = False
         self.image = ComboBox(
             label="Image",
-            choices=self._images,
+            choices=lambda _: [each for each in viewer.layers if isinstance(each, Image)],
             nullable=True,
             tooltip="The image or stack whose background is to be removed",
         )
@@ -77,7 +77,7 @@ class Choices(Container[Widget]):
         )
         self.area = ComboBox(
             label="Drawn in",
-            choices=lambda _: self._of((Shapes, Labels)),
+            choices=lambda _: self._of(Shapes, Labels),
             nullable=True,
             tooltip="A layer of shapes or labels that mark the background",
         )
@@ -88,19 +88,16 @@ class Choices(Container[Widget]):
         self.to_here = PushButton(text="To here", tooltip="Take the frame that is shown")
         self.other = ComboBox(
             label="Layer",
-            choices=lambda _: [x for x in self._of((Image,)) if x != self.image.value],
+            choices=lambda _: [x for x in self._of(Image) if x != self.image.value],
             nullable=True,
             tooltip="Images that show the background only",
         )
         self.swap = PushButton(text="Swap image and background")
-        self._here = row(self.from_here, self.to_here)
-        self.light = Line()
-        super().__init__(
-            widgets=[
-                *(self.image, self.axis, self.channels, self.kind, self.draw, self.area),
-                *(self.span, self.first, self.last, self._here, self.other, self.swap, self.light),
-            ]
-        )
+        self.hint = Line()
+        stack = (self.first, self.last, row(self.from_here, self.to_here))
+        self._parts = {BOX: (self.draw, self.area), FRAMES: stack, OTHER: (self.other, self.swap)}
+        parts = [*self._parts[BOX], self.span, *self._parts[FRAMES], *self._parts[OTHER], self.hint]
+        super().__init__(widgets=[self.image, self.axis, self.channels, self.kind, *parts])
         self.margins = self.channels.margins = (0, 0, 0, 0)
         self._timer = QTimer(self.native, singleShot=True, interval=_SETTLED)
         self._timer.timeout.connect(self._on_area_settled)
@@ -109,8 +106,7 @@ class Choices(Container[Widget]):
         self.area.changed.connect(self._watch_area)
         for box in (self.image, self.other, self.area, self.kind):
             box.changed.connect(self.settle)
-        followed: tuple[Any, ...] = (self.kind, self.area, self.span)
-        for widget in (*followed, self.first, self.last, self.other):
+        for widget in (self.kind, self.area, self.span):
             widget.changed.connect(self._show_what_applies)
         self.draw.changed.connect(self.draw_box)
         self.swap.changed.connect(self._on_swap)
@@ -121,17 +117,13 @@ class Choices(Container[Widget]):
 
     # What is offered
 
-    def _of(self, kinds: tuple[type, ...]) -> list[Any]:
-        return [
-            each for each in self._viewer.layers if isinstance(each, kinds) and not _is_result(each)
-        ]
-
-    def _images(self, _widget: object = None) -> list[Any]:
-        return [each for each in self._viewer.layers if isinstance(each, Image)]
+    def _of(self, *kinds: type) -> list[Any]:
+        """Return the layers of some kinds that are not results."""
+        layers: list[Any] = [each for each in self._viewer.layers if isinstance(each, kinds)]
+        return [x for x in layers if "method" not in _known(x) and not x.name.endswith(" preview")]
 
     def _axes(self, _widget: object = None) -> list[tuple[str, int]]:
-        layer = self._layer
-        names = [] if layer is None else leading_axes(layer)
+        names = [] if self._layer is None else leading_axes(self._layer)
         return [(NO_CHANNELS, -1), *((name, i) for i, name in enumerate(names))]
 
     def reset_choices(self, *_: Any) -> None:
@@ -157,26 +149,22 @@ class Choices(Container[Widget]):
         The image that was there first stays: a layer that is opened next to it is its background,
         unless the samples say otherwise.
         """
-        images = self._of((Image,))
+        images = self._of(Image)
         if (self._settled and self.image.value is not None) or not images:
             return
+        layer = next((x for x in images if _known(x).get("role") != "background"), images[0])
+        others = [each for each in images if each != layer]
+        is_stack = layer.ndim > 2
+        drawn = [x for x in self._of(Shapes, Labels) if x.name.startswith("background")]
         self._settled, self._selecting = False, True
-        behind = [each for each in images if _is_background(each)]
-        layer = next((each for each in images if each not in behind), images[0])
-        alike = [
-            each
-            for each in images
-            if each != layer and layer.ndim > 2 and each.data.shape[-2:] == layer.data.shape[-2:]
-        ]
-        drawn = [x for x in self._of((Shapes, Labels)) if x.name.startswith("background")]
         self.image.value = layer
         self._selecting = False
         self._on_image()
         self._selecting = True
         if drawn:
             self.area.value, self.kind.value = drawn[-1], BOX
-        elif len(images) == 2 and alike:
-            self.other.value, self.kind.value = alike[0], OTHER
+        elif len(others) == 1 and others[0].data.shape[-2:] == layer.data.shape[-2:] and is_stack:
+            self.other.value, self.kind.value = others[0], OTHER
         self._selecting = False
 
     # What follows from a choice
@@ -185,50 +173,43 @@ class Choices(Container[Widget]):
         layer = self.image.value
         if self._selecting or layer == self._layer:
             return
-        self._layer, before = layer, self._selecting
-        self._selecting = True
-        chosen = self.other.value
-        self.other.reset_choices()
-        if chosen in self.other.choices:
-            self.other.value = chosen
-        self.axis.reset_choices()
-        self._selecting = before
+        self._layer, self._selecting = layer, True
+        for box in (self.other, self.axis):
+            chosen = box.value
+            box.reset_choices()
+            if chosen in box.choices:
+                box.value = chosen
+        self._selecting = False
         if layer is not None and not layer.rgb and layer.ndim > 1:
-            found = channel_axis(layer)
-            self.axis.value = -1 if found is None else found
+            self.axis.value = channel_axis(layer)
             n = int(np.prod(pixels_of(layer).shape[:-2]))
-            for box in (self.first, self.last):
-                box.max = max(0, n - 1)
-            self.first.value, self.last.value = 0, min(n - 1, max(3, n // 10)) if n > 1 else 0
+            self.first.max = self.last.max = max(0, n - 1)
+            self.first.value, self.last.value = 0, min(n - 1, max(3, n // 10))
         self._make_ticks()
         self._show_what_applies()
         self.image_changed.emit()
 
     def _make_ticks(self) -> None:
         self.channels.clear()
-        self.ticks = []
         axis, layer = self.axis.value, self._layer
-        if layer is not None and axis is not None and axis >= 0:
-            n = pixels_of(layer).shape[axis]
-            self.ticks = [CheckBox(text=str(i), value=True) for i in range(n)]
-            for start in range(0, n, _ROW):
-                self.channels.append(row(*self.ticks[start : start + _ROW]))
-        self.channels.visible = bool(self.ticks)
+        n = pixels_of(layer).shape[axis] if layer is not None and axis >= 0 else 0
+        self.ticks = [CheckBox(text=str(i), value=True) for i in range(n)]
+        for start in range(0, n, _ROW):
+            self.channels.append(row(*self.ticks[start : start + _ROW]))
+        self.channels.visible = n > 0
 
     def _show_what_applies(self) -> None:
-        kind, layer = self.kind.value, self._layer
-        stack = layer is not None and layer.ndim > 2
+        chosen, layer = self.kind.value, self._layer
         self.axis.visible = len(self.axis.choices) > 1
         self.channels.visible = bool(self.ticks)
-        self.draw.visible = self.area.visible = kind == BOX
-        self.span.visible = kind == BOX and stack
-        for widget in (self.first, self.last, self._here):
-            widget.visible = kind == FRAMES
-        self.other.visible = self.swap.visible = kind == OTHER
-        self.light.say(*self._light())
+        for kind, widgets in self._parts.items():
+            for widget in widgets:
+                widget.visible = kind == chosen
+        self.span.visible = chosen == BOX and layer is not None and layer.ndim > 2
+        self.hint.say(*self._judge_box())
 
-    def _light(self) -> tuple[str, Level]:
-        """Return what to say of the background before a run."""
+    def _judge_box(self) -> tuple[str, Light]:
+        """Return what to say of the box before a run."""
         layer, area = self._layer, self.area.value
         if layer is None or self.kind.value != BOX or area is None:
             return "", ""
@@ -237,9 +218,8 @@ class Choices(Container[Widget]):
         except InputError:
             return "Drag a box over an area that shows no signal.", ""
         box = box_of(mask)
-        height, width = (side.stop - side.start for side in box)
-        text = f"{height} x {width} pixels"
-        if not is_large_enough((height, width), self._side):
+        text = f"{sides_of(box)} pixels"
+        if not is_large_enough(box, self._side):
             return f"{text}: too small. About 100 x 100 are enough.", "instead"
         corner = (slice(each.start, min(each.stop, each.start + _MOST)) for each in box)
         pixels = np.asarray(pixels_of(layer)[(*place_in(self._viewer, layer), *corner)])
@@ -251,14 +231,13 @@ class Choices(Container[Widget]):
 
     def _watch_area(self) -> None:
         if self._watched is not None:
-            self._watched.disconnect(self._timer_start)
-        area = self.area.value
-        self._watched = None
+            self._watched.disconnect(self._on_drawn)
+        area, self._watched = self.area.value, None
         if area is not None:
             self._watched = area.events.paint if isinstance(area, Labels) else area.events.data
-            self._watched.connect(self._timer_start)
+            self._watched.connect(self._on_drawn)
 
-    def _timer_start(self, *_: object) -> None:
+    def _on_drawn(self, *_: object) -> None:
         self._timer.start()
 
     def _on_area_settled(self) -> None:
@@ -274,24 +253,16 @@ class Choices(Container[Widget]):
     def _take(self, box: SpinBox) -> None:
         if self._layer is not None and self._layer.ndim > 2:
             shape = pixels_of(self._layer).shape[:-2]
-            place = place_in(self._viewer, self._layer)
-            box.value = int(np.ravel_multi_index(place, shape))
+            box.value = int(np.ravel_multi_index(place_in(self._viewer, self._layer), shape))
 
     def draw_box(self) -> None:
         """Make a layer for a box over the image, with the tool in hand."""
-        layer = self._layer
         spatial: dict[str, Any] = {}
-        if layer is not None:
-            spatial = {"scale": layer.scale[-2:], "translate": layer.translate[-2:]}
-            spatial |= {"units": layer.units[-2:], "axis_labels": layer.axis_labels[-2:]}
-        drawn = self._viewer.add_shapes(
-            name="background",
-            ndim=2,
-            face_color="transparent",
-            edge_color="#e8924c",
-            edge_width=2,
-            **spatial,
-        )
+        if self._layer is not None:
+            keys = ("scale", "translate", "units", "axis_labels")
+            spatial = {key: getattr(self._layer, key)[-2:] for key in keys}
+        look = {"face_color": "transparent", "edge_color": "#e8924c", "edge_width": 2}
+        drawn = self._viewer.add_shapes(name="background", ndim=2, **look, **spatial)
         self._viewer.dims.ndisplay = 2  # where boxes can be drawn
         drawn.mode = "add_rectangle"
         self._viewer.layers.selection.active = drawn
@@ -322,14 +293,10 @@ class Choices(Container[Widget]):
         InputError
             If no channel is ticked.
         """
-        if not self.ticks:
-            return [None]
-        found: list[Channel | None] = [
-            Channel(self.axis.value, i) for i, tick in enumerate(self.ticks) if tick.value
-        ]
-        if not found:
+        found = [Channel(self.axis.value, i) for i, tick in enumerate(self.ticks) if tick.value]
+        if self.ticks and not found:
             raise InputError("No channel is ticked. Tick at least one under Channels.")
-        return found
+        return [*found] or [None]
 
     def images(self, channel: Channel | None = None) -> Images:
         """Return the chosen images, or one channel of them.
@@ -341,6 +308,13 @@ class Choices(Container[Widget]):
         """
         what = "under Image: the one whose background is to be removed"
         return images_of(self.image.value, what, channel)
+
+    def place(self, channel: Channel | None = None) -> tuple[int, ...]:
+        """Return the image that is looked at, by its index in the leading axes."""
+        place = list(place_in(self._viewer, self.image.value))
+        if channel is not None:
+            place[channel.axis] = 0
+        return tuple(place)
 
     def pair(self, channel: Channel | None = None) -> Pair:
         """Return the chosen images and their background, without reading pixels.
@@ -357,21 +331,19 @@ class Choices(Container[Widget]):
             other = self.other.value
             if other is None:
                 return Pair(images)
-            fits = channel is not None and other.ndim == layer.ndim
-            same = fits and pixels_of(other).shape[channel.axis] > channel.number  # type: ignore[union-attr]
-            return Pair(images, images_of(other, "under Layer", channel if same else None))
-        area = self.area.value
-        if area is None:
+            if channel is not None:  # of which another layer may have the same or none
+                alike = other.ndim == layer.ndim
+                alike = alike and pixels_of(other).shape[channel.axis] > channel.number
+                channel = channel if alike else None
+            return Pair(images, images_of(other, "under Layer", channel))
+        if self.area.value is None:
             return Pair(images)
-        mask = region_of(layer, area)
+        mask = region_of(layer, self.area.value)
         if channel is not None and mask.ndim > 2:
             mask = mask.take([channel.number], axis=channel.axis)
         if self.span.value == THIS_FRAME and layer.ndim > 2 and mask.ndim == 2:
-            place = list(place_in(self._viewer, layer))
-            if channel is not None:
-                place[channel.axis] = 0
             whole = np.zeros(images.shape, dtype=bool)
-            whole[tuple(place)] = mask
+            whole[self.place(channel)] = mask
             mask = whole
         return Pair(images, mask=mask)
 
@@ -389,9 +361,7 @@ class Choices(Container[Widget]):
         return mask.reshape(images.shape[:-2])
 
 
-def _is_result(layer: Any) -> bool:
-    return "method" in layer.metadata.get(KEY, {}) or layer.name.endswith(" preview")
-
-
-def _is_background(layer: Any) -> bool:
-    return bool(layer.metadata.get(KEY, {}).get("role") == "background")
+def _known(layer: Any) -> dict[str, Any]:
+    """Return what the plugin noted about a layer."""
+    found: dict[str, Any] = layer.metadata.get(KEY, {})
+    return found

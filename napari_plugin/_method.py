@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from magicgui.widgets import (
-    CheckBox,
-    ComboBox,
-    Container,
-    FloatSpinBox,
-    Label,
-    Slider,
-    SpinBox,
-    Widget,
-)
+from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, Label, Slider, SpinBox, Widget
 from psygnal import Signal
 
 from contrast_core.images import Frames, Patches
-from napari_plugin._model import Curve
-from napari_plugin._parts import Section
-from napari_plugin._plot import Plot
+from napari_plugin._parts import Plot, Section, row
 from napari_plugin._settings import (
     METHODS,
     WITH_SLIDER,
@@ -42,18 +31,12 @@ class MethodChoices(Section):
         self.suppression = Slider(
             label="Suppression",
             value=50,
-            min=0,
             max=99,
             readout=False,  # napari's style leaves no room for its number
             tooltip="How strongly the background is suppressed; 50 is chosen automatically",
         )
         self._number = Label(value="50")
-        self._slider = Container[Widget](
-            widgets=[self.suppression, self._number],
-            layout="horizontal",
-            labels=False,
-            label="Suppression",
-        )
+        self._slider = row(self.suppression, self._number, label="Suppression")
         self.n_components = SpinBox(
             label="Components",
             value=10,
@@ -69,25 +52,16 @@ class MethodChoices(Section):
         )
         self.side = SpinBox(
             label="Patch side",
-            value=0,
-            min=0,
             max=48,
             tooltip="In pixels; 0 is automatic: 16, or strips along the lines of stripes",
         )
         self.step = SpinBox(
-            label="Patch step",
-            value=0,
-            min=0,
-            max=48,
-            tooltip="From a patch to the next; 0 is automatic",
+            label="Patch step", max=48, tooltip="From a patch to the next; 0 is automatic"
         )
+        means = "Keep the background's mean", "Remove the background's mean"
         self.brightness = ComboBox(
             label="Brightness",
-            choices=(
-                ("Automatic", "auto"),
-                ("Keep the background's mean", "keep"),
-                ("Remove the background's mean", "remove"),
-            ),
+            choices=[("Automatic", "auto"), (means[0], "keep"), (means[1], "remove")],
             tooltip="The mean of the background is removed where it is a dark ground, as in "
             "fluorescence",
         )
@@ -104,22 +78,13 @@ class MethodChoices(Section):
             visible=False,
             tooltip="For absorption images and bright field: the result is the optical density",
         )
-        self.by_hand = CheckBox(text="Strength as in the papers", value=False)
-        self.raw = FloatSpinBox(
-            label="Strength (α, γ or β)", value=1.0, min=0.0, max=1e12, step=None
-        )
-        super().__init__(
-            "Method",
-            [
-                *(self.method, self._slider, self.n_components, self.compare, self.side),
-                *(self.step, self.brightness, self.constant, self.anywhere),
-                *(self.by_hand, self.raw),
-            ],
-        )
-        self._slider.margins = (0, 0, 0, 0)
-        self._number.native.setFixedWidth(
-            self._number.native.fontMetrics().horizontalAdvance("999")
-        )
+        self.by_hand = CheckBox(text="Strength as in the papers")
+        self.raw = FloatSpinBox(label="Strength (α, γ or β)", value=1.0, max=1e12, step=None)
+        widgets: list[Widget] = [self.method, self._slider, self.n_components, self.compare]
+        widgets += [self.side, self.step, self.brightness, self.constant, self.anywhere]
+        super().__init__("Method", [*widgets, self.by_hand, self.raw])
+        number = self._number.native
+        number.setFixedWidth(number.fontMetrics().horizontalAdvance("999"))
         self.raw.native.setDecimals(6)
         self.curve = Plot("Variance kept, over the suppression")
         self.inside.native.layout().addWidget(self.curve)
@@ -138,21 +103,21 @@ class MethodChoices(Section):
     def show_what_applies(self) -> None:
         """Show the parameters of the chosen method."""
         method, whole = self.method.value, self.compare.value == WHOLE
-        self._slider.visible = self.by_hand.visible = method in WITH_SLIDER
+        automatic, slides = method == "automatic", method in WITH_SLIDER
+        self._slider.visible = self.by_hand.visible = slides
         self._slider.enabled = not self.by_hand.value
-        self.n_components.visible = method != "automatic"
+        self.n_components.visible = not automatic
         self.side.visible = self.step.visible = not whole
-        for widget in (self.brightness, self.constant):
-            widget.visible = method == "automatic" and not whole
-        self.anywhere.visible = method == "automatic" and self.compare.value != PATCHES
-        self.raw.visible = method in WITH_SLIDER and self.by_hand.value
+        self.brightness.visible = self.constant.visible = automatic and not whole
+        self.anywhere.visible = automatic and self.compare.value != PATCHES
+        self.raw.visible = slides and self.by_hand.value
 
-    def show_curve(self, curve: Curve | None) -> None:
-        """Draw what is kept of signal and background, or nothing."""
-        self.curve.setVisible(curve is not None)
-        if curve is not None:
-            lines = {"signal": curve.signal, "background": curve.background}
-            self.curve.set_lines(curve.suppression, lines, self.suppression.value / 100)
+    def show_curve(self, curve: dict[str, list[float]]) -> None:
+        """Draw what is kept of signal and background over the suppression, or nothing."""
+        self.curve.setVisible(bool(curve))
+        if curve:
+            lines = {name: curve[name] for name in ("signal", "background")}
+            self.curve.set_lines(curve["suppression"], lines, self.suppression.value / 100)
 
     def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
         """Return what is compared in images of a shape; `behind` as for `default_samples`."""
@@ -171,10 +136,9 @@ class MethodChoices(Section):
 
     def settings(self) -> Settings:
         """Return how the background is removed."""
-        method: Method = self.method.value
-        by_hand = self.by_hand.value and method in WITH_SLIDER
+        by_hand = self.by_hand.value and self.method.value in WITH_SLIDER
         return Settings(
-            method,
+            self.method.value,
             self.suppression.value / 100,
             self.n_components.value,
             raw_strength=self.raw.value if by_hand else None,
@@ -183,3 +147,10 @@ class MethodChoices(Section):
             absorbed=self.absorbed.value,
             brightness=self.brightness.value,
         )
+
+    def show_settings(self, settings: Settings) -> None:
+        """Show how a saved model was fitted."""
+        if settings.method != "automatic":
+            self.method.value = settings.method
+            self.suppression.value = round(100 * settings.suppression)
+            self.n_components.value = settings.n_components

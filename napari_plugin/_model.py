@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.images import Frames, weight_maps
-from napari_plugin._lazy import as_lazy, display_range
-from napari_plugin._pair import Images, Pair, check, n_pixels, n_windows
+from napari_plugin._pair import Images, Pair, as_dask, check, n_pixels, n_windows
 from napari_plugin._settings import (
     SMALL_FRAME,
+    WITH_SLIDER,
     FloatImage,
     Report,
     Samples,
@@ -22,10 +25,12 @@ from napari_plugin._settings import (
     no_report,
     progress_of,
 )
-from napari_plugin._solve import LONGEST_HERE, Solution, fit
+from napari_plugin._solve import Solution, fit
 
 _MOST_POINTS = 5000
+_MOST_FEATURES = 1024  # that a curve is drawn for, since each of its points is a decomposition
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
+_CHUNK = 2**17  # pixels of whole frames that are computed together
 
 # Seconds of one core for a value of a patch or frame, measured; deliberately rough.
 _READ = 1.0e-8
@@ -80,14 +85,6 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Embedding:
-    """Two scores of frames, (n, 2), and the places of the frames in the stack."""
-
-    scores: NDArray[np.float64]
-    places: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, eq=False)
 class Outcome:
     """The result of a run, or of another position of the slider.
 
@@ -97,6 +94,8 @@ class Outcome:
     solution : Solution
     denoised : ndarray of float32, or dask array
         In memory, or computed where it is looked at.
+    plane : ndarray of shape (height, width)
+        The denoised image at the task's place.
     maps : ndarray of shape (k, height, width) or of the images' shape, optional
         Weights of the components of whole frames, or how strong the signal is around each pixel.
     shown : (float, float)
@@ -109,18 +108,34 @@ class Outcome:
     task: Task
     solution: Solution
     denoised: Any
+    plane: FloatImage
     maps: NDArray[np.float32] | None
     shown: tuple[float, float]
     ready: dict[tuple[Any, ...], FloatImage] = field(default_factory=dict)
 
     @property
-    def plane(self) -> FloatImage:
-        """The denoised image at the task's place."""
-        place = self.task.place
-        for block in self.ready.values():
-            lengths = (each[0] for each in self.denoised.chunks)
-            return np.asarray(block[tuple(i % n for i, n in zip(place, lengths, strict=False))])
-        return np.asarray(self.denoised[place])
+    def has_components(self) -> bool:
+        """Whether the maps are of components."""
+        return self.maps is not None and isinstance(self.solution.samples, Frames)
+
+    def described(self) -> dict[str, Any]:
+        """Return how the result was made, for the metadata of its layers."""
+        pair, solution = self.task.pair, self.solution
+        settings, background = solution.settings, "frames" if pair.masks_frames else "area"
+        if pair.background is not None:
+            background = pair.background.name
+        made: dict[str, Any] = {
+            "method": settings.method,
+            "samples": repr(solution.samples),
+            "foreground": pair.foreground.name,
+            "background": "saved model" if self.task.saved is not None else background,
+        }
+        if settings.method != "automatic":
+            made["components"] = settings.n_components
+            made["strength"] = float(solution.estimator.strength_)
+        if settings.method in WITH_SLIDER:
+            made["suppression"] = settings.suppression
+        return made
 
 
 def run(task: Task, report: Report) -> Outcome:
@@ -152,77 +167,133 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
     images, ready = task.pair.foreground, {}
     denoised: Any
     if task.is_lazy:
-        denoised, on_view = as_lazy(solution, images)
-        on_view.report = report
-        index = [i // lengths[0] for i, lengths in zip(task.place, denoised.chunks, strict=False)]
-        index += [0] * (denoised.ndim - len(index))
-        plane = np.asarray(denoised.blocks[tuple(index)])
-        ready = {(denoised.name, *index): plane}
-        on_view.report = no_report
+        denoised = as_lazy(solution, images)
+        within = [
+            divmod(i, lengths[0]) for i, lengths in zip(task.place, denoised.chunks, strict=False)
+        ]
+        index = (*(number for number, _ in within), 0, 0)
+        # By dask, whose schedulers are loaded when they are first used: here, not in the window.
+        original = np.asarray(as_dask(images.data, denoised.chunks).blocks[index])
+        some = on_view(solution, images.name, original, report)
+        ready = {(denoised.name, *index): some}
+        plane = some[tuple(place for _, place in within)]
     else:
-        denoised = plane = solution.apply(images, report)
-        plane = plane.reshape(-1, *images.image_shape)[:: max(1, plane.size // 2**20)]
+        denoised = solution.apply(images, report)
+        plane = denoised[task.place]
+        some = denoised.reshape(-1, *images.image_shape)[:: max(1, denoised.size // 2**20)]
     maps = None
     if isinstance(solution.samples, Frames):
         if solution.has_maps:
             maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
     elif not task.is_lazy or images.n_images == 1:  # else a map for each image that is looked at
         maps = solution.signal_strength(images, report)
-    return Outcome(task, solution, denoised, maps, display_range(plane), ready)
+    return Outcome(task, solution, denoised, plane, maps, display_range(some), ready)
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """Variance kept of signal and background as the suppression rises from 0 to 1."""
+def as_lazy(solution: Solution, images: Images, report: Report = no_report) -> Any:
+    """Return the denoised images as a dask array, whose chunks are short work.
 
-    suppression: tuple[float, ...]
-    signal: tuple[float, ...]
-    background: tuple[float, ...]
+    The window reads the whole chunk of what it shows. `report` is called as a chunk is computed.
+    """
+    da: Any = import_module("dask.array")  # without types
+    left = max(1, _CHUNK // math.prod(images.image_shape))
+    left = left if isinstance(solution.samples, Frames) else 1
+    chunks: list[int] = []
+    for n in reversed(images.shape[:-2]):
+        chunks.insert(0, min(n, left))
+        left = max(1, left // n)
+    source = as_dask(images.data, (*chunks, *images.image_shape))
+    meta, name = np.empty((0,) * source.ndim, np.float32), f"denoised-{uuid4().hex}"
+    function = partial(on_view, solution, images.name, report=report)
+    return da.map_blocks(function, source, name=name, dtype=np.float32, meta=meta)
+
+
+def on_view(solution: Solution, name: str, block: NDArray[Any], report: Report) -> FloatImage:
+    """Return a denoised chunk; missing pixels stay missing."""
+    bad = ~np.isfinite(block)
+    if bad.any():
+        block = np.where(bad, 0.0 if bad.all() else block[~bad].mean(), block)
+    out = solution.apply(Images(name, block), report)
+    out[bad] = np.nan
+    return out
+
+
+def taken(original: Any, denoised: Any, *, is_density: bool = False) -> Any:
+    """Return what was taken away; of a density, the light without the absorber."""
+    original = original.astype(np.float32)
+    return original * np.exp(denoised) if is_density else original - denoised
+
+
+def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
+    """Return what was taken away, as a lazy array."""
+    one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
+    original = as_dask(images.data, getattr(denoised, "chunks", one_by_one))
+    return taken(original, as_dask(denoised, original.chunks), is_density=is_density)
+
+
+def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:
+    """Return percentiles of some of the pixels, between which an image is shown."""
+    finite = planes[np.isfinite(planes)]
+    if not finite.size:
+        return 0.0, 1.0
+    low, high = np.percentile(finite[:: max(1, finite.size // 2**18)], [1.0, 99.8])
+    return float(low), float(high) if high > low else float(low) + 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Facts about a result that are known some time after it is shown."""
+    """Facts about a result that are known some time after it is shown.
 
-    curve: Curve | None
-    embedding: Embedding | None
+    Parameters
+    ----------
+    verdicts : tuple of str
+        Reasons to doubt it.
+    curve : dict of list of float
+        "suppression" from 0 to 1, and the share of the variance of "signal" and "background" that
+        is kept; empty where nothing can be moved.
+    scores : ndarray of shape (n, 2), optional
+        The first two scores of at most 5,000 frames.
+    places : list of tuple of int
+        The places of these frames in the stack.
+    """
+
     verdicts: tuple[str, ...]
+    curve: dict[str, list[float]]
+    scores: NDArray[np.float64] | None
+    places: list[tuple[int, ...]]
 
 
 def examine(outcome: Outcome, report: Report) -> Checked:
     """Return curve, scores of the frames, and verdicts."""
     solution = outcome.solution
-    points = _embed(outcome, report) if has_scores(solution) else None
-    curve = None
-    if solution.is_live and solution.n_features <= 2 * LONGEST_HERE:
-        curve = _curve(solution, report)
-    return Checked(curve, points, solution.judgement.sentences(report))
+    scores, places = None, list[tuple[int, ...]]()
+    if solution.has_maps and solution.n_components >= 2:
+        scores, places = frame_scores(outcome, report)
+    curve: dict[str, list[float]] = {}
+    if solution.is_live and solution.n_features <= _MOST_FEATURES:
+        at = progress_of(report, "Drawing the curve")(_CURVE, len(_CURVE))
+        k = solution.settings.n_components
+        kept = [solution.at(each, k) for each in at]
+        curve = {"suppression": list(_CURVE)}
+        curve["signal"] = [each.variance_kept("foreground") for each in kept]
+        curve["background"] = [each.variance_kept("background") for each in kept]
+    return Checked(solution.judgement.sentences(report), curve, scores, places)
 
 
-def has_scores(solution: Solution) -> bool:
-    """Return whether frames have scores: whole frames, and at least two components."""
-    return solution.has_maps and solution.n_components >= 2
-
-
-def _curve(solution: Solution, report: Report) -> Curve:
-    at = progress_of(report, "Drawing the curve")(_CURVE, len(_CURVE))
-    kept = [solution.at(each, solution.settings.n_components).variance_kept() for each in at]
-    signal, background = zip(*kept, strict=True)
-    return Curve(_CURVE, signal, background)
-
-
-def _embed(outcome: Outcome, report: Report) -> Embedding:
-    """Return the scores of the first two components of at most 5,000 frames."""
+def frame_scores(
+    outcome: Outcome, report: Report
+) -> tuple[NDArray[np.float64], list[tuple[int, ...]]]:
+    """Return the scores of the first two components of at most 5,000 frames, and their places."""
     images, estimator = outcome.task.pair.foreground, outcome.solution.estimator
     filters = getattr(estimator, "filters_", None)
     filters = estimator.components_[:2].T if filters is None else filters[:, :2]
     chosen = np.arange(images.n_images) % -(-images.n_images // _MOST_POINTS) == 0
-    rows = Frames().rows(images.data, chosen.reshape(images.shape[:-2]))
+    chosen = chosen.reshape(images.shape[:-2])
+    rows = Frames().rows(images.data, chosen)
     edges = list(pairwise(rows.edges()))
     blocks = progress_of(report, "Drawing the frames")(edges, len(edges))
     scores = [(rows.read(*ends) - estimator.mean_) @ filters for ends in blocks]
-    places = np.stack(np.nonzero(chosen.reshape(images.shape[:-2])), axis=1).tolist()
-    return Embedding(np.concatenate(scores), tuple(map(tuple, places)))
+    return np.concatenate(scores), list(map(tuple, np.argwhere(chosen).tolist()))
 
 
 def estimate(task: Task) -> str:
@@ -231,16 +302,18 @@ def estimate(task: Task) -> str:
     images, pixels = pair.foreground, n_pixels(pair, samples)
     if isinstance(samples, Frames):
         per_image, n_read = pixels, (images.n_images + pair.behind.n_images) * pixels
+        memory = n_read * 8
     else:
         per_image = pixels * n_windows(images.image_shape, samples.sides[-1], samples.stride)
         n_read = 2 * min(images.n_images * per_image, 2**17 * pixels)
+        memory = 20 * 8 * pixels**2
     rate = _REMOVE if automatic else _PROJECT
     seconds = (1 if task.is_lazy else images.n_images) * per_image * rate + n_read * _READ
     seconds += _CHECK if automatic else 0
-    memory = 150 * 2**20 + (0 if task.is_lazy else 4 * math.prod(images.shape))
     if isinstance(samples, Frames) and automatic and pixels <= SMALL_FRAME:
         seconds += _SOLVE_FRAMES * pixels**3 + _PROCESS
-    memory += min(n_read * 8 if isinstance(samples, Frames) else 20 * 8 * pixels**2, 2**31)
+    memory = min(memory, 2**31) + 150 * 2**20
+    memory += 0 if task.is_lazy else 4 * math.prod(images.shape)
     text = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
     how = "; the result is computed as you look at it" if task.is_lazy else ""
     return f"About {text} and {memory / 2**30:.1f} GB of memory{how}."

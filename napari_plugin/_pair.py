@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,15 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.images import Frames
-from napari_plugin._settings import (
-    BoolArray,
-    InputError,
-    Report,
-    Samples,
-    Settings,
-    no_report,
-)
+from napari_plugin._settings import BoolArray, InputError, Report, Samples, Settings
 
+_EVERYWHERE = slice(None), slice(None)
 _FEWEST_WINDOWS = 64
 _MOST_READ = 2**24  # pixels of background, which are enough to learn from
 _FAR = 8.0  # times the median deviation of tiles
@@ -50,21 +45,39 @@ class Images:
         return math.prod(self.shape[:-2])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the pixels."""
-        return np.dtype(getattr(self.data, "dtype", np.float64))
-
-    def plane(
-        self, number: int, box: tuple[slice, slice] = (slice(None), slice(None))
-    ) -> NDArray[Any]:
-        """Return a box of one image, by its number over all leading axes."""
-        place = map(int, np.unravel_index(number, self.shape[:-2]))
-        return np.asarray(self.data[(*place, *box)])
-
-    @property
-    def pixels(self) -> str:
+    def size(self) -> str:
         """Size of an image, in words."""
         return "{} x {} pixels".format(*self.image_shape)
+
+    def read(
+        self,
+        numbers: NDArray[np.intp],
+        report: Report,
+        box: tuple[slice, slice] = _EVERYWHERE,
+    ) -> NDArray[Any]:
+        """Return a box of some images, by their numbers over all leading axes, (n, height, width).
+
+        Raises
+        ------
+        InputError
+            If pixels are NaN or infinite.
+        """
+        found = []
+        for done, number in enumerate(numbers):
+            report(done, len(numbers), f"Reading {self.name}")
+            place = map(int, np.unravel_index(number, self.shape[:-2]))
+            found.append(np.asarray(self.data[(*place, *box)]))
+            if not np.isfinite(found[-1]).all():
+                raise self.missing(str(number))
+        return np.stack(found)
+
+    def missing(self, frame: str | None) -> InputError:
+        """Return the error for pixels that are NaN or infinite."""
+        where = f", first in frame {frame}" if frame and self.n_images > 1 else ""
+        return InputError(
+            f"{self.name!r} has empty (NaN) or infinite pixels{where}. Fill them with the value "
+            "of empty background, or crop them away."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,55 +104,32 @@ class Pair:
         """The images that hold the background."""
         return self.background or self.foreground
 
+    @property
+    def masks_frames(self) -> bool:
+        """Whether the mask marks frames rather than pixels."""
+        return self.mask is not None and self.mask.shape == self.foreground.shape[:-2]
+
     def numbers(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the numbers of the frames with signal, and of those of the background."""
         if self.mask is None:
             return np.arange(self.foreground.n_images), np.arange(self.behind.n_images)
         return np.flatnonzero(~self.mask), np.flatnonzero(self.mask)
 
-    def background_alone(self, report: Report, *, crop: bool) -> tuple[Any, BoolArray | None]:
-        """Return a stack that shows the background, and where in it.
-
-        With `crop`, or where the mask marks frames, the marked part of some images is read.
-        """
-        mask = self.mask
-        if mask is None or not (crop or self.masks_frames):
-            return self.behind.data, mask
-        box, inside, shape = (slice(None), slice(None)), None, self.foreground.image_shape
-        numbers = np.arange(self.foreground.n_images)
+    def background_alone(self, report: Report) -> tuple[Any, BoolArray | None]:
+        """Return a stack that shows the background, and where in it; of a mask what it marks."""
+        mask, images = self.mask, self.foreground
+        if mask is None:
+            return self.behind.data, None
         if self.masks_frames:
-            numbers = self.numbers()[1]
-        else:
-            box = box_of(mask)
-            inside = mask[..., *box]
-            shape = inside.shape[-2:]
-            if mask.ndim > 2:
-                inside = inside.reshape(-1, *shape)
-                numbers = np.flatnonzero(inside.any(axis=(1, 2)))
-        numbers = spread(numbers, max(1, _MOST_READ // math.prod(shape)))
-        stack = load(self.foreground, numbers, report, "Reading", box)
-        return stack, inside[numbers] if inside is not None and inside.ndim > 2 else inside
-
-    @property
-    def masks_frames(self) -> bool:
-        """Whether the mask marks frames rather than pixels."""
-        mask = self.mask
-        return mask is not None and mask.shape == self.foreground.shape[:-2]
-
-
-def load(
-    images: Images,
-    numbers: NDArray[np.intp],
-    report: Report,
-    doing: str,
-    box: tuple[slice, slice] = (slice(None), slice(None)),
-) -> NDArray[Any]:
-    """Return a box of some images of a stack in memory, (n, height, width)."""
-    found = []
-    for done, number in enumerate(numbers):
-        report(done, len(numbers), f"{doing} {images.name}")
-        found.append(images.plane(int(number), box))
-    return np.stack(found)
+            most = max(1, _MOST_READ // math.prod(images.image_shape))
+            return images.read(spread(self.numbers()[1], most), report), None
+        box, numbers = box_of(mask), np.arange(images.n_images)
+        inside = mask[(..., *box)]
+        if mask.ndim > 2:
+            inside = inside.reshape(-1, *inside.shape[-2:])
+            numbers = np.flatnonzero(inside.any(axis=(1, 2)))
+        numbers = spread(numbers, max(1, _MOST_READ // math.prod(inside.shape[-2:])))
+        return images.read(numbers, report, box), inside[numbers] if mask.ndim > 2 else inside
 
 
 def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
@@ -149,18 +139,9 @@ def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).round().astype(int)])
 
 
-def missing(images: Images, number: int) -> InputError:
-    """Return the error for pixels that are NaN or infinite."""
-    where = f", first in frame {number}" if images.n_images > 1 else ""
-    return InputError(
-        f"{images.name!r} has empty (NaN) or infinite pixels{where}. Fill them with the value of "
-        "empty background, or crop them away."
-    )
-
-
 @contextmanager
-def in_words(pair: Pair, report: Report = no_report) -> Iterator[None]:
-    """Raise errors of the core about pixels as errors for the user."""
+def in_words(pair: Pair) -> Iterator[None]:
+    """Raise the core's errors about pixels as errors for the user."""
     try:
         yield
     except InputError:
@@ -169,31 +150,20 @@ def in_words(pair: Pair, report: Report = no_report) -> Iterator[None]:
         text = str(error)
         if "NaN or infinite" in text:
             images = pair.behind if "the background has NaN" in text else pair.foreground
-            raise _first_missing(images, report) from error
+            frame = re.search(r"(?:at \[|of image )([\d, ]+)", text)
+            raise images.missing(frame and frame[1]) from error
         if "constant" in text and "background" in text:
-            raise _constant(pair) from error
+            where = f" ({pair.background.name!r})" if pair.background else ""
+            raise InputError(
+                f"The background{where} is the same everywhere, so that it has no pattern to be "
+                "learnt. Choose one in which the disturbance can be seen."
+            ) from error
         if "lies in the mask" in text:
             raise InputError(
                 "No patch lies in the background area. Draw a larger one; about 100 x 100 pixels "
                 "are enough."
             ) from error
         raise
-
-
-def _first_missing(images: Images, report: Report) -> InputError:
-    for number in range(images.n_images - 1):
-        report(number, images.n_images, "Looking for missing pixels")
-        if not np.isfinite(images.plane(number)).all():
-            return missing(images, number)
-    return missing(images, images.n_images - 1)
-
-
-def _constant(pair: Pair) -> InputError:
-    where = f" ({pair.background.name!r})" if pair.background else ""
-    return InputError(
-        f"The background{where} is the same everywhere, so that it has no pattern to be learnt. "
-        "Choose an area, frames or a layer in which the disturbance can be seen."
-    )
 
 
 def check(pair: Pair, samples: Samples, settings: Settings) -> None:
@@ -207,7 +177,7 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
     for images in (pair.foreground, pair.behind):
         if len(images.shape) < 2 or not math.prod(images.shape):
             raise InputError(f"{images.name!r} holds no image. Choose a layer with one.")
-        if images.dtype.kind not in "biuf":
+        if np.dtype(images.data.dtype).kind not in "biuf":
             raise InputError(
                 f"{images.name!r} has pixels that are not plain intensities. Choose a layer of "
                 "intensities, such as the magnitude of complex pixels."
@@ -223,46 +193,31 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
             f"The background is marked {where} in {pair.foreground.name!r}. Mark only a part of it "
             "that shows background and no signal."
         )
-    if isinstance(samples, Frames):
-        _check_frames(pair)
-    else:
-        _check_patches(pair, samples)
-    if settings.method == "automatic":
-        return
     most = n_pixels(pair, samples) - 1
     if isinstance(samples, Frames):
+        _check_frames(pair)
         most = min(most, pair.foreground.n_images - 1)
-    if not 1 <= settings.n_components <= most:
+    else:
+        _check_patches(pair, samples.sides[-1])
+    if settings.method != "automatic" and not 1 <= settings.n_components <= most:
         raise InputError(
             f"{settings.n_components} components are to be kept, but {pair.foreground.name!r} "
             f"allows 1 to {most}. Choose fewer, or a longer film."
         )
 
 
-def n_pixels(pair: Pair, samples: Samples) -> int:
-    """Return the number of pixels of a sample."""
-    if isinstance(samples, Frames):
-        return math.prod(pair.foreground.image_shape)
-    return math.prod(samples.sides)
-
-
-def n_windows(shape: tuple[int, int], side: int, stride: int) -> int:
-    """Return the number of patches of an image."""
-    return math.prod(-(-(n - side) // stride) + 1 for n in shape)
-
-
 def _check_frames(pair: Pair) -> None:
     foreground, behind = pair.foreground, pair.behind
     for images in (foreground, behind):
-        if len(images.shape) < 3 or images.n_images < 2:
+        if images.n_images < 2:
             raise InputError(
                 f"{images.name!r} is a single image. Whole frames are compared over a film or "
                 "stack; for a single image choose small patches under Compare."
             )
     if foreground.image_shape != behind.image_shape:
         raise InputError(
-            f"Frames of {foreground.name!r} are {foreground.pixels}, those of {behind.name!r} "
-            f"{behind.pixels}. Choose layers with frames of the same size, or crop one of them."
+            f"Frames of {foreground.name!r} are {foreground.size}, those of {behind.name!r} "
+            f"{behind.size}. Choose layers with frames of the same size, or crop one of them."
         )
     if pair.mask is not None and not pair.masks_frames:
         raise InputError(
@@ -278,26 +233,32 @@ def _check_frames(pair: Pair) -> None:
         )
 
 
-def _check_patches(pair: Pair, samples: Any) -> None:
-    side = samples.sides[-1]
+def _check_patches(pair: Pair, side: int) -> None:
     for images in (pair.foreground, pair.behind):
         if min(images.image_shape) < side:
             raise InputError(
-                f"Images of {images.name!r} are {images.pixels}, smaller than a patch of {side} x "
+                f"Images of {images.name!r} are {images.size}, smaller than a patch of {side} x "
                 f"{side}. Choose a smaller patch under Method, or compare whole frames."
             )
-    if pair.mask is None:
+    if pair.mask is None or pair.masks_frames:
         return
-    if pair.masks_frames:
-        if len(pair.foreground.shape) == 2:
-            raise InputError("A single image has no range of frames. Draw a box instead.")
-        return
-    height, width = (side.stop - side.start for side in box_of(pair.mask))
-    if not is_large_enough((height, width), side):
+    if not is_large_enough(box_of(pair.mask), side):
         raise InputError(
-            f"The background area is {height} x {width} pixels, too small for patches of {side} x "
-            f"{side}. Draw a larger one; about 100 x 100 pixels are enough."
+            f"The background area is {sides_of(box_of(pair.mask))} pixels, too small for patches "
+            f"of {side} x {side}. Draw a larger one; about 100 x 100 pixels are enough."
         )
+
+
+def n_pixels(pair: Pair, samples: Samples) -> int:
+    """Return the number of pixels of a sample."""
+    if isinstance(samples, Frames):
+        return math.prod(pair.foreground.image_shape)
+    return math.prod(samples.sides)
+
+
+def n_windows(shape: tuple[int, ...], side: int, stride: int) -> int:
+    """Return the number of patches of an image."""
+    return math.prod(-(-(n - side) // stride) + 1 for n in shape)
 
 
 def box_of(mask: BoolArray) -> tuple[slice, slice]:
@@ -307,9 +268,15 @@ def box_of(mask: BoolArray) -> tuple[slice, slice]:
     return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
-def is_large_enough(box: tuple[int, int], side: int) -> bool:
+def sides_of(box: tuple[slice, slice]) -> str:
+    """Return height and width of a box, in words."""
+    return " x ".join(str(side.stop - side.start) for side in box)
+
+
+def is_large_enough(box: tuple[slice, slice], side: int) -> bool:
     """Return whether a box holds enough patches of a side to learn anything from."""
-    return min(box) >= side and n_windows(box, side, 1) >= _FEWEST_WINDOWS
+    sides = tuple(each.stop - each.start for each in box)
+    return min(sides) >= side and n_windows(sides, side, 1) >= _FEWEST_WINDOWS
 
 
 def holds_signal(box: NDArray[Any]) -> bool:

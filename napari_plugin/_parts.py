@@ -1,17 +1,23 @@
-"""Pieces that the dock is made of."""
+"""Pieces that the dock is made of: words, sections, rows and a small plot."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 from magicgui.widgets import ComboBox, Container, Label, PushButton, Widget
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QSizePolicy
+from numpy.typing import NDArray
+from qtpy.QtCore import QPointF, QRectF, Qt
+from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
+from qtpy.QtWidgets import QComboBox, QSizePolicy, QWidget
 
-Level: TypeAlias = Literal["", "good", "doubtful", "instead"]
+Light: TypeAlias = Literal["", "good", "doubtful", "instead"]
 
-_COLORS = {"good": "#4caf50", "doubtful": "#e8a33c", "instead": "#e0605a"}
+_LIGHTS = {"good": "#4caf50", "doubtful": "#e8a33c", "instead": "#e0605a"}
+_COLORS = ("#4c9be8", "#e8924c")
+_MARGIN, _HEIGHT = 26, 160
 
 
 class Line(Label):
@@ -19,22 +25,19 @@ class Line(Label):
 
     def __init__(self) -> None:
         super().__init__(value="")
-        self.text, self.level = "", ""
-        label = self.native
+        self.text, self.light = "", ""
+        label, flag = self.native, Qt.TextInteractionFlag
         label.setWordWrap(True)
         label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
-        label.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        label.setTextInteractionFlags(flag.TextSelectableByMouse | flag.TextSelectableByKeyboard)
 
-    def say(self, text: str, level: Level = "") -> None:
-        """Show a text, and a light of the level's colour."""
-        if (text, level) == (self.text, self.level):
+    def say(self, text: str, light: Light = "") -> None:
+        """Show a text, and a light of its colour."""
+        if (text, light) == (self.text, self.light):
             return
-        self.text, self.level = text, level
+        self.text, self.light = text, light
         shown = escape(text, quote=False).replace("\n", "<br>")
-        color = _COLORS.get(level)
+        color = _LIGHTS.get(light)
         self.value = f'<span style="color:{color}">●</span> {shown}' if color else shown
 
 
@@ -44,9 +47,8 @@ class Section(Container[Widget]):
     def __init__(self, title: str, widgets: list[Widget], *, labels: bool = True) -> None:
         self.button, self._title = PushButton(text=f"▸ {title}"), title
         self.inside = Container[Widget](widgets=widgets, labels=labels)
-        self.inside.margins = (0, 0, 0, 0)
         super().__init__(widgets=[self.button, self.inside], labels=False)
-        self.margins = (0, 0, 0, 0)
+        self.margins = self.inside.margins = (0, 0, 0, 0)
         self.button.native.setCheckable(True)
         self.button.native.setStyleSheet("text-align: left")
         self.button.native.toggled.connect(self._on_toggled)
@@ -57,9 +59,11 @@ class Section(Container[Widget]):
         self.button.text = f"{'▾' if is_open else '▸'} {self._title}"
 
 
-def row(*widgets: Widget, labels: bool = False) -> Container[Widget]:
+def row(*widgets: Widget, label: str = "") -> Container[Widget]:
     """Return widgets beside each other."""
-    beside = Container[Widget](widgets=list(widgets), layout="horizontal", labels=labels)
+    beside = Container[Widget](
+        widgets=list(widgets), layout="horizontal", labels=False, label=label
+    )
     beside.margins = (0, 0, 0, 0)
     return beside
 
@@ -73,7 +77,104 @@ def make_accessible(container: Any) -> None:
         name = widget.label or getattr(widget, "text", "") or widget.tooltip or ""
         widget.native.setAccessibleName(name)
         if isinstance(widget, ComboBox) and isinstance(widget.native, QComboBox):
-            widget.native.setSizeAdjustPolicy(
-                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-            )
+            narrow = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+            widget.native.setSizeAdjustPolicy(narrow)
             widget.native.setMinimumContentsLength(8)
+
+
+class Plot(QWidget):
+    """Lines over a common axis, or points that can be chosen by a click or the arrow keys.
+
+    Qt paints it, for matplotlib takes too long to load and to draw.
+
+    Parameters
+    ----------
+    title : str
+    on_click : callable of int, optional
+        Called with the number of the point that was chosen.
+    """
+
+    def __init__(self, title: str, on_click: Callable[[int], None] | None = None) -> None:
+        super().__init__()
+        self._title, self._on_click = title, on_click
+        self._lines: dict[str, NDArray[Any]] = {}
+        self.points = np.empty((0, 2))
+        self._chosen, self._mark = -1, 0.0
+        self.setFixedHeight(_HEIGHT)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(title)
+
+    def set_lines(self, x: list[float], lines: dict[str, list[float]], mark: float) -> None:
+        """Draw lines, with both axes from 0 to 1, and a mark at a place of the axis."""
+        self._lines = {name: np.column_stack([x, y]) for name, y in lines.items()}
+        self.set_mark(mark)
+
+    def set_mark(self, mark: float) -> None:
+        """Move the mark."""
+        self._mark = mark
+        self.update()
+
+    def set_points(self, points: NDArray[Any]) -> None:
+        """Draw points (n, 2), scaled to the plot."""
+        self.points, self._chosen = points, -1
+        self.update()
+
+    def choose(self, number: int) -> None:
+        """Choose a point, and call `on_click`."""
+        if len(self.points) and self._on_click is not None:
+            self._chosen = number % len(self.points)
+            self.update()
+            self._on_click(self._chosen)
+
+    def mousePressEvent(self, event: Any) -> None:
+        """Choose the nearest point."""
+        if len(self.points):
+            where = np.array([event.position().x(), event.position().y()])
+            self.choose(int(((self.places() - where) ** 2).sum(axis=1).argmin()))
+
+    def keyPressEvent(self, event: Any) -> None:
+        """Go to the next or the previous point."""
+        step = {Qt.Key.Key_Right: 1, Qt.Key.Key_Left: -1}.get(event.key())
+        if step is None:
+            super().keyPressEvent(event)
+        else:
+            self.choose(self._chosen + step)
+
+    def places(self) -> NDArray[np.float64]:
+        """Return where the points are in the window."""
+        low, high = self.points.min(axis=0), self.points.max(axis=0)
+        return self._on_screen((self.points - low) / np.where(high > low, high - low, 1.0))
+
+    def _on_screen(self, shares: Any) -> NDArray[np.float64]:
+        """Return places in the window of points (n, 2) between 0 and 1."""
+        size = np.array([self.width(), self.height()]) - 2 * _MARGIN
+        return np.asarray(_MARGIN + (np.asarray(shares) * [1, -1] + [0, 1]) * size, np.float64)
+
+    def paintEvent(self, _event: Any) -> None:
+        """Draw."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ink, right = self.palette().text().color(), self.width() - _MARGIN
+        painter.setPen(ink)
+        painter.drawText(4, 14, self._title)
+        painter.drawRect(QRectF(20, 20, self.width() - 40, self.height() - 40))
+        for i, (name, line) in enumerate(self._lines.items()):
+            painter.setPen(QPen(QColor(_COLORS[i]), 2))
+            painter.drawPolyline(_polygon(self._on_screen(line)))
+            room = QRectF(_MARGIN, 24 + 14 * i, right - _MARGIN, 14)
+            painter.drawText(room, Qt.AlignmentFlag.AlignRight, name)
+        if self._lines:
+            painter.setPen(QPen(ink, 1, Qt.PenStyle.DashLine))
+            painter.drawPolyline(_polygon(self._on_screen([[self._mark, 0], [self._mark, 1]])))
+        if len(self.points):
+            places = self.places()
+            painter.setPen(QPen(QColor(_COLORS[0]), 3))
+            painter.drawPoints(_polygon(places))
+            if self._chosen >= 0:
+                painter.setPen(QPen(QColor(_COLORS[1]), 2))
+                painter.drawEllipse(QPointF(*places[self._chosen].tolist()), 5, 5)
+        painter.end()
+
+
+def _polygon(places: NDArray[np.float64]) -> QPolygonF:
+    return QPolygonF([QPointF(*place) for place in places.tolist()])

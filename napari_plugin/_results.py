@@ -1,4 +1,4 @@
-"""Result layers in the viewer: added one at a time, moved by the slider, shown and compared."""
+"""Results in the viewer: layers made when they are asked for, moved by the slider, compared."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image
-from qtpy.QtCore import QTimer
+from napari.utils import resize_dask_cache
 
-from napari_plugin._layers import KEY, LayerData, described, pixels_of
+from napari_plugin._layers import KEY, pixels_of
 from napari_plugin._model import Outcome
 
 if TYPE_CHECKING:
@@ -22,11 +22,30 @@ _HALF = 480  # pixels, half of the side of a preview: a few seconds of work
 
 @dataclass(eq=False)
 class Shown:
-    """An outcome, the layer it is of, and its own layers by kind."""
+    """An outcome, the layer it is of, and its own layers.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    source : napari.layers.Image
+    places : dict
+        Keywords that lay each kind of result over the source, see `place_of`.
+    data : dict
+        Data and keywords of each kind of result, see `layer_data`.
+    layers : dict
+        The layers of those kinds that have been shown.
+    """
 
     outcome: Outcome
     source: Any
+    places: dict[str, dict[str, Any]]
+    data: dict[str, tuple[Any, dict[str, Any]]]
     layers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_components(self) -> int:
+        """How many weight maps of components there are to choose from."""
+        return len(self.data["weights"][0]) if self.outcome.has_components else 0
 
 
 class Results:
@@ -42,142 +61,114 @@ class Results:
     def __init__(self, viewer: napari.Viewer, on_gone: Callable[[], None]) -> None:
         self._viewer, self._on_gone = viewer, on_gone
         self.shown: list[Shown] = []
-        self._pending: list[tuple[Shown, str, LayerData]] = []
         self._ours: list[Any] = []  # layers of all runs
         self._hidden: list[Any] = []
         viewer.layers.events.removed.connect(self._on_removed)
 
     @property
-    def denoised(self) -> Any:
-        """The denoised layer: the active one of several, or None if there is none."""
-        layers = [each.layers["denoised"] for each in self.shown if "denoised" in each.layers]
+    def current(self) -> Shown | None:
+        """The outcome that is looked at: that of the active layer, or the first."""
         active = self._viewer.layers.selection.active
-        return active if active in layers else next(iter(layers), None)
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """The outcome of that layer."""
-        layer = self.denoised
-        found = [each for each in self.shown if layer in each.layers.values()]
-        return found[0].outcome if layer is not None else None
+        found = [each for each in self.shown if active in each.layers.values()]
+        return next(iter(found or self.shown), None)
 
     @property
     def is_live(self) -> bool:
         """Whether the slider moves the result."""
         return bool(self.shown) and all(each.outcome.solution.is_live for each in self.shown)
 
-    def add(
-        self,
-        found: list[tuple[Shown, dict[str, LayerData]]],
-        replaces: bool,
-        done: Callable[[], None],
-        failed: Callable[[Exception], None],
-    ) -> None:
-        """Add the layers of a run, one per turn of the event loop."""
+    @property
+    def n_components(self) -> int:
+        """How many weight maps of components there are to choose from."""
+        return min((each.n_components for each in self.shown), default=0)
+
+    def add(self, found: list[Shown], *, replaces: bool) -> None:
+        """Add the denoised layers of a run, all or none of them."""
         old = [layer for each in self.shown for layer in each.layers.values()] if replaces else []
-        self.shown = [shown for shown, _ in found]
-        pending = self._pending = [
-            (shown, kind, data) for shown, layers in found for kind, data in layers.items()
-        ]
-        dims = self._viewer.dims
+        try:
+            for each in found:
+                self._make(each, "denoised")
+        except Exception:
+            self._remove([layer for each in found for layer in each.layers.values()])
+            raise
+        self.shown = found
+        self._remove(old)
+        self.show("Denoised")
+
+    def _make(self, shown: Shown, kind: str) -> None:
+        """Add a layer, and let the sliders stand where they are."""
+        outcome, dims = shown.outcome, self._viewer.dims
+        _keep_ready(outcome)
+        data, keywords = shown.data[kind]
+        by_pixel = kind == "weights" and not outcome.has_components
+        keywords = shown.places["removed" if by_pixel else kind] | keywords
         used, n_axes, point = dims.last_used, dims.ndim, dims.point
+        # Added hidden, for napari reads the first image of a layer that is shown at once.
+        layer = shown.layers[kind] = self._viewer.add_image(
+            data,
+            name=f"{outcome.task.pair.foreground.name} {kind}",
+            metadata={KEY: outcome.described()},
+            multiscale=False,
+            rgb=False,
+            visible=False,
+            **keywords,
+        )
+        self._ours.append(layer)
+        extra = dims.ndim - n_axes
+        dims.last_used = min(used + extra, dims.ndim - 1)
+        dims.set_point(range(extra, dims.ndim), point)
 
-        def step() -> None:
-            if self._pending is not pending:
-                return
-            shown, kind, (data, keywords) = pending[0]
-            try:
-                layer = shown.layers[kind] = self._add_image(data, keywords)
-            except Exception as error:
-                self.forget()
-                failed(error)
-                return
-            self._ours.append(layer)
-            pending.pop(0)
-            if pending:
-                QTimer.singleShot(0, step)
-                return
-            extra = dims.ndim - n_axes
-            dims.last_used = min(used + extra, dims.ndim - 1)
-            if extra >= 0 and n_axes:
-                dims.set_point(range(extra, dims.ndim), point)
-            for layer in old:
-                if layer in self._viewer.layers:
-                    self._viewer.layers.remove(layer)
-            self.show("Denoised")
-            done()
-
-        QTimer.singleShot(0, step)
-
-    def _add_image(self, data: Any, keywords: dict[str, Any]) -> Any:
-        """Add a layer hidden, for napari reads the first image of one that is shown at once."""
-        layer = self._viewer.add_image(data, **(keywords | {"visible": False}))
-        layer.visible = keywords.get("visible", True)
-        return layer
-
-    def forget(self) -> None:
-        """Add nothing more; of layers that are not all there, none stays."""
-        if self._pending:
-            self._pending = []
-            added = [layer for each in self.shown for layer in each.layers.values()]
-            self.shown = []
-            for layer in added:
-                if layer in self._viewer.layers:
-                    self._viewer.layers.remove(layer)
+    def _remove(self, layers: list[Any]) -> None:
+        for layer in layers:
+            if layer in self._viewer.layers:
+                self._viewer.layers.remove(layer)
 
     def _on_removed(self, event: Any) -> None:
         """Hold nothing of layers that the user has deleted."""
-        layer, had = event.value, bool(self.shown)
+        layer = event.value
         self._ours = [each for each in self._ours if each != layer]
         self._hidden = [each for each in self._hidden if each != layer]
+        gone = []
         for shown in self.shown:
             shown.layers = {k: each for k, each in shown.layers.items() if each != layer}
-        if not self._pending:
-            gone = [each for each in self.shown if "denoised" not in each.layers]
-            self.shown = [each for each in self.shown if each not in gone]
-            for each in gone:
-                if each.source in self._viewer.layers:
-                    each.source.visible = True
-            if had and not self.shown:
-                self._on_gone()
+            if "denoised" not in shown.layers:
+                gone.append(shown)
+        self.shown = [each for each in self.shown if each not in gone]
+        for each in gone:
+            if each.source in self._viewer.layers:
+                each.source.visible = True
+        if gone and not self.shown:
+            self._on_gone()
 
     def move(self, found: list[tuple[Outcome, dict[str, Any]]]) -> None:
         """Show the outcomes of another position of the slider in the layers of the run."""
-        for shown, (outcome, layers) in zip(self.shown, found, strict=False):
-            shown.outcome = outcome
-            for kind, (data, _) in layers.items():
-                if (layer := shown.layers.get(kind)) is not None:
-                    layer.data = data
-                    layer.metadata = layer.metadata | {KEY: described(outcome)}
+        for shown, (outcome, data) in zip(self.shown, found, strict=False):
+            _keep_ready(outcome)
+            shown.outcome, shown.data = outcome, data
+            for kind, layer in shown.layers.items():
+                layer.data = data[kind][0]
+                layer.metadata = layer.metadata | {KEY: outcome.described()}
 
-    def show(self, kind: str) -> None:
+    def show(self, name: str) -> None:
         """Show one kind of layers of the last run, and hide those of all other runs."""
-        layers = self._viewer.layers
+        kind, layers = name.lower(), self._viewer.layers
         for layer in self._hidden:
             layer.visible = True
         self._hidden = []
-        wanted = [each.layers.get(kind.lower()) for each in self.shown]
+        for each in self.shown:
+            if kind in each.data and kind not in each.layers:
+                self._make(each, kind)
+        wanted = [each.layers.get(kind) for each in self.shown]
         for layer in self._ours:
             layer.visible = layer in wanted
         for source in {id(each.source): each.source for each in self.shown}.values():
-            if source not in layers:
-                continue
-            source.visible = kind == "Original"
-            if kind == "Original":
-                above = layers[layers.index(source) + 1 :]
-                self._hidden += [x for x in above if x.visible and isinstance(x, Image)]
+            if source in layers:
+                source.visible = kind == "original"
+                if source.visible:
+                    above = layers[layers.index(source) + 1 :]
+                    self._hidden += [x for x in above if x.visible and isinstance(x, Image)]
         for layer in self._hidden:
             layer.visible = False
-
-    def n_components(self) -> int:
-        """Return how many maps of components there are to choose from."""
-        counts = [
-            len(each.layers["weights"].data)
-            for each in self.shown
-            if "weights" in each.layers
-            and each.layers["weights"].ndim > each.layers["denoised"].ndim
-        ]
-        return min(counts, default=0)
 
     def show_component(self, number: int) -> None:
         """Show the map of a component."""
@@ -185,30 +176,27 @@ class Results:
 
     def sources(self) -> tuple[str, str]:
         """Return Python expressions for the arrays of the image and of the background's layer."""
-        found = [each for each in self.shown if self.denoised in each.layers.values()]
-        pair = found[0].outcome.task.pair
-        names = [found[0].source.name, pair.background.name if pair.background else ""]
+        shown = self.current
+        background = shown.outcome.task.pair.background if shown is not None else None
+        names = ["" if shown is None else shown.source.name, background.name if background else ""]
         texts = []
         for name in names:
             pyramid = name in self._viewer.layers and self._viewer.layers[name].multiscale
-            finest = "[0]" if pyramid else ""
-            texts.append(f"viewer.layers[{name!r}].data{finest}")
+            texts.append(f"viewer.layers[{name!r}].data{'[0]' if pyramid else ''}")
         return texts[0], texts[1]
-
-    def place(self, shown: Shown) -> tuple[int, ...]:
-        """Return the image of an outcome that is looked at, by its index in the leading axes."""
-        return place_in(self._viewer, shown.layers["denoised"])
 
     def go_to(self, place: tuple[int, ...]) -> None:
         """Show an image of the result."""
-        layer = self.denoised
-        if layer is None:
-            return
-        world = layer.data_to_world((*place, 0, 0))
-        n = self._viewer.dims.ndim
-        axes = range(n - layer.ndim, n - 2)
-        for axis, value in zip(axes, world[: layer.ndim - 2], strict=True):
-            self._viewer.dims.set_point(axis, value)
+        if self.current is not None:
+            layer, dims = self.current.layers["denoised"], self._viewer.dims
+            world = layer.data_to_world((*place, 0, 0))[:-2]
+            dims.set_point(range(dims.ndim - layer.ndim, dims.ndim - 2), world)
+
+
+def _keep_ready(outcome: Outcome) -> None:
+    """Put the chunk that is looked at where the window finds it: in napari's cache."""
+    for key, block in outcome.ready.items():
+        resize_dask_cache().cache.put(key, block, cost=1.0, nbytes=block.nbytes)
 
 
 def place_in(viewer: Any, layer: Any) -> tuple[int, ...]:

@@ -9,13 +9,12 @@ from magicgui.widgets import PushButton
 from psygnal import Signal
 from qtpy.QtWidgets import QApplication, QFileDialog
 
-from napari_plugin._copy import as_python
-from napari_plugin._export import export
+from napari_plugin._files import export
 from napari_plugin._layers import calibration_of
 from napari_plugin._parts import Section, row
 from napari_plugin._results import Results
 from napari_plugin._runner import Work
-from napari_plugin._saved import ENDING, apply_to_folder, load_model, save_model
+from napari_plugin._saved import ENDING, apply_to_folder, as_python, load_model, save_model
 from napari_plugin._settings import InputError
 from napari_plugin._solve import Solution
 
@@ -52,25 +51,19 @@ class Reuse(Section):
             text="Load model…", tooltip="Apply it to other images, without a background"
         )
         self.folder = PushButton(text="Apply to folder…")
-        super().__init__(
-            "Reuse",
-            # in pairs, which fit in larger fonts too
-            [row(self.export, self.script), row(self.save, self.load), self.folder],
-            labels=False,
-        )
-        for button, slot in (
-            (self.export, self._on_export),
-            (self.script, self._on_script),
-            (self.save, self._on_save),
-            (self.load, self._on_load),
-            (self.folder, self._on_folder),
-        ):
-            button.changed.connect(slot)
+        # Buttons in pairs fit in larger fonts too.
+        rows = [row(self.export, self.script), row(self.save, self.load), self.folder]
+        super().__init__("Reuse", rows, labels=False)
+        self.export.changed.connect(self._on_export)
+        self.script.changed.connect(self._on_script)
+        self.save.changed.connect(self._on_save)
+        self.load.changed.connect(self._on_load)
+        self.folder.changed.connect(self._on_folder)
 
-    def show_what_applies(self, result: bool, busy: bool) -> None:
+    def show_what_applies(self, busy: bool) -> None:
         """Enable what can be done with a result, and what can be begun."""
         for button in (self.export, self.script, self.save):
-            button.enabled = result and not busy
+            button.enabled = self._results.current is not None and not busy
         self.load.enabled = self.folder.enabled = not busy
 
     def saved(self, shape: tuple[int, ...]) -> Solution | None:
@@ -78,18 +71,15 @@ class Reuse(Section):
         return None if self.path is None else load_model(self.path, shape)
 
     def _on_export(self) -> None:
-        layer = self._results.denoised
-        path = self.ask_for_file("Export the result", f"{layer.name}.ome.tif", _IMAGES)
-        if path is None:
+        shown = self._results.current
+        if shown is None:
             return
-        self.begun.emit(
-            Work(
-                partial(export, layer.data, path, calibration_of(layer)),
-                lambda written: self.said.emit(f"Written to {written}."),
-                partial(self._fail, path),
-                "Exporting",
-            )
-        )
+        layer = shown.layers["denoised"]
+        path = self.ask_for_file("Export the result", f"{layer.name}.ome.tif", _IMAGES)
+        if path is not None:
+            run = partial(export, layer.data, path, calibration_of(layer))
+            done = partial(self.said.emit, f"Written to {path}.")
+            self.begun.emit(Work(run, lambda _: done(), partial(self._fail, path)))
 
     def _fail(self, path: Path, error: Exception) -> None:
         if isinstance(error, OSError):
@@ -98,45 +88,45 @@ class Reuse(Section):
         self.failed.emit(error)
 
     def _on_script(self) -> None:
-        outcome = self._results.outcome
-        if outcome is None:
+        shown = self._results.current
+        if shown is None:
             return
-        if outcome.task.saved is not None:
-            self.said.emit("A saved model was applied; the script that made it is not known.")
-            return
-        text = as_python(outcome.task.pair, outcome.solution, self._results.sources())
-        QApplication.clipboard().setText(text)
-        self.said.emit("A script that does the same is on the clipboard.")
+        task, text = shown.outcome.task, "A script that does the same is on the clipboard."
+        if task.saved is None:
+            script = as_python(task.pair, shown.outcome.solution, self._results.sources())
+            QApplication.clipboard().setText(script)
+        else:
+            text = "A saved model was applied; the script that made it is not known."
+        self.said.emit(text)
 
     def _on_save(self) -> None:
-        outcome = self._results.outcome
+        shown = self._results.current
         path = self.ask_for_file("Save the model", f"background{ENDING}", _MODELS)
-        if path is None or outcome is None:
+        if path is None or shown is None:
             return
+        solution = shown.outcome.solution
         try:
-            path, live = save_model(outcome.solution, path)
+            path, live = save_model(solution, path)
         except OSError as error:
             self._fail(path, error)
             return
         text = f"Saved as {path.name}. Load model applies it to other images."
-        if outcome.solution.is_live and not live:
+        if solution.is_live and not live:
             text += " Its suppression stays as it is, for its frames are too large to be kept."
         self.said.emit(text)
 
     def _on_load(self) -> None:
         if self.path is not None:
-            self.unload()
+            self.set_path(None)
             self.said.emit("The saved model is unloaded; choose a background.")
-            return
-        self.path = self.ask_for_existing("Load a model", f"{_MODELS};;All files (*)")
-        if self.path is not None:
-            self.load.text = "Unload model"
-            self.loaded.emit(self.path)
+        else:
+            self.set_path(self.ask_for_existing("Load a model", f"{_MODELS};;All files (*)"))
 
-    def unload(self) -> None:
-        """Go back to models that are fitted."""
-        self.path, self.load.text = None, "Load model…"
-        self.loaded.emit(None)
+    def set_path(self, path: Path | None) -> None:
+        """Apply a saved model from now on, or go back to models that are fitted."""
+        self.path = path
+        self.load.text = "Load model…" if path is None else "Unload model"
+        self.loaded.emit(path)
 
     def _on_folder(self) -> None:
         if self.path is None:
@@ -157,7 +147,7 @@ class Reuse(Section):
             self.said.emit(text)
 
         run = partial(apply_to_folder, self.path, source, target)
-        self.begun.emit(Work(run, done, self.failed.emit, "Processing the folder"))
+        self.begun.emit(Work(run, done, self.failed.emit))
 
     def ask_for_file(self, title: str, name: str, kinds: str) -> Path | None:
         """Ask for a file to be written."""

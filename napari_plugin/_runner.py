@@ -1,4 +1,4 @@
-"""Work in a thread, one at a time, with progress in the activity dock; it can be cancelled."""
+"""Work in a thread, one at a time, with progress; it can be cancelled."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from napari.utils import progress
 from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 from threadpoolctl import ThreadpoolController
 
 from napari_plugin._settings import Cancelled, Report
 
 _EVERY = 0.1
-"""Seconds between reports of progress, for each of which the window paints two bars."""
+"""Seconds between reports of progress, for each of which the window paints a bar."""
 
 
 @dataclass(eq=False)
@@ -30,16 +29,12 @@ class Work:
     run : callable of Report
     done : callable of the result
     failed : callable of the exception
-    title : str
-        Shown in the activity dock.
     """
 
     run: Callable[[Report], Any]
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
-    title: str
     stop: Event = field(default_factory=Event, init=False)
-    bar: Any = field(default=None, init=False)
 
 
 class Runner(QObject):
@@ -61,7 +56,7 @@ class Runner(QObject):
         super().__init__()
         self._thread = ThreadPoolExecutor(1)
         self._current: Work | None = None
-        self._alive: list[Work] = []
+        self._n_alive = 0
         self._reported.connect(self._on_reported)
         self._ended.connect(self._on_ended)
 
@@ -73,14 +68,13 @@ class Runner(QObject):
     @property
     def is_quiet(self) -> bool:
         """Whether the thread has nothing left to do, not even to end a cancelled work."""
-        return not self._alive
+        return not self._n_alive
 
     def start(self, work: Work) -> None:
         """Begin a work; one that goes on is cancelled."""
         self.cancel()
-        work.bar = progress(total=0, desc=work.title)
         self._current = work
-        self._alive.append(work)
+        self._n_alive += 1
         self._thread.submit(self._run, work)
 
     def cancel(self) -> None:
@@ -88,7 +82,6 @@ class Runner(QObject):
         work, self._current = self._current, None
         if work is not None:
             work.stop.set()
-            work.bar.close()  # last: napari's bars process events as they change
 
     def _run(self, work: Work) -> None:
         """Work in the thread."""
@@ -117,19 +110,13 @@ class Runner(QObject):
 
     def _on_reported(self, work: Work, done: int, total: int, doing: str) -> None:
         # Signals that are still queued when a work is cancelled must find that it is over.
-        if self._current is not work:
-            return
-        self.progressed.emit(done, total, doing)
-        bar = work.bar
-        if bar.total != total or bar.desc != f"{doing}: ":
-            bar.reset(total=total)
-            bar.set_description(doing)
-        bar.update(done - bar.n)
+        if self._current is work:
+            self.progressed.emit(done, total, doing)
 
     def _on_ended(self, work: Work, result: Any, failure: Exception | None) -> None:
-        self._alive.remove(work)
+        self._n_alive -= 1
         if self._current is work:
-            self.cancel()
+            self._current = None
             try:
                 if failure is not None:
                     raise failure

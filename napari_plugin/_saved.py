@@ -1,21 +1,24 @@
-"""Models in files, and models applied to folders of files."""
+"""Models in files, models applied to folders of files, and scripts that repeat a run."""
 
 from __future__ import annotations
 
+import zlib
+from base64 import b85encode
 from collections import Counter
 from copy import copy
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from contrast_core import load, save
 from contrast_core.images import Frames, Patches
-from napari_plugin._export import FORMATS, export
-from napari_plugin._lazy import as_lazy
-from napari_plugin._open import opened
-from napari_plugin._pair import Images
+from napari_plugin._files import FORMATS, export, opened
+from napari_plugin._model import as_lazy
+from napari_plugin._pair import Images, Pair, box_of
 from napari_plugin._settings import InputError, Report, Settings, no_report
-from napari_plugin._solve import Solution
+from napari_plugin._solve import CLASSES, Solution
 
 ENDING = ".contrast"
 
@@ -61,17 +64,16 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
         raise InputError(
             f"{path.name} holds a model that was not saved here. Choose one that Save model wrote."
         )
-    made, height, width = estimator.dock_, *shape[-2:]
-    samples = Patches(**made["windows"]) if made["windows"] else Frames()
-    n, fits = int(estimator.n_features_in_), height * width
-    if isinstance(samples, Patches):
-        fits = n if samples.sides[0] <= height and samples.sides[1] <= width else 0
-    elif hasattr(estimator, "frame_shape"):
-        fits = n if tuple(estimator.frame_shape) == (height, width) else 0
-    if fits != n:
+    made, sides, n = estimator.dock_, shape[-2:], int(estimator.n_features_in_)
+    samples: Patches | Frames = Frames()
+    fits = tuple(getattr(estimator, "frame_shape", sides)) == sides and n == sides[0] * sides[1]
+    if made["windows"]:
+        samples = Patches(**made["windows"])
+        fits = all(map(int.__le__, samples.sides, sides))
+    if not fits:
         raise InputError(
             f"The saved model is for frames or patches of {n} pixels, which these images of "
-            f"{height} x {width} do not have. Choose images like those it was made from."
+            f"{sides[0]} x {sides[1]} do not have. Choose images like those it was made from."
         )
     settings = Settings(**made["settings"])
     return Solution(estimator, samples, settings, made["automatic"], made["brightness"])
@@ -108,26 +110,113 @@ def apply_to_folder(
     for done, path in enumerate(files):
         doing = f"{path.name} ({done + 1} of {len(files)})"
         name = stems[path] if times[stems[path].lower()] == 1 else path.name
-
-        def told(*_: Any, done: int = done, doing: str = doing) -> None:
-            report(done, len(files), doing)
-
+        told = partial(_tell, report, done, len(files), doing)
         try:
             with opened(path) as (data, calibration):
                 images = Images(path.name, data)
-                lazy, on_view = as_lazy(load_model(model, images.shape), images)
-                on_view.report = told
+                lazy = as_lazy(load_model(model, images.shape), images, told)
                 export(lazy, target / f"{name}{ending}", calibration, told)
         except InputError as error:
             failures.append(f"{path.name}: {error}")
         except OSError as error:
-            failures.append(
-                f"{path.name}: could not be read or written ({error.strerror or error})."
-            )
+            why = error.strerror or error
+            failures.append(f"{path.name}: could not be read or written ({why}).")
         except (ValueError, IndexError):
             failures.append(f"{path.name}: could not be read as images.")
     return tuple(failures)
 
 
+def _tell(report: Report, done: int, total: int, doing: str, *_: object) -> None:
+    """Report the files that are done in place of the blocks of one of them."""
+    report(done, total, doing)
+
+
 def _stem(name: str) -> str:
     return name[: -len(next(each for each in FORMATS if name.lower().endswith(each)))]
+
+
+def as_python(pair: Pair, solution: Solution, sources: tuple[str, str]) -> str:
+    """Return a script that computes ``denoised`` from the viewer's layers.
+
+    Parameters
+    ----------
+    pair, solution
+        The images of the run, and its model.
+    sources : (str, str)
+        Expressions for the arrays of the image and of the background's layer.
+    """
+    make = _removal if solution.settings.method == "automatic" else _projection
+    imports, lines = make(pair, solution)
+    mask = [f"background = {sources[1]}"] if pair.mask is None else _mask(pair.mask)
+    head = ["import numpy as np", "import napari", *imports]
+    head += ["", "viewer = napari.current_viewer()", f"image = {sources[0]}", *mask, ""]
+    return "\n".join([*head, *lines, ""])
+
+
+def _removal(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
+    """Return the imports and the lines of the automatic method."""
+    settings, samples = solution.settings, solution.samples
+    patches = isinstance(samples, Patches)
+    behind = "np.asarray(image)[background]" if pair.masks_frames and patches else "background"
+    options = ["image", behind, f"sampling={samples!r}" if patches else 'sampling="frames"']
+    for is_chosen, option in (
+        (patches and settings.brightness != "auto", f"brightness={settings.brightness!r}"),
+        (settings.constant_strength, 'background_strength="constant"'),
+        (settings.signal_anywhere, "stationary_signal=True"),
+        (settings.absorbed, "multiplicative=True"),
+    ):
+        options += [option] if is_chosen else []
+    names = "Patches, suppress_background" if patches else "suppress_background"
+    lines = [f"result = suppress_background({', '.join(options)})", "denoised = result.denoised"]
+    return [f"from contrast_core.images import {names}"], lines
+
+
+def _projection(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
+    """Return the imports and the lines of a projection."""
+    settings, samples = solution.settings, solution.samples
+    kind, parameter, _ = CLASSES[settings.method]
+    foreground, behind, name = "image", "background", kind.__name__
+    if pair.mask is not None:
+        behind = "image, background"
+    if isinstance(samples, Patches):
+        if pair.masks_frames:
+            behind = "np.asarray(image)[background]"
+        imports = [
+            "from functools import reduce",
+            f"from contrast_core import {name}, SecondMoments",
+        ]
+        imports += ["from contrast_core.images import Patches, block_moments"]
+        rows = "reduce(SecondMoments.merge, block_moments(sampling, {}))"
+    else:
+        if pair.masks_frames:
+            foreground = "image, ~background"
+        imports = [f"from contrast_core import {name}", "from contrast_core.images import Frames"]
+        rows = "sampling.rows({})"
+    strength = float(solution.estimator.strength_)
+    return imports, [
+        f"sampling = {samples!r}",
+        f"model = {name}({settings.n_components}, {parameter}={strength!r})",
+        f"model.fit({rows.format(foreground)}, background={rows.format(behind)})",
+        'denoised = sampling.map(lambda rows: model.denoise(rows, offset="difference"), image)',
+    ]
+
+
+def _mask(mask: np.ndarray) -> list[str]:
+    """Return lines that make a mask: a box by its slices, other shapes by their packed bits."""
+    zeros = f"background = np.zeros({mask.shape}, dtype=bool)"
+    if mask.ndim == 1 and np.ptp(numbers := np.flatnonzero(mask)) + 1 == len(numbers):
+        return [zeros, f"background[{numbers[0]}:{numbers[-1] + 1}] = True"]
+    if mask.ndim == 2 and mask[box_of(mask)].all():
+        rows, columns = box_of(mask)
+        where = f"{rows.start}:{rows.stop}, {columns.start}:{columns.stop}"
+        return [zeros, f"background[{where}] = True"]
+    packed = b85encode(zlib.compress(np.packbits(mask).tobytes(), 9)).decode()
+    return [
+        "import base64",
+        "import zlib",
+        "",
+        "# The marked area, a bit for each pixel.",
+        f'packed = "{packed}"',
+        "bits = np.frombuffer(zlib.decompress(base64.b85decode(packed)), dtype=np.uint8)",
+        f"background = np.unpackbits(bits)[: {mask.size}].reshape{mask.shape}.astype(bool)",
+    ]

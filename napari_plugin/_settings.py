@@ -140,12 +140,3 @@ def default_patches(method: Method) -> Patches:
     For the automatic method they are the core's default, and stand for its own choice of windows.
     """
     return Patches() if method == "automatic" else Patches(16, 4)
-
-
-def parameters(settings: Settings, samples: Samples) -> dict[str, Any]:
-    """Return the parameters that the metadata of result layers list."""
-    kept: dict[str, Any] = {"method": settings.method, "samples": repr(samples)}
-    if settings.method == "automatic":
-        return kept
-    kept["components"] = settings.n_components
-    return kept if settings.method == "pca" else kept | {"suppression": settings.suppression}

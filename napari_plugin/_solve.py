@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,15 +15,8 @@ from numpy.typing import NDArray
 
 from contrast_core import CPCA, PCPCA, CPCAStar, SecondMoments
 from contrast_core.feedback import muted
-from contrast_core.images import (
-    Frames,
-    Patches,
-    block_moments,
-    suppress_background,
-    verdicts,
-)
-from napari_plugin._pair import Images, Pair, check, in_words, load, spread
-from napari_plugin._process import compute
+from contrast_core.images import Frames, Patches, block_moments, suppress_background, verdicts
+from napari_plugin._pair import Images, Pair, check, in_words, spread
 from napari_plugin._settings import (
     AUTOMATIC,
     METHODS,
@@ -39,8 +34,16 @@ from napari_plugin._settings import (
 
 Estimator: TypeAlias = Any
 
-LONGEST_HERE = 512
+LONGEST_HERE = 256
 """Most features of decompositions that stop the window for less than a tenth of a second."""
+
+CLASSES: dict[str, tuple[type, str, Any]] = {
+    "cpca": (CPCA, "alpha", "denoise"),
+    "pca": (CPCA, "alpha", 0.0),
+    "pcpca": (PCPCA, "gamma", "auto"),
+    "cpca_star": (CPCAStar, "beta", "auto"),
+}
+"""Class of a projection, the name of its strength, and the value that is chosen automatically."""
 
 _MOST_VALUES = 2**24  # of frames that are held in memory
 _MOST_BEHIND = 2**26  # the same of background frames
@@ -48,13 +51,7 @@ _MOST_PRODUCTS = 2e10  # pixels times frames squared, for large frames: half a s
 _FEW_PIXELS = 2**21  # are enough to learn what the images of a stack have in common
 _CORNER = 64  # pixels, the longest side of a window
 _MUCH_BACKGROUND = 0.25  # share of its variance; contrastive PCA keeps .00 on the samples
-
-_CLASSES: dict[str, tuple[type, str, Any]] = {
-    "cpca": (CPCA, "alpha", "denoise"),
-    "pca": (CPCA, "alpha", 0.0),
-    "pcpca": (PCPCA, "gamma", "auto"),
-    "cpca_star": (CPCAStar, "beta", "auto"),
-}
+_POLL = 0.02  # seconds
 
 
 class Judgement:
@@ -74,7 +71,7 @@ class Judgement:
     def sentences(self, report: Report) -> tuple[str, ...]:
         """Return the sentences; the first time it may take seconds."""
         if self._blocks is not None:
-            found = _isolated(report, self._blocks[0][0].n_features, verdicts, *self._blocks)
+            found = compute(report, self._blocks[0][0].n_features, verdicts, *self._blocks)
             self._said, self._blocks = tuple(verdict.sentence for verdict in found), None
         return self._said
 
@@ -124,15 +121,15 @@ class Solution:
         return int(self.estimator.n_features_in_)
 
     @property
+    def n_components(self) -> int:
+        """How many components were found, or asked for."""
+        return int(getattr(self.estimator, "n_components_", self.settings.n_components))
+
+    @property
     def has_maps(self) -> bool:
         """Whether components of whole frames have maps of weights and scores."""
         is_library = getattr(self.estimator, "method_", "") == "library"
         return isinstance(self.samples, Frames) and not is_library and self.n_components > 0
-
-    @property
-    def n_components(self) -> int:
-        """How many components were found, or asked for."""
-        return int(getattr(self.estimator, "n_components_", self.settings.n_components))
 
     def at(self, suppression: float, n_components: int) -> Solution:
         """Return the solution for another suppression and number of components; nothing is read."""
@@ -159,21 +156,8 @@ class Solution:
         function: Callable[..., Any] = self.estimator.transform
         if self.settings.method != "automatic":
             function = partial(self.estimator.denoise, offset="difference")
-        return self.mapped(lambda rows: function(rows) + self.brightness, images, report, doing)
-
-    def mapped(
-        self,
-        function: Callable[..., Any],
-        images: Images,
-        report: Report,
-        doing: str,
-        samples: Samples | None = None,
-    ) -> FloatImage:
-        """Return the result of a function of the samples, put back in their place."""
-        progress = progress_of(report, doing)
-        with in_words(Pair(images), report):
-            found = (samples or self.samples).map(function, images.data, progress=progress)
-        return np.asarray(found, dtype=np.float32)
+        brightness = self.brightness
+        return mapped(self.samples, lambda x: function(x) + brightness, images, report, doing)
 
     def signal_strength(self, images: Images, report: Report) -> FloatImage:
         """Return how strong the signal is around each pixel; the samples are patches."""
@@ -186,13 +170,10 @@ class Solution:
             return np.asarray((scores**2).mean(axis=1, keepdims=True))
 
         wide = Patches(sides, max(1, min(sides) // 2))
-        return self.mapped(strengths, images, report, "Mapping the signal", wide)
+        return mapped(wide, strengths, images, report, "Mapping the signal")
 
-    def variance_kept(self) -> tuple[float, float]:
-        """Return the shares of the foreground's and background's variance that are kept."""
-        return self._kept("foreground"), self._kept("background")
-
-    def _kept(self, side: str) -> float:
+    def variance_kept(self, side: str) -> float:
+        """Return the share of the variance of "foreground" or "background" that is kept."""
         moments = getattr(self.estimator, f"{side}_moments_", None)
         variance = getattr(self.estimator, f"{side}_variance_", None)
         if moments is None or variance is None:
@@ -211,13 +192,22 @@ class Solution:
                 f"{n_negative} of the {len(values)} components show more background than signal: "
                 "keep fewer, or lower the background suppression."
             )
-        if (kept := self._kept("background")) > _MUCH_BACKGROUND:
+        if (kept := self.variance_kept("background")) > _MUCH_BACKGROUND:
             said.append(
                 f"{METHODS[self.settings.method]} keeps {kept:.0%} of the background's variance. "
                 "Use the automatic method or contrastive PCA, raise the suppression, or keep fewer "
                 "components."
             )
         return tuple(said)
+
+
+def mapped(
+    samples: Samples, function: Callable[..., Any], images: Images, report: Report, doing: str
+) -> FloatImage:
+    """Return the result of a function of samples of the images, put back in their place."""
+    with in_words(Pair(images)):
+        found = samples.map(function, images.data, progress=progress_of(report, doing))
+    return np.asarray(found, dtype=np.float32)
 
 
 def fit(
@@ -249,75 +239,69 @@ def fit(
     if few and part is None and isinstance(samples, Patches):
         numbers = np.arange(pair.foreground.n_images)
         most = max(1, _FEW_PIXELS // math.prod(pair.foreground.image_shape))
-        stack = load(pair.foreground, spread(numbers, most), report, "Reading")
-        part = Images(pair.foreground.name, stack)
+        part = Images(pair.foreground.name, pair.foreground.read(spread(numbers, most), report))
     make = _automatic if settings.method == "automatic" else _projection
-    with in_words(pair, report):
-        return make(pair, samples, settings, report, part)
+    with in_words(pair):
+        return make(pair, samples, settings, report, part or pair.foreground)
 
 
 def _automatic(
-    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images | None
+    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images
 ) -> Solution:
     options: dict[str, Any] = {"progress": progress_of(report), "brightness": settings.brightness}
-    n_used = None
+    n_features, n_used = 1, None
     if isinstance(samples, Frames):
         image, background, n_used = _frames(pair, report, _MOST_VALUES, _MOST_BEHIND)
-        corner = image[:1]
         options |= {
             "sampling": "frames",
             "stationary_signal": settings.signal_anywhere,
             "multiplicative": settings.absorbed,
         }
+        corner = image[:1]
+        if not settings.absorbed and image[0].size <= SMALL_FRAME:
+            n_features = image[0].size
     else:
-        whole = part or pair.foreground
-        image = whole.data
-        background, options["background_mask"] = pair.background_alone(
-            report, crop=part is not None
-        )
-        corner = whole.plane(0, (slice(_CORNER), slice(_CORNER)))
+        image = part.data
+        background, options["background_mask"] = pair.background_alone(report)
         options |= {
             "sampling": "patches" if samples == Patches() else samples,
             "background_strength": "constant" if settings.constant_strength else "varying",
         }
-    n_features = 1
-    if isinstance(samples, Frames) and not settings.absorbed:
-        n_features = image[0].size if image[0].size <= SMALL_FRAME else 1
-    if n_features > LONGEST_HERE // 2:
+        first = (0,) * (len(part.shape) - 2)
+        corner = np.asarray(image[(*first, slice(_CORNER), slice(_CORNER))])
+    if n_features > LONGEST_HERE:  # in another process
         options["progress"] = False
     run = partial(suppress_background, apply_to=corner, **options)
-    found = _isolated(report, n_features, run, image, background)
+    found = compute(report, n_features, run, image, background)
+    judgement = Judgement(tuple(verdict.sentence for verdict in found.verdicts))
     return Solution(
         found.estimator,
         found.sampling,
         settings,
         brightness=found.brightness,
         n_used=n_used,
-        judgement=Judgement(tuple(verdict.sentence for verdict in found.verdicts)),
+        judgement=judgement,
     )
 
 
 def _projection(
-    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images | None
+    pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images
 ) -> Solution:
-    x: Any
-    y: Any
-    progress = progress_of(report)
+    sides: list[Any]
     n_pixels, n_used, judgement = math.prod(pair.foreground.image_shape), None, Judgement()
     if isinstance(samples, Frames) and n_pixels > SMALL_FRAME:
         most = max(16, int(math.sqrt(_MOST_PRODUCTS / n_pixels))) * n_pixels
-        *stacks, n_used = _frames(pair, report, most // 2, most // 2)
-        x, y = (stack.reshape(len(stack), -1) for stack in stacks)
-        n_features = LONGEST_HERE + 1
+        *sides, n_used = _frames(pair, report, most // 2, most // 2)
+        x, y = (stack.reshape(len(stack), -1) for stack in sides)
+        n_features = n_pixels
     else:
-        sides: list[tuple[Any, Any]]
         if isinstance(samples, Frames):
             mask = pair.mask
             sides = [(pair.foreground.data, None if mask is None else ~mask)]
             sides += [(pair.behind.data, mask)]
         else:
-            behind = pair.background_alone(report, crop=part is not None)
-            sides = [((part or pair.foreground).data, None), behind]
+            sides = [(part.data, None), pair.background_alone(report)]
+        progress = progress_of(report)
         blocks = [
             block_moments(samples, stack, mask, name=name, progress=progress)
             for (stack, mask), name in zip(sides, ("the image", "the background"), strict=True)
@@ -327,9 +311,8 @@ def _projection(
         n_features = x.n_features
         if not y.varies.any():
             raise ValueError("the background is constant")
-    fitted = _isolated(report, n_features, fit_projection, x, y, settings, None)
-    estimator, automatic = fitted
-    return Solution(estimator, samples, settings, automatic, n_used=n_used, judgement=judgement)
+    fitted = compute(report, n_features, fit_projection, x, y, settings, None)
+    return Solution(fitted[0], samples, settings, fitted[1], n_used=n_used, judgement=judgement)
 
 
 def _frames(
@@ -343,26 +326,17 @@ def _frames(
     signal, alone = pair.numbers()
     some = spread(signal, max(8, most // n_pixels))
     return (
-        load(pair.foreground, some, report, "Reading"),
-        load(pair.behind, spread(alone, max(8, most_behind // n_pixels)), report, "Reading"),
+        pair.foreground.read(some, report),
+        pair.behind.read(spread(alone, max(8, most_behind // n_pixels)), report),
         len(some) if len(some) < len(signal) else None,
     )
-
-
-def _isolated(
-    report: Report, n_features: int, function: Callable[..., Any], *arguments: Any
-) -> Any:
-    """Return ``function(*arguments)``, computed in a process of its own where that is long."""
-    if n_features > LONGEST_HERE // 2:
-        return compute(report, function, *arguments)
-    return function(*arguments)
 
 
 def fit_projection(
     x: Any, y: Any, settings: Settings, automatic: float | None
 ) -> tuple[Estimator, float]:
     """Return a projection of moments or rows, and the strength that is chosen automatically."""
-    kind, parameter, rule = _CLASSES[settings.method]
+    kind, parameter, rule = CLASSES[settings.method]
     k, raw = settings.n_components, settings.raw_strength
     with muted():
         if raw is not None:
@@ -384,3 +358,28 @@ def fit_projection(
             largest = automatic / 0.9
         value = strength(automatic, settings.suppression, largest=largest)
         return kind(k, **{parameter: value}).fit(x, background=y), automatic
+
+
+def compute(report: Report, n_features: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``function(*arguments)``, computed in a process of its own where that is long.
+
+    Decompositions of more than a few hundred features take seconds and cannot be interrupted, and
+    some of them hold Python's lock, so that even in a thread they stop the window. The process ends
+    at once if `report` raises. Exceptions of the function are raised here.
+    """
+    if n_features <= LONGEST_HERE:
+        return function(*arguments)
+    report(0, 0, "Solving")
+    # Unlike multiprocessing, loky does not run the script again that opened the window.
+    loky: Any = import_module("joblib.externals.loky")  # without types
+    threads = str(max(1, (os.cpu_count() or 1) // 2))  # the window draws on the others
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    pool = loky.ProcessPoolExecutor(1, env=dict.fromkeys(names, threads))
+    try:
+        job = pool.submit(function, *arguments)
+        while not job.done():
+            report(0, 0, "Solving")
+            loky.wait([job], timeout=_POLL)
+        return job.result()
+    finally:
+        pool.shutdown(kill_workers=True)

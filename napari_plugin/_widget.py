@@ -8,26 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 from magicgui.widgets import CheckBox, ComboBox, Container, ProgressBar, PushButton, SpinBox, Widget
-from napari.utils import resize_dask_cache
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea
 
 from contrast_core.images import Frames, Patches
 from napari_plugin._choices import Choices
-from napari_plugin._layers import (
-    Channel,
-    LayerData,
-    layer_data,
-    place_of,
-    preview_layer,
-    result_layers,
-)
+from napari_plugin._layers import Channel, layer_data, place_of, preview_layer
 from napari_plugin._method import MethodChoices
 from napari_plugin._model import Checked, Outcome, Task, estimate, examine, moved, preview, run
 from napari_plugin._pair import Images, Pair
-from napari_plugin._parts import Line, make_accessible, row
-from napari_plugin._plot import Plot
+from napari_plugin._parts import Line, Plot, make_accessible, row
 from napari_plugin._results import KINDS, Results, Shown, place_in, visible_part
 from napari_plugin._reuse import Reuse
 from napari_plugin._runner import Runner, Work
@@ -37,12 +28,6 @@ if TYPE_CHECKING:
     import napari
 
 _WIDTH, _BAR = 330, 20
-
-
-def keep_ready(outcome: Outcome) -> None:
-    """Put the chunk that is looked at where the window finds it: in napari's cache."""
-    for key, block in outcome.ready.items():
-        resize_dask_cache().cache.put(key, block, cost=1.0, nbytes=block.nbytes)
 
 
 class ContrastiveDenoising(Container[Widget]):
@@ -58,7 +43,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._viewer = napari_viewer
         self._preview: Any = None
         self._watched: Any = None
-        self._places: tuple[tuple[int, ...], ...] = ()
+        self._places: list[tuple[int, ...]] = []
         self._moves = False
         self.results = Results(napari_viewer, self._on_gone)
         self.choices = Choices(napari_viewer)
@@ -70,25 +55,17 @@ class ContrastiveDenoising(Container[Widget]):
         self.status = Line()
         self.verdict = Line()
         self.view = ComboBox(choices=KINDS, value="Denoised", label="Show")
-        self.component = SpinBox(label="Component", value=0, min=0, max=0)
-        self.replaces = CheckBox(text="Replace the last result", value=False)
+        self.component = SpinBox(label="Component", max=0)
+        self.replaces = CheckBox(text="Replace the last result")
         self.frames = Plot("Frames by their first two components: click one", self._go_to)
         self.method = MethodChoices()
         self.reuse = Reuse(self.results)
         self._result = Container[Widget](widgets=[self.view, self.component, self.replaces])
         self._result.margins = (0, 0, 0, 0)
-        self._all = Container[Widget](
-            widgets=[
-                *(
-                    self.choices,
-                    self.method.absorbed,
-                    self.cost,
-                    row(self.preview, self.run, self.cancel),
-                ),
-                *(self.progress, self.status, self.verdict, self._result, self.method, self.reuse),
-            ],
-            labels=False,
-        )
+        buttons = row(self.preview, self.run, self.cancel)
+        widgets: list[Widget] = [self.choices, self.method.absorbed, self.cost, buttons]
+        widgets += [self.progress, self.status, self.verdict, self._result, self.method, self.reuse]
+        self._all = Container[Widget](widgets=widgets, labels=False)
         super().__init__(labels=False)
         self._scroll = QScrollArea()
         self._lay_out()
@@ -98,12 +75,9 @@ class ContrastiveDenoising(Container[Widget]):
         self._show_cost()
 
     def _connect(self) -> None:
-        for button, slot in (
-            (self.run, self._on_run),
-            (self.preview, self._on_preview),
-            (self.cancel, self._on_cancel),
-        ):
-            button.changed.connect(slot)
+        self.run.changed.connect(self._on_run)
+        self.preview.changed.connect(self._on_preview)
+        self.cancel.changed.connect(self._on_cancel)
         self._runner.progressed.connect(self._on_progress)
         self._mover.idle.connect(self._on_mover_idle)
         self.view.changed.connect(self._on_view)
@@ -143,29 +117,28 @@ class ContrastiveDenoising(Container[Widget]):
 
     # Words
 
-    def _say(self, text: str) -> None:
-        self.status.say(text)
-        QTimer.singleShot(0, self._show_words)
-
     def _show_words(self) -> None:
         """Scroll to what was said, once it has its place."""
         self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
 
     def _show_cost(self, *_: object) -> None:
+        """Say how long a run will take, and ask what only some runs need to know."""
+        words, is_film = "", False
         try:
             images = self.choices.images()
             samples = self.method.samples(images.shape, self.choices.shape_behind())
             if isinstance(samples, Patches):
                 self.choices.check_area(samples.sides[-1])
-            available = psutil.virtual_memory().available
-            task = Task(Pair(images), samples, self.method.settings(), (), available)
-            self.cost.say(estimate(task))
-            self.method.absorbed.visible = (
-                isinstance(samples, Frames) and task.settings.method == "automatic"
-            )
+            is_film = isinstance(samples, Frames) and self.method.method.value == "automatic"
+            words = estimate(self._task(Pair(images), samples, ()))
         except InputError:
-            self.cost.say("")
-            self.method.absorbed.visible = False
+            pass
+        self.cost.say(words)
+        self.method.absorbed.visible = is_film
+
+    def _task(self, pair: Pair, samples: Any, place: tuple[int, ...]) -> Task:
+        available = psutil.virtual_memory().available
+        return Task(pair, samples, self.method.settings(), place, available)
 
     def _fail(self, error: Exception) -> None:
         """Say what failed; where it was not foreseen, give napari the details."""
@@ -190,29 +163,27 @@ class ContrastiveDenoising(Container[Widget]):
     def _finish(self, text: str) -> None:
         """Say what was done, and be ready for the next work."""
         self._set_busy(False)
-        self._say(text)
+        self.status.say(text)
+        QTimer.singleShot(0, self._show_words)
 
     # Run, preview, cancel
 
     def _tasks(self) -> list[tuple[Task, Channel | None]]:
         """Return what is to be done, a task for each channel; choices that cannot work raise."""
-        layer, available = self.choices.image.value, psutil.virtual_memory().available
         found = []
         for channel in self.choices.ticked():
             images = self.choices.images(channel)
-            saved = self.reuse.saved(images.shape)
-            place = list(place_in(self._viewer, layer))
-            if channel is not None:
-                place[channel.axis] = 0
+            place, saved = self.choices.place(channel), self.reuse.saved(images.shape)
             if saved is None:
-                pair, settings = self.choices.pair(channel), self.method.settings()
                 samples = self.method.samples(images.shape, self.choices.shape_behind())
+                task = self._task(self.choices.pair(channel), samples, place)
             else:
-                pair, samples, settings = Pair(images), saved.samples, saved.settings
-            task = Task(pair, samples, settings, tuple(place), available, saved)
+                available = psutil.virtual_memory().available
+                pair = Pair(images)
+                task = Task(pair, saved.samples, saved.settings, place, available, saved)
             task.check()
             found.append((task, channel))
-        lazy = found[0][0].is_lazy and len(found[0][0].pair.foreground.shape) > 2
+        lazy = found[0][0].is_lazy and len(images.shape) > 2
         if lazy and self._viewer.dims.ndisplay == 3:
             raise InputError(
                 "This result is computed where you look at it, and a view in 3D looks at all of it "
@@ -229,16 +200,15 @@ class ContrastiveDenoising(Container[Widget]):
             self._fail(error)
             return
 
-        def work(report: Report) -> list[tuple[Outcome, dict[str, LayerData]]]:
+        def work(report: Report) -> list[Shown]:
             found = []
-            for task, place in tasks:
+            for task, places in tasks:
                 outcome = run(task, report)
-                found.append((outcome, result_layers(outcome, place)))
+                found.append(Shown(outcome, layer, places, layer_data(outcome)))
                 report(0, 1, "Showing")
             return found
 
-        done = partial(self._on_outcomes, layer)
-        self._begin(Work(work, done, self._fail, "Removing the background"))
+        self._begin(Work(work, self._on_outcomes, self._fail))
 
     def _on_preview(self) -> None:
         try:
@@ -246,26 +216,24 @@ class ContrastiveDenoising(Container[Widget]):
             task, channel = self._tasks()[0]
             side = task.samples.sides[-1] if isinstance(task.samples, Patches) else None
             part = visible_part(layer, task.place, side)
-            images = Images(task.pair.foreground.name, task.pair.foreground.data[part])
+            images = task.pair.foreground
+            images = Images(images.name, images.data[(*task.place, *part[-2:])])
+            start = [each.start for each in part]
             if channel is not None:
-                part = (
-                    *part[: channel.axis],
-                    slice(channel.number, None),
-                    *part[channel.axis + 1 :],
-                )
+                start[channel.axis] = channel.number
         except Exception as error:
             self._fail(error)
             return
-        done = partial(self._on_previewed, layer, part)
-        self._begin(Work(partial(preview, task, images), done, self._fail, "Previewing"))
+        done = partial(self._on_previewed, layer, start)
+        self._begin(Work(partial(preview, task, images), done, self._fail))
 
     def _begin(self, work: Work) -> None:
         self.choices.settle()
         self._watch_dock()
         self._abandon()
-        self._set_busy(True)
         self._clear()
-        self._say("Starting")
+        self._finish("Starting")
+        self._set_busy(True)
         self._runner.start(work)
 
     def _on_progress(self, done: int, total: int, doing: str) -> None:
@@ -277,24 +245,19 @@ class ContrastiveDenoising(Container[Widget]):
         bar.setUpdatesEnabled(True)
         self.status.say(doing)  # without scrolling to it
 
-    def _on_outcomes(self, source: Any, found: list[tuple[Outcome, dict[str, LayerData]]]) -> None:
-        added = [(Shown(outcome, source), layers) for outcome, layers in found]
-        for outcome, _ in found:
-            keep_ready(outcome)
-        self.results.add(added, self.replaces.value, self._on_added, self._fail)
-
-    def _on_added(self) -> None:
+    def _on_outcomes(self, found: list[Shown]) -> None:
+        self.results.add(found, replaces=self.replaces.value)
         live = " Move the suppression to change it." if self.results.is_live else ""
-        names = ", ".join(repr(each.layers["denoised"].name) for each in self.results.shown)
-        self.component.max = max(0, self.results.n_components() - 1)
+        names = ", ".join(repr(each.layers["denoised"].name) for each in found)
+        self.component.max = max(0, self.results.n_components - 1)
         with self.view.changed.blocked():
             self.view.value = "Denoised"
         self._finish(f"Done: {names} was added.{live}")
         self._examine()
 
-    def _on_previewed(self, layer: Any, part: tuple[slice, ...], found: Any) -> None:
+    def _on_previewed(self, layer: Any, start: list[int], found: Any) -> None:
         solution, pixels = found
-        data, keywords = preview_layer(layer, part, pixels)
+        data, keywords = preview_layer(layer, start, pixels)
         self._remove_preview()
         self._preview = self._viewer.add_image(data, **keywords)
         self._finish("This is a preview of the part on screen. Press Run for all of it.")
@@ -302,7 +265,7 @@ class ContrastiveDenoising(Container[Widget]):
             self.verdict.say("\n\n".join(solution.remarks), "doubtful")
 
     def _remove_preview(self) -> None:
-        if self._preview is not None and self._preview in self._viewer.layers:
+        if self._preview in self._viewer.layers:
             self._viewer.layers.remove(self._preview)
         self._preview = None
 
@@ -316,7 +279,6 @@ class ContrastiveDenoising(Container[Widget]):
         self._moves = False
         for runner in (self._runner, self._mover, self._examiner):
             runner.cancel()
-        self.results.forget()
 
     def _watch_dock(self) -> None:
         """Stop all work when the dock is closed, which only takes the widget out of it."""
@@ -335,12 +297,11 @@ class ContrastiveDenoising(Container[Widget]):
         self._show_what_applies()
 
     def _show_what_applies(self) -> None:
-        there = self.results.denoised is not None
         busy = self.cancel.enabled
-        self._result.visible = there
+        self._result.visible = bool(self.results.shown)
         self.view.enabled = self.replaces.enabled = not busy
         self.component.visible = self.view.value == "Weights" and self.component.max > 0
-        self.reuse.show_what_applies(there, busy)
+        self.reuse.show_what_applies(busy)
 
     # What follows from a choice
 
@@ -372,40 +333,38 @@ class ContrastiveDenoising(Container[Widget]):
         try:
             saved = self.reuse.saved(self.choices.images().shape)
         except InputError as error:
-            self.reuse.unload()
+            self.reuse.set_path(None)
             self._fail(error)
             return
-        if saved is not None and saved.settings.method != "automatic":
-            self.method.method.value = saved.settings.method
-            self.method.suppression.value = round(100 * saved.settings.suppression)
-            self.method.n_components.value = saved.settings.n_components
-        self._say(f"{path.name} is loaded: press Run to apply it, without a background.")
+        if saved is not None:
+            self.method.show_settings(saved.settings)
+        self._finish(f"{path.name} is loaded: press Run to apply it, without a background.")
 
     # After a run
 
     def _clear(self) -> None:
         self.verdict.say("")
-        self.method.show_curve(None)
+        self.method.show_curve({})
         self.frames.setVisible(False)
 
     def _examine(self) -> None:
         outcomes = [each.outcome for each in self.results.shown]
-        if not outcomes:
-            return
-
-        def work(report: Report) -> list[Checked]:
-            return [examine(outcome, report) for outcome in outcomes]
-
-        done = partial(self._on_examined, outcomes)
-        self._examiner.start(Work(work, done, self._on_not_examined, "Checking the result"))
+        if outcomes:
+            self._examiner.start(
+                Work(
+                    lambda report: [examine(outcome, report) for outcome in outcomes],
+                    partial(self._on_examined, outcomes),
+                    self._on_not_examined,
+                )
+            )
 
     def _on_examined(self, outcomes: list[Outcome], found: list[Checked]) -> None:
         first = found[0]
         self.method.show_curve(first.curve)
-        self.frames.setVisible(first.embedding is not None)
-        if first.embedding is not None:
-            self._places = first.embedding.places
-            self.frames.set_points(first.embedding.scores)
+        self.frames.setVisible(first.scores is not None)
+        if first.scores is not None:
+            self._places = first.places
+            self.frames.set_points(first.scores)
         said = []
         for outcome, checked in zip(outcomes, found, strict=True):
             name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""
@@ -414,8 +373,7 @@ class ContrastiveDenoising(Container[Widget]):
             self.verdict.say("Good: the checks found nothing against this result.", "good")
             return
         instead = any("Use the automatic method" in text for text in said)
-        words = "Use another method" if instead else "Doubtful"
-        text = f"{words}: " + "\n\n".join(said)
+        text = ("Use another method: " if instead else "Doubtful: ") + "\n\n".join(said)
         self.verdict.say(text, "instead" if instead else "doubtful")
 
     def _on_not_examined(self, error: Exception) -> None:
@@ -445,24 +403,22 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _start_move(self) -> None:
         self._moves, settings = False, self.method.settings()
-        jobs = [(each.outcome, settings, self.results.place(each)) for each in self.results.shown]
+        jobs = [
+            (each.outcome, settings, place_in(self._viewer, each.layers["denoised"]))
+            for each in self.results.shown
+        ]
 
         def work(report: Report) -> list[tuple[Outcome, dict[str, Any]]]:
             outcomes = [moved(*job, report) for job in jobs]
             return [(outcome, layer_data(outcome)) for outcome in outcomes]
 
         self._examiner.cancel()
-        self._mover.start(Work(work, self._on_moved, self._fail, "Updating"))
-
-    def _on_moved(self, found: list[tuple[Outcome, dict[str, Any]]]) -> None:
-        for outcome, _ in found:
-            keep_ready(outcome)
-        self.results.move(found)
+        self._mover.start(Work(work, self.results.move, self._fail))
 
     def _on_mover_idle(self) -> None:
         if self._moves and self.results.is_live:  # the latest position of the slider wins
             self._start_move()
         else:
             self._moves = False
-            self.component.max = max(0, self.results.n_components() - 1)
+            self.component.max = max(0, self.results.n_components - 1)
             self._examine()

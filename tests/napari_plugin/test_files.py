@@ -11,9 +11,8 @@ import zarr
 from contrast_core import SecondMoments, save
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import Frames, Patches
-from napari_plugin._export import Calibration, export
-from napari_plugin._lazy import as_lazy
-from napari_plugin._open import opened
+from napari_plugin._files import Calibration, export, opened
+from napari_plugin._model import as_lazy
 from napari_plugin._pair import Images, Pair
 from napari_plugin._saved import apply_to_folder, load_model, save_model
 from napari_plugin._settings import Cancelled, InputError, Settings, no_report
@@ -60,7 +59,7 @@ def by_frames(film):
 
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.tif", "film.ome.zarr"])
 def test_an_export_is_read_again_with_its_scale(tmp_path, film, by_frames, name):
-    data = as_lazy(by_frames["cpca"], Images("cells", film[0]))[0]
+    data = as_lazy(by_frames["cpca"], Images("cells", film[0]))
     path = export(data, tmp_path / name, MICRONS)
     again, calibration = read_images(path)
     np.testing.assert_array_equal(np.asarray(again), data.compute())
@@ -164,7 +163,7 @@ def test_channels_in_a_folder_are_refused(tmp_path, by_patches):
 
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.ome.zarr"])
 def test_a_cancelled_export_leaves_no_file(tmp_path, film, name, monkeypatch):
-    monkeypatch.setattr("napari_plugin._export._PIXELS", 90)
+    monkeypatch.setattr("napari_plugin._files._PIXELS", 90)
 
     def stop(done, total, doing):
         if done == 4:
