@@ -6,11 +6,11 @@
   5,000 frames of 28 x 28 by projection, 512 x 512 by background removal and 54 x 512 x 512 by
   projection of patches; beside it, that of an idle window, which is what the machine itself costs.
   Medians of five runs, each of which reads.
-- The layer of a result takes at most 1.5 times a bare `add_image` of an
-  array of zeros of the same shape, in memory and, for a lazy layer, as lazy as itself. Medians of
-  processor seconds of the five runs, so that other work on the machine does not count, with two
-  bare layers beside each; the ratio of wall times and the first run's, when napari and the drawing
-  of images of a kind are new, are printed beside them.
+- The layer of a result takes at most 1.5 times a bare `add_image` of an array of zeros of the same
+  shape, in memory and, for a lazy layer, as lazy as itself. Medians of processor seconds of the
+  five runs, so that other work on the machine does not count, with two bare layers beside each; the
+  ratio of wall times and the first run's, when napari and the drawing of images of a kind are new,
+  are printed beside them.
 - Cancel while reading, solving (in a process) and removing: how long the click takes, and when the
   work has ended (0.3 s).
 """

@@ -13,7 +13,7 @@ from napari_plugin._files import export
 from napari_plugin._layers import calibration_of
 from napari_plugin._parts import Section, row
 from napari_plugin._results import Results
-from napari_plugin._runner import Work
+from napari_plugin._runner import Job
 from napari_plugin._saved import ENDING, apply_to_folder, as_python, load_model, save_model
 from napari_plugin._settings import InputError
 from napari_plugin._solve import Solution
@@ -32,7 +32,7 @@ class Reuse(Section):
     """
 
     begun = Signal(object)
-    """A `Work` is to be done."""
+    """A `Job` is to be done."""
     said = Signal(str)
     """Something was done, in words."""
     failed = Signal(object)
@@ -79,7 +79,7 @@ class Reuse(Section):
         if path is not None:
             run = partial(export, layer.data, path, calibration_of(layer))
             done = partial(self.said.emit, f"Written to {path}.")
-            self.begun.emit(Work(run, lambda _: done(), partial(self._fail, path)))
+            self.begun.emit(Job(run, lambda _: done(), partial(self._fail, path)))
 
     def _fail(self, path: Path, error: Exception) -> None:
         if isinstance(error, OSError):
@@ -147,7 +147,7 @@ class Reuse(Section):
             self.said.emit(text)
 
         run = partial(apply_to_folder, self.path, source, target)
-        self.begun.emit(Work(run, done, self.failed.emit))
+        self.begun.emit(Job(run, done, self.failed.emit))
 
     def ask_for_file(self, title: str, name: str, kinds: str) -> Path | None:
         """Ask for a file to be written."""

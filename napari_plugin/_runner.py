@@ -1,4 +1,4 @@
-"""Work in a thread, one at a time, with progress; it can be cancelled."""
+"""Jobs in a thread, one at a time, with progress; they can be cancelled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVERY = 0.1
 
 
 @dataclass(eq=False)
-class Work:
+class Job:
     """A function for the thread, and what is to be called in the window's thread.
 
     Parameters
@@ -38,13 +38,13 @@ class Work:
 
 
 class Runner(QObject):
-    """Does one work at a time; a new one waits until the thread of a cancelled one is free.
+    """Does one job at a time; a new one waits until the thread of a cancelled one is free.
 
     Signals
     -------
     progressed(done, total, doing)
     idle()
-        A work has ended, whichever way.
+        A job has ended, whichever way.
     """
 
     progressed = Signal(int, int, str)
@@ -55,46 +55,46 @@ class Runner(QObject):
     def __init__(self) -> None:
         super().__init__()
         self._thread = ThreadPoolExecutor(1)
-        self._current: Work | None = None
+        self._current: Job | None = None
         self._n_alive = 0
         self._reported.connect(self._on_reported)
         self._ended.connect(self._on_ended)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a work goes on, or waits to begin."""
+        """Whether a job goes on, or waits to begin."""
         return self._current is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the thread has nothing left to do, not even to end a cancelled work."""
+        """Whether the thread has nothing left to do, not even to end a cancelled job."""
         return not self._n_alive
 
-    def start(self, work: Work) -> None:
-        """Begin a work; one that goes on is cancelled."""
+    def start(self, job: Job) -> None:
+        """Begin a job; one that goes on is cancelled."""
         self.cancel()
-        self._current = work
+        self._current = job
         self._n_alive += 1
-        self._thread.submit(self._run, work)
+        self._thread.submit(self._run, job)
 
     def cancel(self) -> None:
-        """Drop the work; its thread ends at the next block."""
-        work, self._current = self._current, None
-        if work is not None:
-            work.stop.set()
+        """Drop the job; its thread ends at the next block."""
+        job, self._current = self._current, None
+        if job is not None:
+            job.stop.set()
 
-    def _run(self, work: Work) -> None:
-        """Work in the thread."""
+    def _run(self, job: Job) -> None:
+        """Do a job, in the thread."""
         shown, due = "", 0.0
 
         def report(done: int, total: int, doing: str) -> None:
             nonlocal shown, due
-            if work.stop.is_set():
+            if job.stop.is_set():
                 raise Cancelled
             now = time.monotonic()
             if doing != shown or now >= due:
                 shown, due = doing, now + _EVERY
-                self._reported.emit(work, done, max(total, 1), doing)
+                self._reported.emit(job, done, max(total, 1), doing)
 
         # BLAS threads spin while they wait for a core that the window is drawing on; on all cores,
         # a fit of a fraction of a second took a minute.
@@ -102,26 +102,26 @@ class Runner(QObject):
         result, failure = None, None
         try:
             with ThreadpoolController().limit(limits=n_threads, user_api="blas"):
-                result = None if work.stop.is_set() else work.run(report)
+                result = None if job.stop.is_set() else job.run(report)
         except Exception as error:
             failure = error
         with suppress(RuntimeError):  # the window was closed, and took this object with it
-            self._ended.emit(work, result, failure)
+            self._ended.emit(job, result, failure)
 
-    def _on_reported(self, work: Work, done: int, total: int, doing: str) -> None:
-        # Signals that are still queued when a work is cancelled must find that it is over.
-        if self._current is work:
+    def _on_reported(self, job: Job, done: int, total: int, doing: str) -> None:
+        # Signals that are still queued when a job is cancelled must find that it is over.
+        if self._current is job:
             self.progressed.emit(done, total, doing)
 
-    def _on_ended(self, work: Work, result: Any, failure: Exception | None) -> None:
+    def _on_ended(self, job: Job, result: Any, failure: Exception | None) -> None:
         self._n_alive -= 1
-        if self._current is work:
+        if self._current is job:
             self._current = None
             try:
                 if failure is not None:
                     raise failure
-                work.done(result)
+                job.done(result)
             except Exception as error:
-                work.failed(error)
+                job.failed(error)
         if not self.is_busy:
             self.idle.emit()

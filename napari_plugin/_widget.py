@@ -21,7 +21,7 @@ from napari_plugin._pair import Images, Pair
 from napari_plugin._parts import Line, Plot, make_accessible, row
 from napari_plugin._results import KINDS, Results, Shown, place_in, visible_part
 from napari_plugin._reuse import Reuse
-from napari_plugin._runner import Runner, Work
+from napari_plugin._runner import Job, Runner
 from napari_plugin._settings import WITH_SLIDER, InputError, Report
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class ContrastiveDenoising(Container[Widget]):
                 report(0, 1, "Showing")
             return found
 
-        self._begin(Work(work, self._on_outcomes, self._fail))
+        self._begin(Job(work, self._on_outcomes, self._fail))
 
     def _on_preview(self) -> None:
         try:
@@ -225,16 +225,16 @@ class ContrastiveDenoising(Container[Widget]):
             self._fail(error)
             return
         done = partial(self._on_previewed, layer, start)
-        self._begin(Work(partial(preview, task, images), done, self._fail))
+        self._begin(Job(partial(preview, task, images), done, self._fail))
 
-    def _begin(self, work: Work) -> None:
+    def _begin(self, job: Job) -> None:
         self.choices.settle()
         self._watch_dock()
         self._abandon()
         self._clear()
         self._finish("Starting")
         self._set_busy(True)
-        self._runner.start(work)
+        self._runner.start(job)
 
     def _on_progress(self, done: int, total: int, doing: str) -> None:
         bar = self.progress.native
@@ -351,7 +351,7 @@ class ContrastiveDenoising(Container[Widget]):
         outcomes = [each.outcome for each in self.results.shown]
         if outcomes:
             self._examiner.start(
-                Work(
+                Job(
                     lambda report: [examine(outcome, report) for outcome in outcomes],
                     partial(self._on_examined, outcomes),
                     self._on_not_examined,
@@ -413,7 +413,7 @@ class ContrastiveDenoising(Container[Widget]):
             return [(outcome, layer_data(outcome)) for outcome in outcomes]
 
         self._examiner.cancel()
-        self._mover.start(Work(work, self.results.move, self._fail))
+        self._mover.start(Job(work, self.results.move, self._fail))
 
     def _on_mover_idle(self) -> None:
         if self._moves and self.results.is_live:  # the latest position of the slider wins

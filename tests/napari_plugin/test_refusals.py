@@ -12,7 +12,7 @@ from napari.layers import Image
 
 from napari_plugin import _widget
 from napari_plugin._method import PATCHES, WHOLE
-from napari_plugin._runner import Runner, Work
+from napari_plugin._runner import Job, Runner
 from tests.napari_plugin.conftest import stripes
 
 
@@ -308,7 +308,7 @@ def test_progress_is_shown_at_a_pace_that_can_be_seen(qtbot):
     seen, start = [], time.monotonic()
     runner = Runner()
     runner.progressed.connect(lambda done, total, doing: seen.append(doing))
-    runner.start(Work(run, lambda _: seen.append("done"), seen.append))
+    runner.start(Job(run, lambda _: seen.append("done"), seen.append))
     qtbot.waitUntil(lambda: "done" in seen and runner.is_quiet, timeout=60_000)
     assert seen == ["Reading"] * (len(seen) - 2) + ["Solving", "done"]
     assert len(seen) <= 3 + 10 * (time.monotonic() - start)
