@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,18 @@ def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None
                 more = [*np.flatnonzero(reached > count), path.shape[1]][0]
                 expected = path[:, more - 1]
                 np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"penalty": 0.4}, {"n_features_to_select": 3}])
+def test_a_fit_leaves_random_state_and_warning_filters_alone(options: Any) -> None:
+    X, Y = planted()
+    state = np.random.mtrand._rand.get_state  # type: ignore[attr-defined]
+    before, random_state = list(warnings.filters), state()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            pool.submit(SparseCPCA(2, alpha=1.0, **options).fit, X, background=Y)
+    assert list(warnings.filters) == before
+    np.testing.assert_equal(state(), random_state)
 
 
 def test_without_a_penalty_these_are_the_components_of_cpca() -> None:
