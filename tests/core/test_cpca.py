@@ -176,3 +176,10 @@ def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
         leading = np.linalg.eigh(C_X - alpha * ridged)[1][:, -2:]
         alpha = np.trace(leading.T @ C_X @ leading) / np.trace(leading.T @ ridged @ leading)
     assert found == pytest.approx(alpha)
+
+
+def test_words_may_be_numpy_strings() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
+    options = {"alpha": np.str_("auto"), "solver": np.str_("eigh")}
+    fitted = CPCA(**options).fit(X, background=Y)
+    assert fitted.alpha_ == CPCA().fit(X, background=Y).alpha_

@@ -92,3 +92,9 @@ def test_too_large_a_learning_rate_is_refused_with_one_that_works() -> None:
     assert not hasattr(begun, "components_")
     fitted = OnlineCPCAStar(beta=0.5, learning_rate=0.003, n_passes=60).fit(X, background=Y)
     assert np.isfinite(fitted.components_).all()
+
+
+def test_steps_that_decay_early_are_said_to_be_few() -> None:
+    mice = load_mouse_protein()
+    with pytest.warns(ContrastWarning, match=r"10800 steps are few"):
+        OnlineCPCAStar(decay_steps=10).fit(mice.foreground, background=mice.background)
