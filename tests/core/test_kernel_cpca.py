@@ -15,6 +15,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics.pairwise import rbf_kernel
 
 from contrast_core import CPCA, KernelCPCA, SecondMoments, contrast_path
+from contrast_core.rows import rows_of
 
 SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
 
@@ -248,3 +249,10 @@ def test_sparse_rows_with_repeated_entries(kernel: Any) -> None:
     for x, y in ((doubled(X), doubled(Y)), (sp.csc_array(X), Y)):
         sparse = KernelCPCA(alpha=1.0, kernel=kernel).fit(x, background=y)
         np.testing.assert_allclose(sparse.transform(doubled(new)), dense.transform(new), atol=1e-8)
+
+
+def test_new_rows_are_taken_in_batches() -> None:
+    X, Y, new = planted()
+    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
+    whole = fitted.transform(new)
+    np.testing.assert_allclose(fitted.transform(rows_of(new, elements=7 * 110)), whole, atol=1e-13)

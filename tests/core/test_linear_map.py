@@ -74,6 +74,8 @@ def test_every_linear_method_publishes_its_map(case: Case) -> None:
             )
     if case.orthonormal and case.orthogonal and not case.name.startswith("PCAPlusPlus"):
         np.testing.assert_allclose(linear.feature_weights(), fitted.feature_weights(), atol=1e-11)
+    if "difference" in linear.offsets:
+        np.testing.assert_allclose(linear.offsets["difference"], X.mean(axis=0) - Y.mean(axis=0))
     assert not hasattr(case.make(2), "projection_")
     assert not hasattr(case.make(2), "linear_map_")
 

@@ -148,3 +148,13 @@ def test_exchanged_datasets_give_the_other_end() -> None:
     other = CPCAStar(12, **options).fit(Y, background=X)
     np.testing.assert_allclose(ours.contrast_index_, -other.contrast_index_[::-1], atol=1e-9)
     assert subspace_error(ours.directions_[-1:], other.directions_[:1]) < 1e-7
+
+
+def test_wide_data_have_the_same_orthogonal_directions_as_in_their_span() -> None:
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(15, 40)) * np.linspace(3, 1, 40), rng.normal(size=(12, 40))
+    c_x, c_y = covariances(X, Y)
+    values, directions = greedy(c_x, 0.5 * np.eye(40) + 0.5 * c_y, 3)
+    star = CPCAStar(3, beta=0.5, orthogonal=True).fit(X, background=Y)
+    np.testing.assert_allclose(star.generalized_eigenvalues_, values, rtol=1e-9)
+    same_up_to_sign(star.directions_, directions, 1e-8)

@@ -145,3 +145,15 @@ def test_strengths_that_are_near_end_where_one_is_not() -> None:
     found = _around(np.arange(6.0), 2.5, near)
     np.testing.assert_array_equal(found, [False, False, True, True, False, False])
     assert _around(np.arange(6.0), 2.5, np.ones(6, dtype=bool)).all()
+
+
+def test_wide_data_have_the_bands_of_all_features() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(14, 1700)), rng.normal(size=(12, 1700))
+    X[:, 3] *= 60
+    found = bootstrap_stability(CPCA(1, alpha=1.0), X, background=Y, n_resamples=9, random_state=0)
+    assert found.components.shape == found.lower.shape == found.upper.shape == (1, 1700)
+    assert found.lower[0, 3] > 0.5
+    assert (found.lower <= found.upper).all()
+    middle = (found.lower[0] + found.upper[0]) / 2
+    assert np.corrcoef(middle, found.components[0])[0, 1] > 0.9

@@ -121,3 +121,13 @@ def test_what_cannot_be_is_refused(call: Any) -> None:
         call(X, Y, background_mix=[1, 2])
     with pytest.raises(ValueError, match=r"at least 2 rows|n_samples=1"):
         call(X, Y, sample_weight=np.arange(60) == 4)
+
+
+@EACH
+def test_groups_without_weight_are_not_there(call: Any) -> None:
+    X, Y = planted()
+    units, others = np.arange(60) // 6, 100 + np.arange(50) // 5
+    weights = (units != 3).astype(float)
+    found = call(X, Y, units=units, background_units=others, sample_weight=weights)
+    kept = weights > 0
+    assert_same(found, call(X[kept], Y, units=units[kept], background_units=others))
