@@ -90,6 +90,27 @@ def test_without_an_effect_the_interval_holds_and_p_values_are_rarely_small(kind
     assert np.mean(small) <= 0.096  # .05, and three standard errors of 200 draws
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
+    data = by_donor(5, 1.0, nested=nested)
+    found = condition_shift(**data, n_resamples=0)
+    x, y = (
+        [data[rows][data[names] == name] for name in np.unique(data[names])]
+        for rows, names in (("X", "units"), ("background", "background_units"))
+    )
+    centres = [np.array([part.mean(axis=0) for part in side]) for side in (x, y)]
+    variances = [np.array([part.var(axis=0) for part in side]) for side in (x, y)]
+    difference = centres[0].mean(axis=0) - centres[1].mean(axis=0)
+    error = sum(each.mean(axis=0) / 150 for each in variances)  # of the difference, squared
+    difference *= np.maximum(1 - error / difference**2, 0)
+    covariance = np.mean([np.cov(part.T) for part in y], axis=0)
+    if nested:
+        covariance += np.cov(centres[1].T, bias=True)
+    ridge = 4 * variances[1].mean()
+    expected = np.linalg.solve(covariance + ridge * np.eye(D), difference)
+    np.testing.assert_allclose(found.direction, expected / np.linalg.norm(expected), atol=1e-10)
+
+
 def test_donors_do_not_hide_an_effect_that_is_the_same_in_all() -> None:
     data = by_donor(3, 1.0)
     data["X"] = data["X"] + 20 * np.repeat(np.arange(5), 30)[:, None]
