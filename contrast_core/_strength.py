@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, numbers_of
 
 T = TypeVar("T")
 
@@ -84,7 +83,7 @@ class StrengthPath(ContrastStrength):
         """
         self._check_moments()
         given = self._default_strengths() if strengths is None else strengths
-        values = np.asarray(given, dtype=object).ravel().tolist()
+        values = numbers_of(given, f"{self._strength}s")
         if not values:
             raise ValueError(
                 f"{self._strength}s is empty; give at least one contrast, or None for a grid."

@@ -48,20 +48,23 @@ def check_feature_names(
     return tuple(map(str, listed))
 
 
-def check_labels(labels: ArrayLike, n_rows: int, name: str) -> NDArray[Any]:
-    """Return one label for each row, after a check that none is missing and all have one type."""
+def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") -> NDArray[Any]:
+    """Return one label for each row, after a check that none is missing and all have one type.
+
+    `rows` is what an error calls the rows.
+    """
     check_unmasked(labels, name)
     # As objects first: of a list of strings with a NaN, numpy would make the string "nan".
     objects = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if objects.shape != (n_rows,):
         raise ValueError(
-            f"{name} has shape {objects.shape}; expected one label for each of the {n_rows} rows."
+            f"{name} has shape {objects.shape}; expected one label for each of the {n_rows} {rows}."
         )
     n_missing = 0
     if objects.dtype.kind not in "biuSU":
         n_missing = sum(map(_is_missing, objects.tolist()))
     if n_missing:
-        raise ValueError(f"{name} has {n_missing} missing labels; leave these rows out first.")
+        raise ValueError(f"{name} has {n_missing} missing labels; leave these {rows} out first.")
     if objects.dtype.kind in "mM":  # in nanoseconds they would become integers in lists
         return objects.astype(f"{objects.dtype.kind}8[us]")
     if objects.dtype != object or not n_rows:

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
@@ -63,10 +62,11 @@ def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
     columns = np.concatenate(
         [values.reshape(chains, draws, -1) for values in variables.values()], axis=-1
     )
-    rhats = rank_rhat(columns)
+    arviz = import_module("arviz")
+    found = arviz.rhat(arviz.convert_to_dataset({"all": columns}))["all"].to_numpy()
+    rhats = np.nan_to_num(found, nan=1.0)  # of what is the same in all draws
     worst = np.argsort(-rhats)[:_N_WORST]
-    ess = import_module("arviz").ess
-    least = min(float(ess(columns[..., i])) for i in worst)
+    least = min(float(arviz.ess(columns[..., i])) for i in worst)
     n_diverging = int(diverging.sum())
     enough = least >= _LEAST_ESS * chains and n_diverging <= _DIVERGING * diverging.size
     if enough and rhats[worst[0]] < _LARGEST_RHAT:
@@ -78,31 +78,3 @@ def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
         "more draws; where that does not help, a weaker contrast, fewer components or a higher "
         "noise_floor."
     )
-
-
-def rank_rhat(draws: FloatArray) -> FloatArray:
-    """Rank-normalised split R-hat of many variables, (chains, draws, v), shape (v,).
-
-    The larger of that of the values and that of their distances from the median. ArviZ's takes
-    milliseconds for each variable, and there are as many as entries of the loadings.
-    """
-    n = draws.shape[1]
-    half = n // 2
-    halves = np.concatenate([draws[:, :half], draws[:, n - half :]])
-    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    return np.maximum(_rhat(_normalised(halves)), _rhat(_normalised(folded)))
-
-
-def _normalised(draws: FloatArray) -> FloatArray:
-    flat = draws.reshape(-1, draws.shape[-1])
-    ranks = import_module("scipy.stats").rankdata(flat, axis=0)
-    return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(draws.shape)
-
-
-def _rhat(draws: FloatArray) -> FloatArray:
-    n = draws.shape[1]
-    within = draws.var(axis=1, ddof=1).mean(axis=0)
-    between = draws.mean(axis=1).var(axis=0, ddof=1)
-    # What is the same in all draws has no spread to compare.
-    ratio = np.divide(between, within, out=np.zeros_like(within), where=within > 0)
-    return np.asarray(np.sqrt((n - 1) / n + ratio))

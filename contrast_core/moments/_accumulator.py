@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse, vstack
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_choice
 from contrast_core.linalg import add_products, mirror_upper
 from contrast_core.moments._moments import in_cache
 from contrast_core.moments._sparse import BoolArray, group_sums
@@ -35,9 +35,8 @@ _MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to 
 
 def check_precision(precision: object) -> np.dtype[Any]:
     """Return the type of the products of rows; ValueError if the precision is unknown."""
-    if precision not in ("double", "single"):
-        raise ValueError(f"precision={precision!r} is unknown; expected 'double' or 'single'.")
-    return np.dtype(np.float64 if precision == "double" else np.float32)
+    word = check_choice(precision, "precision", ("double", "single"))
+    return np.dtype(np.float64 if word == "double" else np.float32)
 
 
 def overflow(name: str, dtype: object) -> ValueError:

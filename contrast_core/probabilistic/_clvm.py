@@ -115,6 +115,10 @@ class CLVM(LatentModel):
         ``"adaptive_penalty"`` (True)
             With a number for `sparsity`: False for the paper's :math:`\rho \sum_i \|w_i\|`, rho in
             units of the log-likelihood per unit of the data.
+        ``"feature_groups"``
+            Labels of the features, (n_features,), such as the sensor that each one belongs to.
+            With a number or "auto" for `sparsity` the penalty is then on the length of all rows of
+            W of a group together, so that the features of a group are selected together.
         ``"horseshoe_scale"`` (1)
             :math:`b_g` of the global scale, :math:`\tau \sim C^+(0, b_g)`.
         ``"horseshoe_threshold"``, ``"horseshoe_probability"`` (0.5)
@@ -292,7 +296,7 @@ class CLVM(LatentModel):
         sparsity: Sparsity | None = None,
         ard: bool = False,
         robust: Literal["entries", "rows"] | None = None,
-        priors: Mapping[str, float | bool] | None = None,
+        priors: Mapping[str, Any] | None = None,
         inference: Literal["em", "vi"] = "em",
         n_init: int = 1,
         tol: float = 1e-6,
@@ -437,7 +441,7 @@ class CLVM(LatentModel):
         if tails != "normal":
             check_in_memory(parts, what)
         rows = observed_rows(*parts)
-        k, search, *selection = self._search(int(rows.varies.sum()))
+        k, search, *selection = self._search(rows.varies)
         search = search._replace(tol=10 * search.tol)
         return self._maximised(
             RowLikelihood.of(rows, tails, k, search), selection, rows.names, tails
@@ -445,7 +449,7 @@ class CLVM(LatentModel):
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
-        k, search, *selection = self._search(int((x.varies | y.varies).sum()))
+        k, search, *selection = self._search(x.varies | y.varies)
         return self._maximised(MomentLikelihood.of(x, y, k, search), selection, x.feature_names)
 
     def _maximised(
@@ -467,7 +471,7 @@ class CLVM(LatentModel):
     def _fit_variational(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
         check_streamed(parts, design)
         device, varies = check_torch(self.device), modelled(parts, tails)
-        k, search, sparsity, ard = self._search(int(varies.sum()))
+        k, search, sparsity, ard = self._search(varies)
         start = starting_point(parts, varies, k, search, tails, sparsity)
         from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch
 
@@ -477,16 +481,16 @@ class CLVM(LatentModel):
         names = parts[0].names or parts[1].names
         return self._described(names, tails, search, found.described(start, tails))
 
-    def _search(self, n_varying: int) -> tuple[int, Search, Sparsity | None, bool]:
+    def _search(self, varies: NDArray[np.bool_]) -> tuple[int, Search, Sparsity | None, bool]:
         """Return k, how to look for a maximum, and what to select."""
-        k, t = check_dimensions(self.n_shared, self.n_salient, n_varying)
+        k, t = check_dimensions(self.n_shared, self.n_salient, int(varies.sum()))
         search = Search(
             t,
             check_count(self.n_init, "n_init"),
             check_generator(self.random_state),
             check_number(self.tol, "tol", above=0),
             check_count(self.max_iter, "max_iter"),
-            PriorSettings.of(self.priors),
+            PriorSettings.of(self.priors, len(varies)),
         )
         sparsity = check_sparsity(self.sparsity, t, search.priors)
         return k, search, sparsity, check_flag(self.ard, "ard")

@@ -125,6 +125,11 @@ def check_sparsity(sparsity: object, n_salient: int, priors: PriorSettings) -> S
                 "sparsity='auto' chooses the adaptive penalty, but priors has adaptive_penalty="
                 "False: give a number for sparsity, or leave adaptive_penalty out."
             )
+        if found == "horseshoe" and priors.feature_groups is not None:
+            raise ValueError(
+                "sparsity='horseshoe' selects single features, but priors has feature_groups: give "
+                "sparsity='auto' or a number, or leave feature_groups out."
+            )
         return "auto" if found == "auto" else "horseshoe"
     expected = "'auto', 'horseshoe' or a number"
     return check_number(sparsity, "sparsity", above=0, expected=expected)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments import Moments
@@ -88,6 +89,11 @@ class Likelihood(ABC):
     size: int
 
     roughly: ClassVar[dict[str, Any]]  # limits of a climb whose result only begins another one
+
+    @property
+    def groups(self) -> NDArray[np.intp]:
+        """Group of each coordinate, where the coordinates are features, (size,)."""
+        return self.search.priors.groups_of(np.ones(self.size, dtype=bool))
 
     @abstractmethod
     def first(self) -> Model:
@@ -184,6 +190,10 @@ class RowLikelihood(Likelihood):
         """Return the likelihood of rows."""
         n_features, n_rows = int(rows.varies.sum()), len(rows.x) + len(rows.y)
         return cls(n_shared, search, n_features, n_rows, rows.unit, n_features, rows, tails)
+
+    @property
+    def groups(self) -> NDArray[np.intp]:
+        return self.search.priors.groups_of(self.rows.varies)
 
     def first(self) -> Model:
         """Return the normal model of the clipped rows."""

@@ -12,7 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core._validation import FloatArray, check_flag, check_number, shown
+from contrast_core._validation import (
+    FloatArray,
+    check_flag,
+    check_labels,
+    check_number,
+    shown,
+)
 from contrast_core.probabilistic._row_posterior import DEGREES
 
 _NEWTON_STEPS = 50  # about five in practice
@@ -20,7 +26,10 @@ _NEWTON_STEPS = 50  # about five in practice
 
 @dataclass(frozen=True)
 class PriorSettings:
-    """Parameters of the priors, under the names that `CLVM(priors=...)` takes."""
+    """Parameters of the priors, under the names that `CLVM(priors=...)` takes.
+
+    `feature_groups` holds a number from 0 for each feature.
+    """
 
     degrees_of_freedom: float = DEGREES
     horseshoe_scale: float = 1.0
@@ -29,9 +38,10 @@ class PriorSettings:
     ard_shape: float = 1e-3
     ard_rate: float = 1e-3  # in units of the noise variance
     adaptive_penalty: bool = True
+    feature_groups: NDArray[np.intp] | None = None
 
     @classmethod
-    def of(cls, given: object) -> PriorSettings:
+    def of(cls, given: object, n_features: int) -> PriorSettings:
         """Return the settings that a mapping asks for, checked; the others are the defaults."""
         if given is None:
             return cls()
@@ -48,11 +58,20 @@ class PriorSettings:
             label = f"priors[{name!r}]"
             if name == "adaptive_penalty":
                 checked[name] = check_flag(value, label)
+            elif name == "feature_groups":
+                labels = check_labels(value, n_features, label, "features")
+                checked[name] = np.unique(labels, return_inverse=True)[1]
             elif name == "horseshoe_probability":
                 checked[name] = check_number(value, label, above=0, below=1)
             else:
                 checked[name] = check_number(value, label, above=0)
         return cls(**checked)
+
+    def groups_of(self, some: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Return the group of each of some features; without groups each is one of its own."""
+        if self.feature_groups is None:
+            return np.arange(int(some.sum()))
+        return np.unique(self.feature_groups[some], return_inverse=True)[1]
 
 
 class Sums(NamedTuple):
@@ -120,29 +139,35 @@ class Support(Prior):
 
 @dataclass(frozen=True)
 class Penalty(Prior):
-    """Penalty on the lengths of the rows of the salient loadings, with a rate for each."""
+    """Penalty on the lengths of groups of rows of the salient loadings, with a rate for each.
+
+    `groups` has a number from 0 for each row, and a group's length is that of all its entries.
+    """
 
     n_shared: int
     rates: FloatArray
+    groups: NDArray[np.intp]
     smooth: ClassVar[bool] = False
 
     @classmethod
-    def adaptive(cls, penalty: float, dense: FloatArray, n_shared: int) -> Penalty:
-        """Return the penalty whose rates are rho over the lengths of the most likely rows."""
-        lengths = np.linalg.norm(dense[:, n_shared:], axis=1)
+    def adaptive(
+        cls, penalty: float, dense: FloatArray, n_shared: int, groups: NDArray[np.intp]
+    ) -> Penalty:
+        """Return the penalty whose rates are rho over the most likely lengths."""
+        lengths = group_lengths(dense[:, n_shared:], groups)
         rates = np.full(len(lengths), np.inf)
         np.divide(penalty, lengths, out=rates, where=lengths > 0)
-        return cls(n_shared, rates)
+        return cls(n_shared, rates, groups)
 
     def value(self, loadings: FloatArray) -> float:
         """Return minus the penalty."""
-        rows = np.linalg.norm(loadings[:, self.n_shared :], axis=1)
-        return -float((self.rates[rows > 0] * rows[rows > 0]).sum())
+        lengths = group_lengths(loadings[:, self.n_shared :], self.groups)
+        return -float((self.rates[lengths > 0] * lengths[lengths > 0]).sum())
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
         """Return the exact minimum, in which rows can be zero."""
         thresholds = sums.noise * self.rates / sums.n_rows
-        return proximal(sums.cross, sums.second, self.n_shared, thresholds)
+        return proximal(sums.cross, sums.second, self.n_shared, thresholds, self.groups)
 
 
 @dataclass(frozen=True)
@@ -192,14 +217,23 @@ class Relevance(Prior):
         return solved(with_prior, sums.cross)
 
 
-def proximal(
-    cross: FloatArray, second: FloatArray, n_shared: int, thresholds: FloatArray
-) -> FloatArray:
-    """Return the exact M-step's loadings with a penalty on the length of each salient row.
+def group_lengths(rows: FloatArray, groups: NDArray[np.intp]) -> FloatArray:
+    """Return the length of all rows of each group together, (n_groups,)."""
+    return np.asarray(np.sqrt(np.bincount(groups, (rows**2).sum(axis=1))))
 
-    Shared loadings are eliminated; a salient row w then minimises
-    ``w A w^T / 2 - w b^T + threshold |w|``, which is zero where b is shorter than the threshold,
-    else ``b (A + threshold / r)^-1`` with r its length.
+
+def proximal(
+    cross: FloatArray,
+    second: FloatArray,
+    n_shared: int,
+    thresholds: FloatArray,
+    groups: NDArray[np.intp],
+) -> FloatArray:
+    """Return the exact M-step's loadings with a penalty on the length of each group of rows.
+
+    Shared loadings are eliminated. The salient rows w of a group then minimise the sum of
+    ``w A w^T / 2 - w b^T``, plus ``threshold * r`` with r the length of them all. They are zero if
+    all b together are shorter than the threshold, and ``b (A + threshold / r)^-1`` otherwise.
     """
     k, several = n_shared, second[None] if second.ndim == 2 else second
     of_shared, mixed = several[:, :k, :k], several[:, :k, k:]
@@ -207,20 +241,23 @@ def proximal(
     regression = np.asarray(np.linalg.solve(of_shared, mixed), np.float64)
     values, vectors = np.linalg.eigh(several[:, k:, k:] - mixed.swapaxes(1, 2) @ regression)
     along = _turned(salient - _turned(shared, regression), vectors)
-    kept = np.linalg.norm(along, axis=1) > thresholds
-    parts_of = np.broadcast_to(values, along.shape)[kept]
-    some, limits = along[kept], thresholds[kept, None]
-    length = np.zeros((len(some), 1))
-    for _ in range(_NEWTON_STEPS):  # on 1 / |..| - 1, which is nearly linear
-        parts = some / (parts_of * length + limits)
-        square = (parts**2).sum(axis=1, keepdims=True)
-        slope = (parts**2 * parts_of / (parts_of * length + limits)).sum(axis=1, keepdims=True)
+    left = group_lengths(along, groups) > thresholds
+    kept, limits = left[groups], thresholds[left]
+    curvatures, some = np.broadcast_to(values, along.shape)[kept], along[kept]
+    group = (np.cumsum(left) - 1)[groups[kept]]  # of each row that is kept, among these groups
+    length = np.zeros(len(limits))
+    for _ in range(_NEWTON_STEPS):  # on 1 / |..| - 1, which is nearly linear in the length
+        systems = curvatures * length[group, None] + limits[group, None]
+        squares = (some / systems) ** 2
+        square = np.bincount(group, squares.sum(axis=1), len(limits))
+        slope = np.bincount(group, (squares * curvatures / systems).sum(axis=1), len(limits))
         change = (square**0.5 - 1) * square / slope
         length += change
         if np.all(np.abs(change) <= 1e-12 * length):
             break
     along = np.zeros(along.shape)
-    along[kept] = some * length / (parts_of * length + limits)
+    lengths = length[group, None]
+    along[kept] = some * lengths / (curvatures * lengths + limits[group, None])
     rows = _turned(along, vectors.swapaxes(1, 2))
     return np.hstack(
         [solved(second[..., :k, :k], shared - _turned(rows, mixed.swapaxes(1, 2))), rows]

@@ -137,10 +137,10 @@ def _criterion(fit: Fit, support: NDArray[np.bool_], likelihood: Likelihood) -> 
 
 def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -> Fit:
     """Return the maximum with the penalty, from a start on the way to it."""
-    loadings, k = dense.model.loadings, likelihood.n_shared
-    prior = Penalty.adaptive(penalty, loadings, k)
+    k, groups = likelihood.n_shared, likelihood.groups
+    prior = Penalty.adaptive(penalty, dense.model.loadings, k, groups)
     if not likelihood.search.priors.adaptive_penalty:  # of lengths in the units of the data
-        prior = Penalty(k, np.full(len(loadings), penalty * likelihood.unit))
+        prior = Penalty(k, np.full(len(prior.rates), penalty * likelihood.unit), groups)
     return likelihood.climb(start, prior, roughly=True)
 
 

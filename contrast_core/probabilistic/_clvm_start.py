@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,6 +176,8 @@ def _of_counts(
     sparsity: Sparsity | None,
 ) -> Start:
     """Return a start for counts: a fit of their logarithms, scaled to the same total."""
+    priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
+    search = search._replace(priors=priors)
     some = [checked_counts(_some(part, search.rng).load(dense=True))[:, varies] for part in parts]
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     for part, mean in zip(parts, sums, strict=True):

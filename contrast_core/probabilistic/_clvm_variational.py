@@ -22,7 +22,7 @@ from contrast_core.probabilistic._clvm_counts import (
 )
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
 from contrast_core.probabilistic._clvm_likelihood import Search
-from contrast_core.probabilistic._clvm_priors import PriorSettings
+from contrast_core.probabilistic._clvm_priors import PriorSettings, group_lengths
 from contrast_core.probabilistic._clvm_selection import PRUNED, Sparsity, check_support
 from contrast_core.probabilistic._clvm_start import Start, VariationalFit
 from contrast_core.probabilistic._row_posterior import (
@@ -242,12 +242,16 @@ def _climb(
     shifted = start._replace(means=start.means * (objective.tails == "counts"))
     module = _Parameters(shifted, k, support, prior).to(options["device"])
     scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
-    lengths = np.ones(len(support)) if start.lengths is None else start.lengths
+    groups = prior.settings.groups_of(start.varies)
+    rows = np.ones(len(support)) if start.lengths is None else start.lengths
+    lengths = group_lengths(rows[:, None], groups)
     tips = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
     penalties = prior.penalty / np.maximum(lengths, _LEAST_ROUNDED)
     if not prior.settings.adaptive_penalty:
         penalties = np.full(len(lengths), prior.penalty * start.unit)
-    rates, rounded = (torch.from_numpy(each).to(options["device"]) for each in (penalties, tips))
+    rates, rounded, group = (
+        torch.from_numpy(each).to(options["device"]) for each in (penalties, tips, groups)
+    )
 
     def precision() -> Tensor:
         values = torch.from_numpy(scales.precision / start.spread**2)
@@ -265,7 +269,9 @@ def _climb(
             weights = precision()
             extra = (weights * (salient**2 + errors**2) - torch.log(weights * errors**2)).sum() / 2
         if prior.penalty:
-            extra = (rates * torch.sqrt((loadings[:, k:] ** 2).sum(dim=1) + rounded**2)).sum()
+            of_rows = (loadings[:, k:] ** 2).sum(dim=1)
+            of_groups = torch.zeros_like(rates).index_add(0, group, of_rows)
+            extra = (rates * torch.sqrt(of_groups + rounded**2)).sum()
         if prior.relevance:
             shared = loadings[:, :k]
             inner = shared.T @ shared / 2
@@ -336,7 +342,7 @@ def _climb(
         shrunk = scales.below(least_scale(prior.settings, noise / start.spread**2, n_foreground))
         support = shrunk <= prior.settings.horseshoe_probability
     if prior.penalty:
-        support = np.linalg.norm(loadings[:, k:], axis=1) > _ZERO * tips
+        support = (group_lengths(loadings[:, k:], groups) > _ZERO * tips)[groups]
     return _Climbed(
         start._replace(loadings=loadings, means=means, log_scale=found["log_scale"]),
         support,

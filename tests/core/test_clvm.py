@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
@@ -15,40 +14,12 @@ from contrast_core import CLVM, CPCA, ContrastWarning, SecondMoments
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import principal_angles, subspace_error
 from contrast_core.moments import SpanMoments
+from tests.core.latent_samples import generated
 from tests.core.test_contract import planted
 
 
 def fit(X: Any, Y: Any, k: int = 2, t: int = 2, **options: Any) -> CLVM:
     return CLVM(n_shared=k, n_salient=t, **options).fit(X, background=Y)
-
-
-def covariances(model: CLVM) -> tuple[Any, Any]:
-    """Of foreground and background, written out."""
-    S, W = model.shared_loadings_, model.salient_loadings_
-    background = S @ S.T + model.noise_variance_ * np.eye(len(S))
-    return background + W @ W.T, background
-
-
-def log_likelihood(X: Any, Y: Any, S: Any, W: Any, noise: float) -> float:
-    """Severson et al. 2019, eq. 4, without the package's algebra."""
-    background = S @ S.T + noise * np.eye(len(S))
-    of_x, of_y = (
-        multivariate_normal(rows.mean(axis=0), covariance).logpdf(rows).sum()
-        for rows, covariance in ((X, background + W @ W.T), (Y, background))
-    )
-    return float(of_x + of_y)
-
-
-def generated(
-    n: int, m: int, d: int, seed: int = 0, noise: float = 1.0
-) -> tuple[Any, Any, Any, Any]:
-    """Rows from the model with two shared and two salient variables, and its loadings."""
-    rng = np.random.default_rng(seed)
-    S, W = 2 * rng.normal(size=(d, 2)), rng.normal(size=(d, 2)) * [1.5, 1.0]
-    X = rng.normal(size=(n, 2)) @ S.T + rng.normal(size=(n, 2)) @ W.T + rng.normal(size=d)
-    Y = rng.normal(size=(m, 2)) @ S.T + rng.normal(size=d)
-    X, Y = (rows + noise * rng.normal(size=rows.shape) for rows in (X, Y))
-    return X, Y, S, W
 
 
 # Limits in closed form
@@ -82,41 +53,36 @@ def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
     np.testing.assert_allclose(model.denoise(X), np.tile(model.mean_, (160, 1)))
 
 
-def test_a_foreground_like_the_background_has_hardly_a_salient_part() -> None:
-    rng = np.random.default_rng(0)
-    S = rng.normal(size=(10, 2))
-    X, Y = (rng.normal(size=(5000, 2)) @ S.T + rng.normal(size=(5000, 10)) for _ in range(2))
-    model = fit(X, Y, 2, 1)
-    shared, salient = ((a**2).sum() for a in (model.shared_loadings_, model.salient_loadings_))
-    assert salient < 0.05 * shared  # the spread of sample variances: 0.04 of the largest
+# What rows become
 
 
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
-def test_a_constant_background_leaves_the_foreground() -> None:
-    X, _ = planted()
-    model = fit(X, np.zeros((5, 12)))
-    assert np.isfinite(model.transform(X)).all()
-    assert np.linalg.norm(model.shared_loadings_) < np.linalg.norm(model.salient_loadings_)
-
-
-def test_the_parameters_of_the_model_are_recovered() -> None:
-    X, Y, S, W = generated(40_000, 30_000, 15)
-    model = fit(X, Y)
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of what CPCA finds
+def test_the_parameters_are_recovered_where_loadings_are_not_orthogonal() -> None:
+    """Principal components of the contrast give up what the two have in common."""
+    X, Y, S, W = generated(40_000, 30_000, 6)
+    model, cpca = fit(X, Y), CPCA().fit(X, background=Y)
     assert model.noise_variance_ == pytest.approx(1, rel=0.01)
     for found, planted_ in ((model.shared_loadings_, S), (model.salient_loadings_, W)):
         np.testing.assert_allclose(found @ found.T, planted_ @ planted_.T, atol=0.25)
-        assert subspace_error(found.T, planted_.T) < 0.02
-
-
-def test_salient_directions_are_found_where_shared_ones_are_not_orthogonal() -> None:
-    """Principal components of the contrast give up what the two have in common."""
-    X, Y, _, W = generated(3000, 3000, 6, noise=0.3)
-    cpca = CPCA(alpha="auto").fit(X, background=Y)
-    assert subspace_error(fit(X, Y).components_, W.T) < 0.05
+        assert subspace_error(found.T, planted_.T) < 0.05
     assert subspace_error(cpca.components_, W.T) > 0.3
+    rng = np.random.default_rng(0)
+    shared, salient = rng.normal(size=(50, 2)) @ S.T, rng.normal(size=(50, 2)) @ W.T
+    left = model.denoise(10 * (shared + salient) + model.mean_, offset="none") - 10 * salient
+    assert np.abs(left).max() < np.abs(salient).max()  # the shared part is removed
 
 
-# What rows become
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
+def test_the_density_tells_the_datasets_apart() -> None:
+    X, Y = planted()
+    model = fit(X, Y)
+    x, y = (
+        model.score(rows) - model.score(rows, dataset="background") for rows in (X, Y - Y.mean())
+    )
+    assert x > y
+    alone = fit(X, np.zeros((5, 12)))  # a constant background leaves the foreground
+    assert np.isfinite(alone.transform(X)).all()
+    assert np.linalg.norm(alone.shared_loadings_) < np.linalg.norm(alone.salient_loadings_)
 
 
 def test_loadings_are_turned_to_their_principal_axes() -> None:
@@ -127,28 +93,6 @@ def test_loadings_are_turned_to_their_principal_axes() -> None:
         assert (np.diff(np.diag(products)) < 0).all()
     lengths = np.linalg.norm(model.salient_loadings_, axis=0)
     np.testing.assert_allclose(model.salient_loadings_, model.components_.T * lengths)
-
-
-def test_denoising_removes_the_shared_part() -> None:
-    rng = np.random.default_rng(0)
-    X, Y, S, W = generated(4000, 4000, 8, noise=0.05)
-    model = fit(X, Y)
-    z, t = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
-    found = model.denoise(z @ S.T + t @ W.T + model.mean_, offset="none")
-    assert np.abs(found - t @ W.T).max() < 0.1 * np.abs(t @ W.T).max()
-    orthogonal = (z @ S.T + t @ W.T) @ model.components_.T @ model.components_
-    assert np.abs(orthogonal - t @ W.T).max() > 0.5 * np.abs(t @ W.T).max()
-
-
-def test_the_likelihood_is_that_of_the_densities_which_tell_the_datasets_apart() -> None:
-    X, Y = planted()
-    model = fit(X, Y)
-    total = model.score_samples(X).sum() + model.score_samples(Y, dataset="background").sum()
-    assert model.log_likelihoods_[-1] == pytest.approx(total, rel=1e-12)
-    x, y = (
-        model.score(rows) - model.score(rows, dataset="background") for rows in (X, Y - Y.mean())
-    )
-    assert x > y
 
 
 # Data of all forms
@@ -179,31 +123,28 @@ def test_groups_weights_and_several_backgrounds(d: int) -> None:
     rng = np.random.default_rng(0)
     X, Y, Z = (rng.normal(size=(n, d)) for n in (50, 40, 30))
     X[:, :3] += 3 * rng.normal(size=(50, 1))
-    groups = np.arange(50) % 3
-    weights = rng.integers(0, 3, 50)
-    options: Any = {"n_shared": 1, "n_salient": 1, "tol": 1e-9}
-    repeated = CLVM(**options).fit(np.repeat(X, weights, axis=0), background=Y)
-    weighted = CLVM(**options).fit(X, background=Y, sample_weight=weights)
-    np.testing.assert_allclose(weighted.salient_loadings_, repeated.salient_loadings_, atol=1e-6)
-    assert weighted.log_likelihoods_[-1] == pytest.approx(repeated.log_likelihoods_[-1])
+    groups, weights = np.arange(50) % 3, rng.integers(0, 3, 50)
+
+    def fitted(X: Any, Y: Any, **options: Any) -> CLVM:
+        return CLVM(n_shared=1, n_salient=1, tol=1e-9).fit(X, background=Y, **options)
 
     shifted = X + 50 * groups[:, None]
-    means = np.stack([shifted[groups == g].mean(axis=0) for g in range(3)])
-    within = CLVM(**options).fit(shifted, background=Y, within=groups)
-    by_hand = CLVM(**options).fit(shifted - means[groups], background=Y)
-    np.testing.assert_allclose(within.salient_loadings_, by_hand.salient_loadings_, atol=1e-6)
+    left = shifted - np.stack([shifted[groups == g].mean(axis=0) for g in range(3)])[groups]
+    centred = np.vstack([Y - Y.mean(axis=0), Z - Z.mean(axis=0)])
+    within, by_hand = fitted(shifted, Y, within=groups), fitted(left, Y)
+    for one, other in [
+        (fitted(X, Y, sample_weight=weights), fitted(np.repeat(X, weights, axis=0), Y)),
+        (fitted(X, [Y, Z], background_mix=[4, 3]), fitted(X, centred)),
+        (within, by_hand),
+    ]:
+        np.testing.assert_allclose(one.salient_loadings_, other.salient_loadings_, atol=1e-6)
+        assert one.log_likelihoods_[-1] == pytest.approx(other.log_likelihoods_[-1])
     scores = within.transform(shifted, within=groups)
-    np.testing.assert_allclose(scores, by_hand.transform(shifted - means[groups]), atol=1e-5)
+    np.testing.assert_allclose(scores, by_hand.transform(left), atol=1e-5)
     for dataset in ("foreground", "background"):
         shared = within.transform_shared(shifted, dataset=dataset, within=groups)
-        expected = by_hand.transform_shared(shifted - means[groups], dataset=dataset)
-        expected -= expected.mean(axis=0)
-        np.testing.assert_allclose(shared, expected, atol=1e-5)
-
-    several = CLVM(**options).fit(X, background=[Y, Z], background_mix=[4, 3])
-    centred = np.vstack([Y - Y.mean(axis=0), Z - Z.mean(axis=0)])
-    pooled = CLVM(**options).fit(X, background=centred)
-    np.testing.assert_allclose(several.salient_loadings_, pooled.salient_loadings_, atol=1e-6)
+        expected = by_hand.transform_shared(left, dataset=dataset)
+        np.testing.assert_allclose(shared, expected - expected.mean(axis=0), atol=1e-5)
 
 
 def test_constant_features_change_nothing_but_the_density() -> None:
@@ -218,36 +159,34 @@ def test_constant_features_change_nothing_but_the_density() -> None:
 # What is refused, and what is said
 
 
-@pytest.mark.parametrize(("n", "m", "k", "t"), [(4, 3, 2, 3), (3, 3, 4, 1), (5, 2, 1, 4)])
-def test_a_likelihood_without_maximum_is_refused(n: int, m: int, k: int, t: int) -> None:
-    X, Y = planted(n, m)
-    with pytest.raises(ValueError, match=rf"{k} shared and {t} salient .* explain all.*Use fewer"):
-        fit(X, Y, k, t)
+@pytest.mark.parametrize(
+    ("n", "m", "k", "t", "message"),
+    [
+        (4, 3, 2, 3, "2 shared and 3 salient .* explain all.*Use fewer"),
+        (3, 3, 4, 1, "4 shared and 1 salient .* explain all"),
+        (5, 2, 1, 4, "1 shared and 4 salient .* explain all"),
+        (160, 120, 12, 2, "n_shared=12 is out .*: with 12 features that vary it .* from 0 to 11"),
+        (160, 120, 2, 10, "n_salient=10 .* with 12 .* n_shared=2, .* noise, .* from 0 to 9"),
+        (160, 120, 0, 0, "n_salient=0 .* n_shared=0, .* it must be from 1 to 11"),
+        (160, 120, -1, 2, "n_shared=-1"),
+    ],
+)
+def test_numbers_of_latent_variables_out_of_range(
+    n: int, m: int, k: int, t: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit(*planted(n, m), k, t)
 
 
-def test_numbers_of_latent_variables_out_of_range() -> None:
-    X, Y = planted()
-    for k, t, message in [
-        (12, 2, "n_shared=12 is out of range: with 12 features that vary it must be from 0 to 11"),
-        (2, 10, "n_salient=10 .* with 12 .* n_shared=2, .* noise, it must be from 0 to 9"),
-        (0, 0, "n_salient=0 .* n_shared=0, .* it must be from 1 to 11"),
-        (-1, 2, "n_shared=-1"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            fit(X, Y, k, t)
+def test_features_must_vary_and_the_fit_converge() -> None:
     constant = np.ones((5, 4))
-    for rows in (constant, constant * [1, 1, 1, 2] * np.arange(5)[:, None] * [0, 0, 0, 1]):
+    for rows in (constant, constant * np.arange(5)[:, None] * [0, 0, 0, 1]):
         with pytest.raises(ValueError, match=r"[01] feature\(s\) vary in X or the background"):
             fit(rows, constant)
-    assert fit(X, Y, 2, 9).noise_variance_ > 0
-
-
-def test_a_fit_that_has_not_converged_says_so() -> None:
-    X, Y = planted()
+    assert fit(*planted(), 2, 9).noise_variance_ > 0
     with pytest.warns(ContrastWarning, match="still rises after max_iter=5 evaluations"):
-        model = fit(X, Y, max_iter=5)
+        model = fit(*planted(), max_iter=5)
     assert not model.converged_
-    assert np.isfinite(model.transform(X)).all()
 
 
 def test_the_most_likely_of_several_starts_is_kept() -> None:

@@ -17,11 +17,8 @@ from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_counts as counts
-from contrast_core.probabilistic import _row_posterior as posterior
 from contrast_core.probabilistic._clvm_start import Start
-from contrast_core.probabilistic._row_posterior import Model
-from contrast_core.rows import rows_of
-from tests.core.test_clvm import generated
+from tests.core.latent_samples import generated, holes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -37,10 +34,6 @@ def total(model: CLVM, X: Any, Y: Any) -> float:
     """Log-density of both datasets."""
     of_y = model.score_samples(Y, dataset="background")
     return float(model.score_samples(X).sum() + of_y.sum())
-
-
-def holes(rows: Any, seed: int = 0) -> Any:
-    return np.where(np.random.default_rng(seed).random(rows.shape) < 0.2, np.nan, rows)
 
 
 def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -86,7 +79,7 @@ def test_from_elsewhere_it_climbs_to_the_maximum(
 ) -> None:
     X, Y, _, _ = generated(150, 100, 8)
     if missing:
-        X, Y = holes(X), holes(Y, 1)
+        X, Y = holes(X), holes(Y, seed=1)
     em = CLVM(n_shared=1, n_salient=1, robust=robust).fit(X, background=Y)
     unit = em.noise_variance_**0.5
     loadings = np.hstack([em.shared_loadings_, em.salient_loadings_]) / unit
@@ -105,22 +98,6 @@ def test_from_elsewhere_it_climbs_to_the_maximum(
         assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-9)
     else:  # whose weights have not quite settled
         assert 0 <= total(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
-
-
-@pytest.mark.parametrize("tails", ["normal", "rows", "entries"])
-def test_tensors_have_the_posteriors_of_arrays(tails: Any) -> None:
-    rng = np.random.default_rng(0)
-    seen = (rng.random((6, 5)) < 0.8) * 1.0
-    left, loadings = rng.normal(size=(6, 5)) * seen, rng.normal(size=(5, 2))
-    of_arrays = posterior.expected(left, seen, seen, Model(loadings, 0.7), tails)
-    model: Any = (torch.tensor(loadings), torch.tensor(0.7, dtype=torch.float64))
-    tensors = torch.tensor(left), torch.tensor(seen)
-    of_tensors = posterior.expected(*tensors, tensors[1], Model(*model), tails)
-    for one, other in zip(of_arrays, of_tensors, strict=True):
-        np.testing.assert_allclose(other.numpy(), one, rtol=1e-12, atol=1e-12)
-    weights = posterior.value_weights(left, seen, *of_arrays[2:], Model(loadings, 0.7))
-    if tails == "entries":
-        np.testing.assert_allclose(weights, of_arrays.weights)
 
 
 # Rows of counts
@@ -187,19 +164,6 @@ def test_counts_find_what_logarithms_do_not() -> None:
         model.denoise(X)
 
 
-@FEW
-def test_a_row_without_counts_and_features_never_counted() -> None:
-    X, Y, _ = counted(120, 20)
-    X[0] = 0.0
-    X[:, 5] = Y[:, 5] = 0.0
-    X[:, 6] = 0.0
-    model = fit(X.astype(np.int32), Y.astype(np.float32), noise="counts", max_iter=3)
-    assert np.isfinite(model.transform(X)).all()
-    np.testing.assert_allclose(model.transform(X[:1]), 0.0, atol=1e-6)
-    assert not model.salient_loadings_[5].any()
-    assert np.isfinite(model.score_samples(X)).all()
-
-
 def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
     # Where a narrow posterior asks for a wide one, and that for a narrow one again.
     rng = np.random.default_rng(1)
@@ -216,23 +180,22 @@ def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
 
 
 @FEW
-def test_constant_counts_are_part_of_a_rows_total() -> None:
-    X, Y, _ = counted(60, 8)
-    X, Y = (np.c_[rows, np.full(60, 2000.0)] for rows in (X, Y))
-    model = fit(X, Y, noise="counts", max_iter=3)
-    assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-8)
+def test_counts_that_are_zero_or_constant() -> None:
+    X, Y, _ = counted(120, 20)
+    X[0] = 0.0
+    X[:, 5] = Y[:, 5] = 0.0
+    X[:, 6] = 0.0
+    X, Y = (np.c_[rows, np.full(120, 2000.0)] for rows in (X, Y))
+    model = fit(X.astype(np.int32), Y.astype(np.float32), noise="counts", max_iter=3)
+    assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-6)
+    assert not model.salient_loadings_[5].any()
     # Beside counts whose totals rise, what stays as it is falls.
     assert model.salient_loadings_[-1].any()
-
-
-@FEW
-@pytest.mark.parametrize("of_background", [False, True])
-def test_a_dataset_without_any_count_is_refused(of_background: bool) -> None:
-    X, Y, _ = counted(30, 4)
-    X, Y = (X, 0 * Y) if of_background else (0 * X, Y)
-    name = "background" if of_background else "X"
-    with pytest.raises(ValueError, match=f"{name} holds nothing but zeros"):
-        fit(X, Y, noise="counts")
+    X[:, -1] = 0.0
+    np.testing.assert_allclose(model.transform(X[:1]), 0.0, atol=1e-6)
+    for data, name in ((0 * X, Y), "X"), ((X, 0 * Y), "background"):
+        with pytest.raises(ValueError, match=f"{name} holds nothing but zeros"):
+            fit(*data, noise="counts")
 
 
 # Selection
@@ -240,12 +203,19 @@ def test_a_dataset_without_any_count_is_refused(of_background: bool) -> None:
 
 @pytest.mark.slow
 @FEW
-def test_the_horseshoe_with_counts_and_with_bad_rows() -> None:
-    X, Y, _ = counted()
-    model = fit(X, Y, n_shared=2, noise="counts", sparsity="horseshoe", max_iter=40)
+@pytest.mark.parametrize(("sparsity", "seed"), [("horseshoe", 0), ("auto", 1)])
+def test_selection_with_counts(sparsity: str, seed: int) -> None:
+    X, Y, truth = counted(seed=seed)
+    model = fit(X, Y, n_shared=2, noise="counts", sparsity=sparsity, max_iter=40)
     assert model.selected_[:8].all()
     assert model.selected_[8:].sum() <= 3
     assert not model.salient_loadings_[~model.selected_].any()
+    assert subspace_error(model.components_, truth) < 0.2
+
+
+@pytest.mark.slow
+@FEW
+def test_selections_combine_where_rows_are_bad_and_values_missing() -> None:
     rng = np.random.default_rng(0)
     S, W = 2 * rng.normal(size=(1, 16)), np.zeros((2, 16))
     W[0, :8], W[1, :8] = 2.0, np.repeat([1.5, -1.5], 4)
@@ -300,62 +270,58 @@ def test_rows_that_are_streamed_give_the_same_model(tmp_path: Path) -> None:
 
 
 @FEW
-def test_shift_scale_and_constants() -> None:
+@pytest.mark.parametrize("c", [1e-4, 1e5])
+def test_shift_scale_and_constants(c: float) -> None:
     X, Y, _, _ = generated(120, 100, 6)
     plain = fit(X, Y, robust="rows", max_iter=20)
-    for c in (1e-4, 1e5):
-        padded = [np.hstack([c * (rows + 3), np.full((len(rows), 1), 2.0)]) for rows in (X, Y)]
-        other = fit(*padded, robust="rows", max_iter=20)
-        np.testing.assert_allclose(
-            abs(other.components_[:, :-1]), abs(plain.components_), atol=1e-3
-        )
-        assert other.noise_variance_ == pytest.approx(c**2 * plain.noise_variance_, rel=1e-3)
-        assert not other.salient_loadings_[-1].any()
+    padded = [np.hstack([c * (rows + 3), np.full((len(rows), 1), 2.0)]) for rows in (X, Y)]
+    other = fit(*padded, robust="rows", max_iter=20)
+    np.testing.assert_allclose(abs(other.components_[:, :-1]), abs(plain.components_), atol=1e-3)
+    assert other.noise_variance_ == pytest.approx(c**2 * plain.noise_variance_, rel=1e-3)
+    assert not other.salient_loadings_[-1].any()
 
 
 # What it refuses
 
 
+FEW_ROWS = generated(30, 20, 5)[:2]
+GAPS = np.where(np.arange(5) == 1, np.nan, np.arange(150.0).reshape(30, 5))
+REFUSED: list[tuple[Any, Any, Any, str]] = [
+    ({"sparsity": 1e6}, {}, FEW_ROWS, r"sparsity=1e\+06 leaves no feature"),
+    ({}, {"within": [0, 1] * 15}, FEW_ROWS, "does not combine inference='vi' with within"),
+    ({}, {"sample_weight": np.ones(30)}, FEW_ROWS, "with sample_weight"),
+    ({}, {}, (FEW_ROWS[0], FEW_ROWS[1:] * 2), "combine inference='vi' with several"),
+    ({"inference": "mcmc"}, {}, FEW_ROWS, "inference='mcmc' is unknown"),
+    ({"noise": "poisson"}, {}, FEW_ROWS, "noise='poisson' is unknown"),
+    ({"noise": "counts", "inference": "em"}, {}, FEW_ROWS, "no closed form: give inference='vi'"),
+    ({"noise": "counts", "robust": "rows"}, {}, FEW_ROWS, "leave one of them out"),
+    ({"noise": "counts"}, {}, FEW_ROWS, "whole numbers from 0"),
+    ({"noise": "counts"}, {}, (GAPS, np.ones((20, 5))), "NaN"),
+    ({"device": "gpu7"}, {}, FEW_ROWS, "none that torch knows"),
+]
+
+
 @FEW
-def test_what_it_cannot_do() -> None:
-    X, Y, _, _ = generated(30, 20, 5)
-    whole, behind = np.arange(150.0).reshape(30, 5), np.ones((20, 5))
-    moments = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+@pytest.mark.parametrize(("options", "given", "data", "message"), REFUSED)
+def test_what_it_cannot_do(options: Any, given: Any, data: Any, message: str) -> None:
+    model = CLVM(**{"n_shared": 1, "n_salient": 1, "inference": "vi"} | options)
+    with pytest.raises(ValueError, match=message):
+        model.fit(data[0], background=data[1], **given)
+    assert not hasattr(model, "components_")
+
+
+def test_moments_and_a_missing_torch_are_refused(monkeypatch: Any) -> None:
     with pytest.raises(TypeError, match="moments do not hold"):
-        fit(*moments)
-    for options, data, message in (
-        ({"sparsity": 1e6}, {}, r"sparsity=1e\+06 leaves no feature"),
-        ({}, {"within": [0, 1] * 15}, "does not combine inference='vi' with within"),
-        ({}, {"sample_weight": np.ones(30)}, "with sample_weight"),
-        ({"inference": "mcmc"}, {}, "inference='mcmc' is unknown"),
-        ({"noise": "poisson"}, {}, "noise='poisson' is unknown"),
-        ({"noise": "counts", "inference": "em"}, {}, "no closed form: give inference='vi'"),
-        ({"noise": "counts", "robust": "rows"}, {}, "leave one of them out"),
-        ({"noise": "counts"}, {}, "whole numbers from 0"),
-    ):
-        model = CLVM(**{"n_shared": 1, "n_salient": 1, "inference": "vi"} | options)
-        with pytest.raises(ValueError, match=message):
-            model.fit(X, background=Y, **data)
-        assert not hasattr(model, "components_")
-    with pytest.raises(ValueError, match="does not combine inference='vi' with several"):
-        CLVM(inference="vi").fit(X, background=[Y, Y])
-    with pytest.raises(ValueError, match="NaN"):
-        fit(np.where(np.arange(5) == 1, np.nan, whole), behind, noise="counts")
-    with pytest.warns(ContrastWarning, match="still rises"):
-        fit(X, Y, robust="rows", max_iter=2)
-    em = fit(X, Y, max_iter=2).set_params(inference="em").fit(X, background=Y)
-    assert not hasattr(em, "elbo_")
-    assert hasattr(em, "log_likelihoods_")
-
-
-def test_without_torch_it_says_what_to_install(monkeypatch: Any) -> None:
-    X, Y, _, _ = generated(30, 20, 5)
+        fit(*(SecondMoments.from_data(rows) for rows in FEW_ROWS))
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="cuda"):
+            fit(*FEW_ROWS, device="cuda")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="run pip install torch"):
-        fit(X, Y)
+        fit(*FEW_ROWS)
 
 
-def test_it_shows_its_progress_and_takes_a_device() -> None:
+def test_it_shows_its_progress_and_is_forgotten_by_another_fit() -> None:
     X, Y, _, _ = generated(60, 40, 5)
     seen: list[int] = []
 
@@ -363,12 +329,13 @@ def test_it_shows_its_progress_and_takes_a_device() -> None:
         seen.append(total)
         return items
 
-    model = fit(X, Y, progress=bar, device="cpu")
+    assert fit(X, Y, progress=bar, device="cpu").converged_
     assert len(seen) == 3
-    assert rows_of(X).shape == (60, 5)
-    assert model.converged_
-    with pytest.raises(ValueError, match="none that torch knows"):
-        fit(X, Y, device="gpu7")
+    with pytest.warns(ContrastWarning, match="still rises"):
+        model = fit(X, Y, robust="rows", max_iter=2)
+    em = model.set_params(inference="em", robust=None, max_iter=3000).fit(X, background=Y)
+    assert not hasattr(em, "elbo_")
+    assert hasattr(em, "log_likelihoods_")
 
 
 @FEW
@@ -389,12 +356,3 @@ def test_all_tensors_are_made_on_the_device_that_was_given(options: Any) -> None
     with torch.device("meta"):
         there = fit(X, Y, **options)
     np.testing.assert_array_equal(there.salient_loadings_, here.salient_loadings_)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_device_that_is_not_there_is_refused() -> None:
-    X, Y, _, _ = generated(30, 20, 5)
-    model = CLVM(inference="vi", device="cuda", n_shared=1, n_salient=1)
-    with pytest.raises(ValueError, match="cuda"):
-        model.fit(X, background=Y)
-    assert not hasattr(model, "components_")

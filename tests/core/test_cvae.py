@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-import sklearn
-from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from contrast_core import CVAE
@@ -111,21 +106,6 @@ def test_gradients_flow_through_tensors() -> None:
     model.denoise(rows).sum().backward()
     assert torch.isfinite(rows.grad).all() and rows.grad.abs().max() > 0
     assert not model.transform(rows.detach()).requires_grad  # weights have none
-
-
-def test_pickle_clone_and_names() -> None:
-    X, Y, *_ = ring(60, 60)
-    model = quick(max_iter=1, n_salient=3).fit(X, background=Y)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.transform(X), model.transform(X))
-    assert list(model.get_feature_names_out()) == ["cvae0", "cvae1", "cvae2"]
-    assert clone(model).get_params() == model.get_params()
-    with sklearn.config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(StandardScaler(), quick(), transform_input=["background"])
-        scores = pipeline.fit_transform(X, background=Y)
-    scaler = StandardScaler().fit(X)
-    by_hand = quick().fit(scaler.transform(X), background=scaler.transform(Y))
-    np.testing.assert_allclose(scores, by_hand.transform(scaler.transform(X)), atol=1e-6)
 
 
 class WithBackground(CVAE):

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 def test_same_seed_same_numbers(noise: Any) -> None:
     X, Y = counts()
     before = X.copy(), torch.get_rng_state()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
     one, two = (quick(noise=noise).fit(X, background=Y) for _ in range(2))
     np.testing.assert_array_equal(one.transform(X), two.transform(X))
     np.testing.assert_array_equal(one.held_out_loss_, two.held_out_loss_)
@@ -28,6 +29,7 @@ def test_same_seed_same_numbers(noise: Any) -> None:
     assert (other.transform(X) != one.transform(X)).any()
     np.testing.assert_array_equal(X, before[0])
     assert (torch.get_rng_state() == before[1]).all()
+    assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
 
 
 @pytest.mark.slow

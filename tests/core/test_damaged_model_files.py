@@ -13,11 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contrast_core import (
-    CPCA,
-    load,
-    save,
-)
+from contrast_core import CPCA, load, save
 from tests.core.test_model_files import MODELS, assert_identical, without_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
@@ -28,9 +24,10 @@ def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     save(MODELS["CPCA-1"](), tmp_path / "good")
     with zipfile.ZipFile(tmp_path / "good") as good:
         header, arrays = json.loads(good.read("model.json")), good.read("arrays")
-    change(header)
+    text = change(header)
+    text = text if isinstance(text, str) else json.dumps(header)
     with zipfile.ZipFile(tmp_path / "changed", "w") as changed:
-        changed.writestr("model.json", json.dumps(header))
+        changed.writestr("model.json", text)
         changed.writestr("arrays", arrays)
     return tmp_path / "changed"
 
@@ -60,6 +57,7 @@ def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
         (r"holds no model", lambda h: h.update(model={"names": 0}, names=[["a"]])),
         (r"is not fitted yet", lambda h: h["model"].update(fitted={})),
         (r"is damaged", lambda h: h.update(model=None)),
+        (r"is damaged", lambda h: "[" * 100_000 + "]" * 100_000),
     ],
 )
 def test_a_changed_file_is_refused(
@@ -75,15 +73,6 @@ def test_sparse_rows_with_wrong_indices_are_refused(tmp_path: Path) -> None:
     save(model, tmp_path / "model")
     with pytest.raises(ValueError, match=r"model is damaged.* indices"):
         load(tmp_path / "model")
-
-
-def test_deep_nesting_is_refused(tmp_path: Path) -> None:
-    deep = "[" * 100_000 + "]" * 100_000
-    with zipfile.ZipFile(tmp_path / "deep", "w") as archive:
-        archive.writestr("model.json", deep)
-        archive.writestr("arrays", b"")
-    with pytest.raises(ValueError, match="deep is damaged"):
-        load(tmp_path / "deep")
 
 
 @pytest.mark.parametrize("member", ["model.json", "arrays"])

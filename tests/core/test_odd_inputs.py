@@ -1,6 +1,6 @@
 """Data of every odd kind, read once; and a few kinds given to every public function.
 
-Results are compared with what NumPy computes from plain arrays. An error is raised on purpose, with
+Results are those of plain arrays. An error is raised on purpose, with
 the data's name and what came in its message. Warnings of NumPy are errors, and data stay unchanged.
 """
 
@@ -100,7 +100,7 @@ def test_the_same_numbers_of_any_kind_give_the_same(
 ) -> None:
     data = with_odd(subject, slot, kind, folder)
     before = {name: content(each) for name, each in data.items()}
-    expected = subject.expected(**{name: DATA[name] for name in subject.slots})
+    expected = subject.call(**{name: DATA[name] for name in subject.slots})
     assert_as_expected(subject.call(**data), expected, subject.tolerance)
     assert {name: content(each) for name, each in data.items()} == before
 

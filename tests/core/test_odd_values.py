@@ -1,36 +1,21 @@
 """Numbers at the ends of float64, and data in which little varies: right, or refused in words.
 
-Of data times a power of two and plus a constant no direction changes, so that what is right is
-computed of the plain data. A method may refuse what its squares cannot hold, and then must say so.
+No direction changes if data are multiplied by a power of two or a constant is added, so that what
+is right is the result of the plain data. A method may refuse what its squares cannot hold, and then
+must say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import contrast_core as cc
-from contrast_core import images, pairing
-from tests.core.odd_subjects import (
-    LABELS_OF_ROWS,
-    K,
-    X,
-    Y,
-    centred,
-    covariance,
-    cpca,
-    leading,
-    neighbors,
-    pca_plus,
-    pca_plus_plus,
-    pcpca,
-    projector,
-    remover,
-)
+from tests.core.odd_subjects import DATA, SUBJECTS, K, Subject, X, Y
 from tests.core.test_odd_inputs import complaint
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
@@ -62,130 +47,28 @@ SHIFTED: dict[str, Callable[[Any], Any]] = {
 FEW = ("tiny", "huge CSR", "large of float32", "far from zero", "beyond int64")
 
 
-class Invariant(NamedTuple):
-    """What depends on neither the unit nor, perhaps, the origin of the data."""
-
-    name: str
-    call: Callable[[Any, Any], Any]
-    expected: Callable[[Any, Any], Any]
-    shifts: bool = True
-
-
-def span(model: Callable[[], Any], other: str = "background") -> Callable[[Any, Any], Any]:
-    return lambda X, Y: projector(model().fit(X, **{other: Y}))
-
-
-def shape_of(values: Any) -> Any:
-    """Values over the largest."""
-    return values / np.abs(values).max()
-
-
-def kernel_scores(X: Any, Y: Any) -> Any:
-    return shape_of(cc.KernelCPCA(alpha=1.5, kernel="linear").fit(X, background=Y).transform(X))
-
-
-def scaled(X: Any, Y: Any) -> Any:
-    matrix = pairing.scaled_features(X, clip=np.inf).matrix
-    return matrix.toarray() if sp.issparse(matrix) else matrix
-
-
-def cleaned(X: Any, Y: Any) -> Any:
-    return shape_of(images.StructuredBackgroundRemover().fit(X, background=Y).transform(X))
-
-
-def paired(X: Any, Y: Any) -> Any:
-    pairs = pairing.neighbor_pairs(X, Y, n_neighbors=1)
-    return np.column_stack([pairs.rows, pairs.positive_rows])
-
-
-def within_groups(X: Any, Y: Any) -> Any:
-    rows = np.vstack([centred(X[group == LABELS_OF_ROWS]) for group in "abc"])
-    scores = rows @ leading(rows.T @ rows)[1]
-    return shape_of(scores @ scores.T)
-
-
-def based(X: Any, Y: Any) -> Any:
-    scores = shape_of(pairing.pairing_basis(X, LABELS_OF_ROWS, n_components=K))
-    return shape_of(scores @ scores.T)
-
-
-def trace_ratio(X: Any, Y: Any) -> Any:
-    """The automatic contrast's alpha at which these components are the solution."""
-    model = cc.CPCA().fit(X, background=Y)
-    return cpca(X, Y, model.alpha_)[0]
-
-
-INVARIANT = [
-    *(
-        Invariant(
-            f"CPCA by {solver}",
-            span(lambda s=solver: cc.CPCA(alpha=1.5, solver=s)),
-            lambda X, Y: cpca(X, Y)[0],
-        )
-        for solver in ("eigh", "gram", "lanczos")
-    ),
-    Invariant("CPCA at auto", span(cc.CPCA), trace_ratio),
-    Invariant("CPCAStar", span(lambda: cc.CPCAStar(beta=1)), lambda X, Y: pencil(X, Y)),
-    Invariant("CPCAStar at 0", span(lambda: cc.CPCAStar(beta=0)), lambda X, Y: pencil(X)),
-    Invariant("PCPCA", span(lambda: cc.PCPCA(gamma=0.1)), lambda X, Y: pcpca(X, Y)[0]),
-    Invariant("CLVM", span(lambda: cc.CLVM(tol=1e-9)), span(lambda: cc.CLVM(tol=1e-9))),
-    Invariant("PCAPlus", span(cc.PCAPlus, "positive"), lambda X, Y: pca_plus(X, Y)[0]),
-    Invariant(
-        "PCAPlusPlus",
-        span(lambda: cc.PCAPlusPlus(truncation=None), "positive"),
-        lambda X, Y: pca_plus_plus(X, Y)[0],
-    ),
-    Invariant(
-        "contrast_path",
-        lambda X, Y: (
-            cc.contrast_path(
-                X, background=Y, alphas=[0, 1, 4], n_representatives=1
-            ).components.transpose(0, 2, 1)[:, :, :1]
-            ** 2
-        ),
-        lambda X, Y: np.array(
-            [np.linalg.eigh(covariance(X) - a * covariance(Y))[1][:, -1:] ** 2 for a in (0, 1, 4)]
-        ),
-    ),
-    Invariant("KernelCPCA of linear", kernel_scores, kernel_scores, shifts=False),
-    Invariant("neighbor_pairs", paired, lambda X, Y: neighbors(X, Y)[0]),
-    Invariant("pairing_basis", based, within_groups),
-    Invariant("scaled_features", scaled, lambda X, Y: X / X.std(axis=0), shifts=False),
-    Invariant("StructuredBackgroundRemover", cleaned, cleaned),
-    Invariant(
-        "StructuredBackgroundRemover.signal_variances_",
-        lambda X, Y: (
-            images.StructuredBackgroundRemover().fit(X, background=Y).signal_variances_[:K]
-        ),
-        lambda X, Y: remover(X, Y)[0],
-    ),
-]
-
-
-def pencil(X: Any, Y: Any = None) -> Any:
-    return leading(covariance(X), None if Y is None else covariance(Y))[1]
-
-
 @pytest.mark.parametrize(
     ("subject", "kind"),
     [
         pytest.param(subject, kind, id=f"{subject.name}-{kind}")
-        for subject in INVARIANT
-        for kind in (SCALED | SHIFTED if subject.shifts else SCALED)
+        for subject in SUBJECTS
+        if subject.units
+        for kind in (SCALED | SHIFTED if subject.origin else SCALED)
         if kind in FEW or subject.name == "CPCA by eigh"
     ],
 )
-def test_the_unit_and_the_origin_change_nothing(subject: Invariant, kind: str) -> None:
+def test_the_unit_and_the_origin_change_nothing(subject: Subject, kind: str) -> None:
+    data = {name: DATA[name] for name in subject.slots}
     make = (SCALED | SHIFTED)[kind]
-    data = make(X), make(Y)
     try:
-        found = subject.call(*data)
+        found = subject.call(**{name: make(values) for name, values in data.items()})
     except Exception as error:
         assert not complaint(error, r"float64|squares|kernel|NaN or inf \(inf")
         assert kind not in ("large of float32", "tiny of float32", "1e-40 of longdouble")
         assert kind not in SHIFTED or "beyond" in kind
     else:
-        np.testing.assert_allclose(found, subject.expected(X, Y), rtol=0, atol=1e-6)
+        for one, other in zip(found, subject.call(**data), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
 VARIES = {
@@ -211,6 +94,14 @@ VARIES = {
     "a background far larger": lambda: (X, Y * 1e6),
     "a background far smaller": lambda: (X, Y * 1e-6),
 }
+
+
+def centred(rows: Any) -> Any:
+    return rows - rows.mean(axis=0)
+
+
+def covariance(rows: Any) -> Any:
+    return centred(rows).T @ centred(rows) / len(rows)
 
 
 def _constant(values: Any, *columns: int) -> Any:

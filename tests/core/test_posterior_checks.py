@@ -17,14 +17,6 @@ arviz = pytest.importorskip("arviz", reason="arviz is not installed (extra poste
 pytest.importorskip("nutpie", reason="nutpie is not installed (extra posterior)")
 
 
-def test_rhat_is_that_of_arviz() -> None:
-    rng = np.random.default_rng(0)
-    draws = rng.standard_t(3, size=(4, 101, 5)).cumsum(axis=1) * np.arange(1, 6)
-    draws[0, :, 2] += 30
-    expected = [float(arviz.rhat(draws[:, :, i])) for i in range(5)]
-    np.testing.assert_allclose(_inference_data.rank_rhat(draws), expected, rtol=1e-9)
-
-
 def test_chains_that_have_not_converged_are_told_of() -> None:
     rng = np.random.default_rng(0)
     good, none = rng.normal(size=(4, 500, 3)), np.zeros((4, 500), dtype=bool)

@@ -1,0 +1,291 @@
+"""Rows with missing values, for every latent variable model that takes them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from contrast_core import CLVM, PCPCA, ContrastWarning, load, save
+from contrast_core.linalg import subspace_error
+from tests.core.latent_samples import gappy, generated, holes
+from tests.core.test_odd_inputs import content
+
+MODELS: dict[str, Any] = {
+    "PCPCA": PCPCA(gamma=0.1),
+    "CLVM": CLVM(tol=1e-6),
+    "CLVM, robust to rows": CLVM(tol=1e-6, robust="rows"),
+    "CLVM, robust to entries": CLVM(tol=1e-6, robust="entries"),
+}
+EACH = pytest.mark.parametrize("name", MODELS)
+NORMAL = pytest.mark.parametrize("name", ["PCPCA", "CLVM"])
+NAMES = list("abcdefgh")
+
+
+def fit(name: str, X: Any, Y: Any, **parameters: Any) -> Any:
+    return clone(MODELS[name]).set_params(**parameters).fit(X, background=Y)
+
+
+def methods(model: Any) -> list[str]:
+    normal = getattr(model, "tails_", "normal") == "normal"
+    return ["transform", "score_samples", *(["impute"] if normal else [])]
+
+
+HOLDERS: dict[str, Any] = {
+    "float32": lambda v: v.astype("f4"),
+    "float16": lambda v: v.astype("f2"),
+    "longdouble": lambda v: v.astype("longdouble"),
+    "Fortran order": np.asfortranarray,
+    "view": lambda v: np.repeat(np.repeat(v, 2, axis=0), 2, axis=1)[::2, ::2],
+    "masked": lambda v: np.ma.masked_array(np.nan_to_num(v, nan=3), np.isnan(v)),
+    "masked integers": lambda v: np.ma.masked_array(np.nan_to_num(v).astype(int), np.isnan(v)),
+    "frame": lambda v: pd.DataFrame(v, columns=NAMES),
+    "frame with NA": lambda v: pd.DataFrame(v).astype("Int64"),
+    "None among objects": lambda v: np.where(np.isnan(v), None, v.astype(object)),
+    "list": lambda v: v.tolist(),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "holder"),
+    [
+        *(("PCPCA", holder) for holder in HOLDERS),
+        *((name, holder) for name in MODELS for holder in ("masked", "frame", "view")),
+    ],
+)
+def test_missing_values_of_any_kind_are_the_same(name: str, holder: str) -> None:
+    X, Y = (np.rint(8 * rows) for rows in gappy())
+    expected = fit(name, X, Y)
+    x, y = HOLDERS[holder](X), HOLDERS[holder](Y)
+    before = content(x)
+    model = fit(name, x, y)
+    assert content(x) == before
+    for method in methods(model):
+        found = getattr(model, method)(x)
+        np.testing.assert_allclose(found, getattr(expected, method)(X), rtol=1e-6, atol=1e-6)
+    if holder == "frame":
+        assert list(model.feature_names_in_) == NAMES
+        with pytest.raises(ValueError, match="another order"):
+            fit(name, x, y[NAMES[::-1]])
+
+
+@EACH
+def test_scale_shift_order_constants_and_empty_rows_change_nothing(name: str) -> None:
+    X, Y = gappy()
+    X.flags.writeable = Y.flags.writeable = False
+    model, rng = fit(name, X, Y), np.random.default_rng(0)
+    n_values = (~np.isnan(X)).sum()
+
+    def assert_same(other: Any) -> None:
+        assert subspace_error(other.components_[:, :8], model.components_) < 1e-4
+
+    shift, empty, order = 1e5 * np.arange(8.0), np.full((7, 8), np.nan), rng.permutation(8)
+    shifted = fit(name, X + shift, Y - shift)
+    assert_same(shifted)
+    np.testing.assert_allclose(shifted.mean_, model.mean_ + shift, rtol=1e-9, atol=1e-5)
+    for scale in (1e-80, 1e-3, 1e80):
+        scaled = fit(name, scale * X, scale * Y)
+        assert_same(scaled)
+        assert scaled.noise_variance_ / scale**2 == pytest.approx(model.noise_variance_, rel=1e-4)
+        expected = model.score_samples(X).sum() - n_values * np.log(scale)
+        assert scaled.score_samples(scale * X).sum() == pytest.approx(expected, rel=1e-6)
+    assert_same(fit(name, rng.permutation(X), rng.permutation(Y)))
+    assert_same(fit(name, np.vstack([empty, X]), np.vstack([Y, empty])))
+    turned = fit(name, X[:, order], Y[:, order]).components_[:, order.argsort()]
+    assert subspace_error(turned, model.components_) < 1e-4
+    if name != "PCPCA":
+        constant = fit(name, np.c_[X, np.full(60, 7.0)], np.c_[Y, np.full(50, 7.0)])
+        assert_same(constant)
+        assert not constant.selected_[8]
+        assert constant.mean_[8] == 7.0
+
+
+@NORMAL
+def test_few_missing_values_change_little(name: str) -> None:
+    X, Y, _, _ = generated(1600, 1200, 10)
+    complete = fit(name, X, Y)
+    X[3, 4] = np.nan
+    model = fit(name, X, Y)
+    assert subspace_error(model.components_, complete.components_) < 0.01
+    assert model.noise_variance_ == pytest.approx(complete.noise_variance_, rel=1e-3)
+
+
+@EACH
+def test_copies_and_files_of_incomplete_fits(name: str, tmp_path: Path) -> None:
+    X, Y = gappy()
+    model = fit(name, X, Y)
+    save(model, tmp_path / "model")
+    for other in (model, pickle.loads(pickle.dumps(model)), load(tmp_path / "model")):
+        for method in methods(model):
+            np.testing.assert_array_equal(getattr(other, method)(X), getattr(model, method)(X))
+        if name == "PCPCA":
+            for call in (lambda other=other: other.at(0.0), other.path):
+                with pytest.raises(ValueError, match="fitted to incomplete data"):
+                    call()
+            with pytest.raises(AttributeError, match="background_variances_ needs the moments"):
+                _ = other.background_variances_
+    assert clone(model).get_params() == MODELS[name].get_params()
+
+
+@EACH
+def test_a_second_fit_forgets_the_first(name: str) -> None:
+    X, Y = gappy()
+    complete = np.nan_to_num(X), np.nan_to_num(Y)
+    model = fit(name, *complete).fit(X, background=Y)
+    assert not hasattr(model, "foreground_moments_")
+    if name in ("PCPCA", "CLVM"):
+        moments = fit(name, *complete)
+        model.fit(moments.foreground_moments_, background=moments.background_moments_)
+        assert hasattr(model, "foreground_moments_")
+        assert not hasattr(model, "start_objectives_")
+        model.fit(X, background=Y)
+    before = vars(model).copy()
+    with pytest.raises(ValueError, match="never observes"):
+        model.fit(np.where(np.arange(8) == 3, np.nan, X), background=Y)
+    assert all(vars(model)[key] is value for key, value in before.items())
+
+
+INFINITE = np.array(gappy()[0])
+INFINITE[0, 0] = np.inf
+FRAMES = [pd.DataFrame(rows, columns=NAMES) for rows in gappy()]
+FRAMES[1][["b", "f"]] = np.nan
+BAD: dict[str, tuple[Any, str]] = {
+    "a feature never observed": (
+        lambda X, Y: (np.where(np.arange(8) == 3, np.nan, X), Y),
+        r"X never observes 1 of its features \(3\)",
+    ),
+    "named features never observed": (lambda X, Y: FRAMES, r"2 of its features \('b', 'f'\)"),
+    "one row": (
+        lambda X, Y: (np.where(np.arange(60)[:, None] > 0, np.nan, np.ones(8)), Y),
+        r"X has 1 row\(s\) with a value",
+    ),
+    "infinite": (
+        lambda X, Y: (INFINITE, Y),
+        r"inf first met in feature 0\); finite values, or NaN",
+    ),
+    "constant": (
+        lambda X, Y: (np.where(np.isnan(X), np.nan, 1.0), np.where(np.isnan(Y), np.nan, 1.0)),
+        r"0 feature\(s\) vary|background is constant",
+    ),
+    "sparse": (lambda X, Y: (sp.csr_array(X), Y), r"takes missing values .* in memory"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@EACH
+def test_bad_rows_are_refused(name: str, kind: str) -> None:
+    make, message = BAD[kind]
+    with pytest.raises(ValueError, match=message):
+        fit(name, *make(*gappy()))
+
+
+@EACH
+def test_bad_new_rows_and_too_few_iterations(name: str) -> None:
+    X, Y = gappy()
+    model = fit(name, X, Y)
+    for method in methods(model):
+        with pytest.raises(ValueError, match="inf first met in feature 0"):
+            getattr(model, method)(INFINITE)
+    with pytest.raises(ValueError, match="NaN"):
+        model.transform(sp.csr_matrix(X))
+    if name != "CLVM, robust to entries":
+        with pytest.raises(ValueError, match="NaN"):
+            model.denoise(X)
+    with pytest.warns(ContrastWarning, match="max_iter=3"):
+        short = fit(name, X, Y, max_iter=3)
+    assert not short.converged_
+
+
+@EACH
+def test_lazy_and_stored_rows(name: str, tmp_path: Path) -> None:
+    dask_array = pytest.importorskip("dask.array")
+    h5py = pytest.importorskip("h5py")
+    X, Y = gappy()
+    full = np.nan_to_num(X), np.nan_to_num(Y)
+    model = fit(name, X, Y)
+    lazy = dask_array.from_array(X, chunks=(20, 8))
+    refusal: Any = (ValueError, r"NaN .* takes missing values .* in memory")
+    if "robust" in name:
+        refusal = (TypeError, "X is not an array, DataFrame or sparse matrix in memory")
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        stored = file.create_dataset("X", data=X)
+        for method in methods(model):
+            found = getattr(model, method)
+            np.testing.assert_allclose(found(lazy).compute(), found(X), atol=1e-7)
+            np.testing.assert_allclose(found(stored), found(X), atol=1e-12)
+        for rows in (lazy, stored):
+            with pytest.raises(refusal[0], match=refusal[1]):
+                fit(name, rows, Y)
+    lazy = dask_array.from_array(full[1], chunks=(20, 8))
+    if "robust" in name:
+        expected = fit(name, *full).components_
+        assert (
+            subspace_error(fit(name, sp.csr_array(full[0]), full[1]).components_, expected) < 1e-7
+        )
+        return
+    # One dataset may be of any kind where the other one, in memory, has the gaps.
+    expected = fit(name, X, full[1]).components_
+    for background in (lazy, sp.csr_matrix(full[1])):
+        assert subspace_error(fit(name, X, background).components_, expected) < 1e-6
+
+
+@pytest.mark.slow
+@EACH
+def test_tensors_hold_no_missing_values(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    X, Y = gappy()
+    full = np.nan_to_num(X), np.nan_to_num(Y)
+    gaps = "X is not an array" if "robust" in name else "NaN first met .* takes missing values"
+    with pytest.raises((TypeError, ValueError), match=gaps):
+        fit(name, torch.tensor(X), torch.tensor(Y))
+    model = fit(name, *full)
+    if "entries" in name:
+        for call in (model.transform, model.score_samples):
+            with pytest.raises(TypeError, match="X is a tensor"):
+                call(torch.tensor(full[0]))
+    else:
+        with pytest.raises(ValueError, match="NaN"):
+            model.transform(torch.tensor(X))
+    if "robust" not in name:
+        with pytest.raises(TypeError, match="X is a tensor"):
+            model.impute(torch.tensor(X))
+        with pytest.raises(TypeError, match="X is sparse, and what it does not store is zero"):
+            model.impute(sp.csr_matrix(full[0]))
+
+
+@NORMAL
+def test_pipelines_and_labels_let_missing_values_through(name: str) -> None:
+    import sklearn
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from contrast_core import ContrastByLabel
+
+    X, Y = gappy()
+    expected = fit(name, X, Y)
+    with sklearn.config_context(enable_metadata_routing=True):
+        steps = StandardScaler(with_std=False), clone(MODELS[name])
+        pipeline = make_pipeline(*steps, transform_input=["background"])
+        scores = pipeline.fit_transform(X, background=Y)
+    np.testing.assert_allclose(scores, expected.transform(X), atol=1e-4)
+    labels = np.repeat([1, 0], [len(X), len(Y)])
+    labelled = ContrastByLabel(clone(MODELS[name])).fit(np.vstack([X, Y]), labels)
+    np.testing.assert_array_equal(labelled.transform(X), expected.transform(X))
+
+
+@NORMAL
+def test_imputed_values_follow_what_is_observed(name: str) -> None:
+    """After a fit to complete rows too."""
+    X, Y, _, _ = generated(160, 120, 12)
+    model, gaps = fit(name, X, Y), holes(X, 0.3)
+    missing = np.isnan(gaps)
+    errors = [np.abs(each - X)[missing].mean() for each in (model.impute(gaps), model.mean_)]
+    assert errors[0] < 0.7 * errors[1]
+    model.impute(gaps)[:] = 0
+    assert np.isnan(gaps).any()
