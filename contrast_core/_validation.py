@@ -9,12 +9,11 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    import scipy.sparse
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | scipy.sparse.spmatrix | scipy.sparse.sparray"
@@ -269,6 +268,21 @@ def check_choice(value: object, name: str, choices: Iterable[str], other: str = 
         listed = " or ".join(filter(None, [", ".join(expected[:-1]), *expected[-1:]]))
         raise ValueError(f"{name}={shown(value)} is unknown; expected {listed or 'none'}.")
     return word
+
+
+def check_counts(block: Any, name: str) -> None:
+    """Raise ValueError unless all values of a dense or sparse block are whole numbers from 0."""
+    values = block.data if scipy.sparse.issparse(block) else block
+    if not values.size:
+        return
+    wrong = values < 0
+    if values.dtype.kind == "f":
+        wrong |= values != np.floor(values)
+    if wrong.any():
+        raise ValueError(
+            f"{name} holds {values[wrong].flat[0]!s}, but noise='counts' takes whole "
+            "numbers from 0. Give the raw counts, or take noise='normal'."
+        )
 
 
 def check_generator(random_state: object) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""Draws as ArviZ inference data, checked to have converged."""
+"""ArviZ inference data from draws, and the check that the chains have converged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from contrast_core.feedback import warn
 
 _LARGEST_RHAT = 1.01
 _LEAST_ESS = 100  # for each chain
-_DIVERGING = 0.01  # share of the draws: a few, where a length is near zero, do no harm
-_N_WORST = 3  # variables whose effective sample size is worked out
+# Largest share of draws that may diverge: a few do no harm, where a length is near zero.
+_DIVERGING = 0.01
+_N_WORST = 3  # number of variables whose effective sample size is computed
 
 _DIMENSIONS = {
     "components": ["component", "feature"],
@@ -29,9 +30,9 @@ def inference_data(
     feature_names: tuple[str, ...] | None,
     **attributes: float,
 ) -> Any:
-    """Variables (chains, draws, ...) as `arviz.InferenceData`.
+    """Return variables (chains, draws, ...) as `arviz.InferenceData`.
 
-    With ``components`` (..., k, D) among them come their feature weights.
+    The feature weights of ``components`` (..., k, D) are added.
     """
     components = variables["components"]
     k, n_features = components.shape[2:]
@@ -51,7 +52,7 @@ def inference_data(
 
 
 def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
-    """Warn unless chains agree, draws are worth enough, and hardly any diverged.
+    """Warn unless chains agree, effective sample sizes are large and few draws diverged.
 
     References
     ----------
@@ -64,7 +65,7 @@ def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
     )
     arviz = import_module("arviz")
     found = arviz.rhat(arviz.convert_to_dataset({"all": columns}))["all"].to_numpy()
-    rhats = np.nan_to_num(found, nan=1.0)  # of what is the same in all draws
+    rhats = np.nan_to_num(found, nan=1.0)  # constant variables have none
     worst = np.argsort(-rhats)[:_N_WORST]
     least = min(float(arviz.ess(columns[..., i])) for i in worst)
     n_diverging = int(diverging.sum())

@@ -25,13 +25,13 @@ class Draws(NamedTuple):
 
 
 class _Trapezoids:
-    r"""Matrices (D, k) up to rotation: lower trapezoidal, as points without constraints.
+    r"""Coordinates without constraints for matrices (D, k) up to rotation of their columns.
 
-    A density that is the same for A and A R, R orthogonal, needs no more than the A = L that are
-    zero above the diagonal, for every A is such an L times a rotation. In these coordinates the
-    volume of the matrices that share an L is :math:`\prod_i |L_{ii}|^{k-i}`, i = 1 .. k; without
-    that factor the draws would be those of another density. The diagonal is positive but for its
-    last entry, whose sign is left free: so one column can pass through zero in any direction.
+    Every matrix A is a lower trapezoidal matrix L (zero above the diagonal) times a rotation. A
+    density that is the same for A and all its rotations can therefore be sampled over L alone. The
+    volume of the matrices that share an L is :math:`\prod_i |L_{ii}|^{k-i}`, i = 1 .. k, by which
+    the density must be multiplied. The diagonal is positive, except for its last entry, whose sign
+    is left free so that one column can pass through zero in any direction.
     """
 
     def __init__(self, n_features: int, k: int) -> None:
@@ -39,7 +39,9 @@ class _Trapezoids:
         self.at = np.tril_indices(n_features, 0, k)
         rows, columns = self.at
         self.logged = np.flatnonzero((rows == columns) & (columns < k - 1))
-        self.powers = k - columns[self.logged].astype(np.float64)  # one more, of the logarithm
+        self.powers = k - columns[self.logged].astype(
+            np.float64
+        )  # plus one, because points hold logarithms
 
     def matrices(self, points: FloatArray) -> FloatArray:
         """Return the matrices (..., D, k) at points (..., n)."""
@@ -80,7 +82,7 @@ def draw_matrices(
     others : ndarray of shape (n,)
         Likely values of the further numbers.
     draws, chains : int
-        As many draws from each chain, after a warm-up of half as many or 400.
+        Number of draws from each chain, after a warm-up of half as many, at least 400.
     rng : Generator
         Seeds each chain.
 
@@ -108,7 +110,7 @@ def draw_matrices(
         return value, gradient
 
     def finite_log_density(point: FloatArray) -> tuple[float, FloatArray]:
-        # The first steps of a chain may be so long that numbers overflow: to be rejected.
+        # The first steps of a chain can be so long that numbers overflow; these are rejected.
         with np.errstate(all="ignore"):
             try:
                 return log_density(point)

@@ -20,7 +20,7 @@ class ContrastSpectrum(NamedTuple):
 
 
 def contrast_spectrum(x: Moments, y: Moments, strength: float) -> ContrastSpectrum:
-    """Spectrum of ``C_X - strength * C_Y``, with zeros for directions outside the rows' span."""
+    """Return the spectrum of ``C_X - strength * C_Y``; outside the span of the rows it is zero."""
     contrast = x.matrix() - strength * y.matrix()
     values, vectors = scipy.linalg.eigh(contrast, driver="evd", check_finite=False)
     directions = x.lift(np.ascontiguousarray(vectors.T))

@@ -57,7 +57,7 @@ class Autoencoder(ScoreMixin, Embedding):
         return self.latent_sizes_[0]
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Posterior means of the salient latent variables.
+        """Return the posterior means of the salient latent variables.
 
         Background rows are embedded like rows of the foreground: near those foreground rows in
         which nothing is added.
@@ -84,7 +84,7 @@ class Autoencoder(ScoreMixin, Embedding):
         return scores
 
     def transform_shared(self, X: MatrixLike) -> FloatArray:
-        """Posterior means of the shared latent variables.
+        """Return the posterior means of the shared latent variables.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Autoencoder(ScoreMixin, Embedding):
         return result
 
     def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
-        """Evidence lower bound of each row: at most its log-density.
+        """Return the evidence lower bound of each row, which is at most its log-density.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class Autoencoder(ScoreMixin, Embedding):
         return check_device("cpu" if self.device is None else self.device)
 
     def _coder(self) -> Coder:
-        """The fitted networks; made anew for each use, as weights are arrays."""
+        """Return the fitted networks, built anew for each use: weights are kept as arrays."""
         check_is_fitted(self)
         from contrast_core.deep._coding import Coder
         from contrast_core.deep._state import restored

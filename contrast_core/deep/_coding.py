@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_counts
 from contrast_core.deep._likelihoods import Gaussian, NegativeBinomial, RowModel
 from contrast_core.deep._networks import ContrastiveNetworks
 from contrast_core.deep._objective import bounds, posterior
-from contrast_core.deep._reading import Measured, check_counts
+from contrast_core.deep._reading import Measured
 
 
 def row_model(
@@ -52,10 +52,10 @@ class Coder:
         return self.measured.rates_ is not None
 
     def salient(self, rows: Any) -> Any:
-        return self._of(rows, lambda x: self._encoded(x, "salient"))
+        return self._apply(rows, lambda x: self._encoded(x, "salient"))
 
     def shared(self, rows: Any) -> Any:
-        return self._of(rows, lambda x: self._encoded(x, "shared"))
+        return self._apply(rows, lambda x: self._encoded(x, "shared"))
 
     def denoised(self, rows: Any) -> Any:
         """Return what the salient latent variables add to the background, in units of the rows."""
@@ -64,13 +64,13 @@ class Coder:
             decoded = self.networks.salient_decoder(self._encoded(x, "salient"))
             return self._in_units(decoded, x.sum(dim=1, keepdim=True), mean=0.0)
 
-        return self._of(rows, function)
+        return self._apply(rows, function)
 
     def foreground_bounds(self, rows: Any) -> Any:
-        return self._of(rows, lambda x: self._bounds(x, x[:0]))
+        return self._apply(rows, lambda x: self._bounds(x, x[:0]))
 
     def background_bounds(self, rows: Any) -> Any:
-        return self._of(rows, lambda x: self._bounds(x[:0], x))
+        return self._apply(rows, lambda x: self._bounds(x[:0], x))
 
     def decoded(
         self, salient: NDArray[Any] | None, shared: NDArray[Any] | None, *, noise: int | None
@@ -118,7 +118,7 @@ class Coder:
         scale = 0.0 if self._counts else x.shape[1] * np.log(self.measured.unit_)
         return (total - scale)[:, None]
 
-    def _of(self, rows: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    def _apply(self, rows: Any, function: Callable[[Tensor], Tensor]) -> Any:
         if self._counts:
             check_counts(rows.numpy(force=True) if isinstance(rows, Tensor) else rows, "X")
         if isinstance(rows, Tensor):

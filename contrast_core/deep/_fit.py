@@ -78,6 +78,6 @@ def fit_networks(
 
 
 def _n_batches(x: Rows, y: Rows, batch_size: int) -> int:
-    """Yield minibatches of both datasets together, with at least a row of each."""
+    """Return the number of minibatches, each with at least one row of both datasets."""
     n, m = x.shape[0], y.shape[0]
     return max(1, min(n, m, round((n + m) / batch_size)))

@@ -61,7 +61,7 @@ class NegativeBinomial:
         return (torch.log1p(rows * (TARGET / _totals(rows))) - self._mean) / self._unit
 
     def proportions(self, decoded: Tensor) -> Tensor:
-        """Logarithms of the expected share of each feature in the counts of a row."""
+        """Return the logarithm of the expected share of each feature in a row's total."""
         return torch.log_softmax(decoded + self._log_rates, dim=1)
 
     def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
@@ -80,5 +80,5 @@ class NegativeBinomial:
 
 
 def _totals(rows: Tensor) -> Tensor:
-    """Counts of each row, (b, 1); 1 of an empty one, whose density is then nearly constant."""
+    """Return the total of each row, (b, 1), and 1 for a row without counts."""
     return rows.sum(dim=1, keepdim=True).clamp(min=1)

@@ -18,7 +18,7 @@ _HIDDEN = (128, 256)  # the paper's
 
 
 def sizes_of(n_features: int, n_salient: int, n_shared: int) -> Sizes:
-    """Input and output widths of each network, by its name.
+    """Return the input and output widths of each network, by its name.
 
     Encoders return means and logarithms of variances side by side.
     """
@@ -83,7 +83,7 @@ class ContrastiveNetworks(nn.Module):
 
 
 def perceptron(widths: tuple[int, ...], generator: torch.Generator) -> nn.Sequential:
-    """Fully connected layers with ReLU between them, drawn as torch draws them."""
+    """Return fully connected layers with ReLU between them, with torch's default first weights."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
         # Created without values: torch would draw them from its global state.

@@ -18,7 +18,7 @@ class Posterior(NamedTuple):
     log_variance: Tensor
 
     def at(self, noise: Tensor) -> Tensor:
-        """Values at standard normal ones, (b, k) or (k,), through which gradients flow."""
+        """Return the values for standard normal draws, (b, k) or (k,); gradients flow through."""
         return self.mean + torch.exp(0.5 * self.log_variance) * noise
 
     def divergence(self) -> Tensor:
@@ -28,7 +28,7 @@ class Posterior(NamedTuple):
 
 
 def posterior(encoder: torch.nn.Module, seen: Tensor) -> Posterior:
-    """Posterior of the latent variables of rows, by an encoder."""
+    """Return the posterior of the latent variables of rows, from an encoder."""
     return Posterior(*encoder(seen).to(seen.dtype).chunk(2, dim=1))
 
 
@@ -39,7 +39,7 @@ def bounds(
     background: Tensor,
     noise: tuple[Tensor, Tensor],
 ) -> Tensor:
-    r"""The evidence lower bound of each row, at one value of its latent variables.
+    r"""Return the evidence lower bound of each row, at one value of its latent variables.
 
     .. math:: \operatorname{E} \ln p(x \mid f_s(z) + f_t(t)) - KL(q(z \mid x) \| p(z))
         - KL(q(t \mid x) \| p(t)),

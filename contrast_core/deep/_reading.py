@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_counts
 from contrast_core.moments import FeatureMoments
 from contrast_core.rows import Rows, load_into_memory, minibatches
 
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
-    """Mean and scale of the background, in one pass, after a look through both datasets.
+    """Return the mean and scale of the background, after a check of both datasets.
 
     Raises
     ------
@@ -72,28 +72,13 @@ def look_through(datasets: Sequence[Rows], noise: Noise) -> None:
 
 
 def normalised(counts: Any) -> Any:
-    """Logarithms of counts at 10,000 per row; sparse ones stay sparse."""
+    """Return the logarithms of counts scaled to 10,000 per row; sparse rows stay sparse."""
     sums = np.maximum(np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1, 1), 1)
     if not issparse(counts):
         return np.log1p(counts * (TARGET / sums))
     logs = counts.astype(np.float64)
     logs.data = np.log1p(logs.data * np.repeat(TARGET / sums[:, 0], np.diff(logs.indptr)))
     return logs
-
-
-def check_counts(block: Any, name: str) -> None:
-    """Raise ValueError unless all values are whole numbers from 0."""
-    values = block.data if issparse(block) else block
-    if not values.size:
-        return
-    wrong = values < 0
-    if values.dtype.kind == "f":
-        wrong |= values != np.floor(values)
-    if wrong.any():
-        raise ValueError(
-            f"{name} holds {values[wrong].flat[0]!s}, but noise='counts' takes whole "
-            "numbers from 0. Give the raw counts, or take noise='normal'."
-        )
 
 
 def _unit(seen: FeatureMoments, name: str) -> float:
@@ -118,7 +103,7 @@ def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Row
 def passes(
     x: Rows, y: Rows, n_batches: int, rng: np.random.Generator, scale: dict[str, Any]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Minibatches of both datasets side by side, each in proportion to its rows."""
+    """Yield minibatches of both datasets, each in proportion to its number of rows."""
     draws = rng.spawn(2)
     both = (minibatches(z, n_batches, each, **scale) for z, each in zip((x, y), draws, strict=True))
     for (_, foreground), (_, background) in zip(*both, strict=True):

@@ -372,7 +372,7 @@ class CLVM(LatentModel):
         dataset: Dataset = "foreground",
         within: ArrayLike | None = None,
     ) -> FloatArray:
-        """Posterior means of the shared latent variables.
+        """Return the posterior means of the shared latent variables.
 
         Parameters
         ----------

@@ -18,15 +18,14 @@ from contrast_core.solve import Design
 
 def check_tails(robust: object, noise: object, inference: object) -> Tails:
     """Return the distribution that `robust` and `noise` ask for, if `inference` has it."""
-    by = check_choice(inference, "inference", ["em", "vi"])
-    of = check_choice(noise, "noise", ["normal", "counts"])
-    if of == "counts":
+    method = check_choice(inference, "inference", ["em", "vi"])
+    if check_choice(noise, "noise", ["normal", "counts"]) == "counts":
         if robust is not None:
             raise ValueError(
-                f"robust={robust!r} is of normal noise; noise='counts' has tails of its own: "
+                f"robust={robust!r} is for normal noise, but noise='counts' is negative binomial: "
                 "leave one of them out."
             )
-        if by == "em":
+        if method == "em":
             raise ValueError(
                 "noise='counts' has no closed form: give inference='vi' as well, or fit "
                 "logarithms of normalised counts."
@@ -64,7 +63,7 @@ def check_in_memory(parts: Sequence[Rows], what: str) -> None:
         if not (part.in_memory and (part.can_miss or part.is_sparse)):
             raise TypeError(
                 f"{part.name} is not an array, DataFrame or sparse matrix in memory, which {what} "
-                "needs, for it reads the rows again and again: convert it."
+                "needs, because it reads the rows many times: convert it."
             )
 
 
@@ -85,7 +84,7 @@ def check_streamed(parts: Sequence[Rows], design: Design) -> None:
 
 
 def check_torch(device: object) -> Any:
-    """The device to compute on."""
+    """Return the device to compute on, after a check that torch is installed."""
     try:
         import_module("torch")
     except ImportError as error:
@@ -96,7 +95,7 @@ def check_torch(device: object) -> Any:
 
 
 def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tuple[int, int]:
-    """Numbers of latent variables, k and t, for so many features that vary."""
+    """Return the numbers of latent variables, k and t, checked for this number of features."""
     if n_varying < 2:
         raise ValueError(
             f"{n_varying} feature(s) vary in X or the background, but a latent variable and "

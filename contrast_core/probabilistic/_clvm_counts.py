@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_counts
 from contrast_core.probabilistic._row_posterior import (
     from_standard,
     identity,
@@ -17,7 +17,7 @@ from contrast_core.probabilistic._row_posterior import (
 
 _STEPS = 60  # of Newton's method; about ten in practice
 _SETTLED = 1e-6
-_LEAST_TOTAL = 1e-9  # of a row without any count, of which nothing can be told
+_LEAST_TOTAL = 1e-9  # total of a row without counts, which carries no information
 
 
 def _quadrature(n: int) -> list[tuple[float, float]]:
@@ -158,26 +158,20 @@ def count_posteriors(
 
 
 def _base(counts: Any, model: CountModel) -> Any:
-    """Logarithms of means over dispersions, where latent variables are zero."""
+    """Return the logarithms of means over dispersions where latent variables are zero."""
     xp = namespace(counts)
     totals = xp.clip(counts.sum(axis=1), _LEAST_TOTAL, None)
     return xp.log(totals)[:, None] + (model.mean - model.log_dispersion)
 
 
 def _logarithms(found: NormalPosteriors, base: Any, loadings: Any) -> tuple[Any, Any]:
-    """Mean and standard deviation of the logarithm of each mean over its dispersion."""
+    """Return the mean and standard deviation of the log of each mean over its dispersion."""
     xp = namespace(base)
     variances = found.covariance @ outer_products(loadings).T
     return base + found.latent @ loadings.T, xp.sqrt(xp.clip(variances, 0.0, None))
 
 
-def checked_counts(rows: FloatArray) -> FloatArray:
+def checked_counts(rows: Any, name: str = "X") -> FloatArray:
     """Return rows in double precision, or raise ValueError unless they are counts."""
-    rows = np.asarray(rows, dtype=np.float64)
-    wrong = (rows < 0) | (rows != np.floor(rows))
-    if wrong.any():
-        raise ValueError(
-            f"noise='counts' takes whole numbers from 0, but a value is {rows[wrong][0]:g}; "
-            "give raw counts, before normalisation and logarithms, or leave noise out."
-        )
-    return rows
+    check_counts(rows, name)
+    return np.asarray(rows, dtype=np.float64)

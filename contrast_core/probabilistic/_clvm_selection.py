@@ -37,14 +37,14 @@ def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -
 
 
 def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Selected:
-    r"""Maximum likelihood with salient loadings of few features.
+    r"""Maximise the likelihood with salient loadings of few features only.
 
-    These are the ones whose rows the adaptive group penalty leaves, in the maximum of
+    The adaptive group penalty selects the features: those whose rows are not zero in the maximum of
 
     .. math:: \log L - \rho \sum_i \|w_i\| / \|\hat w_i\|
 
     with the rows :math:`\hat w_i` of the most likely loadings. The likelihood is then maximised
-    with the rows at zero that are zero here.
+    with the other rows held at zero.
 
     Parameters
     ----------

@@ -76,7 +76,10 @@ class Start(NamedTuple):
 
 
 class VariationalFit(NamedTuple):
-    """Loadings, means and log_scale as in the start; the bound at the start and after each pass."""
+    """Result of the variational fit; loadings, means and log_scale are as in `Start`.
+
+    `elbo` holds the bound at the start, after each pass and at the end.
+    """
 
     loadings: FloatArray
     means: FloatArray
@@ -87,7 +90,7 @@ class VariationalFit(NamedTuple):
     shrunk: FloatArray | None = None
 
     def described(self, start: Start, tails: Tails) -> dict[str, Any]:
-        """Fitted attributes."""
+        """Return fitted attributes."""
         whole = np.zeros((len(start.varies), self.loadings.shape[1]))
         whole[start.varies] = start.unit * self.loadings
         means, variance = start.all_means.copy(), 0.0
@@ -134,21 +137,21 @@ def starting_point(
     """
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
-        return _of_counts(parts, varies, n_shared, search, sparsity)
+        return _count_start(parts, varies, n_shared, search, sparsity)
     if tails == "normal" and not any_missing(parts):
         # Rows of the loadings are features only where the coordinates are.
         solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
         of_moments = MomentLikelihood.of(x, y, n_shared, exact)
-        found, dense, penalty = _begun(of_moments, sparsity)
+        found, dense, penalty = _first_fits(of_moments, sparsity)
         unit = of_moments.unit
         loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
         means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
-        rows = observed_rows(*(_some(part, search.rng) for part in parts))
+        rows = observed_rows(*(_sampled(part, search.rng) for part in parts))
         of_rows = RowLikelihood.of(rows, tails, n_shared, search)
-        found, dense, penalty = _begun(of_rows, sparsity)
+        found, dense, penalty = _first_fits(of_rows, sparsity)
         (loadings, noise), both = of_rows.whole(found)
         before = of_rows.whole(dense)[0].loadings
         means, unit = np.array(both), rows.unit
@@ -159,7 +162,7 @@ def starting_point(
     return Start(*inside, np.zeros(1), scale, spread, varies, means, 1.0, penalty, lengths)
 
 
-def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
+def _first_fits(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
     """Return the most likely model with the selected features, that with all, and the penalty."""
     dense = likelihood.most_likely()
     if sparsity is None or sparsity == "horseshoe":
@@ -168,7 +171,7 @@ def _begun(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit,
     return found.fit, dense, found.penalty or 0.0
 
 
-def _of_counts(
+def _count_start(
     parts: Sequence[Rows],
     varies: NDArray[np.bool_],
     n_shared: int,
@@ -178,7 +181,10 @@ def _of_counts(
     """Return a start for counts: a fit of their logarithms, scaled to the same total."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
     search = search._replace(priors=priors)
-    some = [checked_counts(_some(part, search.rng).load(dense=True))[:, varies] for part in parts]
+    some = [
+        checked_counts(_sampled(part, search.rng).load(dense=True), part.name)[:, varies]
+        for part in parts
+    ]
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     for part, mean in zip(parts, sums, strict=True):
         if not mean.any():
@@ -192,7 +198,7 @@ def _of_counts(
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # in their shares
     of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
-    found, dense, penalty = _begun(of_logarithms, sparsity)
+    found, dense, penalty = _first_fits(of_logarithms, sparsity)
     # The slope of log(1 + y) is less than that of log(y) where counts are few.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
@@ -213,7 +219,7 @@ def _of_counts(
     return Start(*inside, 1.0, 1.0, varies, shares, total, penalty, lengths)
 
 
-def _some(part: Rows, rng: np.random.Generator) -> Rows:
+def _sampled(part: Rows, rng: np.random.Generator) -> Rows:
     """Return as many random rows as are held at once, or all where values may be missing."""
     n, most = part.shape[0], max(_LEAST_ROWS, ELEMENTS // part.shape[1])
     if n <= most or part.any_missing():

@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_counts
 from contrast_core.deep._training import train
 from contrast_core.feedback import Progress
 from contrast_core.probabilistic._clvm_counts import (
     CountModel,
     NormalPosteriors,
-    checked_counts,
     count_bound,
     count_posteriors,
 )
@@ -122,7 +121,8 @@ class _Objective:
             both.append(minibatches(part, n_batches, rng, **options))
         for (i, x), (j, y) in zip(*both, strict=True):
             if self.tails == "counts":
-                checked_counts(x), checked_counts(y)
+                for part, block in zip(self.parts, (x, y), strict=True):
+                    check_counts(block, part.name)
             yield x, y, i, j
 
     def bound(self, of: _Parameters, loadings: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
@@ -130,11 +130,11 @@ class _Objective:
         total = torch.zeros((), dtype=torch.float64, device=loadings.device)
         for side, (rows, index) in enumerate(zip(batch[:2], batch[2:], strict=True)):
             part = loadings[:, : self.n_shared] if side else loadings
-            bound = self._of_counts if self.tails == "counts" else self._of_values
+            bound = self._count_bound if self.tails == "counts" else self._value_bound
             total = total + bound(of, part, rows, side, index)
         return total
 
-    def _of_values(
+    def _value_bound(
         self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
     ) -> Tensor:
         missing = torch.isnan(rows)
@@ -145,7 +145,7 @@ class _Objective:
         weights = seen
         if self.tails == "entries":
             with torch.no_grad():
-                before, kept = self._before(side, index, loadings)
+                before, kept = self._last_posteriors(side, index, loadings)
                 weights = value_weights(left, seen, *before, model, self.degrees)
                 for _ in range(_LOCAL_STEPS):
                     found = expected(left, seen, weights, model, self.tails, None, self.degrees)
@@ -155,18 +155,18 @@ class _Objective:
         bound: Tensor = (found.log_density - seen.sum(dim=1) * self.log_unit).sum()
         return bound
 
-    def _of_counts(
+    def _count_bound(
         self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
     ) -> Tensor:
         model = CountModel(loadings, of.means[side], of.log_scale)
         with torch.no_grad():
-            before, kept = self._before(side, index, loadings)
+            before, kept = self._last_posteriors(side, index, loadings)
             found = count_posteriors(rows, model, before, steps=_LOCAL_STEPS)
             kept.latent[index], kept.covariance[index] = found
         bound: Tensor = count_bound(rows, model, found).sum()
         return bound
 
-    def _before(
+    def _last_posteriors(
         self, side: int, index: Tensor, like: Tensor
     ) -> tuple[NormalPosteriors, NormalPosteriors]:
         """Return the last posteriors of these rows, at first the prior, and where all are kept."""

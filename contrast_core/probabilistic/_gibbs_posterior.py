@@ -50,22 +50,23 @@ class GibbsPosterior:
             \sigma^2 \ge \sigma_0^2 ,
 
         whose maximum is the closed form. At ``gamma = 0`` and ``learning_rate = 1`` it is the
-        posterior of probabilistic PCA. The moments of the fit are all it takes, so that the time
-        does not depend on the number of rows. Drawn by the No-U-Turn sampler of nutpie, which, with
-        ArviZ, the extra ``posterior`` brings.
+        posterior of probabilistic PCA. The density is computed from the moments of the fit, so the
+        time does not depend on the number of rows. The No-U-Turn sampler of nutpie draws from it;
+        the extra ``posterior`` installs nutpie and ArviZ.
 
         Parameters
         ----------
         draws : int from 10, default=1000
-            Draws of each chain, kept after a warm-up of half as many, at least 400.
+            Number of draws that each chain keeps, after a warm-up of half as many draws, at least
+            400.
         chains : int from 2, default=4
-            Independent chains.
+            Number of independent chains.
         gamma : float from 0 to below 1, optional
             Contrast strength, by default that of the fit. The posterior also exists above
             `gamma_max_`, where the closed form does not.
         learning_rate : float above 0, default=1.0
-            w: how much each row counts. Weights of rows count as numbers of rows, so where theirs
-            mean something else, w can make up for it.
+            w, by which the weight of every row is multiplied. Row weights count as numbers of rows;
+            where they mean something else, w can correct for it.
         noise_floor : float above 0, optional
             :math:`\sigma_0^2`, in the units of the data's variances; by default a hundredth of the
             noise variance at ``gamma = 0``.
@@ -75,11 +76,11 @@ class GibbsPosterior:
         Returns
         -------
         arviz.InferenceData
-            `posterior` holds, for each chain and draw: ``loadings`` (feature, component), W, turned
-            to lie as near as possible to that of the closed form; ``noise_variance``;
-            ``components`` (component, feature), the orthonormal basis of W's span nearest to that
-            of the closed form; ``feature_weights`` (component, feature), their squares as
-            `feature_weights` scales them. None of them depends on how a draw of W was turned,
+            `posterior` holds, for each chain and draw: ``loadings`` (feature, component), W,
+            rotated to be as near as possible to the W of the closed form; ``noise_variance``;
+            ``components`` (component, feature), the orthonormal basis of W's span nearest to the
+            components of the closed form; ``feature_weights`` (component, feature), their squares
+            as `feature_weights` scales them. None of them depends on the rotation of a draw of W,
             which the model leaves open. `arviz.summary` lists means, bands and diagnostics,
             `arviz.hdi` gives the bands as arrays, `arviz.plot_forest` draws them.
 
@@ -88,8 +89,9 @@ class GibbsPosterior:
         ImportError
             If nutpie or ArviZ is not installed.
         ValueError
-            If the posterior is not proper, which takes ``w n (1 - gamma) > D + d - 1``; a parameter
-            is out of range; the fit was to incomplete data, or comes from a file without moments.
+            If the posterior is not proper, because ``w n (1 - gamma)`` is not above ``D + d - 1``;
+            if a parameter is out of range; or if the fit was to incomplete data or comes from a
+            file without moments.
         TypeError
             If a parameter has the wrong type.
 
@@ -97,18 +99,19 @@ class GibbsPosterior:
         -----
         ContrastWarning
             Before sampling, if the closed form's noise variance is not above the floor: the
-            posterior then sits on it, and is as narrow as the floor is low. Afterwards, if R-hat,
-            effective sample sizes or divergences say that the chains have not converged.
+            posterior then lies at the floor and is as narrow as the floor is low. After sampling,
+            if R-hat, effective sample sizes or divergences show that the chains have not converged.
 
         Notes
         -----
-        Bands are those of the loss, not of a model of both datasets: at ``gamma > 0`` their
-        coverage is not the nominal one, whatever w. `contrast_core.bootstrap_stability` asks what
-        other rows would have given.
+        A Gibbs posterior expresses the uncertainty of minimising a loss, not of a probability model
+        of both datasets: at ``gamma > 0`` the coverage of its intervals differs from the nominal
+        one for every w. `contrast_core.bootstrap_stability` measures how the result varies with the
+        rows.
 
-        W is drawn as a lower trapezoidal matrix, in coordinates along the eigenvectors of
-        :math:`C(\gamma)`, with the volume of its rotations: no chain wanders along equivalent
-        matrices.
+        W is drawn as a lower trapezoidal matrix in the coordinates of the eigenvectors of
+        :math:`C(\gamma)`, with the volume of its rotations as a factor of the density, so that no
+        chain wanders among equivalent matrices.
 
         References
         ----------
@@ -144,7 +147,7 @@ class GibbsPosterior:
                 f"at gamma={strength:.4g} the closed form's noise variance, "
                 f"{density.noise_variance:.3g}, is not above noise_floor={floor:.3g}: the "
                 "posterior sits on its floor, is as narrow as the floor is low, and may be hard "
-                "to draw from. A smaller gamma or a higher noise_floor avoids it."
+                "to sample. Use a smaller gamma or a higher noise_floor."
             )
         return sample_posterior(
             density.target(rate * x.n_samples),
@@ -184,14 +187,14 @@ def _noise_floor(noise_floor: object, x: Moments, y: Moments, d: int) -> float:
 
 
 class _Density(NamedTuple):
-    """The posterior along the eigenvectors of the contrast, variances in a unit of their own."""
+    """Posterior in the coordinates of the contrast's eigenvectors; variances are over `unit`."""
 
     directions: FloatArray
-    values: FloatArray  # of C(gamma), descending, in that unit
+    values: FloatArray  # eigenvalues of C(gamma) over the unit, descending
     gamma: float
     floor: float
     noise_variance: float
-    lengths: FloatArray  # of the closed form's loadings, none zero
+    lengths: FloatArray  # of the closed form's loadings, made positive
     unit: float
 
     @classmethod
@@ -204,7 +207,7 @@ class _Density(NamedTuple):
         return cls(directions, values / unit, gamma, floor, noise_variance, lengths, unit)
 
     def start(self, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A likely W, how wide to spread, and a likely logarithm of the noise above its floor."""
+        """Return where chains start: W, their spread, and the log of the noise above its floor."""
         loadings = np.zeros((len(self.values), len(self.lengths)))
         np.fill_diagonal(loadings, self.lengths)
         above = max(self.noise_variance - self.floor, 0.1 * self.floor) / self.unit
@@ -212,11 +215,11 @@ class _Density(NamedTuple):
         return loadings, np.full((len(self.values), 1), width), np.log([above])
 
     def target(self, weight: float) -> Target:
-        """Log-density of W and of the logarithm of the noise above its floor.
+        """Return the log-density of W and of the logarithm of the noise above its floor.
 
-        With `weight` = w n, S = W'W, K = W'CW and M = S + sigma^2 I, by the determinant lemma
-        and the Woodbury identity; S is diagonalised, for all that is needed of it are the inverse
-        and the determinant of M.
+        With `weight` = w n, S = W'W, K = W'CW and M = S + sigma^2 I, the determinant lemma and the
+        Woodbury identity leave only d x d matrices. S is diagonalised once, which gives both the
+        inverse and the determinant of M.
         """
         n_features, d = len(self.values), len(self.lengths)
         variances, total = self.values[:, None], float(self.values.sum())

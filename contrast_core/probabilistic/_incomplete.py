@@ -253,7 +253,7 @@ def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int)
 
 
 def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
-    """W and log sigma^2."""
+    """Return W and log sigma^2."""
     return flat[:-1].reshape(-1, d), float(flat[-1])
 
 

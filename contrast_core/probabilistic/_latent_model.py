@@ -111,7 +111,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
-        r"""Posterior means of the latent variables, of `CLVM` the salient ones.
+        r"""Return the posterior means of the latent variables; for `CLVM`, of the salient ones.
 
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
             M = (S S^\top + \sigma^2 I)^{-1}
@@ -183,7 +183,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return rows
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        r"""Rows of the components' subspace whose posterior means are the ones given.
+        r"""Return the rows of the components' subspace that have these posterior means.
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
@@ -211,7 +211,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return super().inverse_transform(X)
 
     def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
-        r"""Log-density of each row under the model of its dataset.
+        r"""Return the log-density of each row under the model of its dataset.
 
         Normal, about the mean of the dataset. With ``robust="rows"`` Student's t with the same
         scale; with ``robust="entries"`` and for counts, which have no closed form, the variational
@@ -347,7 +347,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         add_noise: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> FloatArray:
-        """Draw rows like those of the foreground; of `PCPCA` like what only the foreground has.
+        """Draw rows like those of the foreground; with `PCPCA`, like its part that X alone has.
 
         Parameters
         ----------

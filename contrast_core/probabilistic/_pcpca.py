@@ -267,7 +267,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         valid: ValidRange,
         solution: OneContrast,
     ) -> Self:
-        """Theorem 3, divided through by n."""
+        """Set the model of Theorem 3, whose sums are divided by n here."""
         values, components = solution.values, solution.components
         total = foreground.total_variance - gamma * background.total_variance
         n_noise = foreground.n_features - valid.n_components

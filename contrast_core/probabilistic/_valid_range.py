@@ -1,4 +1,4 @@
-"""The contrasts at which a probabilistic model exists."""
+"""The range of contrast strengths at which probabilistic contrastive PCA has a maximum."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MAX_ITERATIONS = 100  # Newton's on a concave function: under ten in practice
 
 
 class ValidRange(NamedTuple):
-    """The contrasts from 0 to below `end` at which a model with `n_components` exists.
+    """Contrast strengths from 0 to below `end`, at which a model with `n_components` exists.
 
-    `observed` is the share of values that are not missing, and `reason` what ends the range.
+    `observed` is the share of values that are not missing, and `reason` says what ends the range.
     """
 
     end: float
@@ -27,10 +27,11 @@ class ValidRange(NamedTuple):
 
     @property
     def automatic(self) -> float:
-        """The contrast that gamma="auto" takes: what is missing is left to the density."""
+        """Contrast strength for gamma="auto": a share of the range, less if values are missing."""
         return _AUTO_FRACTION * self.observed * self.end
 
     def error(self, gamma: float) -> ValueError:
+        """Return the error for a contrast strength outside the range."""
         return ValueError(
             f"gamma={gamma:.9g} is out of range: for these data and "
             f"n_components={self.n_components} it must be from 0 to below {self.end:.9g} "
@@ -41,7 +42,7 @@ class ValidRange(NamedTuple):
 
 
 def check_gamma(gamma: object, valid: ValidRange) -> float:
-    """A contrast strength within the valid range."""
+    """Return the contrast strength, after a check that it is within the valid range."""
     if isinstance(gamma, str):
         check_choice(gamma, "gamma", ["auto"], "a number")
         return valid.automatic
@@ -52,7 +53,7 @@ def check_gamma(gamma: object, valid: ValidRange) -> float:
 
 
 def check_latent_dimension(n_components: object, n_features: int) -> int:
-    """An integer from 1 to one below the number of features."""
+    """Return `n_components`, after a check that at least one direction is left for the noise."""
     d = check_n_components(n_components, n_features)
     if d == n_features:
         raise ValueError(
@@ -63,10 +64,12 @@ def check_latent_dimension(n_components: object, n_features: int) -> int:
 
 
 def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) -> float:
-    r"""Where the tail :math:`t(\gamma)`, the sum of all but the top d eigenvalues, becomes zero.
+    r"""Return the largest gamma: where the noise variance becomes zero, or 1.
 
-    The tail is concave and does not increase, with derivative minus the background variance
-    outside the top d eigenvectors. So Newton's iteration from 1 falls monotonically to its root,
+    The noise variance is proportional to the tail :math:`t(\gamma)`, the sum of all but the d
+    largest eigenvalues of the contrast. The tail is concave and does not increase: its derivative
+    is minus the background variance outside the d leading eigenvectors V. Newton's iteration from
+    1 therefore decreases monotonically to the root of the tail,
 
     .. math:: \gamma \leftarrow
         \frac{\operatorname{tr} C_X - \operatorname{tr} V^\top C_X V}
@@ -81,8 +84,8 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
     if not background.varies.any():
         raise ValueError(
             f"the background is constant (none of its {background.n_features} features varies over "
-            f"{background.n_samples} rows), so that there is nothing to contrast with and no gamma "
-            "to choose. Check which rows it holds, or leave the background out for probabilistic "
+            f"{background.n_samples} rows), so there is nothing to contrast with and no gamma to "
+            "choose. Check which rows it holds, or leave the background out for probabilistic "
             "PCA of X."
         )
     total = foreground.total_variance
