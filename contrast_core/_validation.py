@@ -200,6 +200,16 @@ def check_count(
     return count
 
 
+def check_known_length(n_rows: float, name: str) -> int:
+    """Return the number of rows, or raise ValueError if a dask array does not know it."""
+    if math.isnan(n_rows):
+        raise ValueError(
+            f"{name} is a dask array with chunks of unknown size: call compute_chunk_sizes() on it "
+            "first."
+        )
+    return int(n_rows)
+
+
 def check_number(
     value: object,
     name: str,

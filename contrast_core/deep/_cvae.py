@@ -15,6 +15,7 @@ from contrast_core._validation import (
     check_count,
     check_flag,
     check_generator,
+    check_known_length,
     check_number,
     shown,
 )
@@ -221,20 +222,20 @@ class CVAE(BackgroundMixin, Autoencoder):
             Without torch.
         """
         _check_torch()
-        from contrast_core.deep._fit import Settings, fit_networks
+        from contrast_core.deep._fit import fit_networks
         from contrast_core.deep._state import restored, stored, weights_of
 
         sizes, noise = self._sizes(), self._noise()
-        settings = Settings(
-            batch_size=check_count(self.batch_size, "batch_size", at_least=2),
-            learning_rate=check_number(self.learning_rate, "learning_rate", above=0),
-            held_out=check_number(
+        settings = {
+            "batch_size": check_count(self.batch_size, "batch_size", at_least=2),
+            "learning_rate": check_number(self.learning_rate, "learning_rate", above=0),
+            "held_out_share": check_number(
                 self.validation_fraction, "validation_fraction", at_least=0, at_most=0.5
             ),
-            max_epochs=self.max_iter
+            "max_epochs": self.max_iter
             if self.max_iter is None
             else check_count(self.max_iter, "max_iter"),
-        )
+        }
         device = self._device()
         going_on = check_flag(self.warm_start, "warm_start") and hasattr(self, "weights_")
         x, y_ = self._datasets(X, background)
@@ -249,7 +250,11 @@ class CVAE(BackgroundMixin, Autoencoder):
         if going_on:
             restored(networks, self.weights_)
         history = fit_networks(
-            *(networks, x, y_, scale, settings, seed, device, x.progress or self.progress),
+            *(networks, x, y_, scale),
+            **settings,
+            seed=seed,
+            device=device,
+            progress=x.progress or self.progress,
             before=self._history() if going_on else None,
         )
         if history.ended == "not finite":
@@ -306,11 +311,7 @@ class CVAE(BackgroundMixin, Autoencoder):
     def _datasets(self, X: MatrixLike, background: MatrixLike) -> tuple[Rows, Rows]:
         x, y = contrast_rows(X, background)
         for rows in (x, y):
-            if np.isnan(rows.shape[0]):
-                raise ValueError(
-                    f"{rows.name} is a dask array with chunks of unknown size: call "
-                    "compute_chunk_sizes() on it first."
-                )
+            check_known_length(rows.shape[0], rows.name)
         return x, y
 
     def _sizes(self) -> tuple[int, int]:

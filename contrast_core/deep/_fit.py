@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,37 +21,34 @@ _EPOCHS = 20, 400  # and then at least and at most
 _LARGER = 4  # times the rows of a minibatch, where no gradients are needed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings of the training; `held_out` is a share of the rows."""
-
-    batch_size: int
-    learning_rate: float
-    held_out: float
-    max_epochs: int | None
-
-
 def fit_networks(
     networks: ContrastiveNetworks,
     foreground: Rows,
     background: Rows,
     scale: Measured,
-    settings: Settings,
+    *,
+    batch_size: int,
+    learning_rate: float,
+    held_out_share: float,
+    max_epochs: int | None,
     seed: int,
     device: torch.device,
     progress: Progress,
     before: History | None,
 ) -> History:
-    """Maximise the evidence lower bound, as the mean over the rows of both datasets."""
+    """Maximise the evidence lower bound, as the mean over the rows of both datasets.
+
+    By default `max_epochs` is the number of passes that make 4000 minibatches, from 20 to 400.
+    """
     rng = np.random.default_rng(seed)
-    (x, out_x), (y, out_y) = (split(z, settings.held_out, rng) for z in (foreground, background))
-    steps = _n_batches(x, y, settings.batch_size)
-    max_epochs = settings.max_epochs or int(np.clip(_STEPS // steps, *_EPOCHS))
+    (x, out_x), (y, out_y) = (split(z, held_out_share, rng) for z in (foreground, background))
+    steps = _n_batches(x, y, batch_size)
+    most = max_epochs or int(np.clip(_STEPS // steps, *_EPOCHS))
     n_before = 0 if before is None else len(before.training)
     model = row_model(scale, device)
 
     def held_out() -> Iterator[Any]:
-        n_batches = _n_batches(out_x, out_y, _LARGER * settings.batch_size)
+        n_batches = _n_batches(out_x, out_y, _LARGER * batch_size)
         return passes(out_x, out_y, n_batches, np.random.default_rng(0), scale.of_minibatches)
 
     def loss(batch: tuple[torch.Tensor, ...], draws: torch.Generator) -> torch.Tensor:
@@ -65,13 +61,13 @@ def fit_networks(
         networks,
         loss,
         lambda rng: passes(x, y, steps, rng, scale.of_minibatches),
-        held_out if settings.held_out else None,
+        held_out if held_out_share else None,
         seed=seed,
-        max_epochs=max_epochs,
-        patience=max(5, (n_before + max_epochs) // 10),
+        max_epochs=most,
+        patience=max(5, (n_before + most) // 10),
         before=before,
-        learning_rate=settings.learning_rate,
-        parameters=networks.groups(settings.learning_rate),
+        learning_rate=learning_rate,
+        parameters=networks.groups(learning_rate),
         device=device,
         progress=progress,
     )

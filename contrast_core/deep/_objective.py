@@ -11,7 +11,7 @@ from contrast_core.deep._likelihoods import RowModel
 from contrast_core.deep._networks import ContrastiveNetworks
 
 
-class Posterior(NamedTuple):
+class LatentPosterior(NamedTuple):
     """Independent normal latent variables of each row, (b, k) each."""
 
     mean: Tensor
@@ -27,9 +27,9 @@ class Posterior(NamedTuple):
         return 0.5 * terms.sum(dim=1)
 
 
-def posterior(encoder: torch.nn.Module, seen: Tensor) -> Posterior:
+def posterior(encoder: torch.nn.Module, seen: Tensor) -> LatentPosterior:
     """Return the posterior of the latent variables of rows, from an encoder."""
-    return Posterior(*encoder(seen).to(seen.dtype).chunk(2, dim=1))
+    return LatentPosterior(*encoder(seen).to(seen.dtype).chunk(2, dim=1))
 
 
 def bounds(

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
-from contrast_core._validation import check_choice, check_count, check_number, shown
+from contrast_core._validation import (
+    check_choice,
+    check_count,
+    check_known_length,
+    check_number,
+    shown,
+)
 from contrast_core.probabilistic._clvm_priors import PriorSettings
 from contrast_core.probabilistic._clvm_selection import Sparsity
 from contrast_core.probabilistic._row_posterior import Tails
@@ -76,11 +80,7 @@ def check_streamed(parts: Sequence[Rows], design: Design) -> None:
         )
     check_combination(parts, design, "inference='vi'")
     for part in parts:
-        if np.isnan(part.shape[0]):
-            raise ValueError(
-                f"{part.name} is a dask array with chunks of unknown size: call "
-                "compute_chunk_sizes() on it first."
-            )
+        check_known_length(part.shape[0], part.name)
 
 
 def check_torch(device: object) -> Any:

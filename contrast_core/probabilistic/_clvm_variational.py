@@ -45,7 +45,7 @@ _ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
 _ZERO = 3.0  # rows of loadings shorter than so many times that length are set to zero
 
 
-class _Prior(NamedTuple):
+class _StreamedPrior(NamedTuple):
     """Prior that is added to the bound of the rows: on W's rows, or on S's columns.
 
     penalty : float
@@ -73,7 +73,7 @@ class _Parameters(nn.Module):
     kept: Tensor
 
     def __init__(
-        self, start: Start, n_shared: int, support: NDArray[np.bool_], prior: _Prior
+        self, start: Start, n_shared: int, support: NDArray[np.bool_], prior: _StreamedPrior
     ) -> None:
         super().__init__()
         kept = np.ones(start.loadings.shape)
@@ -204,16 +204,18 @@ def fit_variational(
     degrees = priors.degrees_of_freedom
     if ard and n_shared:
         objective = _Objective(parts, start, n_shared, tails, degrees)
-        found = _climb(objective, support, _Prior(priors, relevance=True), max_passes, options)
+        found = _climb(
+            objective, support, _StreamedPrior(priors, relevance=True), max_passes, options
+        )
         start, n_shared = _relevant(found.start, n_shared, tails)
     if sparsity == "horseshoe" or start.penalty:
         objective = _Objective(parts, start, n_shared, tails, degrees)
-        prior = _Prior(priors, sparsity == "horseshoe", penalty=start.penalty)
+        prior = _StreamedPrior(priors, sparsity == "horseshoe", penalty=start.penalty)
         found = _climb(objective, support, prior, max_passes, options)
         start, support, shrunk = found.start, found.support, found.shrunk
         check_support(support, sparsity or "auto")
     objective = _Objective(parts, start, n_shared, tails, degrees)
-    found = _climb(objective, support, _Prior(priors), max_passes, options)
+    found = _climb(objective, support, _StreamedPrior(priors), max_passes, options)
     best = found.start
     return VariationalFit(
         *(best.loadings, best.means, best.log_scale, n_shared),
@@ -232,7 +234,7 @@ class _Climbed(NamedTuple):
 def _climb(
     objective: _Objective,
     support: NDArray[np.bool_],
-    prior: _Prior,
+    prior: _StreamedPrior,
     max_passes: int,
     options: dict[str, Any],
 ) -> _Climbed:

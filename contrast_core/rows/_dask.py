@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib import import_module
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse, vstack
 
+from contrast_core._validation import check_known_length
 from contrast_core.rows._checks import as_matrix
 from contrast_core.rows._memory import MemoryRows
 from contrast_core.rows._rows import Index, Rows, pick, pick_columns
@@ -60,11 +60,7 @@ class DaskRows(Rows):
 
     def take(self, rows: ArrayLike | slice) -> Self:
         """Return the rows of a mask, a slice or ascending indices, lazily."""
-        if math.isnan(self.shape[0]):
-            raise ValueError(
-                f"{self.name} is a dask array with chunks of unknown size: call "
-                "compute_chunk_sizes() on it first."
-            )
+        check_known_length(self.shape[0], self.name)
         return super().take(rows)
 
     @property

@@ -14,6 +14,7 @@ from contrast_core._validation import (
     MatrixLike,
     check_count,
     check_generator,
+    check_known_length,
     check_units,
     numbers_of,
 )
@@ -164,14 +165,7 @@ def _folds(
 ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Return which rows of each dataset each fold holds out."""
     n_folds = check_count(n_folds, "n_folds", at_least=2)
-    sizes = []
-    for rows in (x, y):
-        if np.isnan(rows.shape[0]):
-            raise ValueError(
-                f"{rows.name} has an unknown number of rows, so no folds can be made; call its "
-                "compute_chunk_sizes() first."
-            )
-        sizes.append(int(rows.shape[0]))
+    sizes = [check_known_length(rows.shape[0], rows.name) for rows in (x, y)]
     labels = check_units(units, background_units, *sizes)
     if labels is None:
         numbers = [rng.permutation(size) % n_folds for size in sizes]

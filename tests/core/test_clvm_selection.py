@@ -14,7 +14,7 @@ from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_priors as priors
 from contrast_core.probabilistic._clvm_horseshoe import Scales
-from tests.core.latent_samples import clvm_log_likelihood, generated
+from tests.core.latent_samples import generated
 from tests.core.test_clvm import fit
 from tests.core.test_contract import planted
 
@@ -74,25 +74,6 @@ def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsit
     assert model.converged_
     assert np.diff(model.log_likelihoods_).min() > -1e-12 * abs(model.log_likelihoods_[-1])
     assert sensors(seed).selected_.all()
-
-
-def test_the_rows_that_are_left_maximise_the_likelihood() -> None:
-    X, Y, _, _ = generated(60, 50, 6)
-    X[:, 4:] = np.random.default_rng(1).normal(size=(60, 2))
-    model = fit(X, Y, 1, 1, sparsity=20.0)
-    kept, best = model.selected_, model.log_likelihoods_[-1]
-    assert 0 < kept.sum() < 6
-
-    def loss(point: Any) -> float:
-        W = np.zeros((6, 1))
-        W[kept, 0] = point[6:-1]
-        return -clvm_log_likelihood(X, Y, point[:6, None], W, np.exp(point[-1]))
-
-    loadings = model.shared_loadings_[:, 0], model.salient_loadings_[kept, 0]
-    start = np.concatenate([*loadings, [np.log(model.noise_variance_)]])
-    assert -loss(start) == pytest.approx(best, rel=1e-12)
-    found = minimize(loss, start + 0.01 * np.sin(np.arange(len(start))), method="L-BFGS-B")
-    assert -found.fun == pytest.approx(best, abs=1e-4)
 
 
 @pytest.mark.parametrize("adaptive", [True, False])

@@ -135,15 +135,6 @@ def test_the_end_of_the_valid_range_is_exact(d: int, background: float) -> None:
             fit(X, Y, d, gamma)
 
 
-def test_sizes_do_not_enter_and_units_scale_the_model() -> None:
-    X, Y = planted()
-    plain = fit(X, Y)
-    for other, scale in ((fit(X, np.tile(Y, (4, 1))), 1), (fit(5 * X, 5 * Y), 5)):
-        assert other.gamma_max_ == pytest.approx(plain.gamma_max_, rel=1e-10)
-        assert other.noise_variance_ == pytest.approx(scale**2 * plain.noise_variance_, rel=1e-9)
-        np.testing.assert_allclose(other.loadings_, scale * plain.loadings_, atol=1e-8)
-
-
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
 def test_auto_is_a_fraction_of_the_range_and_never_out_of_it() -> None:
     rng = np.random.default_rng(0)
