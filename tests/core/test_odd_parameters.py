@@ -86,7 +86,7 @@ KINDS = {
     **dict.fromkeys(("n_foreground", "n_background", "n_folds"), besides(COUNT, 1)),
     **dict.fromkeys(("n_shared", "n_salient"), but(COUNT, 0)),
     **dict.fromkeys(
-        
+        (
             *("orthogonal", "exchangeable", "weighted", "ard", "add_noise", "mutual", "raw"),
             "include_background",
         ),
