@@ -226,7 +226,7 @@ class CVAE(BackgroundMixin, Autoencoder):
         from contrast_core.deep._state import restored, stored, weights_of
 
         sizes, noise = self._sizes(), self._noise()
-        settings = {
+        settings: dict[str, Any] = {
             "batch_size": check_count(self.batch_size, "batch_size", at_least=2),
             "learning_rate": check_number(self.learning_rate, "learning_rate", above=0),
             "held_out_share": check_number(
@@ -250,7 +250,10 @@ class CVAE(BackgroundMixin, Autoencoder):
         if going_on:
             restored(networks, self.weights_)
         history = fit_networks(
-            *(networks, x, y_, scale),
+            networks,
+            x,
+            y_,
+            scale,
             **settings,
             seed=seed,
             device=device,
