@@ -1,6 +1,6 @@
 """Images larger than memory: a stored image of 10,000 x 10,000 pixels, and 2,000 frames.
 
-    python benchmarks large_images            # both, some ten minutes
+    python -m benchmarks.large_images [image] [recording]
 
 The image has cells behind a grid that repeats in every chunk of 1,000 x 1,000 pixels; results go to
 a file. The recording has four patterns that flicker, in frames of 512 x 512 pixels, and 300 frames
@@ -12,7 +12,6 @@ minutes of one core; the recording takes at most 2 GB.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,10 +23,7 @@ import numpy as np
 
 from benchmarks.common.measures import in_a_process
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import ROOT
 from contrast_core.images import suppress_background
-
-sys.path.append(str(ROOT))
 from tests.core.images.pictures import grid, scene
 
 SIDE, CHUNK, EMPTY = 10_000, 1000, 250

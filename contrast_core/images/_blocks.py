@@ -17,9 +17,9 @@ from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
-_N_STRETCHES = 8
+_N_STRETCHES = 8  # of frames or pixels
 _MOST_TILES = 8  # along an axis
-_WINDOWS = 2**16  # in a stack: more make moments no better that are of a few hundred features
+_WINDOWS = 2**16  # read from a stack: more do not make moments of a few hundred features better
 
 
 def block_moments(
@@ -35,11 +35,11 @@ def block_moments(
     Parameters
     ----------
     sampling : Patches, Frames or Channels
-        What a sample is. Patches are dealt into four blocks by the tiles that they lie in, two to
-        eight tiles along each side of the images or of what the mask encloses, with as wide a
-        stride as leaves some 65,000 patches; of more than 2**24 pixels, evenly spread tiles are
-        read. Frames and pixels are cut into eight stretches, or
-        fewer of at least two samples each.
+        What a sample is. For patches, the images, or what the mask encloses, are divided into two
+        to eight tiles along each side. The tiles are dealt into four blocks; patches that cross a
+        border are left out. The stride is wide enough to leave some 65,000 patches, and of more
+        than 2**24 pixels evenly spread parts are read. Frames and pixels are cut into eight
+        stretches, or into fewer of at least two samples each.
     stack : array
         As for `Sampling.rows`.
     mask : array-like of bool, optional

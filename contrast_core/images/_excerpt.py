@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.images._chunks import chunk_side
 from contrast_core.images._sampling import BoolArray
-from contrast_core.images._stacks import Stack
+from contrast_core.images._stacks import Stack, chunk_side
 
 _PIXELS = 2**24
 _SIDE = 512

@@ -20,7 +20,7 @@ from contrast_core._validation import FloatArray
 
 _MOST_COMPONENTS = 32
 _FOLDS = 10
-_PIXELS = 20_000  # of a frame, drawn at random, on which the coefficients are fitted
+_PIXELS = 20_000  # drawn at random from a frame: the coefficients are fitted on them
 _ROUNDS = 10
 BISQUARE = 4.685  # robust standard deviations: 95% efficient for normal noise
 MAD = 1.4826  # from the median absolute deviation to the standard deviation of normal noise
@@ -30,7 +30,7 @@ SingleArray = NDArray[np.float32]
 
 
 class FrameLibrary(NamedTuple):
-    """Mean (D,) and components (k, D) of background frames, with what was left out explained.
+    """Mean and components of background frames, and how well they predict frames left out.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class FrameLibrary(NamedTuple):
 
 
 def frame_library(frames: SingleArray) -> FrameLibrary:
-    """Return the mean and as many components as predict frames that are left out best.
+    """Return the mean and the number of components that predicts left-out frames best.
 
     Parameters
     ----------
@@ -130,9 +130,10 @@ def _half_products(frames: SingleArray) -> list[FloatArray]:
 def _left_out_errors(halves: list[FloatArray], most: int) -> FloatArray:
     """Return the mean squared error of frames that are left out, for 0 to `most` components.
 
-    Components come from the other frames. Their coefficients are fitted on one half of the pixels
-    and judged on the other, so that a component of noise does not pay. Everything follows from the
-    products of the frames: a component is ``P @ frames`` and a centred frame ``q @ frames``.
+    The components come from the other frames. Their coefficients are fitted on one half of the
+    pixels and the error is measured on the other half, so that components of noise raise it. All of
+    this follows from the products of the frames, since a component is ``P @ frames`` and a centred
+    frame is ``q @ frames``.
     """
     m = len(halves[0])
     errors = np.zeros((m, most + 1))

@@ -31,11 +31,11 @@ from contrast_core.images._texture import TextureForm, texture
 from contrast_core.rows import Rows, rows_of
 from contrast_core.solve import contrast_rows
 
-_MOST_PIXELS = 2048  # whose covariances are estimated; larger frames take a library
+_MOST_PIXELS = 2048  # of a small frame; larger frames are compared with a library
 _FEWEST_FRAMES = 4  # of the background: two in each half that is held out
-_LIBRARY_VALUES = 2**27  # 512 MB of float32
-_LIBRARY_FRAMES = 64  # at least, where there are so many
-_DARKEST = 1e-3  # of the mean light: what is darker counts as this
+_LIBRARY_VALUES = 2**27  # pixels of a library, which take 512 MB in float32
+_LIBRARY_FRAMES = 64  # are in a library at least, however large they are
+_DARKEST = 1e-3  # times the mean light: darker pixels count as this
 
 
 class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
@@ -90,8 +90,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         (or there is no signal): the estimate is still returned, cautious as it is. Large frames:
         components of the background.
     mean_ : ndarray of shape (n_features,)
-        What rows are centred by: the background's mean as far as it is removed; for small frames
-        with the signal's mean.
+        Frame that is subtracted first: the mean of the background; for small frames with its
+        pattern shrunk by its own noise, plus the mean of the signal.
     patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
         Small frames: from coordinates to rows, the components' first. Large frames: components of
         the background, of mean square one, in float32.
@@ -103,12 +103,14 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     filters_ : ndarray of shape (n_features, n_features)
         Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is white.
     background_form_ : {"stationary", "with spikes"}
-        Small frames: whether background frames that were held out favoured patterns that stand
-        still.
+        Small frames: form of the background's covariance. "with spikes" has patterns that stand
+        still in the frame; held-out background frames chose the form.
     ridge_ : float
-        Small frames: the ridge that they favoured, relative to the background's mean variance.
+        Small frames: ridge that held-out background frames chose, relative to the background's mean
+        variance.
     background_variance_ : float
-        Small frames: mean square of the background's frames outside of the components, strength 1.
+        Small frames: mean square of the background frames outside of the components, in whitened
+        rows; a frame with this mean square has strength 1.
     background_variances_ : ndarray of shape (k,)
         Large frames: variances of the components of the background.
     unexplained_ : float
@@ -439,7 +441,7 @@ def _check_varies(frames: FloatArray | SingleArray) -> None:
 
 
 def _stable_mean(frames: FloatArray, root: FloatArray) -> FloatArray:
-    """Return the background's brightness and as much of its mean pattern as stands out of noise."""
+    """Return the background's mean frame, whose pattern is shrunk by its own noise."""
     mean = frames.mean(axis=0)
     brightness = mean.mean()
     pattern = _whitened((mean - brightness)[None], root)[0]

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrast_core._validation import NO_NUMBERS, shown
 from contrast_core.feedback import Progress, with_progress
-from contrast_core.images._chunks import chunk_side
 from contrast_core.images._sampling import (
     BoolArray,
     Sampling,
@@ -26,7 +25,7 @@ from contrast_core.images._sampling import (
     some_rows,
     truth_values,
 )
-from contrast_core.images._stacks import Stack
+from contrast_core.images._stacks import Stack, chunk_side
 from contrast_core.rows import array_of
 
 _LARGEST_SIDE = 2**31

@@ -1,4 +1,4 @@
-"""Stacks of images: their protocol, rows put back into frames, and maps of weights."""
+"""Stacks of images: their protocol and chunks, rows put back into frames, and maps of weights."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ class Weighted(Protocol):
     """A fitted estimator whose components have weights."""
 
     def feature_weights(self) -> NDArray[Any]: ...
+
+
+def chunk_side(stack: Stack, axis: int) -> int | None:
+    """Return the length of stored chunks along an axis, or None if it is not known."""
+    chunks = getattr(stack, "chunks", None)
+    if not isinstance(chunks, tuple) or len(chunks) != len(stack.shape):
+        return None
+    side = chunks[axis]
+    return int(max(side) if isinstance(side, tuple) else side)  # dask lists all lengths
 
 
 def rows_to_stack(rows: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
+_WEAKEST = 1e-9  # least strength: a sample that equals the mean would be infinitely likely
+
 
 class Eigenbasis(NamedTuple):
     """Eigenvalues (D,), in no order, and orthonormal eigenvectors as columns (D, D)."""
@@ -47,6 +49,21 @@ def stationary_part(covariance: FloatArray, shape: tuple[int, int]) -> Eigenbasi
     """Return the lag average without its negative part, by its eigenvalues and eigenvectors."""
     values, vectors = half_turn_eigh(lag_average(covariance, shape))
     return Eigenbasis(np.maximum(values, 0.0), vectors)
+
+
+def log_likelihood(power: FloatArray, variances: FloatArray) -> float:
+    """Return the Gaussian log-likelihood of samples, each at the strength that suits it best.
+
+    Parameters
+    ----------
+    power : ndarray of shape (n, D)
+        Squares of the samples' coordinates along the eigenvectors of the covariance.
+    variances : ndarray of shape (D,)
+        Eigenvalues of the covariance, above 0.
+    """
+    n, n_features = power.shape
+    strengths = np.maximum(power @ (1 / variances) / n_features, _WEAKEST)
+    return float(-0.5 * (n * np.log(variances).sum() + n_features * np.log(strengths).sum()))
 
 
 def half_turn_eigh(matrix: FloatArray) -> Eigenbasis:

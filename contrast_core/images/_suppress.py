@@ -1,4 +1,4 @@
-"""Structured background out of images, in one call."""
+"""Removal of a structured background from images, in one call."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ Image: TypeAlias = Stack | ArrayLike
 Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
 Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 
-_BELOW = 0.1  # of the range above the background: how far an image may reach below a dark ground
-_GROUND = 0.2  # of an image is dark ground, at least
-_SOME_WINDOWS = 4096
-_LONG = 4  # times as long as wide: a strip
-_LARGE_IMAGE = 2**24  # pixels: beyond, squares begin every fourth pixel, which takes a third
+_BELOW = 0.1  # an image reaches below a dark ground by at most this share of its reach above
+_GROUND = 0.2  # of an image, at least, is dark ground
+_SOME_WINDOWS = 4096  # from which brightness and variance are measured
+_LONG = 4  # times as long as wide, at least, is a strip
+_LARGE_IMAGE = 2**24  # pixels; in larger ones squares begin every fourth pixel: a third of the time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SuppressedBackground:
-    """An image without its background, and what to think of it; made by `suppress_background`.
+    """An image without its background, with verdicts on it; made by `suppress_background`.
 
     Parameters
     ----------

@@ -9,14 +9,13 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
-from contrast_core.images._stationary import Eigenbasis, stationary_part
+from contrast_core.images._stationary import Eigenbasis, log_likelihood, stationary_part
 
 TextureForm: TypeAlias = Literal["stationary", "with spikes"]
 
 _RIDGES = (0.1, 0.2, 0.4, 0.8)  # times the mean variance; less lets the whitening fit noise
 _SPIKE = 2.0  # times the edge, which rises where the strength differs from frame to frame
 _FRAMES_PER_SPIKE = 5  # at least
-_WEAKEST = 1e-9  # least strength of a frame: one that equals the mean would be infinitely likely
 _FORMS: tuple[TextureForm, ...] = ("stationary", "with spikes")
 
 
@@ -68,7 +67,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
         for i, eigen in enumerate(_candidates(train, shape)):
             power = (test @ eigen.vectors) ** 2
             for j, ridge in enumerate(_RIDGES):
-                score[i, j] += _log_likelihood(power, eigen.values + ridge * _unit(train))
+                score[i, j] += log_likelihood(power, eigen.values + ridge * _unit(train))
     form, step = divmod(int(score.argmax()), len(_RIDGES))  # of equals the first
     centred = frames - frames.mean(axis=0)
     covariance = _candidates(centred, shape)[form].matrix()
@@ -102,13 +101,6 @@ def _candidates(centred: FloatArray, shape: tuple[int, int]) -> tuple[Eigenbasis
     spikes = (patterns * (debiased(values, aspect_ratio) - 1)) @ patterns.T
     around = stationary_part(covariance - spikes, shape)
     return alone, Eigenbasis(*np.linalg.eigh(spikes + around.matrix()))
-
-
-def _log_likelihood(power: FloatArray, variances: FloatArray) -> float:
-    """Return the log-likelihood of frames of unknown strength, from squared coordinates (m, D)."""
-    n, n_features = power.shape
-    strengths = np.maximum(power @ (1 / variances) / n_features, _WEAKEST)
-    return float(-0.5 * (n * np.log(variances).sum() + n_features * np.log(strengths).sum()))
 
 
 def _unit(centred: FloatArray) -> float:

@@ -37,20 +37,20 @@ VerdictKind: TypeAlias = Literal[
 Blocks: TypeAlias = Sequence[SecondMoments]
 
 _INSTEAD = ("unstructured background", "smooth background", "simple filter is better")
-_FOUND = 1.5  # variance over the background's, in directions that other rows chose
-_SWAPPED = 2.0  # the same the other way round, and as many times what was found
+_FOUND = 1.5  # times the background's variance, in directions that other rows chose
+_SWAPPED = 2.0  # times the foreground's variance, and times what was found
 _RESEMBLES = 0.78  # of the error of dimming: haze has 0.82 and more, gravel under nuclei 0.7
 _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have 0.07 at most
 _FEWEST_WINDOWS = 16  # boxes with 4 and 14 leave 2.6 and 1.5 times the error of one with 39
-_SIGNAL_IN_AREA = 0.12  # of the variance of the result
-_LEAST_OUTLYING = 0.005  # of the squared residual of a frame: less is nothing
-_SIGNAL_BEHIND = 0.02  # the same of a background frame: more is signal
-_SOME_FRAMES = 16
-_HALF_LIBRARY = 64  # frames
+_SIGNAL_IN_AREA = 0.12  # of the result's variance in the whole image
+_LEAST_OUTLYING = 0.005  # of the squared residual of a frame lies far out where there is signal
+_SIGNAL_BEHIND = 0.02  # of it lies far out in a background frame that shows signal
+_SOME_FRAMES = 16  # of either kind are judged
+_HALF_LIBRARY = 64  # frames, at most, are in the library that judges
 _FEWEST_FRAMES = 4  # of a library
-_ENOUGH_FRAMES = 40  # beyond, the error of the cold atoms falls no more
-_SPLITS = 10
-_DIRECTIONS = 2
+_ENOUGH_FRAMES = 40  # with more, the error on the cold atoms does not fall
+_SPLITS = 10  # of the blocks into halves, at most
+_DIRECTIONS = 2  # in which foreground and background are compared
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ def _without_means(covariance: FloatArray) -> FloatArray:
 def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
     """Return the median ratio over half-splits, and the one with the roles exchanged.
 
-    Infinite and zero, so that nothing is said, where there are no two halves that vary.
+    The two are infinity and zero, which raise no verdict, where no two halves vary.
     """
     pairs = list(zip(foreground, background, strict=False))  # as many blocks of both
     k = min(_DIRECTIONS, background[0].n_features)

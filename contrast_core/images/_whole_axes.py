@@ -180,8 +180,8 @@ class _WholeAxesRows(StackRows):
         done = 0
         for where in self._boxes(start, stop):
             grid = [
-                entry.stop - entry.start if entry.stop is not None else self._source.shape[axis]
-                for axis, entry in enumerate(where)
+                len(range(n)[entry])
+                for axis, (n, entry) in enumerate(zip(self._source.shape, where, strict=True))
                 if axis not in self._axes and isinstance(entry, slice)
             ]
             n = math.prod(grid)

@@ -20,7 +20,7 @@ from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray
 from contrast_core.images._scale_mixture import RIDGE
 from contrast_core.images._stacks import Stack
-from contrast_core.images._stationary import stationary_part
+from contrast_core.images._stationary import Eigenbasis, log_likelihood, stationary_part
 from contrast_core.moments import SecondMoments
 
 _SQUARE = (16, 16)
@@ -95,8 +95,10 @@ def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArr
 
 
 class _Half(NamedTuple):
+    """Windows of one half of an area about their mean, and their stationary covariance."""
+
     windows: NDArray[np.floating]
-    covariance: FloatArray
+    covariance: Eigenbasis
 
 
 def _gain(
@@ -137,16 +139,11 @@ def _half(image: FloatArray, inside: BoolArray, size: tuple[int, int]) -> _Half:
     step = max(1, rows.shape[0] // _WINDOWS)
     windows = rows.take(np.arange(0, rows.shape[0], step)).load()
     windows = windows - windows.mean()
-    moments = SecondMoments(
-        len(windows), np.zeros(windows.shape[1]), windows.T @ windows / len(windows)
-    )
-    return _Half(windows, np.asarray(stationary_moments(moments, size).covariance))
+    return _Half(windows, stationary_part(windows.T @ windows / len(windows), size))
 
 
 def _log_likelihood(fitted: _Half, judged: _Half) -> float:
-    n_features = len(fitted.covariance)
-    unit = np.trace(fitted.covariance) / n_features
-    values, vectors = np.linalg.eigh(fitted.covariance)
-    values = np.maximum(values, 0) + RIDGE * unit
-    power = ((judged.windows @ vectors) ** 2 / values).mean(axis=1)
-    return float(-0.5 * (np.log(values).mean() + np.log(power).mean()))
+    """Return the log-likelihood of a pixel of one half under the covariance of the other."""
+    values, vectors = fitted.covariance
+    power = (judged.windows @ vectors) ** 2
+    return log_likelihood(power, values + RIDGE * values.mean()) / power.size

@@ -18,8 +18,8 @@ from contrast_core.images import (
     suppress_background,
     weight_maps,
 )
-from contrast_core.images._chunks import chunk_side
 from contrast_core.images._excerpt import excerpt
+from contrast_core.images._stacks import chunk_side
 from contrast_core.images._window_choice import stationary_moments, window_size
 from tests.core.images.pictures import (
     PATTERNS,
