@@ -274,7 +274,7 @@ def rate(report: Report) -> None:
     best = vectors @ np.diag(values / (1 - RATE_GAMMA)) @ vectors.T
 
     def risk(covariance: Any) -> Any:
-        """Eq. 11, half of all rows being foreground."""
+        """Return the risk of eq. 11, where half of all rows are foreground."""
         log_determinant = np.linalg.slogdet(covariance)[1]
         trace = np.trace(np.linalg.solve(covariance, contrast), axis1=-2, axis2=-1)
         return 0.25 * ((1 - RATE_GAMMA) * log_determinant + trace)

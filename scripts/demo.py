@@ -178,7 +178,7 @@ def frames() -> None:
 
 
 def _pca_of_patches(image: np.ndarray) -> np.ndarray:
-    """An image from four principal components of its patches."""
+    """Return an image rebuilt from four principal components of its patches."""
     from contrast_core import CPCA
     from contrast_core.images import Patches
 
@@ -205,7 +205,7 @@ def _log_counts(name: str) -> AnnData:
 
 
 def _panels(rows: int, columns: int, name: str, size: float = 3.5) -> np.ndarray:
-    """Axes of a figure, always in two dimensions."""
+    """Return the axes of a figure, always in two dimensions."""
     from matplotlib import pyplot as plt
 
     _, axes = plt.subplots(

@@ -138,7 +138,7 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverage.CoverageData:
-    """Which tests execute which line, from the file if it is there."""
+    """Return which tests execute which line, from the file if it is there."""
     if not data_file.exists():
         print("mutants: measuring which tests execute which line", file=sys.stderr)
         options = [f"--cov={package}" for package in packages]
@@ -178,7 +178,7 @@ class Chooser:
 
 
 def passes(root: Path, tests: list[str], seconds: float) -> bool:
-    """Whether these tests pass in a process of their own."""
+    """Return whether these tests pass in a process of their own."""
     child = os.fork()
     if child == 0:
         os.chdir(root)

@@ -48,7 +48,7 @@ class Hands:
         print(f"   {path}")
 
     def picture_of_screen(self, step: str) -> None:
-        """With menus, which a picture of the window leaves out."""
+        """Take a picture of the screen, with menus, which a picture of the window leaves out."""
         self.wait()
         self.pictures += 1
         path = self.folder / f"{self.name}-{self.pictures}-{step}.png"
@@ -101,7 +101,7 @@ class Hands:
         self.wait()
 
     def drag(self, first: tuple[float, float], last: tuple[float, float]) -> None:
-        """From one place of the image, in pixels, to another."""
+        """Drag from one place of the image, in pixels, to another."""
         self.clicks += 1
         canvas = self.viewer.window._qt_viewer.canvas.native
         ends = [self._on_canvas(place, canvas) for place in (first, last)]

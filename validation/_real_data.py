@@ -42,7 +42,7 @@ class Task(NamedTuple):
 
 
 def tasks(data: Path | None) -> Iterator[Task]:
-    """Every dataset that there is; without the folder, those that are bundled."""
+    """Yield every dataset that is available; without the folder, those that are bundled."""
     yield mice()
     yield mice_with_gaps()
     yield sensors()
@@ -68,7 +68,7 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
 
 
 def mice() -> Task:
-    """Protein levels of 18 mice, half of them trisomic; 9 others are the background."""
+    """Return protein levels of 18 mice, half of them trisomic; 9 others are the background."""
     data = load_mouse_protein()
     return Task(
         *("mice", "genotype", data.foreground, data.background, data.labels),
@@ -78,7 +78,7 @@ def mice() -> Task:
 
 
 def mice_with_gaps() -> Task:
-    """The mice, with 40% of the values removed at random."""
+    """Return the mice, with 40% of the values removed at random."""
     task, rng = mice(), np.random.default_rng(0)
     parts = [
         np.where(rng.random(rows.shape) < 0.4, np.nan, rows)
@@ -90,7 +90,7 @@ def mice_with_gaps() -> Task:
 
 
 def sensors() -> Task:
-    """Simulated motion sensors; ten stretches of 200 rows are the units."""
+    """Return simulated motion sensors; ten stretches of 200 rows are the units."""
     data = make_motion_sensors()
     stretches = np.arange(len(data.labels)) // 200
     parts = (data.foreground, data.background, data.labels)
@@ -98,7 +98,7 @@ def sensors() -> Task:
 
 
 def digits(name: str, data: Any) -> Task:
-    """Faint zeros and ones on pictures; each picture is a unit."""
+    """Return faint zeros and ones on pictures; each picture is a unit."""
     small = (_pixels_in_fours(frames) for frames in (data.foreground, data.background))
     parts = (*small, data.labels, data.units, data.background_units)
     return Task(name, "digit", *parts, within=True)
@@ -120,7 +120,7 @@ class Frames(NamedTuple):
 
 
 def digits_on_scenes(data: Path) -> Frames:
-    """A quarter of a digit on crops of seven outdoor scenes; crops of eight others alone."""
+    """Return a quarter of a digit on crops of seven outdoor scenes, and crops of eight others."""
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
     small = small_scenes(data)
     rng = np.random.default_rng(0)
@@ -162,7 +162,7 @@ def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
 
 
 def glioblastoma(data: Path) -> Task:
-    """Tumour cells of five patients with and without a drug; the background is without."""
+    """Return tumour cells of five patients with and without a drug; the background is without."""
     file = "glioblastoma/glioblastoma_panobinostat.h5ad"
     values, treated, patients = _cells(data, file, "patient")
     parts = (values, values[~treated], treated, patients, patients[~treated])
@@ -170,7 +170,7 @@ def glioblastoma(data: Path) -> Task:
 
 
 def kang(data: Path, file: str, name: str) -> Task:
-    """Blood cells with and without interferon; the background is without."""
+    """Return blood cells with and without interferon; the background is without."""
     values, treated, donors = _cells(data, f"kang_pbmc/{file}.h5ad", "donor")
     parts = (values, values[~treated], treated, donors, donors[~treated])
     return Task(name, "interferon", *parts, within=True)
@@ -184,7 +184,7 @@ def cell_painting_table(data: Path) -> Any:
 
 
 def cell_painting(data: Path) -> Task:
-    """Wells of 38 compounds, whose mechanism is asked for; the background are wells with DMSO."""
+    """Return wells of 38 compounds, labelled by mechanism; the background are wells with DMSO."""
     table = cell_painting_table(data)
     profiles = table.filter(regex="^(?!Metadata)").to_numpy(float)
     control = (table["Metadata_Compound"] == "DMSO").to_numpy()
@@ -200,7 +200,7 @@ def cell_painting(data: Path) -> Task:
 
 
 def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
-    """Cells with one of eight genes knocked out, by guides; the background got other guides."""
+    """Return cells with one of eight genes knocked out; the background got other guides."""
     import anndata
 
     cells = anndata.read_h5ad(data / "crispr" / "papalexi_2replicates.h5ad")
@@ -224,7 +224,7 @@ def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
 
 
 def dealt_mice(rng: np.random.Generator) -> Task:
-    """All mice, dealt out anew to foreground and background, with genotypes dealt out as well."""
+    """Return all mice, dealt out anew to foreground, background and genotypes."""
     task = mice()
     rows = np.vstack([task.foreground, task.background])
     units = np.concatenate([task.units, task.background_units])
@@ -236,7 +236,7 @@ def dealt_mice(rng: np.random.Generator) -> Task:
 
 
 def halves_of_controls(table: Any, rng: np.random.Generator) -> Task:
-    """The control wells of half of the plates, beside those of the others."""
+    """Return the control wells of half of the plates, with those of the others as background."""
     controls = table[table["Metadata_Compound"] == "DMSO"]
     profiles = controls.filter(regex="^(?!Metadata)").to_numpy(float)
     plates = controls["Metadata_Plate"].to_numpy(str)
@@ -248,7 +248,7 @@ def halves_of_controls(table: Any, rng: np.random.Generator) -> Task:
 
 
 def inactive(task: Task, rng: np.random.Generator) -> Task:
-    """Cells of ten guides against genes that change nothing here, beside non-targeting guides."""
+    """Return cells of ten guides without effect; the background got non-targeting guides."""
     order = rng.permutation(np.unique(task.units))[:10]
     front = np.isin(task.units, order)
     labels = np.where(np.isin(task.units[front], order[:5]), "one", "other")

@@ -22,7 +22,7 @@ from contrast_core.moments import SecondMoments
 
 
 def accuracies(values: Any, patient: Any, treated: Any, within: bool, model: CPCA) -> list[float]:
-    """On each patient, left out of all else."""
+    """Return the accuracy on each patient, who is left out of embedding and discriminant."""
     found = []
     for left_out in np.unique(patient):
         rest = patient != left_out

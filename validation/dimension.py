@@ -17,7 +17,7 @@ N_DRAWS, N_TESTED = 50, 5
 
 
 def draw(own: int, seed: int, *, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """`factor` is of the standard deviation of the foreground along what both share."""
+    """Return both datasets; `factor` multiplies the foreground along what both share."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(60, 60)))[0]
     X, Y = rng.normal(size=(2, 400, 60))

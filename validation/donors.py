@@ -30,7 +30,7 @@ SETS = int(os.environ.get("SETS", "1000"))
 
 
 class Design(NamedTuple):
-    """Donors and cells of each: treated, controls."""
+    """Numbers of donors, and of cells of each donor, for treated and controls."""
 
     donors: tuple[int, int]
     cells: tuple[int, int] = (40, 40)

@@ -18,7 +18,7 @@ N_DRAWS, N_ENOUGH = 20, 16
 
 
 def selected(fitted: SparseCPCA) -> np.ndarray:
-    """Features that any component has."""
+    """Return the features that any component has."""
     return np.flatnonzero((fitted.components_ != 0).any(axis=0))
 
 
