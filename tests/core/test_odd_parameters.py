@@ -154,7 +154,8 @@ OWN = {
 AUTO_OR_TWICE = [v for v in KINDS["alphas"].refused if repr(v) in ("'auto'", "[0, 0]")]
 # Data, labels and weights have tables of their own, in the other files of odd inputs.
 OTHERS = {"X", "background", "positive", "estimator", "rows", "units", "background_units"}
-OTHERS |= {"within", "positive_within", "clusters", "positive_clusters", "groups", "y"}
+OTHERS |= {"within", "background_within", "background_mix", "positive_within", "groups", "y"}
+OTHERS |= {"clusters", "positive_clusters"}
 OTHERS |= {"sample_weight", "background_weight", "feature_names", "name", "device", "priors"}
 
 
