@@ -13,7 +13,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from contrast_core.images import Frames, weight_maps
+from contrast_core.images import Frames, Verdict, weight_maps
 from napari_plugin._pair import Images, Pair, as_dask, check, n_pixels, n_windows
 from napari_plugin._settings import (
     SMALL_FRAME,
@@ -246,7 +246,7 @@ class Checked:
 
     Parameters
     ----------
-    verdicts : tuple of str
+    verdicts : tuple of Verdict
         Reasons to doubt it.
     curve : dict of list of float
         "suppression" from 0 to 1, and the share of the variance of "signal" and "background" that
@@ -257,7 +257,7 @@ class Checked:
         The places of these frames in the stack.
     """
 
-    verdicts: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
     curve: dict[str, list[float]]
     scores: NDArray[np.float64] | None
     places: list[tuple[int, ...]]
@@ -277,7 +277,7 @@ def examine(outcome: Outcome, report: Report) -> Checked:
         curve = {"suppression": list(_CURVE)}
         curve["signal"] = [each.variance_kept("foreground") for each in kept]
         curve["background"] = [each.variance_kept("background") for each in kept]
-    return Checked(solution.judgement.sentences(report), curve, scores, places)
+    return Checked(solution.judgement.verdicts(report), curve, scores, places)
 
 
 def frame_scores(

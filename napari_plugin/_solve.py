@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from contrast_core import CPCA, PCPCA, CPCAStar, SecondMoments
 from contrast_core.feedback import muted
-from contrast_core.images import Frames, Patches, block_moments, suppress_background, verdicts
+from contrast_core.images import (
+    Frames,
+    Patches,
+    Verdict,
+    block_moments,
+    suppress_background,
+    verdicts,
+)
 from napari_plugin._pair import Images, Pair, check, in_words, spread
 from napari_plugin._settings import (
     AUTOMATIC,
@@ -55,25 +62,25 @@ _POLL = 0.02  # seconds
 
 
 class Judgement:
-    """Sentences on the problems detected in a foreground and its background.
+    """Problems that were detected in a foreground and its background.
 
     Parameters
     ----------
-    said : tuple of str, optional
-        The sentences, where they are known.
+    known : tuple of Verdict, optional
+        The verdicts, where they are known.
     blocks : list of list of SecondMoments, optional
-        Moments of blocks of the two, which are judged when the sentences are asked for.
+        Moments of blocks of the two, which are judged when the verdicts are asked for.
     """
 
-    def __init__(self, said: tuple[str, ...] = (), blocks: Any = None) -> None:
-        self._said, self._blocks = said, blocks
+    def __init__(self, known: tuple[Verdict, ...] = (), blocks: Any = None) -> None:
+        self._known, self._blocks = known, blocks
 
-    def sentences(self, report: Report) -> tuple[str, ...]:
-        """Return the sentences; the first time it may take seconds."""
+    def verdicts(self, report: Report) -> tuple[Verdict, ...]:
+        """Return the verdicts; the first time it may take seconds."""
         if self._blocks is not None:
-            found = compute(report, self._blocks[0][0].n_features, verdicts, *self._blocks)
-            self._said, self._blocks = tuple(verdict.sentence for verdict in found), None
-        return self._said
+            self._known = compute(report, self._blocks[0][0].n_features, verdicts, *self._blocks)
+            self._blocks = None
+        return self._known
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +280,7 @@ def _automatic(
         options["progress"] = False
     run = partial(suppress_background, apply_to=corner, **options)
     found = compute(report, n_features, run, image, background)
-    judgement = Judgement(tuple(verdict.sentence for verdict in found.verdicts))
+    judgement = Judgement(found.verdicts)
     return Solution(
         found.estimator,
         found.sampling,

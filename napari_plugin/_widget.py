@@ -365,14 +365,17 @@ class ContrastiveDenoising(Container[Widget]):
         if first.scores is not None:
             self._places = first.places
             self.frames.set_points(first.scores)
-        said = []
+        said, instead = [], False
         for outcome, checked in zip(outcomes, found, strict=True):
             name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""
-            said += [name + text for text in (*outcome.solution.remarks, *checked.verdicts)]
+            remarks = outcome.solution.remarks
+            said += [name + text for text in remarks]
+            said += [name + verdict.sentence for verdict in checked.verdicts]
+            instead |= any("Use the automatic method" in text for text in remarks)
+            instead |= any(verdict.severity == "instead" for verdict in checked.verdicts)
         if not said:
             self.verdict.say("Good: the checks found nothing against this result.", "good")
             return
-        instead = any("Use the automatic method" in text for text in said)
         text = ("Use another method: " if instead else "Doubtful: ") + "\n\n".join(said)
         self.verdict.say(text, "instead" if instead else "doubtful")
 
