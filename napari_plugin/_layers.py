@@ -134,13 +134,20 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
 
 
 def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
+    # napari's own `to_labels` takes five times as long, and half a second for 10,000 x 10,000.
+    draw: Any = import_module("skimage.draw")  # without types
     matrix, shift = _between(shapes, layer)
-    areas = [
-        (np.asarray(corners)[:, -2:] @ matrix.T + shift, kind)
-        for corners, kind in zip(shapes.data, shapes.shape_type, strict=True)
-        if kind not in ("line", "path")
-    ]
-    return np.asarray(type(shapes)(areas, ndim=2).to_labels(shape[-2:]) > 0)
+    mask = np.zeros(shape[-2:], dtype=bool)
+    for vertices, kind in zip(shapes.data, shapes.shape_type, strict=True):
+        if kind in ("line", "path"):
+            continue
+        corners = np.asarray(vertices)[:, -2:]
+        if kind == "ellipse":
+            centre, half = corners.mean(axis=0), np.ptp(corners, axis=0) / 2
+            turn = np.linspace(0, 2 * np.pi, 60)[:, None]
+            corners = centre + half * np.hstack([np.sin(turn), np.cos(turn)])
+        mask |= draw.polygon2mask(shape[-2:], corners @ matrix.T + shift)
+    return mask
 
 
 def _to_world(layer: Any) -> NDArray[np.float64]:

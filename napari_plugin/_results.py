@@ -82,6 +82,12 @@ class Results:
         """How many weight maps of components there are to choose from."""
         return min((each.n_components for each in self.shown), default=0)
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of layers that there are to show: some results have no weights."""
+        there = [each.data for each in self.shown]
+        return [x for x in KINDS if x == "Original" or any(x.lower() in data for data in there)]
+
     def add(self, found: list[Shown], *, replaces: bool) -> None:
         """Add the denoised layers of a run, all or none of them."""
         old = [layer for each in self.shown for layer in each.layers.values()] if replaces else []

@@ -251,6 +251,7 @@ class ContrastiveDenoising(Container[Widget]):
         names = ", ".join(repr(each.layers["denoised"].name) for each in found)
         self.component.max = max(0, self.results.n_components - 1)
         with self.view.changed.blocked():
+            self.view.choices = self.results.kinds
             self.view.value = "Denoised"
         self._finish(f"Done: {names} was added.{live}")
         self._examine()

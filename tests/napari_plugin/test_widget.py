@@ -517,6 +517,7 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     dock.run()
     assert viewer.layers["cells denoised"].visible
     assert np.ptp(viewer.layers["cells denoised"]._slice.image.view) > 0
+    assert dock.widget.view.choices == ("Original", "Denoised", "Removed")  # of many images no map
     assert read[0] != threading.get_ident()
     assert threading.get_ident() not in computed
 
