@@ -191,7 +191,7 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
 
 
 def as_lazy(solution: Solution, images: Images, report: Report = no_report) -> Any:
-    """Return the denoised images as a dask array, whose chunks are short work.
+    """Return the denoised images as a dask array, whose chunks take a short time each.
 
     The window reads the whole chunk of what it shows. `report` is called as a chunk is computed.
     """
@@ -219,13 +219,13 @@ def on_view(solution: Solution, name: str, block: NDArray[Any], report: Report) 
 
 
 def taken(original: Any, denoised: Any, *, is_density: bool = False) -> Any:
-    """Return what was taken away; of a density, the light without the absorber."""
+    """Return what was removed; for an optical density, the light without the absorber."""
     original = original.astype(np.float32)
     return original * np.exp(denoised) if is_density else original - denoised
 
 
 def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
-    """Return what was taken away, as a lazy array."""
+    """Return what was removed, as a lazy array."""
     one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
     original = as_dask(images.data, getattr(denoised, "chunks", one_by_one))
     return taken(original, as_dask(denoised, original.chunks), is_density=is_density)

@@ -116,7 +116,7 @@ class Pair:
         return np.flatnonzero(~self.mask), np.flatnonzero(self.mask)
 
     def background_alone(self, report: Report) -> tuple[Any, BoolArray | None]:
-        """Return a stack that shows the background, and where in it; of a mask what it marks."""
+        """Return a stack that shows the background, cut to what a mask marks, and where in it."""
         mask, images = self.mask, self.foreground
         if mask is None:
             return self.behind.data, None

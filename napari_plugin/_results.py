@@ -102,7 +102,7 @@ class Results:
         self.show("Denoised")
 
     def _make(self, shown: Shown, kind: str) -> None:
-        """Add a layer, and let the sliders stand where they are."""
+        """Add a layer, and leave napari's sliders where they are."""
         outcome, dims = shown.outcome, self._viewer.dims
         _keep_ready(outcome)
         data, keywords = shown.data[kind]
@@ -130,7 +130,7 @@ class Results:
                 self._viewer.layers.remove(layer)
 
     def _on_removed(self, event: Any) -> None:
-        """Hold nothing of layers that the user has deleted."""
+        """Forget the layers that the user has deleted."""
         layer = event.value
         self._ours = [each for each in self._ours if each != layer]
         self._hidden = [each for each in self._hidden if each != layer]

@@ -38,7 +38,7 @@ class Job:
 
 
 class Runner(QObject):
-    """Does one job at a time; a new one waits until the thread of a cancelled one is free.
+    """Thread that does one job at a time; a new one waits until a cancelled one has ended.
 
     Signals
     -------

@@ -122,7 +122,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
 
     def _show_cost(self, *_: object) -> None:
-        """Say how long a run will take, and ask what only some runs need to know."""
+        """Say how long a run will take, and ask whether light is absorbed where that matters."""
         words, is_film = "", False
         try:
             images = self.choices.images()
@@ -161,7 +161,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._finish(text)
 
     def _finish(self, text: str) -> None:
-        """Say what was done, and be ready for the next work."""
+        """Say what was done, and be ready for the next job."""
         self._set_busy(False)
         self.status.say(text)
         QTimer.singleShot(0, self._show_words)
