@@ -78,6 +78,17 @@ def test_neither_a_mean_far_from_zero_nor_drift_costs_precision(dtype: Any) -> N
             assert np.abs(moments.covariance - exact).max() < rtol * exact.max()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_blocks_of_rows_without_weight_do_not_count(kind: Any) -> None:
+    rows = sp.random(2000, 20, density=0.1, random_state=0).toarray()
+    weights = (np.arange(2000) >= 1500).astype(float)
+    blocks = rows_of(kind(rows), elements=64 * 20)
+    found = SecondMoments.from_data(blocks, sample_weight=weights)
+    expected = SecondMoments.from_data(rows[weights > 0])
+    np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-15)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+
+
 def test_a_constant_feature_has_no_variance() -> None:
     rows = np.column_stack([np.random.default_rng(3).normal(size=1000), np.full(1000, 0.1)])
     rounding = 8 * np.finfo(float).eps * 0.1
