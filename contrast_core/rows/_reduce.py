@@ -21,7 +21,6 @@ from contrast_core.rows._parts import joined, joint_blocks
 from contrast_core.rows._rows import Rows
 
 _TASK = 8  # times the elements of a block in a task, so that its work outweighs the merging
-_SPARSE = 4  # times as many of sparse rows: their products are less work, the merging is the same
 
 
 def reduce_rows(
@@ -107,8 +106,7 @@ def _task_ends(rows: DaskRows, n_chunks: int) -> list[int]:
     """
     elements = max(rows.array.chunks[0], default=0) * rows.shape[1]
     known = bool(elements) and not math.isnan(elements)
-    most = _TASK * rows.elements * (_SPARSE if rows.is_sparse else 1)
-    per_task = max(1, int(most // elements)) if known else 1
+    per_task = max(1, int(_TASK * rows.elements // elements)) if known else 1
     n_tasks = max(math.ceil(n_chunks / per_task), min(n_chunks, 2 * (os.cpu_count() or 1)))
     return [n_chunks * i // n_tasks for i in range(n_tasks + 1)] if n_tasks else []
 
