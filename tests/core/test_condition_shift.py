@@ -213,6 +213,7 @@ def test_the_share_of_responders_is_estimated(share: float, shift: float) -> Non
         assert found.share(true)[0] > 0.9
         assert found.share(~true)[0] < 0.1
         assert np.isnan(found.share(np.zeros(600, dtype=bool))).all()
+        assert found.called[true].mean() > 0.9
     assert np.mean(inside) >= 0.8
 
 
