@@ -65,7 +65,8 @@ def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(ka
 def test_the_difference_between_conditions_goes_and_the_types_stay(design, method):
     options = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
     getattr(cx.tl, method)(design, **options, n_comps=2)
-    assert "pairs" in design.obsp and "pairs" in design.uns
+    cx.pp.match_pairs(design, *DESIGN, key_added="own")  # with the same defaults
+    assert (design.obsp["own"] != design.obsp["pairs"]).nnz == 0
     report = cx.get.mixing_report(design, "condition", "cell_type").loc[f"X_{method}"]
     assert report["silhouette_condition"] < 0.05
     assert report["silhouette_cell_type"] > 0.5
@@ -134,6 +135,10 @@ def test_pairs_join_stimulated_to_control_within_donors(design):
     assert summary["median_distance"] == np.median(design.obsp["pairs_distances"].data)
     assert list(summary["donors"].index) == ["d1", "d2"]
     assert summary["donors"]["n_pairs"].sum() == len(row)
+    owner = obs["donor"].to_numpy()
+    for side, place in (("stimulated", row), ("control", column)):
+        covered = [len(set(place[owner[place] == name])) / 60 for name in ("d1", "d2")]
+        np.testing.assert_allclose(summary["donors"][f"coverage_{side}"], covered)
     assert summary["cell_types"]["n_stimulated"].tolist() == [40, 40, 40]
     assert summary["params"]["reference"] == "ctrl"
     counts, coverage, distances = cx.pl.match_pairs(design, show=False)

@@ -13,7 +13,7 @@ from anndata import AnnData, ImplicitModificationWarning
 from sklearn.metrics import silhouette_score
 
 import scanpy_ext as cx
-from contrast_core import CPCA, ContrastWarning
+from contrast_core import CPCA
 from contrast_core.linalg import subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
@@ -56,11 +56,6 @@ def test_without_contrast_it_is_scanpys_pca(cells):
     sc.pp.pca(cells, n_comps=3)
     # scanpy computes in float32.
     assert subspace_error(cells.varm["PCs_cpca"].T, cells.varm["PCs"].T.astype(float)) < 1e-3
-
-
-def test_negative_contrast_is_flagged(cells):
-    with pytest.warns(ContrastWarning, match="negative contrast"):
-        cx.tl.cpca(cells, **REFERENCE, alpha=50.0, n_comps=12)
 
 
 def test_path_slots_fit_together(cells):
