@@ -197,7 +197,9 @@ def suppress_background(
     >>> rng = np.random.default_rng(0)
     >>> clean = np.kron(rng.random((9, 9)) < 0.2, np.full((16, 16), 3.0))
     >>> clean[:, :48] = 0
-    >>> image = clean + rng.normal(size=(144, 1)) + 0.1 * rng.normal(size=(144, 144))  # stripes
+    >>> y, x = np.mgrid[:144, :144]
+    >>> fringes = np.cos(0.6 * x + 0.3 * y)
+    >>> image = clean + fringes + 0.1 * rng.normal(size=(144, 144))
     >>> empty = np.zeros((144, 144), dtype=bool)
     >>> empty[:, :48] = True
     >>> result = suppress_background(image, empty)
