@@ -160,3 +160,14 @@ def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
         chosen, others = map(list, zip(*places, strict=True))
         table.append(weighted(parts, chosen, others, [draws[0], draws[0]]))
     np.testing.assert_allclose(test.null_statistics[:, 0], table, rtol=1e-5)
+
+
+def test_units_with_the_same_mean_are_told_apart_by_their_covariances() -> None:
+    halves = np.random.default_rng(7).integers(-9, 10, size=(2, 4, 5, 3)) * [3, 1, 1]
+    X, Y = (np.concatenate([half, -half], axis=1).reshape(40, 3) for half in halves)
+    units = np.arange(40) // 10
+    test = permutation_test(
+        CPCA(1), X * [4, 1, 1], background=Y, units=units, background_units=100 + units
+    )
+    assert np.isfinite(test.null_statistics).all()
+    assert test.p_values[0] < 0.05
