@@ -248,6 +248,12 @@ def test_faults_of_the_design_are_named(design):
         return AnnData(values, design.obs)
 
     nested = without(without(design, donor="b"), donor="a", condition="stim")
+    one_sided = np.array(design.X)  # gene 2 varies most in treated cells, gene 3 in controls
+    one_sided[:, 1] *= 1.5
+    treated = apart(design)["foreground"]
+    for gene, cells, times in ((2, treated, 10), (3, ~treated, 4)):
+        one_sided[cells, gene] = 3 + times * (one_sided[cells, gene] - 3)
+    chosen = apart(design) | {"mask_var": np.isin(np.arange(8), [1, 2])}
     for adata, arguments, message in [
         (
             without(design, kind="mono"),
@@ -261,6 +267,7 @@ def test_faults_of_the_design_are_named(design):
         (valued(np.expm1(design.X)), {}, "which no logarithm of counts does"),
         (design, {"mask_var": np.arange(8) > 5}, "genes: 2 of the 2 genes of largest variance"),
         (valued(design.X[:, [2, *range(1, 8)]]), {}, "ratio: cross-fitted ratio"),
+        (valued(one_sided), chosen, "gene choice: 100% of the foreground's 2 most variable"),
     ]:
         with pytest.warns(ContrastWarning, match=message):
             result = check(adata, **(arguments(adata) if callable(arguments) else arguments))
