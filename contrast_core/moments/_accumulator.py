@@ -264,7 +264,7 @@ def _dense_summary(
         for some in in_cache(within):
             within[some] /= n
             within[some] -= scaled[:, some].T @ left
-    return Summary(total, means + left, within)
+        return Summary(total, means + left, within)
 
 
 def _sparse_summary(

@@ -85,7 +85,7 @@ class Frame:
         total /= spread[:, None]
         tolerance = 4 * len(total) * _EPS
         values, vectors = scipy.linalg.eigh(total, driver="evd", check_finite=False)
-        varying = vectors[:, values > tolerance * values[-1]]
+        varying = vectors[:, values > tolerance * values.max(initial=0.0)]
         if varying.shape[1] == len(total):
             return replace(self, exact=True)
         # The span of S^-1 P S^-1 is S^-1 times that of P.
