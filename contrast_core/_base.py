@@ -1,4 +1,4 @@
-"""The contract that all linear contrastive estimators share."""
+"""Base classes with the methods that all contrastive estimators share."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Dataset: TypeAlias = Literal["foreground", "background"]
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of all methods: fitted attributes set at once, the rows that `transform` accepts."""
+    """Base of all methods: it sets fitted attributes and checks the rows given to `transform`."""
 
-    # What model files need to know of fitted attributes: which are named tuples, and of which kind,
-    # and which are left out unless moments are asked for.
+    # Used for model files: the classes of those fitted attributes that are named tuples, and the
+    # names of those that are saved only if moments are asked for.
     _parts: ClassVar[Mapping[str, type]] = {}
     _of_moments: ClassVar[tuple[str, ...]] = ("foreground_moments_", "background_moments_")
 
     n_features_in_: int
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        """Set all fitted attributes at once; a failed fit leaves the estimator as it was."""
+        """Set all fitted attributes at the end of a fit, so that a failed fit changes nothing."""
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -43,10 +43,10 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def _rows(self, X: MatrixLike | Rows, *, missing: bool = False) -> Rows:
-        """Return the rows after a check of their features; nothing is read yet."""
+        """Return the rows after a check of their features; their values are not read yet."""
         check_is_fitted(self)
         rows = rows_of(X, min_rows=1, missing=missing)
-        if not isinstance(X, Rows):  # scikit-learn's checks know DataFrames
+        if not isinstance(X, Rows):  # scikit-learn also checks the names of a DataFrame's columns
             validate_data(self, X, reset=False, skip_check_array=True)
             return rows
         names = getattr(self, "feature_names_in_", None)
@@ -66,11 +66,11 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 class LinearEmbedding(Embedding):
-    """Base of the linear methods: what every fitted one can do with rows.
+    """Base of the linear methods, with `transform`, `inverse_transform` and `denoise`.
 
-    A subclass sets ``components_`` (k, D) with orthonormal rows and ``mean_`` through
-    `_set_fitted`, last thing in its fit. One whose scores are not projections on the components
-    overrides `projection_` and `reconstruction_`.
+    At the end of its fit, a subclass calls `_set_fitted` with ``mean_`` and with ``components_``, a
+    matrix (k, D) with orthonormal rows. A subclass whose scores are not projections on the
+    components overrides `projection_` and `reconstruction_`.
     """
 
     components_: FloatArray
@@ -86,12 +86,12 @@ class LinearEmbedding(Embedding):
 
     @property
     def projection_(self) -> FloatArray:
-        """Return the map from centred rows to scores, (n_features, n_components)."""
+        """Return the matrix that maps centred rows to scores, (n_features, n_components)."""
         return self.components_.T
 
     @property
     def reconstruction_(self) -> FloatArray:
-        """Return the map from scores to centred rows, (n_components, n_features)."""
+        """Return the matrix that maps scores to centred rows, (n_components, n_features)."""
         return self.components_
 
     @property
@@ -124,14 +124,15 @@ class LinearEmbedding(Embedding):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse, stored data are read in blocks of rows.
+            Rows to transform. Sparse input stays sparse; stored data are read in blocks of rows.
 
         Returns
         -------
         ndarray of shape (n, n_components)
-            ``(X - mean_) @ components_.T``, unless the class says otherwise. For a dask array, a
-            dask array, not yet computed; for a tensor, a tensor of its dtype on its device,
-            computed in float64, through which gradients flow.
+            ``(X - mean_) @ components_.T``, unless the class says otherwise. If X is a dask array,
+            the scores are a dask array that is not computed yet. If X is a torch tensor, the scores
+            are a tensor of its dtype on its device; they are computed in float64, and gradients
+            flow through them.
 
         Raises
         ------
@@ -142,7 +143,7 @@ class LinearEmbedding(Embedding):
         return self.linear_map_.transform(rows)
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Return the rows of feature space that have these scores.
+        """Map scores back to feature space.
 
         Parameters
         ----------
@@ -152,8 +153,8 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            ``X @ components_ + mean_``, unless the class says otherwise. For a dask array or a
-            tensor, the same, as from `transform`.
+            ``X @ components_ + mean_``, unless the class says otherwise. It is a dask array or a
+            tensor if X is one, as for `transform`.
 
         Raises
         ------
@@ -164,7 +165,7 @@ class LinearEmbedding(Embedding):
         return self.linear_map_.inverse_transform(X)
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
-        r"""Project rows on the components: what is not contrast is removed.
+        r"""Project rows on the components, which removes everything else from them.
 
         .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
 
@@ -173,13 +174,14 @@ class LinearEmbedding(Embedding):
         X : as for `transform`
             Rows to denoise.
         offset : {"foreground", "difference", "none"}, default="foreground"
-            What is added back: the foreground mean; the difference of foreground and background
-            means, which removes a static background and uneven illumination too; nothing.
+            The vector that is added to the projection. "foreground" adds the foreground mean, and
+            "none" adds nothing. "difference" adds the foreground mean minus the background mean,
+            which also removes a static background and uneven illumination.
 
         Returns
         -------
         ndarray of shape (n, n_features)
-            For a dask array or a tensor, the same, as from `transform`.
+            Denoised rows. They are a dask array or a tensor if X is one, as for `transform`.
 
         Raises
         ------
@@ -195,11 +197,11 @@ class LinearEmbedding(Embedding):
         return self._projector.denoise(rows, offset=offset)
 
     def _offsets(self) -> dict[str, FloatArray]:
-        """Return the vectors that `denoise` can add back, by name."""
+        """Return the vector that `denoise` adds to the projection, for each value of `offset`."""
         return {"foreground": self.mean_, "none": np.zeros_like(self.mean_)}
 
     def remove_components(self, X: MatrixLike) -> FloatArray:
-        r"""Project the components out of rows: the contrast is removed, the rest stays.
+        r"""Remove the components from rows, and keep everything else.
 
         .. math:: x - V V^\top (x - \bar x)
 
@@ -237,7 +239,7 @@ class LinearEmbedding(Embedding):
 
 
 class BackgroundMixin:
-    """The ``background=`` contract: its routing through pipelines, and `fit_transform`."""
+    """Mixin that routes the argument `background` through pipelines and adds `fit_transform`."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
@@ -249,11 +251,11 @@ class BackgroundMixin:
         Parameters
         ----------
         X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-            Foreground and background rows, as for `fit`; not moments, which hold no rows to
-            transform.
+            Foreground and background rows, as for `fit`. X cannot be moments, because moments have
+            no rows to transform.
         y : ignored
         **options
-            What else `fit` takes.
+            Further arguments of `fit`.
 
         Returns
         -------
@@ -262,7 +264,7 @@ class BackgroundMixin:
         Raises
         ------
         TypeError
-            If `X` is `SecondMoments`.
+            If X is moments instead of rows.
         """
         if is_moments(X):
             raise TypeError(
@@ -275,17 +277,17 @@ class BackgroundMixin:
 
 
 def check_not_positional(X: object, y: object) -> None:
-    """Raise TypeError if the background was given without its name, in the place of y."""
+    """Raise TypeError if y looks like a background that was given as a positional argument."""
     columns = [getattr(data, "shape", ())[1:] for data in (X, y)]
     if is_moments(y) or (columns[0] == columns[1] and columns[1:] not in ([()], [(1,)])):
         raise TypeError(
-            f"y is {type(y).__name__} with the features of X, and y is not used; a background is "
-            "given by its name: fit(X, background=...)."
+            f"y is {type(y).__name__} with the features of X, and y is not used. If it is the "
+            "background, give it by name: fit(X, background=...)."
         )
 
 
 class ScoreMixin:
-    """`score` of the methods whose `score_samples` takes rows of either dataset."""
+    """Mixin with `score`, for methods whose `score_samples` takes rows of either dataset."""
 
     def score(self, X: MatrixLike, y: object = None, *, dataset: Dataset = "foreground") -> float:
         """Return the mean of `score_samples` over rows.
@@ -296,7 +298,7 @@ class ScoreMixin:
             Rows.
         y : ignored
         dataset : {"foreground", "background"}, default="foreground"
-            The dataset that the rows are treated as rows of.
+            The dataset whose model scores the rows.
 
         Returns
         -------
@@ -314,7 +316,7 @@ class ScoreMixin:
 class LinearContrast(BackgroundMixin, LinearEmbedding):
     """Base of the linear methods that contrast a foreground with a background.
 
-    A subclass also sets ``background_mean_``, if it was given a background.
+    A subclass that was given a background also sets ``background_mean_``.
     """
 
     n_components: int

@@ -1,4 +1,4 @@
-"""The user's choices, and the types that the modules of the model share."""
+"""The settings that a user chooses, and types and exceptions that several modules use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Samples: TypeAlias = Patches | Frames
 FloatImage: TypeAlias = NDArray[np.float32]
 BoolArray: TypeAlias = NDArray[np.bool_]
 Report: TypeAlias = Callable[[int, int, str], None]
-"""Called with the work done, the total and what is being done; raises `Cancelled` to stop."""
+"""Called with the work done, the total work and the name of the step; raises `Cancelled`."""
 
 METHODS: dict[Method, str] = {
     "automatic": "Automatic",
@@ -29,10 +29,10 @@ METHODS: dict[Method, str] = {
 }
 WITH_SLIDER = ("cpca", "pcpca", "cpca_star")
 AUTOMATIC = 0.5
-"""Suppression at which a projection has the strength that is chosen automatically."""
+"""Position of the slider at which a projection has the automatic strength."""
 STRONGEST = 0.99
 SMALL_FRAME = 2048
-"""Most pixels of frames whose covariances are estimated."""
+"""Largest number of pixels of a frame for which a covariance of all pixels is estimated."""
 _DOING = {
     "map": "Removing",
     "check": "Checking",
@@ -42,7 +42,7 @@ _DOING = {
 
 
 class InputError(ValueError):
-    """A choice that cannot work; the message is written for the user of the window."""
+    """A setting or layer that cannot be used; its message is shown to the user in the dock."""
 
 
 class Cancelled(Exception):
@@ -54,7 +54,7 @@ def no_report(done: int, total: int, doing: str) -> None:
 
 
 def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]:
-    """Return a progress bar for the core that passes progress on to `report`."""
+    """Return a callable for the core's argument `progress` that passes progress on to `report`."""
 
     def progress(items: Iterable[Any], total: int | None = None, desc: str = "") -> Iterator[Any]:
         for done, item in enumerate(items):
@@ -66,26 +66,30 @@ def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]
 
 @dataclass(frozen=True)
 class Settings:
-    """How the background is removed.
+    """Settings of the background removal.
+
+    "Projection" means every method but the automatic one: it projects on a number of components.
 
     Parameters
     ----------
     method : {"automatic", "cpca", "pcpca", "pca", "cpca_star"}, default="automatic"
-        Background removal without parameters, or a projection.
+        Method that removes the background. The automatic one needs no parameters.
     suppression : float, default=0.5
-        Strength of a projection's contrast from 0 (none) to 1; 0.5 is the automatic strength.
+        Position of the slider: contrast strength of a projection from 0 (none) to 1. At 0.5 the
+        strength is the automatic one.
     n_components : int, default=10
-        Components that a projection keeps.
+        Number of components that a projection keeps.
     raw_strength : float, optional
-        Replaces the suppression: alpha, gamma or beta as the papers define them.
+        Contrast strength as the papers define it (alpha, gamma or beta). It replaces `suppression`.
     constant_strength : bool, default=False
-        For the automatic method on patches: the background is equally strong everywhere.
+        Whether the background is equally strong everywhere (automatic method on patches).
     signal_anywhere : bool, default=False
-        For the automatic method on small frames: the signal may be anywhere in the frame.
+        Whether the signal may be anywhere in the frame (automatic method on small frames).
     absorbed : bool, default=False
-        For the automatic method on frames: light is absorbed; the result is the optical density.
+        Whether the objects absorb light (automatic method on frames). The result is then an optical
+        density.
     brightness : {"auto", "keep", "remove"}, default="auto"
-        For the automatic method on patches: whether the mean of the background is kept.
+        Whether the mean of the background is kept (automatic method on patches).
     """
 
     method: Method = "automatic"
@@ -99,10 +103,10 @@ class Settings:
 
 
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
-    """Return the contrast strength that belongs to a position of the slider.
+    """Return the contrast strength at a position of the slider.
 
-    The odds of the suppression, s / (1 - s), multiply the automatic strength, or its odds where
-    the strength has a largest value.
+    The strength is the automatic strength times the odds of the suppression s, s / (1 - s). If the
+    strength cannot exceed `largest`, the odds multiply strength / (largest - strength) instead.
 
     Examples
     --------
@@ -122,10 +126,11 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
 def default_samples(
     shape: tuple[int, ...], method: Method, behind: tuple[int, ...] | None
 ) -> Samples:
-    """Return whole frames for stacks whose background is a stack of such frames, or patches.
+    """Return the default of what is compared: whole frames or patches.
 
-    `behind` is the shape of the background's images, or None for an area of the images, which only
-    patches can use. Projections compare large frames by patches.
+    Whole frames need a background that is a stack of frames of the same size, and enough frames of
+    both. `behind` is the shape of that stack, or None if the background is an area of the images,
+    which only patches can use. Projections compare large frames by patches.
     """
     if len(shape) < 3 or behind is None or len(behind) < 3 or behind[-2:] != shape[-2:]:
         return default_patches(method)
@@ -135,8 +140,8 @@ def default_samples(
 
 
 def default_patches(method: Method) -> Patches:
-    """Return the patches that are used where the user has chosen none.
+    """Return the size and step of the patches that are used if the user has chosen none.
 
-    For the automatic method they are the core's default, and stand for its own choice of windows.
+    For the automatic method this is `Patches()`, which lets the core choose the windows itself.
     """
     return Patches() if method == "automatic" else Patches(16, 4)

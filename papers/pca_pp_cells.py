@@ -1,17 +1,19 @@
 """PCA, PCA+, PCA++ and Harmony on blood cells with and without interferon, side by side.
 
-The PCA++ paper's Figure 3 and Table 12. Its study (Kang et al. 2018), not its 29,065 cells of eight
-donors but what is available: 1,556 labelled cells of two donors, without NK cells, which come with
-the tutorials, and, with CONTRAST_DATA, 1,119 of five donors whose types were inferred. Pairs are by
-nearest neighbours in one basis, not by the paper's matched clusters.
+This script repeats Figure 3 and Table 12 of the PCA++ paper on other cells of the same study (Kang
+et al. 2018). The paper has 29,065 cells of eight donors. Available here are two smaller datasets:
+1,556 labelled cells of two donors, without NK cells, which come with the tutorials; and, if
+CONTRAST_DATA is set, 1,119 cells of five donors with inferred types. Cells are paired by nearest
+neighbours in one basis, and not by matched clusters as in the paper.
 
-Harmony (harmonypy, installed for the length of the run) is told the condition of each cell; PCA+
-and PCA++ are not: they get pairs. "paper's form" has its 50 components; "random pairs" pairs cells
-of a donor blindly: they mix well and dissolve the cell types, so judge by both. The second table of
-each dataset embeds cells of donors that the methods never saw, which Harmony cannot do.
+Harmony (harmonypy, which is installed for the length of the run) is told the condition of each
+cell. PCA+ and PCA++ get pairs instead. "PCA++, paper's form" has 50 components like the paper.
+"PCA++ random pairs" uses random pairs of each donor's cells. It mixes the conditions well but also
+mixes the cell types, so judge a method by both. The second table of each dataset has cells of
+donors that the methods were not fitted on, which Harmony cannot embed.
 
-Bounds are for PCA++ with all defaults (20 components); the agreement with the cell type is the mean
-over resolutions .3, .6 and 1 and five seeds.
+The bounds are for PCA++ with all defaults (20 components). The agreement with the cell type is the
+mean over resolutions .3, .6 and 1 and five seeds.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from contrast_core.pairing import neighbor_pairs, pairing_basis, scaled_features
 
 DESIGN = ("condition", "ctrl", "donor")
 PAPER_FORM = {"exchangeable": False, "weighted": False, "n_comps": 50}
-# Least or most of each measure: labelled cells, five donors.
+# Bounds of each measure, for the labelled cells and for the five donors: lower, then upper bounds.
 LEAST = {
     "same cell type": (0.86, 0.87),
     "coverage": (0.7, 0.7),
@@ -43,7 +45,8 @@ LEAST = {
     "cell_type_ari": (0.65, 0.50),
 }
 MOST = {"mixing_ari": (0.03, 0.02), "silhouette_condition": (0.02, 0.02)}
-# Table 12: adjusted Rand index of clusters and condition within a cell type, and over all cells.
+# Table 12: adjusted Rand index between clusters and condition, within a cell type and over all
+# cells, for PCA, PCA+ and PCA++.
 TABLE_12 = {
     "T cells": (0.2084, 0.0036, 0.0008),
     "B cells": (0.2977, 0.0242, 0.0050),
@@ -53,7 +56,7 @@ TABLE_12 = {
 
 
 def cells() -> dict[str, tuple[AnnData, list[str]]]:
-    """Return the datasets, log-normalised, and the donors to fit on when others are held out."""
+    """Return each log-normalised dataset with its training donors; the others are held out."""
     labelled = anndata.read_h5ad(ROOT / "tutorials" / "data" / "kang_labelled_2donors.h5ad")
     found, folder = {"labelled": (labelled, ["101"])}, data_folder()
     if folder is not None:
@@ -69,7 +72,7 @@ def cells() -> dict[str, tuple[AnnData, list[str]]]:
 
 
 def random_pairs(adata: AnnData, n_per_donor: int = 500) -> sp.csr_matrix:
-    """Return pairs of a donor's stimulated and control cells that are drawn blindly."""
+    """Return random pairs of a stimulated and a control cell of the same donor."""
     rng = np.random.default_rng(0)
     stimulated = (adata.obs["condition"] == "stim").to_numpy()
     donors = adata.obs["donor"].astype(str).to_numpy()
@@ -83,7 +86,7 @@ def random_pairs(adata: AnnData, n_per_donor: int = 500) -> sp.csr_matrix:
 
 
 def embed(fitted: AnnData, new: AnnData) -> None:
-    """Fit PCA, PCA+ and PCA++ to some cells, and write their scores of the `new` cells."""
+    """Fit PCA, PCA+ and PCA++ to the cells of `fitted`, and write scores into `new.obsm`."""
     sc.pp.pca(fitted, n_comps=20)
     mean, loadings = np.asarray(fitted.X.mean(axis=0)).ravel(), fitted.varm["PCs"]
     new.obsm["PCA"] = np.asarray(new.X @ loadings - mean @ loadings)
@@ -97,7 +100,7 @@ def embed(fitted: AnnData, new: AnnData) -> None:
 
 
 def scores(adata: AnnData) -> pd.DataFrame:
-    """Print and return the mixing report, with the cell type's agreement over three resolutions."""
+    """Print and return the mixing report, with `cell_type_ari` averaged over three resolutions."""
     reps = [name for name in adata.obsm if name != "X_pca"]
     reports = [
         cx.get.mixing_report(
@@ -112,7 +115,7 @@ def scores(adata: AnnData) -> pd.DataFrame:
 
 
 def overlap_of_approximate_pairs(adata: AnnData) -> float:
-    """Return the share of pairs that the exact and the approximate search have in common."""
+    """Return the share of all pairs that both the exact and the approximate search find."""
     stimulated = (adata.obs["condition"] == "stim").to_numpy()
     donors = adata.obs["donor"].to_numpy(str)
     samples = np.unique(np.char.add(donors, stimulated.astype(str)), return_inverse=True)[1]
@@ -129,7 +132,7 @@ def overlap_of_approximate_pairs(adata: AnnData) -> float:
 
 
 def table_12(report: Report, adata: AnnData) -> None:
-    """Compare Leiden clusters of all cells with the condition, five seeds, as in the paper."""
+    """Report how Leiden clusters of all cells agree with the condition, over five seeds."""
     condition = adata.obs["condition"].to_numpy(str)
     kind = np.char.replace(adata.obs["cell_type"].to_numpy(str), "CD4 ", "")
     kind = np.char.replace(kind, "CD8 ", "")
@@ -159,9 +162,9 @@ def table_12(report: Report, adata: AnnData) -> None:
                 report.note(f"{what}, our default", value)
             else:
                 short = (
-                    f"{inside.sum()} cells here, where the paper has thousands: with the "
-                    "conditions shuffled, that is mixed perfectly, a twentieth of the values "
-                    f"exceed {np.quantile(chance, 0.95):.3f}"
+                    f"there are {inside.sum()} cells here, and thousands in the paper. With so few "
+                    "cells, even perfect mixing (shuffled conditions) gives values above "
+                    f"{np.quantile(chance, 0.95):.3f} in one case of twenty"
                 )
                 report.row(what, paper[column], value, value <= paper[column], short=short)
 

@@ -1,4 +1,4 @@
-"""Messages about what is computed and written, through scanpy's logger where scanpy is in use."""
+"""Log messages through scanpy's logger, if scanpy has been imported."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ _written: ContextVar[list[str] | None] = ContextVar("written", default=None)
 
 
 def wrote(slot: str, names: Iterable[str]) -> None:
-    """Note what was written into a slot of the AnnData, for the message at the end."""
+    """Record the names that were written into a slot of the AnnData, for the final message."""
     found, quoted = _written.get(), ", ".join(map(repr, names))
     if found is not None and quoted:
         found.append(f"{quoted} (adata.{slot})")
 
 
 def logged(function: F) -> F:
-    """Wrap a function to log when it starts, how long it took and what it wrote.
+    """Wrap a function so that it logs its start, its duration and the names that it wrote.
 
-    Start and duration are logged at `sc.settings.verbosity` 2 and higher, what was written at 3.
-    scanpy is not imported for this: whoever has set its verbosity has imported it.
+    The start and the duration are logged if `sc.settings.verbosity` is at least 2, and the names if
+    it is at least 3. Nothing is logged if scanpy has not been imported: a user who has set the
+    verbosity has imported it.
     """
 
     @wraps(function)

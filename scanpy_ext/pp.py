@@ -1,4 +1,4 @@
-"""Preparation: a check of the design, a choice of genes, and positive pairs of cells."""
+"""Preparation of the data: checks of the design, choice of genes, and positive pairs of cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._docs import documented
 
 __all__ = ["contrast_check", "genes_by_variance", "match_pairs"]
 
-_LOST = 0.3  # of the genes of largest variance
+_LOST = 0.3  # share of the genes of largest variance; if more are missing, there is a warning
 
 
 @documented
@@ -32,21 +32,21 @@ def genes_by_variance(
 ) -> AnnData | None:
     """Mark the genes of largest plain variance, for `mask_var=`.
 
-    `sc.pp.highly_variable_genes` chooses genes that vary more than others of the same mean. This
-    favours genes of rare cell types and leaves out many strongly expressed genes that respond to a
-    condition in every cell. Centred methods such as PCA and cPCA see a gene by its plain variance,
-    and so does this function.
+    `sc.pp.highly_variable_genes` chooses genes that vary more than other genes of the same mean. It
+    favours genes of rare cell types, and leaves out many strongly expressed genes that respond to a
+    condition in every cell. PCA and cPCA weigh genes by their plain variance instead, and this
+    function chooses genes by the same measure.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`: log-normalised counts.
     n_top_genes
-        Number of genes. Genes that do not vary are never among them.
+        Number of genes. Genes that do not vary are never chosen.
     cells
-        The cells whose variance counts: a mask of shape `(n_obs,)`, or the name of a boolean column
-        of `adata.obs`; all by default. Take those of both sides of the contrast: genes that are
-        chosen on one side favour it.
+        Cells in which the variance is computed: a mask of shape `(n_obs,)`, or the name of a
+        boolean column of `adata.obs`. By default all cells. Include both sides of the contrast:
+        genes that are chosen on one side only favour that side.
     layer
         Use `adata.layers[layer]` instead of `adata.X`.
     key_added
@@ -59,9 +59,9 @@ def genes_by_variance(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.var['most_variable' | key_added]` : `bool`
-        Whether the gene is one of them: `mask_var="most_variable"`.
+        Whether the gene is chosen. Use it as `mask_var="most_variable"`.
     `.var['most_variable_variance' | key_added + '_variance']` : `float`
-        Its variance, with a divisor of n.
+        Variance of the gene, with divisor n.
     `.uns['genes_by_variance']['most_variable' | key_added]` : `dict`
         The arguments that were given.
 
@@ -76,8 +76,8 @@ def genes_by_variance(
     Warns
     -----
     contrast_core.ContrastWarning
-        If `adata.var["highly_variable"]`, the default of `mask_var`, lacks many of these genes; if
-        the values look like raw counts, or scaled to unit variance.
+        If `adata.var["highly_variable"]`, the default of `mask_var`, lacks many of the chosen
+        genes, or if the values look like raw counts or like genes scaled to unit variance.
 
     Examples
     --------
@@ -113,8 +113,8 @@ def genes_by_variance(
         if lost > _LOST:
             warn(
                 f"{lost:.0%} of the {len(order)} genes of largest variance are not in "
-                f"adata.var[{default!r}], which is what is used by default: what a condition does "
-                f"to them would be lost. Give mask_var={key_added!r}."
+                f"adata.var[{default!r}], the genes that are used by default. Responses of these "
+                f"genes to a condition would be lost. Give mask_var={key_added!r}."
             )
     entry = dict(adata.uns.get("genes_by_variance", {})) | {key_added: {"n_top_genes": n_top_genes}}
     slots = {"var": dict(zip(names, (chosen, variance), strict=True))}
@@ -143,11 +143,12 @@ def match_pairs(
 ) -> AnnData | None:
     """Pair each donor's stimulated cells with control cells of the same kind.
 
-    A cell is destroyed when it is measured, so no cell is seen under both conditions. These pairs
-    stand in for that: genes are scaled to unit variance (and cut 10 standard deviations above the
-    mean), the mean of each donor and condition is subtracted, and the mutual nearest neighbours
-    within each donor are paired in one PCA of all cells. Cell types are not used for pairing.
-    `scanpy_ext.tl.pca_pp` and `tl.pca_plus` are fitted on the pairs.
+    A cell is destroyed when it is measured, so no cell is seen under both conditions. Pairs of
+    similar cells replace the missing measurements. Genes are scaled to unit variance, and values
+    are capped 10 standard deviations above the mean. Then the mean of each donor and condition is
+    subtracted, and within each donor, mutual nearest neighbours in one PCA of all cells are paired.
+    Cell types are not used for pairing. `scanpy_ext.tl.pca_pp` and `tl.pca_plus` are fitted on the
+    pairs.
 
     Parameters
     ----------
@@ -157,18 +158,19 @@ def match_pairs(
     cell_type
         Column of `adata.obs` with cell types, only to report how many pairs join one type.
     method
-        `"neighbors"`: neighbours among all cells of a donor. `"clusters"`: the variant of the
-        PCA++ paper [1]_, neighbours within matched clusters; clusters are matched one to one
-        within a donor, by the cosine of their centroids, and give at most their 300 nearest pairs.
+        `"neighbors"` pairs neighbours among all cells of a donor. `"clusters"` pairs neighbours
+        within matched clusters, as in the PCA++ paper [1]_. Clusters are matched one to one within
+        a donor, by the cosine of their centroids, and each match gives at most its 300 nearest
+        pairs.
     clusters
-        Column of `adata.obs` with the clusters of `method="clusters"`. By default Leiden
-        clusters of each donor and condition (needs the package igraph).
+        Column of `adata.obs` with clusters for `method="clusters"`. By default, Leiden clusters are
+        computed for each donor and condition, which needs the package igraph.
     n_neighbors
         Number of neighbours of each cell.
     mutual
-        Whether both cells of a pair must be among the neighbours of the other. With `False` one
-        of the two suffices: all cells are paired, also those of a type that the other condition
-        lacks.
+        Whether each cell of a pair must be among the neighbours of the other cell. With `False`, it
+        is enough if one cell is a neighbour of the other. Then all cells are paired, even cells of
+        a type that the other condition lacks.
     n_comps
         Number of principal components in which neighbours are found.
     {DATA}
@@ -183,10 +185,10 @@ def match_pairs(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.obsp['pairs' | key_added]` : `csr_matrix` (shape `(n_obs, n_obs)`)
-        1 where the stimulated cell of the row is paired with the control cell of the column. Not
-        symmetric.
+        1 if the stimulated cell of the row is paired with the control cell of the column. The
+        matrix is not symmetric.
     `.obsp['pairs_distances' | key_added + '_distances']` : `csr_matrix` (shape `(n_obs, n_obs)`)
-        The distance of the two cells.
+        Distance between the two cells of each pair.
     `.uns['pairs' | key_added]['n_pairs']` : `int`
         Number of pairs.
     `.uns['pairs' | key_added]['n_effective']` : `float`
@@ -200,10 +202,11 @@ def match_pairs(
     `.uns['pairs' | key_added]['n_without_donor']` : `int`
         Number of cells with a condition but no donor.
     `.uns['pairs' | key_added]['donors']` : `DataFrame`
-        A row per donor: cells, pairs, coverage and median distance.
+        Numbers of cells and pairs, coverage and median distance of each donor.
     `.uns['pairs' | key_added]['cell_types']` : `DataFrame`
-        With `cell_type`, a row per type: cells, paired cells, and the fraction of its stimulated
-        cells' pairs that join one type.
+        With `cell_type`: numbers of cells and of paired cells of each type, and `same_cell_type`,
+        the fraction of control partners of the same type among all partners of its stimulated
+        cells.
     `.uns['pairs' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -223,14 +226,15 @@ def match_pairs(
 
     Notes
     -----
-    The cells that may be paired and the genes in use are held in memory twice, as read and scaled:
-    sparse ones stay sparse, for no mean is subtracted from the values themselves. {LOADED}
+    Two copies of the cells and genes in use are held in memory: the values as read, and the scaled
+    values. Sparse data stay sparse, because the means are subtracted implicitly. {LOADED}
 
     References
     ----------
     .. [1] PCA++: How uniformity induces robustness to background noise in contrastive learning,
-       Appendix I.2. The common basis and the optimal assignment are departures: bases fitted to
-       each condition separately are not comparable.
+       Appendix I.2. This function departs from the paper in two points. It uses one basis for both
+       conditions, because bases that are fitted to each condition separately cannot be compared,
+       and it matches clusters by an optimal assignment.
 
     Examples
     --------

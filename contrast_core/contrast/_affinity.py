@@ -1,4 +1,4 @@
-"""Affinity between subspaces, and a representative of each cluster of them."""
+"""Affinity between subspaces, and clusters of subspaces with a representative of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
-_LARGE_K = 10  # above it the plain product of cosines is tiny between all but equal subspaces
+_LARGE_K = 10  # in more dimensions the product of cosines is near 0 unless subspaces are equal
 
 
 def subspace_affinity(components: FloatArray) -> FloatArray:
@@ -21,8 +21,9 @@ def subspace_affinity(components: FloatArray) -> FloatArray:
     Returns
     -------
     ndarray of shape (n_subspaces, n_subspaces)
-        ``|det(V_i V_j^T)|``, between 0 and 1, computed in logarithms. For k > 10 its k-th root,
-        the geometric mean of the cosines, since the product itself vanishes everywhere.
+        ``|det(V_i V_j^T)|``, between 0 and 1, computed in logarithms. For k > 10, its k-th root,
+        which is the geometric mean of the cosines: the product of so many cosines is close to 0 for
+        all pairs of different subspaces.
 
     References
     ----------
@@ -48,9 +49,10 @@ def representatives(
     Parameters
     ----------
     affinity : ndarray of shape (n, n)
-        As from `subspace_affinity`.
+        Affinities, for example from `subspace_affinity`.
     n_clusters : int
-        Number of clusters wanted, from 1 to n; fewer come back where fewer subspaces differ.
+        Number of clusters, from 1 to n. If there are fewer different subspaces than that, there are
+        as many clusters as different subspaces.
     random_state : int or None
         Seed of the k-means step.
 
@@ -59,20 +61,22 @@ def representatives(
     labels : ndarray of shape (n,)
         Cluster of each subspace; clusters are numbered by their first member.
     medoids : ndarray of shape (n_found,)
-        For each cluster, the member with the largest summed affinity to it; ascending.
+        For each cluster, the index of the member with the largest sum of affinities to all members.
+        The indices are ascending.
 
     References
     ----------
     Abid, Zhang, Bagaria and Zou 2018, Algorithm 2. The paper cites Ng, Jordan and Weiss 2002, who
-    normalise the rows of the spectral embedding to unit length; scikit-learn's clustering, used
-    here, divides them by the root of their degree instead, as Shi and Malik 2000 do.
+    normalise the rows of the spectral embedding to unit length. This function uses scikit-learn's
+    spectral clustering, which divides each row by the square root of its degree instead, as Shi and
+    Malik 2000 do.
     """
     raw = _spectral_labels(affinity, n_clusters, random_state)
     medoids = []
     for cluster in np.unique(raw):
         members = np.flatnonzero(raw == cluster)
         within = affinity[np.ix_(members, members)].sum(axis=1)
-        # Ties to rounding (a plateau of equal subspaces) go to the middle member.
+        # Equal subspaces tie up to rounding. Of tied members, the middle one is the medoid.
         best = members[within >= within.max() * (1 - 1e-9)]
         medoids.append(int(best[len(best) // 2]))
     medoids.sort()

@@ -1,14 +1,15 @@
-"""Moments of data whose covariance is only multiplied, never formed.
+"""Moments of data whose covariance matrix is never formed.
 
-Problem: with too many rows and too many features for a covariance or a Gram matrix, leading
-eigenvectors are still wanted. Iterations for them need no matrix, only products of the covariance
-with a few columns V (Saad, Numerical Methods for Large Eigenvalue Problems, 2011, chapter 6). About
-the mean m of the rows X,
+Problem: find leading eigenvectors of a dataset that has too many rows and too many features for a
+covariance or a Gram matrix. Iterative eigensolvers do not need the matrix. They only need products
+of the covariance C with a few columns V (Saad, Numerical Methods for Large Eigenvalue Problems,
+2011, chapter 6). With the rows X and their mean m, such a product is
 
     C V = 1/n (X - 1 m^T)^T ((X - 1 m^T) V).
 
-Sparse rows stay sparse: the mean is subtracted from scores and sums. Dense rows are centred block
-by block. Every product is that of the exact covariance, to rounding.
+Sparse rows are not centred, because that would make them dense: `_sparse_products` subtracts the
+mean from the result instead. Dense rows are centred block by block. Every product is exact up to
+rounding.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class Term(NamedTuple):
     mean : ndarray of shape (n_features,)
         Mean of these rows.
     rows : Rows
-        The rows, which are read for every product unless they are sparse and in memory.
+        The rows. They are read again for every product, unless they are sparse and in memory.
     matrix : CSR matrix or None
-        The same rows where they are sparse and in memory.
+        The same rows as a matrix, if they are sparse and in memory.
     """
 
     weight: float
@@ -46,16 +47,17 @@ class Term(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows, weight: float, mean: FloatArray) -> Term:
-        """Return the term of rows, with their matrix where they are sparse and in memory."""
+        """Return the term of these rows, with `matrix` set if they are sparse and in memory."""
         loads = rows.in_memory and rows.is_sparse
         return cls(weight, mean, rows, multipliable(rows.load(check=False)) if loads else None)
 
     def apply(self, columns: FloatArray, threads: Threads) -> FloatArray:
-        """Multiply with columns (D, b)."""
+        """Return the product of this term with columns (D, b)."""
         if self.matrix is not None:
             return gram_product(self.matrix, self.weight, self.mean, columns, *threads)
         product = np.zeros(columns.shape)
-        buffer = np.empty((0, len(self.mean)))  # reused: new memory costs as much as the product
+        # The buffer is reused, because allocating memory costs as much time as the product.
+        buffer = np.empty((0, len(self.mean)))
         for block in self.rows.blocks(dense=True, check=False):
             if len(buffer) < len(block):
                 buffer = np.empty((len(block), len(self.mean)))
@@ -66,10 +68,10 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProductMoments(Moments):
-    """Mean and variances of a dataset, and its covariance behind products with the rows.
+    """Mean and variances of a dataset, and its covariance as products with the rows.
 
-    It holds the rows (no copy of dense ones; leave them unchanged), so unlike `SecondMoments` it
-    neither merges nor is small.
+    It refers to the rows of the data without copying dense ones, so do not change them while it is
+    in use. Unlike `SecondMoments`, it is as large as the data and cannot be merged with others.
 
     Parameters
     ----------
@@ -78,13 +80,13 @@ class ProductMoments(Moments):
     mean, variances : ndarray of shape (n_features,)
         Mean and variance of each feature.
     terms : tuple of Term
-        What the covariance is the sum of: one term for a dataset.
+        Terms whose sum is the covariance. A single dataset has one term.
     rows : tuple of Rows
-        The dataset.
+        The dataset; empty for a weighted sum.
     feature_names : tuple of str, optional
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
     parts : tuple of ProductMoments
-        Moments of which these are a weighted sum.
+        The moments that were summed, if this is a weighted sum; otherwise empty.
     """
 
     n_samples: float
@@ -99,12 +101,12 @@ class ProductMoments(Moments):
 
     @property
     def shares_out(self) -> bool:
-        """Whether threads are of use: all rows are sparse and in memory, and many."""
+        """Whether threads speed up products: all rows are sparse, in memory, and numerous."""
         sizes = [0 if term.matrix is None else term.matrix.nnz for term in self.terms]
         return all(sizes) and sharing_pays(sum(sizes))
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Multiply the covariance with columns (D, b); sparse rows on threads of the pool."""
+        """Multiply the covariance with columns (D, b); the threads share the sparse rows."""
         products = (term.apply(columns, threads) for term in self.terms)
         return sum(products, np.zeros(columns.shape))
 
@@ -112,7 +114,7 @@ class ProductMoments(Moments):
 def product_moments(
     datasets: Sequence[Rows], feature_names: tuple[str, ...] | None = None
 ) -> list[ProductMoments]:
-    """Return the moments of datasets that are only multiplied; ValueError on NaN or infinity."""
+    """Return the moments of each dataset as products; raise ValueError on NaN or infinity."""
     moments = []
     for rows in datasets:
         n, mean, squares = FeatureMoments.from_data(rows, check=True)

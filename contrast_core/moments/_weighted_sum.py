@@ -1,9 +1,10 @@
-"""Weighted sums of covariances: several backgrounds as one, both halves of positive pairs.
+"""Weighted sums of the moments of several datasets.
 
-Problem: a mixture of backgrounds should not treat the differences between their means as variance.
-So the weighted sum of the covariances is taken, each about its own mean, instead of the covariance
-of the pooled rows. In each form a sum of moments is again moments of that form, so no solver knows
-of it.
+They serve to combine several backgrounds into one, and both halves of positive pairs. Problem: if
+the rows of several backgrounds were pooled, the differences between their means would count as
+variance. Therefore each covariance is taken about its own mean, and the covariances are summed. The
+sum has the same form as its parts ("dense", "span" or "products"), so a solver treats it like the
+moments of a single dataset.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ def weighted_sum(
     Parameters
     ----------
     parts : sequence of moments
-        All in one form and in the same coordinates.
+        Moments that all have the same form and the same coordinates.
     weights : sequence of float
-        One for each.
+        Weight of each part, w_j.
     n_samples : float, optional
-        By default the rows of all parts.
+        Number of rows of the result. By default, the sum of the parts' numbers.
     mean : ndarray of shape (n_features,), optional
-        By default the weighted sum of the parts' means.
+        Mean of the result. By default, the weighted sum of the parts' means.
 
     Returns
     -------
     Moments
-        In the form of the parts, which it keeps as `Moments.parts`.
+        Moments of the same form as the parts, which are kept in the attribute `parts`.
     """
     first: Any = parts[0]
     n = float(sum(part.n_samples for part in parts)) if n_samples is None else n_samples
@@ -72,7 +73,7 @@ def weighted_sum(
 
 
 def mixed(parts: Sequence[Moments], mix: ArrayLike | None) -> Moments:
-    """Return the moments of one background or several; `mix` as in `CPCA.fit`."""
+    """Return the moments of a mixture of backgrounds; `mix` is `background_mix` of `CPCA.fit`."""
     if len(parts) == 1 and mix is None:
         return parts[0]
     shares = check_mix(np.ones(len(parts)) if mix is None else mix, len(parts))
@@ -80,12 +81,12 @@ def mixed(parts: Sequence[Moments], mix: ArrayLike | None) -> Moments:
 
 
 def check_mix(mix: object, n: int) -> FloatArray:
-    """Return positive shares of the backgrounds, made to sum to one."""
+    """Return the shares of the n backgrounds, scaled to sum to one; raise ValueError otherwise."""
     given: Any = mix
     if np.shape(given) != (n,):
         raise ValueError(
-            f"background_mix={shown(mix)} is given for {n} background(s); expected a positive "
-            "number for each of them."
+            f"background_mix={shown(mix)} was given with {n} background(s); expected one positive "
+            "number for each background."
         )
     shares = check_weights(np.asarray(given), n, "the shares of background_mix")
     if shares.min() == 0:
@@ -94,7 +95,7 @@ def check_mix(mix: object, n: int) -> FloatArray:
 
 
 def parts_along(moments: Moments, components: FloatArray) -> FloatArray:
-    """Return the variances of each part along rows in feature space, (J, k)."""
+    """Return the variance of each of the J parts along each of k components, (J, k)."""
     inside = moments.coordinates_of(components)
     return np.stack([part.along(inside) for part in moments.parts or (moments,)])
 

@@ -25,10 +25,10 @@ _ROUNDING = 1e-12  # relative rounding error of rows that equal the mean of thei
 
 
 class ScaledFeatures(NamedTuple):
-    """Features of unit variance, with the scales and caps that were applied.
+    """Features scaled to unit variance, with the scales and caps that were applied.
 
-    `matrix` is ``minimum(X, cap) * scale``, sparse if X was; `cap` and `scale` have shape
-    (n_features,).
+    `matrix` is ``minimum(X, cap) * scale`` and is sparse if X was sparse. `cap` and `scale` have
+    shape (n_features,).
     """
 
     matrix: Any
@@ -37,17 +37,17 @@ class ScaledFeatures(NamedTuple):
 
 
 def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
-    """Divide each feature by its standard deviation and cap rare extremes.
+    """Divide each feature by its standard deviation and cap extremely large values.
 
-    Nothing is centred, so that sparse data stay sparse. Counts are skewed to the right: only
-    values above the mean are cut, and a stored zero is never changed.
+    Features are not centred, so that sparse data stay sparse. Only values far above the mean are
+    capped, since counts are skewed to the right.
 
     Parameters
     ----------
     X : array-like, DataFrame or sparse matrix of shape (n, n_features)
         Log-normalised counts, for example.
     clip : float, default=10.0
-        Largest distance above the mean, in standard deviations; infinity cuts nothing.
+        Largest distance above the mean, in standard deviations; infinity means no cap.
 
     Returns
     -------
@@ -79,7 +79,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     cap[varies] = mean[varies] + clip * sd[varies]
     if data.is_sparse:
         values = np.empty(len(rows.data))
-        # In blocks: the caps and scales of all values would take twice the memory of the result.
+        # Values are scaled in blocks: a cap and a scale for every value at once would take twice
+        # the memory of the result.
         for start in range(0, len(values), data.elements // 4):
             block = slice(start, start + data.elements // 4)
             features = rows.indices[block]
@@ -94,32 +95,34 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
 
 
 def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -> FloatArray:
-    r"""Return the scores of one PCA of all rows, each centred by the mean of its label.
+    r"""Return the scores of a PCA of all rows, after each label's mean is subtracted.
 
-    With the donors' and conditions' means gone, and one basis for all rows, a row lies near
-    those of its own kind under the other condition. Bases that are fitted to each condition
-    separately are not comparable.
+    If each label is a combination of donor and condition, the subtraction removes the differences
+    between the means of donors and conditions. A row then lies near rows of its own kind under the
+    other condition. All rows share one PCA, because scores in bases that are fitted to each
+    condition separately cannot be compared.
 
     Parameters
     ----------
     X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-        Rows of both conditions; features of unit variance are advised (`scaled_features`).
-        Sparse input stays sparse: the means are subtracted implicitly.
+        Rows of both conditions. Features should have unit variance (see `scaled_features`).
+        Sparse input stays sparse, because the means are subtracted implicitly.
     within : array-like of shape (n,)
-        Which rows are centred together: a label for each combination of donor and condition.
+        Label of each row. Rows with the same label are centred together, so give one label for each
+        combination of donor and condition.
     n_components : int, default=20
-        Number of principal components; at most one less than the rows and the features.
+        Number of principal components, k. It is reduced to ``min(n, n_features) - 1`` if larger.
 
     Returns
     -------
-    ndarray of shape (n, n_components)
-        Deterministic scores, in descending order of variance.
+    ndarray of shape (n, k)
+        Scores, in descending order of variance. They are the same at every call.
 
     Raises
     ------
     ValueError
-        If `within` has not one label per row, `n_components` is less than 1, no row differs from
-        the mean of its label, or a value is NaN or infinite.
+        If the length of `within` is not the number of rows, `n_components` is less than 1, every
+        row equals the mean of its label, or a value is NaN or infinite.
 
     Examples
     --------
@@ -157,8 +160,8 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
         rmatvec=lambda u: transposed_times(u.ravel()),
         dtype=np.float64,
     )
-    # The starting vector is what makes the iteration deterministic; a constant one may be an
-    # exact singular vector, of a mean that was subtracted.
+    # A fixed starting vector makes the iteration deterministic. It is random rather than constant:
+    # centring can make a constant vector an exact singular vector, where the iteration stays.
     start = np.random.default_rng(0).normal(size=max(rows.shape))
     largest = np.abs(rows @ start[: rows.shape[1]]).max()
     if np.abs(times(start[: rows.shape[1]])).max() <= _ROUNDING * largest:

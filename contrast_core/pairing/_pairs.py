@@ -1,4 +1,4 @@
-"""Result of pairing: the pairs, and how well they cover the rows."""
+"""The result of pairing: the pairs, and the fraction of rows that they cover."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from contrast_core._validation import FloatArray
 
 
 class LabelSummary(NamedTuple):
-    """Counts for one label (a donor): its rows in both views, the paired ones, and the pairs.
+    """Numbers of rows, paired rows and pairs for one label, such as a donor.
 
-    `median_distance` is NaN for a label without pairs.
+    `n_rows` and `n_rows_paired` count rows of X; `n_positive_rows` and `n_positive_rows_paired`
+    count rows of the positive view. `median_distance` is NaN for a label without pairs.
     """
 
     label: Any
@@ -33,18 +34,17 @@ class PositivePairs:
     Parameters
     ----------
     rows : ndarray of int of shape (n_pairs,)
-        Which row of X.
+        Index of each pair's row of X.
     positive_rows : ndarray of int of shape (n_pairs,)
-        Which row of the positive view.
+        Index of each pair's row of the positive view.
     distances : ndarray of shape (n_pairs,)
-        Euclidean distance of the two, in the space in which they were paired.
-    within : tuple
-        A named tuple for each label that has rows in either view, in sorted order: its `label`,
-        its numbers of rows in both views, of pairs and of paired rows, and the median distance.
+        Euclidean distance between the two rows of a pair, in the space in which they were paired.
+    within : tuple of LabelSummary
+        A summary for each label that has rows in at least one view, sorted by label.
 
     See Also
     --------
-    contrast_core.contrast.effective_n_pairs : Number of independent pairs they correspond to.
+    contrast_core.contrast.effective_n_pairs : The equivalent number of independent pairs.
     """
 
     rows: NDArray[np.intp]
@@ -59,7 +59,7 @@ class PositivePairs:
 
     @property
     def coverage(self) -> tuple[float, float]:
-        """Return the fraction of paired rows of X, and of the positive view."""
+        """Return the fraction of rows that are paired, in X and in the positive view."""
         paired = sum(each.n_rows_paired for each in self.within)
         positive_paired = sum(each.n_positive_rows_paired for each in self.within)
         return (

@@ -1,4 +1,4 @@
-"""The bootstrap: how far the components would move if other rows had been drawn."""
+"""Bootstrap of the components: how far they would move if other rows had been drawn."""
 
 from __future__ import annotations
 
@@ -35,32 +35,36 @@ _FEATURES_AT_ONCE = 1000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BootstrapStability(ShortRepr):
-    """Stability of components under resampling; made by `bootstrap_stability`.
+    """Stability of components under resampling, as computed by `bootstrap_stability`.
 
-    Stability is in squared cosines, from 0 to 1. Unrelated directions give about 1/D for `matched`
-    and k/D for `retained` and the subspace.
+    Stability is measured in squared cosines, from 0 to 1. For unrelated components in D features,
+    `matched` is about 1/D, and `retained` and `subspace_stability` are about k/D.
 
     Parameters
     ----------
     matched : ndarray of shape (B, k)
-        Stability of each component: its agreement with its counterpart in each resample. The
-        resample's components are matched to ours one to one, because they may change places.
+        Squared cosine between each component and its counterpart in each resample. The components
+        of a resample are first matched one to one to those of the data, because their order may
+        change.
     retained : ndarray of shape (B, k)
-        Share of each component that lies in the resample's subspace. High where `matched` is low:
-        the component is real, but turns within the subspace (nearly tied eigenvalues).
+        Share of each component that lies in the resample's subspace. If it is high where `matched`
+        is low, the component is real but turns within the subspace, because eigenvalues are nearly
+        tied.
     angles : ndarray of shape (B, k)
-        Principal angles between our subspace and the resample's, radians, descending.
+        Principal angles between the subspace of the data and that of each resample, in radians,
+        descending.
     components : ndarray of shape (k, n_features)
         The components of the data.
     lower, upper : ndarray of shape (k, n_features)
-        Ends of a band for each loading, which holds a share `level` of the resamples; as many lie
-        below it as above. A resample's components are first rotated within their subspace so that
-        they lie as near to ours as possible. The bands therefore describe the subspace; how far
-        components turn within it is the difference between `matched` and `retained`.
+        Lower and upper end of a percentile interval for each loading. A share `level` of the
+        resamples lies within the interval, and equal shares lie below and above it. The components
+        of a resample are first rotated within their subspace to lie as near to those of the data as
+        possible. The intervals therefore describe the subspace; the difference between `matched`
+        and `retained` says how far components turn within it.
     level : float
-        Share of the resamples within these bands.
+        Share of the resamples within these intervals.
     n_units, n_background_units : int or None
-        Number of units in each dataset; None where rows were drawn one by one.
+        Number of units in each dataset; None if rows were drawn one by one.
     """
 
     matched: FloatArray
@@ -104,37 +108,39 @@ def bootstrap_stability(
 ) -> BootstrapStability:
     r"""Measure how stable components are by resampling rows, or units, with replacement.
 
-    Foreground and background are resampled separately, and the components V* of each resample
-    compared with those of the data, V: per component (matched one to one, and the share
-    :math:`\|V^{*\top} v_j\|^2` that the resampled subspace keeps) and by principal angles.
+    Foreground and background are resampled separately. The components :math:`V^*` of each resample
+    are compared with the components V of the data in three ways: each component with its
+    counterpart, each component :math:`v_j` with the whole resampled subspace, of which it keeps the
+    share :math:`\|V^{*\top} v_j\|^2`, and the two subspaces by their principal angles.
 
     Parameters
     ----------
     estimator : CPCA, CPCAStar, PCPCA or another `MomentContrast`
-        The method and number of components; it is cloned. An automatic strength is chosen once,
-        for the data as they are, and held. PCPCA is resampled as cPCA at ``alpha = gamma'``, which
-        has its components.
+        The method and number of components; it is cloned. An automatic strength is chosen once, on
+        the data, and the same strength is used for all resamples. PCPCA is resampled as cPCA at
+        ``alpha = gamma'``, which has the same components.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without units the background may be a list of
-        several, which are mixed as by `CPCA.fit`, each about its own mean.
+        Foreground and background rows, not moments. Without units, the background may be a list of
+        several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to; units are drawn as a whole. A
-        label that occurs in both datasets is one and the same donor, drawn for both at once.
-        Without units every row is taken as independent: with rows that repeat, components look
-        far more stable than they are.
+        label that occurs in both datasets is one unit, which is drawn for both at once. Without
+        units, rows are treated as independent. If several rows come from the same donor,
+        components then look far more stable than they are.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-        A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
-        independent row whatever its weight.
+        A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
+        row counts as one independent row, whatever its weight.
     background_mix : array-like of shape (number of backgrounds,), optional
-        As for `CPCA.fit`.
+        Share of each background in the mixture, as for `CPCA.fit`.
     n_resamples : int, default=200
         Number of bootstrap samples, B.
     level : float above 0, below 1, default=0.95
-        Share of the resamples within the bands of the loadings.
+        Share of the resamples within the interval of each loading.
     random_state : int, Generator or None, default=None
         Seed of the resampling.
     progress : bool or callable, default=False
-        Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+        Whether to show a progress bar of tqdm; or a callable that is used in place of tqdm, as
+        ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
@@ -143,16 +149,16 @@ def bootstrap_stability(
     Raises
     ------
     ValueError
-        If the datasets do not fit together or one is constant, only one has units, or a parameter
-        is out of range.
+        If the datasets have different features, a dataset is constant, only one dataset has units,
+        or a parameter is out of range.
     TypeError
         If the estimator is not a linear contrastive method, moments are given, or a parameter or
         label has the wrong type.
 
     Notes
     -----
-    Stability is not significance: a component of noise in few features, or one that a single unit
-    dominates, can be stable. Units are reduced to their moments once.
+    Stability is not significance: a component can be stable although it is noise in a few features,
+    or dominated by a single unit. Each unit is reduced to its moments only once.
 
     References
     ----------
@@ -206,7 +212,11 @@ def bootstrap_stability(
 def _bands(
     components: FloatArray, basis: FloatArray | None, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return percentiles over the resamples, for few features at a time with a `basis`."""
+    """Return the ends of the interval of each loading over the resamples.
+
+    With a `basis`, components are in its coordinates; they are mapped to feature space for a few
+    features at a time, to save memory.
+    """
     ends = [(1 - level) / 2, (1 + level) / 2]
     if basis is None:
         lower, upper = np.quantile(components, ends, axis=0)
@@ -223,7 +233,10 @@ def _bands(
 def _draw(
     samples: TwoSamples, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Draw how often each unit counts; shared units count as often in both datasets."""
+    """Draw how often each unit of the two datasets is in a resample.
+
+    A unit that both datasets share is drawn equally often in both.
+    """
     n_shared = len(samples.shared)
     shared_times = _times(n_shared, rng)
     times = []
@@ -232,7 +245,7 @@ def _draw(
         drawn[samples.shared[:, side]] = shared_times
         alone = samples.unshared(side)
         strata = np.zeros(sample.n_units, np.intp) if sample.strata is None else sample.strata
-        for stratum in np.unique(strata[alone]):  # of each of several backgrounds as many as it has
+        for stratum in np.unique(strata[alone]):  # every background keeps its number of units
             some = alone[strata[alone] == stratum]
             drawn[some] = _times(len(some), rng)
         times.append(drawn)

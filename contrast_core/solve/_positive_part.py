@@ -1,8 +1,9 @@
 """The positive part of a contrast: all of its positive eigenpairs.
 
-Problem: sparse components need a square root of the contrast, which only its positive part has. The
-whole spectrum comes from LAPACK's divide and conquer, and eigenvalues up to 4 D eps of the largest
-variance count as rounding.
+Problem: sparse PCA works with a square root of its matrix. A contrast has negative eigenvalues as
+well, so only its positive part has a real square root. LAPACK's divide-and-conquer algorithm
+computes the whole spectrum. An eigenvalue counts as positive if it exceeds the rounding error,
+4 D eps times the largest variance.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def positive_part(x: Moments, y: Moments, alpha: float) -> Eigenpairs:
-    """Return the positive eigenpairs of ``C_X - alpha C_Y``, alpha finite, as rows of features.
+    """Return the positive eigenvalues of ``C_X - alpha C_Y`` and their eigenvectors as rows.
 
-    The moments must have a matrix, whether of features or in the span of the rows.
+    The eigenvectors are in feature space, and alpha is finite. The moments must be of the form
+    "dense" or "span", since "products" has no matrix.
     """
     check_products(x, y, alpha)
     values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)

@@ -1,4 +1,4 @@
-"""Sparse contrastive PCA: contrasts of few features."""
+"""Sparse contrastive PCA: contrastive components that involve few features each."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from contrast_core.solve import (
 from contrast_core.spectral._cpca import choose_alpha, default_alphas
 
 _DEFAULT_PENALTY = 0.3
-_LARGEST_RIDGE = 1e12  # beyond it C(alpha) is rounding beside the ridge
+_LARGEST_RIDGE = 1e12  # beside a larger ridge, C(alpha) would be lost in rounding
 
 
 class SparseCPCA(StrengthPath, MomentContrast):
-    r"""Sparse contrastive PCA: contrastive components of few features each.
+    r"""Sparse contrastive PCA: contrastive components that involve few features each.
 
-    Elastic-net sparse PCA of the positive part of the contrast. With *all* positive eigenpairs
-    :math:`(\lambda_i, v_i)` of :math:`C(\alpha) = C_X - \alpha\, C_Y` and
-    :math:`C_+ = \sum_i \lambda_i v_i v_i^\top`,
+    The method is elastic-net sparse PCA of the positive part of the contrast,
+    :math:`C_+ = \sum_i \lambda_i v_i v_i^\top`, where :math:`(\lambda_i, v_i)` are *all* positive
+    eigenpairs of :math:`C(\alpha) = C_X - \alpha\, C_Y`. It minimises
 
     .. math:: \min_{A, B} \sum_{j=1}^k (a_j - b_j)^\top C_+ (a_j - b_j)
         + \rho\lambda_1 \|b_j\|_2^2 + 2 t_j \|b_j\|_1 \quad\text{with } A^\top A = I,
 
-    which is sparse PCA of the square root of :math:`C_+`. The components are the b at unit length.
-    Without a penalty they are those of `CPCA`.
+    which is sparse PCA of the square root of :math:`C_+`. The components are the vectors
+    :math:`b_j`, scaled to unit length. Without a penalty they equal the components of `CPCA`.
 
     Parameters
     ----------
@@ -57,60 +57,64 @@ class SparseCPCA(StrengthPath, MomentContrast):
     alpha : "auto", "denoise" or float from 0, finite, default="auto"
         Contrast strength, as for `CPCA`.
     penalty : float from 0 to below 1, optional
-        t_j as a share of :math:`\lambda_j \max_d |v_{jd}|`, at which component j would keep no
-        feature: without units, the same for data of any scale. By default 0.3, unless
-        `n_features_to_select` is given. `cross_validated_penalty` chooses it.
+        The penalty :math:`t_j`, as a share of :math:`\lambda_j \max_d |v_{jd}|`, at which component
+        j would keep no feature. It has no unit, so it does not depend on the scale of the data. By
+        default 0.3, unless `n_features_to_select` is given. `cross_validated_penalty` chooses it.
     n_features_to_select : int from 1 to the number of features, optional
-        Instead of a penalty: how many features each component keeps. Least angle regression follows
-        the elastic net's path until one more would enter.
+        Number of features that each component keeps; give it instead of a penalty. Least angle
+        regression follows the elastic net's path until one more feature would enter.
     ridge : float above 0, up to 1e12, default=1.0
-        rho, in units of the largest eigenvalue of C(alpha). The larger, the more features that go
-        together are selected together, and the less it matters how the sample happened to
-        correlate them: with 600 rows of 500 features, 30 of them in groups close to the limit of
-        detection, 1.0 found all 30 where 1e-6 (a lasso, the common default elsewhere) found 28.
+        The ridge penalty :math:`\rho`, in units of the largest eigenvalue of C(alpha). A large
+        ridge selects correlated features together, and makes the selection depend less on chance
+        correlations in the sample. In an example with 600 rows of 500 features, 30 of them in
+        groups close to the limit of detection, a ridge of 1.0 found all 30, and 1e-6 (a lasso, the
+        common default elsewhere) found 28.
 
     Attributes
     ----------
     components_ : ndarray of shape (k, n_features)
-        Sparse rows of unit length, filters: not orthogonal to one another. In the order of the
-        eigenvectors that they start from; the entry of largest magnitude in each is positive.
+        Components as sparse rows of unit length, which are not orthogonal to one another. They are
+        in the order of the eigenvectors from which the iteration starts. The entry of largest
+        magnitude in each is positive.
     alpha_, strength_ : float
         The contrast strength used.
     penalties_ : ndarray of shape (k,)
-        The penalty of each component, as `penalty`; less than that where its last feature would
-        have gone.
+        The penalty of each component, as a share like `penalty`. It is less than `penalty` if that
+        would have removed the last feature of the component.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
-        Variance of foreground and background along each component. Scores are correlated, so they
-        do not add up.
+        Variance of foreground and background along each component. The variances do not add up,
+        because the scores are correlated.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
-        only), whatever the data's scale; NaN where neither varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two variances, from -1 (background only) to 1
+        (foreground only). It does not depend on the scale of the data, and is NaN for a component
+        along which neither dataset varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        What the data were reduced to; `at`, `path` and `sparsity_path` work from them. The latter,
-        for more features than rows, hold the rows: leave those unchanged as long as these are in
-        use.
+        Moments of the two datasets, from which `at`, `path` and `sparsity_path` compute their
+        results. `SpanMoments`, which are used for more features than rows, refer to the rows of the
+        data: do not change the data as long as the moments are in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        From centred rows to scores, ``components_.T``, and back, its pseudoinverse: `denoise` and
-        `inverse_transform` project orthogonally on the span of the components, and touch no feature
-        that none of them has. With the mean they are `linear_map_`, a
-        `contrast_core.spectral.LinearMap`.
+        ``components_.T``, which maps centred rows to scores, and its pseudoinverse, which maps
+        scores back. Therefore `denoise` and `inverse_transform` project orthogonally on the span of
+        the components, and give every feature that has no loading its mean. With the mean, the two
+        matrices form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
 
     Raises
     ------
     ValueError
-        On `fit`: if C(alpha) has fewer positive eigenvalues than components are asked for, both a
+        On `fit`: if `n_components` exceeds the number of positive eigenvalues of C(alpha), both a
         penalty and a number of features are given, or a parameter is out of range.
 
     Warns
     -----
     ContrastWarning
-        If the iteration does not settle, or the two datasets' scales differ by orders of magnitude.
+        If the iteration does not converge, or the scales of the two datasets differ by orders of
+        magnitude.
 
     See Also
     --------
@@ -120,12 +124,15 @@ class SparseCPCA(StrengthPath, MomentContrast):
     Notes
     -----
     The data are not scaled. Standardise both datasets first if features have different units,
-    because the penalty is the same for all features. The problem is not convex. It is solved by
-    alternating between B and A, starting at the leading eigenvectors. Without a penalty every
-    rotation of the components is a solution, and with a penalty below 0.01 the iteration takes
-    thousands of steps. If features are copies of one another, `n_features_to_select` keeps any of
-    them, and a penalty keeps all or none. The default grid of `path` ends where C(alpha) has fewer
-    positive eigenvalues than there are components.
+    because the penalty is the same for all features.
+
+    The problem is not convex. It is solved by alternating between B and A, starting at the leading
+    eigenvectors. Without a penalty, every rotation of the components is a solution; with a penalty
+    below 0.01, the iteration takes thousands of steps.
+
+    If several features are copies of one another, a penalty keeps all or none of them, whereas
+    `n_features_to_select` may keep some. The default grid of `path` ends at the strength beyond
+    which C(alpha) has fewer positive eigenvalues than there are components.
 
     References
     ----------
@@ -170,19 +177,19 @@ class SparseCPCA(StrengthPath, MomentContrast):
         self.ridge = ridge
 
     def sparsity_path(self, numbers: Sequence[int] | None = None) -> list[Self]:
-        """Fit components of fewer and fewer features at this contrast, from the same moments.
+        """Fit components with fewer and fewer features, at the contrast strength of this estimator.
 
         Parameters
         ----------
         numbers : sequence of int, optional
-            Numbers of features that each component keeps, as for `n_features_to_select`. By
-            default all features, then 256 or the next smaller power of two, halved down to one.
+            Values of `n_features_to_select`. By default, the number of all features and then the
+            powers of two below it, from at most 256 down to 1.
 
         Returns
         -------
         list of Self
-            A new estimator, fitted at the contrast strength of this one, for each different number,
-            descending: from dense to sparse.
+            A new fitted estimator for each different number, in descending order of the numbers:
+            from dense to sparse.
 
         Raises
         ------
@@ -207,7 +214,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         )
 
     def _at_penalties(self, penalties: Sequence[float]) -> list[Self]:
-        """Fit this contrast at other penalties."""
+        """Return estimators fitted at the contrast strength of this one, one for each penalty."""
         return self._with_sparsity([{"penalty": one} for one in penalties])
 
     def _with_sparsity(self, settings: Sequence[Mapping[str, object]]) -> list[Self]:
@@ -243,18 +250,19 @@ class SparseCPCA(StrengthPath, MomentContrast):
         k = check_n_components(self.n_components, x.n_features)
         if k > len(part.values):
             raise ValueError(
-                f"n_components={k}, but at alpha={alpha:.4g} the contrast has "
-                f"{len(part.values)} positive eigenvalues: sparse components are of what the "
-                "foreground has more of. Use fewer components or a smaller alpha."
+                f"n_components={k}, but at alpha={alpha:.4g} the contrast has only "
+                f"{len(part.values)} positive eigenvalues, and there are no more sparse components "
+                "than positive eigenvalues. Use fewer components or a smaller alpha."
             )
         penalty, count = self._sparsity(x.n_features)
         ridge = check_number(self.ridge, "ridge", above=0, at_most=_LARGEST_RIDGE)
         found = sparse_components(*part, k, ridge=ridge, penalty=penalty, count=count)
         if not found.converged:
             warn(
-                f"sparse components at alpha={alpha:.4g} still turn after thousands of steps: a "
-                "small penalty hardly holds them, or two of them have nearly the same contrast. "
-                "Use a larger penalty, a larger ridge, or another number of components."
+                f"sparse components at alpha={alpha:.4g} have not converged after thousands of "
+                "steps: the penalty is too small to determine them, or two components have nearly "
+                "the same contrast. Use a larger penalty, a larger ridge, or another number of "
+                "components."
             )
         components = fix_signs(found.components)
         coordinates = x.coordinates_of(components)
@@ -274,7 +282,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         )
 
     def _sparsity(self, n_features: int) -> tuple[float, int | None]:
-        """Return the penalty (0 if the number of features is given) and that number or None."""
+        """Return the penalty and None, or 0 and the number of features to select."""
         if self.n_features_to_select is None:
             given = _DEFAULT_PENALTY if self.penalty is None else self.penalty
             return check_penalty(given), None
@@ -296,7 +304,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         return alpha
 
     def _default_strengths(self) -> FloatArray:
-        """Return the strengths of the grid that have as many positive eigenvalues as components."""
+        """Return the strengths of the grid at which all components have positive eigenvalues."""
         x, y, k = self.foreground_moments_, self.background_moments_, self._n_features_out
         alphas = default_alphas()
         too_few = bisect_left(alphas, True, key=lambda alpha: n_positive(x, y, alpha) < k)
@@ -313,5 +321,5 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
 
 def check_penalty(penalty: object, name: str = "penalty") -> float:
-    """Return the penalty, as a share of the smallest one that removes every feature."""
+    """Return the penalty as a float; raise an error unless it is from 0 to below 1."""
     return check_number(penalty, name, at_least=0, below=1)

@@ -1,4 +1,4 @@
-"""Data for the tests of CVAE: a ring in the foreground alone, behind a curve that both have."""
+"""Simulated data and a quick model for the tests of CVAE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ D = 12
 
 
 def ring(n: int = 800, m: int = 600, seed: int = 0) -> tuple[Any, Any, Any, Any]:
-    """A circle in a plane of the foreground alone, behind a stronger curve that both have."""
+    """Return a foreground with a circle, a background, the circle's angles and its clean rows.
+
+    Both datasets contain a curve that is stronger than the circle; only the foreground contains the
+    circle.
+    """
     rng = np.random.default_rng(seed)
 
     def shared(size: int) -> Any:
@@ -27,10 +31,12 @@ def ring(n: int = 800, m: int = 600, seed: int = 0) -> tuple[Any, Any, Any, Any]
 
 
 def counts(seed: int = 0, n: int = 300) -> tuple[Any, Any]:
+    """Return Poisson counts whose log-rates are the foreground and background of `ring`."""
     X, Y, *_ = ring(n, n, seed)
     rng = np.random.default_rng(seed)
     return rng.poisson(np.exp(0.3 * X)), rng.poisson(np.exp(0.3 * Y))
 
 
 def quick(**options: Any) -> CVAE:
+    """Return a CVAE that trains for three epochs, unless the options say otherwise."""
     return CVAE(**({"max_iter": 3, "random_state": 0} | options))

@@ -1,4 +1,4 @@
-"""CVAE's training: seeds, going on, saved models, and a loss that is not finite."""
+"""Tests of CVAE's training: seeds, warm starts, saved models, and a loss that is not finite."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ save(model, {str(tmp_path / "then.model")!r})
 def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
     tmp_path: Path, share: float
 ) -> None:
-    """Few rows at a high rate: the last weights are not the best ones."""
+    """With few rows and a high learning rate, the last weights are not the best ones."""
     X, Y, *_ = ring(60, 40)
     layers = torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4)
     options = {
@@ -78,6 +78,7 @@ def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
 
 
 def same_training(one: Any, other: Any, X: Any) -> None:
+    """Check that two models have equal losses, best epochs and scores."""
     for name in ("training_loss_", "held_out_loss_", "best_epoch_"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     np.testing.assert_array_equal(one.transform(X), other.transform(X))
@@ -124,7 +125,7 @@ def interrupt(*_: Any, **__: Any) -> Any:
 
 
 class Breaking(torch.nn.Module):
-    """A decoder that returns NaN from some training pass on."""
+    """A decoder that returns NaN in every training pass after the first `n_good`."""
 
     def __init__(self, n_good: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A linear map on its own, and as what every fitted linear method is."""
+"""Tests of `LinearMap` alone, and of the linear map that every fitted linear method has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 
 def made(d: int = 7, k: int = 2) -> tuple[LinearMap, Any]:
-    """A map that is no projector, and rows."""
+    """Return a random linear map, which is not a projector, and rows."""
     rng = np.random.default_rng(0)
     mean, other = rng.normal(size=(2, d))
     linear = LinearMap(
@@ -63,11 +63,11 @@ def test_every_linear_method_publishes_its_map(case: Case) -> None:
     np.testing.assert_array_equal(
         linear.inverse_transform(scores), fitted.inverse_transform(scores)
     )
-    # Scores of what has certain scores are these scores.
+    # Mapping scores to feature space and back gives the same scores.
     np.testing.assert_allclose(
         fitted.projection_.T @ fitted.reconstruction_.T, np.eye(2), atol=1e-9
     )
-    if not case.name.startswith("PCAPlusPlus"):  # whose scores are taken along oblique directions
+    if not case.name.startswith("PCAPlusPlus"):  # PCA++ computes scores along oblique directions
         for offset in linear.offsets:
             np.testing.assert_allclose(
                 linear.denoise(X, offset=offset), fitted.denoise(X, offset=offset), atol=1e-11

@@ -1,4 +1,7 @@
-"""What a user may do wrong, interrupt or take away: told in the dock, and nothing left behind."""
+"""Tests of wrong input, failures, cancelled runs and removed layers.
+
+In each case the dock shows a message, and neither layers nor threads are left behind.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(viewer, dock
         assert dock.names == ["empty", "cells"]
         assert message in dock.words
         viewer.layers.remove("cells")
-    assert notified() == []  # a toast shows 38 characters
+    assert notified() == []  # a notification of napari would show only 38 characters
 
 
 def test_a_missing_choice_gives_advice(viewer, dock, film):
@@ -123,7 +126,8 @@ def test_a_failure_is_told_and_leaves_the_dock_usable(ready, notified, monkeypat
     monkeypatch.setattr(_widget, "examine", fail_with(RuntimeError("no verdict")))
     ready.run()
     ready.qtbot.waitUntil(lambda: "could not be checked" in ready.verdict, timeout=10_000)
-    assert ready.words.startswith("Done: 'cells denoised' was added")  # and nothing is taken back
+    # The result stays although its check failed.
+    assert ready.words.startswith("Done: 'cells denoised' was added")
     assert notified()[len(told) :] == [("error", "no verdict")]
 
 
@@ -147,7 +151,7 @@ def test_results_are_added_all_or_none(viewer, dock, notified, monkeypatch):
 
 
 class With:
-    """A viewer that adds images in another way."""
+    """A viewer whose method `add_image` is replaced."""
 
     def __init__(self, viewer, add_image):
         self.__dict__ = {"_viewer": viewer, "add_image": add_image}
@@ -163,7 +167,7 @@ def test_what_fails_before_a_run_is_told_in_the_dock(viewer, picture, notified):
     for button in ("run", "preview"):
         picture.run(button)
         assert "marked everywhere" in picture.words
-    picture.choices.pair = None  # what was not foreseen
+    picture.choices.pair = None  # causes an error that the dock does not expect
     for n_told, button in enumerate(("run", "preview"), start=1):
         picture.run(button)
         assert "not foreseen" in picture.words
@@ -198,7 +202,7 @@ def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
             picture.qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
             picture.qtbot.waitUntil(lambda: picture.is_quiet, timeout=10_000)
         assert picture.names == ["cells", "background"]
-    picture.run()  # and the dock is ready for the next run
+    picture.run()  # the dock is ready for the next run
     assert "cells denoised" in picture.names
     assert notified() == []
 
@@ -244,13 +248,13 @@ def test_a_result_that_comes_after_cancel_is_dropped(viewer, ready, monkeypatch)
 
     monkeypatch.setattr(_widget, "run", run)
     ready.widget.run.native.click()
-    assert ended.wait(60)  # no events are processed here: its signals wait in the queue
+    assert ended.wait(60)  # Qt processes no events meanwhile, so the run's signals stay queued
     time.sleep(0.1)
     ready.widget.cancel.native.click()
     ready.qtbot.wait(100)
     assert ready.names == ["cells", "empty"]
     assert ready.words == "Cancelled; nothing was added."
-    assert threading.get_ident() not in seen  # all computing is in a thread
+    assert threading.get_ident() not in seen  # the run was in another thread
 
 
 def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatch, notified):
@@ -292,11 +296,11 @@ def test_closing_during_a_run_stops_it_quietly(
     assert notified() == []
     if what == "dock":
         assert ready.names == ["cells", "empty"]
-        viewer.add_image(np.zeros((4, 4)))  # nothing is left that would hear of it
+        viewer.add_image(np.zeros((4, 4)))  # the closed dock no longer reacts to new layers
 
 
 def test_progress_is_shown_at_a_pace_that_can_be_seen(qtbot):
-    """A bar is painted for each report, and the window would do little else."""
+    """The progress bar is painted at most ten times a second, so that the window stays fast."""
 
     def run(report):
         for i in range(2000):

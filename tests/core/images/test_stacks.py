@@ -1,4 +1,4 @@
-"""Rows put back into frames, and maps of weights."""
+"""Tests of `rows_to_stack` and `weight_maps`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = (4, 5)
 
 @pytest.fixture(scope="module")
 def frames() -> Any:
-    """Frames in which one corner of a square varies against the others, and background."""
+    """Return rows of frames in which a square varies, one corner with opposite sign, and noise."""
     rng = np.random.default_rng(0)
     foreground = rng.normal(size=(60, *SHAPE)) + 3.0
     sign = np.array([[1, 1], [1, -1]])
