@@ -10,7 +10,7 @@ from contrast_core._validation import as_number, check_choice, check_n_component
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, solve_contrasts
 
-_AUTO_FRACTION = 0.9  # of gamma_max: papers/pcpca_mice.py measures it
+_AUTO_FRACTION = 0.9  # of gamma_max: papers/pcpca.py measures it
 _MAX_ITERATIONS = 100  # Newton's on a concave function: under ten in practice
 
 

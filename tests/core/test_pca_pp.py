@@ -52,7 +52,7 @@ def error(fitted: Any, n_signal: int = 2) -> float:
 @pytest.mark.parametrize("background", [STRONG, MILD])
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
 def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
-    """Six runs of the paper's setting; papers/pca_pp_theory.py has all fifty.
+    """Six runs of the paper's setting; papers/pca_pp.py has all fifty.
 
     One run's error has a standard deviation of up to 6% of the theory, the mean of six 2.5%; the
     finite sample adds up to 2%. Hence 10%, at four standard errors.
