@@ -177,8 +177,8 @@ class Chooser:
         return sorted(found, key=lambda test: (self.size[f"{test}|run"], test))[: self.most]
 
 
-def passes(root: Path, tests: list[str], seconds: float) -> bool:
-    """Return whether these tests pass in a process of their own."""
+def outcome(root: Path, tests: list[str], seconds: float) -> str:
+    """Run the tests in a process of their own: "survived", "caught" or "timed out"."""
     child = os.fork()
     if child == 0:
         os.chdir(root)
@@ -194,11 +194,11 @@ def passes(root: Path, tests: list[str], seconds: float) -> bool:
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return status == 0
+            return "caught" if status else "survived"
         time.sleep(0.02)
     os.kill(child, 9)
     os.waitpid(child, 0)
-    return False  # an endless loop is noticed
+    return "timed out"
 
 
 def equivalent(mutation: Mutation) -> str:
@@ -235,25 +235,26 @@ def main(arguments: list[str] | None = None) -> int:
         copy = Path(folder) / "project"
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "_build", ".mypy_cache")
         shutil.copytree(ROOT, copy, ignore=ignored)
-        survivors, same, caught = [], [], 0
+        states: Counter[str] = Counter()
+        listed: dict[str, list[str]] = {"survived": [], "timed out": [], "same": []}
         for number, mutation in enumerate(sorted(drawn), 1):
             source = (copy / mutation.path).read_bytes()
             tests = choose(mutation)
             reason = equivalent(mutation)
-            if not reason:
+            state = "same" if reason else "survived"
+            if tests and not reason:
                 (copy / mutation.path).write_bytes(mutation.applied(source))
-                survived = not tests or passes(copy, tests, given.seconds)
+                state = outcome(copy, tests, given.seconds)
                 (copy / mutation.path).write_bytes(source)
-                caught += not survived
-                if survived:
-                    survivors.append(f"{mutation}  ({len(tests)} tests)")
-            else:
-                same.append(f"{mutation}: {reason}")
-            state = "same" if reason else "survived" if survived else "caught"
+            states[state] += 1
+            if state in listed:
+                listed[state].append(f"{mutation}  ({reason or f'{len(tests)} tests'})")
             print(f"{number}/{len(drawn)} {state} {mutation}", file=sys.stderr, flush=True)
-    counted = len(drawn) - len(same)
+    counted = len(drawn) - states["same"]
+    caught = states["caught"] + states["timed out"]  # an endless loop is noticed as well
     print(f"{caught} of {counted} mutations caught ({caught / max(counted, 1):.0%})")
-    for title, lines in (("Survivors", survivors), ("Change no result", same)):
+    titles = ("Survivors", "Caught by the time limit, or slow", "Change no result")
+    for title, lines in zip(titles, listed.values(), strict=True):
         if lines:
             print(f"{title}:", *lines, sep="\n  ")
     return int(caught < given.least * counted)
