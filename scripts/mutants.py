@@ -141,7 +141,8 @@ def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverag
     """Return which tests execute which line, from the file if it is there."""
     if not data_file.exists():
         print("mutants: measuring which tests execute which line", file=sys.stderr)
-        options = [f"--cov={package}" for package in packages]
+        folders = [path if path.is_dir() else path.parent for path in packages]
+        options = [f"--cov={folder}" for folder in folders]
         options += ["--cov-context=test", "--cov-report=", "-m", "not slow", *QUIET, *tests]
         environment = os.environ | {"COVERAGE_FILE": str(data_file), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "pytest", *options]
