@@ -1,4 +1,4 @@
-"""How live the napari plugin is, without its window: reading, redrawing, removing, memory.
+"""Speed of the napari plugin without its window: reading, redrawing, removing, memory.
 
     python -m benchmarks.napari_live [live] [memory]
 

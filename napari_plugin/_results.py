@@ -44,7 +44,7 @@ class Shown:
 
     @property
     def n_components(self) -> int:
-        """How many weight maps of components there are to choose from."""
+        """Number of weight maps of components to choose from."""
         return len(self.data["weights"][0]) if self.outcome.has_components else 0
 
 
@@ -79,7 +79,7 @@ class Results:
 
     @property
     def n_components(self) -> int:
-        """How many weight maps of components there are to choose from."""
+        """Number of weight maps of components to choose from."""
         return min((each.n_components for each in self.shown), default=0)
 
     @property

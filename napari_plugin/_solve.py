@@ -1,4 +1,4 @@
-"""From images to a fitted model of signal and background, and the problems that are detected."""
+"""Fit a model of signal and background to images, and detect problems of the fit."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Solution:
 
     @property
     def n_components(self) -> int:
-        """How many components were found, or asked for."""
+        """Number of components that were found, or that were asked for."""
         return int(getattr(self.estimator, "n_components_", self.settings.n_components))
 
     @property

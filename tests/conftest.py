@@ -1,4 +1,4 @@
-"""What all tests share: a single BLAS thread, no plotting window, and the larger real data."""
+"""Settings of all tests: a single BLAS thread, no plotting window, and the larger real data."""
 
 from __future__ import annotations
 

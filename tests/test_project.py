@@ -25,7 +25,7 @@ MODULES = (
 
 
 def _python(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return what a fresh interpreter prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Is the contrast real? Significance by rows and by groups, where there is nothing and on data.
+"""Validation of the significance tests, by rows and by groups, on null data and on real data.
 
     python -m validation.significance [components] [repeated_rows] [false_findings] [ratios]
 

@@ -1,4 +1,4 @@
-"""How well an embedding separates known groups, and what a call costs."""
+"""Measures of how well an embedding separates known groups, and of the cost of a call."""
 
 from __future__ import annotations
 

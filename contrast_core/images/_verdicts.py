@@ -77,7 +77,7 @@ class Verdict:
 
     @property
     def severity(self) -> Literal["doubtful", "instead"]:
-        """How bad it is: "instead" if another method suits the images better, else "doubtful"."""
+        """Severity: "instead" if another method suits the images better, else "doubtful"."""
         return "instead" if self.kind in _INSTEAD else "doubtful"
 
 

@@ -58,7 +58,7 @@ Precondition: TypeAlias = Callable[[FloatArray, FloatArray, Ritz], FloatArray]
 
 
 class Stage(NamedTuple):
-    """How the space is extended, until that no longer helps.
+    """One stage of a search: the preconditioner that extends the search space, and when to stop.
 
     make : callable
         A preconditioner, from Rayleigh-Ritz at one of the contrasts.

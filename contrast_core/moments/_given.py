@@ -1,8 +1,9 @@
-"""Checks of means and covariances that are given, rather than taken from data.
+"""Checks of means and covariances that users give instead of data.
 
-Problem: a matrix that is not a covariance gives components that mean nothing. It must be finite,
-symmetric and positive semidefinite, up to the rounding of single precision: a product with a random
-vector shows the first two, a Cholesky factor of the shifted matrix the third.
+Problem: a matrix that is not a covariance leads to meaningless components. A covariance is finite,
+symmetric and positive semidefinite, up to the rounding of single precision. The first two
+properties are checked by a product with a random vector, and the third by a Cholesky factorisation
+of the matrix plus a small multiple of the identity.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from contrast_core._validation import (
 
 T = TypeVar("T")
 
-_ROUNDING = 1e-6  # of the largest entry: what covariances taken in single precision are off by
+_ROUNDING = 1e-6  # error of a covariance in single precision, relative to its largest entry
 
 
 def check_mean(mean: ArrayLike, name: str) -> FloatArray:
-    """Return a finite vector."""
+    """Return the mean as a vector; raise ValueError if it is empty or not finite."""
     vector = real_array(mean, name)
     if vector.ndim != 1 or not len(vector):
         raise ValueError(f"{name} has shape {vector.shape}; expected (n_features,).")
@@ -38,7 +39,7 @@ def check_mean(mean: ArrayLike, name: str) -> FloatArray:
 
 
 def check_total(n: object, name: str) -> float:
-    """Return a number of rows, or a total weight."""
+    """Return a positive number of rows or total weight; raise an error otherwise."""
     if isinstance(n, float):
         if not 0 < n < np.inf:
             raise ValueError(f"{name}={n} must be a positive, finite number.")
@@ -47,7 +48,7 @@ def check_total(n: object, name: str) -> float:
 
 
 def check_means(means: ArrayLike, name: str) -> FloatArray:
-    """Return finite vectors of the same length, one at least, as rows."""
+    """Return means as the rows of a matrix; raise ValueError if it is empty or not finite."""
     rows = real_array(means, name)
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"{name} has shape {rows.shape}; expected (n_groups, n_features).")
@@ -56,10 +57,10 @@ def check_means(means: ArrayLike, name: str) -> FloatArray:
 
 
 def check_covariance(covariance: ArrayLike, name: str, n_features: int) -> FloatArray:
-    """Return a finite symmetric matrix without a negative eigenvalue.
+    """Return the covariance; raise ValueError unless it is finite, symmetric and semidefinite.
 
-    An entry that is not finite, or not that of the transpose, shows in the products of both with a
-    random vector.
+    If an entry is not finite or differs from the transposed entry, then the products of the matrix
+    and of its transpose with a random vector differ.
     """
     matrix = real_array(covariance, name)
     if matrix.shape != (n_features, n_features):
@@ -67,7 +68,7 @@ def check_covariance(covariance: ArrayLike, name: str, n_features: int) -> Float
             f"{name} has shape {matrix.shape}, but the mean has {n_features} features; expected "
             f"({n_features}, {n_features})."
         )
-    # No entry of it is small, so that nothing hides.
+    # No entry of the vector is near zero, so that it reveals errors in every column.
     rng = np.random.default_rng(n_features)
     probe = rng.uniform(1, 2, n_features) * rng.choice([-1, 1], n_features)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -80,8 +81,8 @@ def check_covariance(covariance: ArrayLike, name: str, n_features: int) -> Float
     largest = float(np.abs(variances).max())
     if difference > _ROUNDING * np.sqrt(n_features) * largest:
         raise ValueError(
-            f"{name} is not symmetric, which a second moment is; give (C + C.T) / 2 if that is "
-            "rounding, else check how it was made."
+            f"{name} is not symmetric, but a covariance is. If the asymmetry is rounding, give "
+            "(C + C.T) / 2; otherwise check how the matrix was computed."
         )
     if variances.min() < -_ROUNDING * largest:
         feature = int(variances.argmin())
@@ -109,9 +110,14 @@ def _check_semidefinite(matrix: FloatArray, name: str) -> None:
 
 
 def names_of_both(ours: Any, other: Any, advice: str) -> tuple[str, ...] | None:
-    """Return the features' names of moments to be merged, which must be of one kind and order.
+    """Return the names of the features of two moments that are to be merged.
 
-    Raises TypeError, which ends with the advice, or ValueError.
+    Raises
+    ------
+    TypeError
+        If the moments are of different classes; the message ends with `advice`.
+    ValueError
+        If the features differ in number, name or order.
     """
     kind = type(ours)
     if not isinstance(other, kind):

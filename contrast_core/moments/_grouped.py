@@ -1,14 +1,15 @@
 """Covariances within and between groups of rows, such as donors or batches.
 
-With n_g rows in group g, mean m_g there and m of all, the covariance of all rows is the sum of two
-parts (the law of total covariance):
+Let group g have n_g rows with mean m_g, and let m be the mean of all n rows. By the law of total
+covariance, the covariance of all rows is the sum of a part within and a part between groups:
 
     C = W + B,   W = 1/n sum_i (x_i - m_g(i)) (x_i - m_g(i))^T,
                  B = sum_g n_g/n (m_g - m) (m_g - m)^T.
 
-W is summed about the groups' means row by row, so it loses no digits where groups lie far apart.
-With a divisor of n its expectation is (1 - G/n) times the covariance within groups, G being their
-number (1 - 1/n sum_g sum_{i in g} w_i^2 / w_g with weights).
+W is computed from rows that are centred by the mean of their group, so it loses no digits if groups
+lie far apart. With divisor n and G groups, its expectation is (1 - G/n) times the covariance within
+groups. With weights w_i, and w_g their sum in group g, the factor is
+1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from contrast_core.moments._given import check_means
 
 
 def check_groups(groups: Any, weights: Any, means: Any) -> tuple[NDArray[Any], Any, FloatArray]:
-    """Return labels, weights and means of groups in ascending order; ValueError if they are not."""
+    """Return labels, weights and means of groups, sorted by label; raise an error if invalid."""
     means = check_means(means, "group_means")
     labels = check_labels(groups, len(means), "groups")
     if len(np.unique(labels)) < len(labels):
@@ -37,20 +38,20 @@ def check_groups(groups: Any, weights: Any, means: Any) -> tuple[NDArray[Any], A
 
 
 def between_groups(weights: NDArray[Any], means: FloatArray) -> FloatArray:
-    """Return B from the groups' weights (G,) and means (G, D); its rank is at most G - 1."""
+    """Return the covariance B between groups, given their weights (G,) and means (G, D)."""
     n = weights.sum().item()
     away = np.sqrt(weights / n)[:, None] * (means - weights @ means / n)
     return np.asarray(away.T @ away)
 
 
 def common_labels(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of two datasets together, ascending; TypeError if their kinds differ."""
+    """Return the sorted union of the labels of two datasets; raise TypeError if types differ."""
     listed = [*ours.tolist(), *theirs.tolist()]
     return np.unique(check_labels(listed, len(listed), "the groups of both"))
 
 
 def spread_over(labels: ArrayLike, summary: Summary, groups: NDArray[Any]) -> Summary:
-    """Return the summary of some groups as one of all `labels`, which include them."""
+    """Extend a summary of some groups to all `labels`; the other groups get weight zero."""
     labels = np.asarray(labels)
     at = np.searchsorted(labels, groups)
     weights = np.zeros(len(labels), summary.weights.dtype)

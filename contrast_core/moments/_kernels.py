@@ -1,15 +1,15 @@
-"""All compiled code: products of sparse rows, entry by entry, with a SciPy fallback for each.
+"""Compiled loops for products of sparse rows, each with a SciPy fallback.
 
-SciPy multiplies sparse matrices in their own format and makes every intermediate result. Three
-loops over the entries do less, compiled by numba where it is installed and there are entries enough
-to outweigh its start:
+Problem: SciPy's products of sparse matrices are slow, because they store every intermediate result.
+Three loops over the entries avoid that. They are compiled if numba is installed and there are so
+many entries that the time to start numba pays off:
 
 - `add_gram_products`: rows times their scores, in one pass (half the time of SciPy);
 - `add_row_products`: inner products of rows with each other (SciPy takes 4.5 times as long);
 - `covariance_parts`: products of columns with each other (SciPy takes 2.7 times as long).
 
-The loops are plain Python that numba can compile. Indices are unsigned, because numba checks signed
-ones for negative values at every entry.
+The loops are plain Python that numba can compile. Indices are unsigned integers, because numba
+checks whether a signed index is negative at every entry.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products
 from contrast_core.rows import ELEMENTS, row_view
 
-WIDTH = 8  # columns that are summed up in registers at a time: eight take as long as one
-_WORTH_COMPILING = 2**16  # entries from which compiled code pays where numba is loaded already
-_BLOCK = 2048  # rows, whose dense columns and entries are read again from the processor's cache
-_CACHED_FEATURES = 1000  # features whose entries stay in the processor's cache
-_MOST_FEATURES = 2**16  # that a half word tells apart
+WIDTH = 8  # number of columns summed in registers at a time: eight take as long as one
+_WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba is loaded already
+_BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
+_CACHED_FEATURES = 1000  # features of a block; their entries stay in the processor's cache
+_MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
 _compiling = Lock()
 
 
 def compiled_pays(n_entries: int, worth_starting: int = 2**24) -> bool:
-    """Return whether compiled code is faster, with the second that numba takes to start."""
+    """Return whether compiled code is faster, counting the second that numba takes to start."""
     least = _WORTH_COMPILING if "numba" in sys.modules else worth_starting
     return n_entries >= least and _numba() is not None
 
 
 def gram_pays(counts: FloatArray) -> bool:
-    """Return whether compiled code multiplies rows faster, given each feature's stored entries."""
+    """Return whether compiled code is faster for a Gram matrix of rows.
+
+    `counts` is the number of stored entries of each feature.
+    """
     return compiled_pays(int(counts @ counts), 2**30)
 
 
@@ -58,10 +61,11 @@ def _numba() -> ModuleType | None:
 
 @cache
 def _compiled(loop: Callable[..., Any], contract: bool = False) -> Callable[..., Any]:
-    """Return a loop as machine code, compiled for each combination of types that it is given.
+    """Return a function that compiles a loop for each new combination of argument types.
 
-    Sums are kept in vector registers, which makes products twice as fast and which numba leaves out
-    unless its configuration says so while it compiles. `contract` allows fused multiply-adds.
+    SLP vectorisation keeps sums in vector registers, which makes products twice as fast. It is off
+    by default, so numba's configuration is changed while it compiles. `contract` allows fused
+    multiply-adds.
     """
     numba: Any = _numba()
     compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"} if contract else False)(
@@ -94,20 +98,23 @@ def add_gram_products(
     start: int,
     stop: int,
 ) -> None:
-    """Add rows `start` to `stop` of a CSR matrix, not centred, times their weighted scores.
+    """Add the product of some rows with their weighted scores to `product`, in place.
 
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
-        Not centred.
+        Rows that are not centred.
     weight : float
         Factor of the scores.
     columns : ndarray of shape (n_features, b)
-        What the centred rows are multiplied with; of a multiple of `WIDTH` columns.
+        Columns that the centred rows are multiplied with to get the scores; b is a multiple of
+        `WIDTH`.
     along_mean : ndarray of shape (b,)
         The mean of the rows times `columns`.
     product, total : ndarray of shape (n_features, b) and (b,)
-        What the products, and the scores, are added to.
+        Arrays to which the products and the sums of the scores are added.
+    start, stop : int
+        The rows that are used, from `start` up to `stop`.
     """
     if compiled_pays(rows.nnz):  # a row's scores are used as soon as they are known
         no_scores = np.empty((0, len(total)))
@@ -138,9 +145,9 @@ def _run(rows: Any, *arguments: Any) -> None:
 def _multiply(  # type: ignore[no-untyped-def]
     indptr, indices, values, columns, along_mean, scores, product, total, weight, start, stop
 ):
-    """Sum up scores of rows, and the rows times them; an empty array is skipped.
+    """Compute scores of rows, and products of the rows with them; skip an empty array.
 
-    Eight columns by name, for these are kept in registers.
+    The sums of eight columns have variables of their own, so that they are kept in registers.
     """
     width = np.uint64(len(total))
     for i in range(np.uint64(start), np.uint64(stop)):
@@ -183,7 +190,7 @@ def _multiply(  # type: ignore[no-untyped-def]
 def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
     """Fill rows `first` to `last` of the lower triangle of a Gram matrix.
 
-    `rows` are the CSR matrix and `by_feature` the same in CSC form.
+    `rows` is a CSR matrix, and `by_feature` is the same matrix in CSC form.
     """
     if not gram_pays(np.diff(by_feature.indptr).astype(np.float64)):
         gram[first:last, :last] = (rows[first:last] @ by_feature.T[:, :last]).toarray()
@@ -201,10 +208,11 @@ def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, l
 def _gram_entries(  # type: ignore[no-untyped-def]
     indptr, indices, data, feature_indptr, row_of, value_of, reached, position, gram, first
 ):
-    """Fill rows of the lower triangle.
+    """Fill rows of the lower triangle of a Gram matrix.
 
-    `reached` is how far each feature's entries lie in rows up to the current one, `position` how
-    far each row has been read: features are taken in blocks whose entries stay in the cache.
+    Features are taken in blocks whose entries stay in the cache. `reached[f]` is the end of those
+    entries of feature f that lie in rows up to the current one. `position[i]` is the first entry of
+    row i that has not been read.
     """
     n_features = len(feature_indptr) - 1
     for block in range(0, n_features, _CACHED_FEATURES):
@@ -223,16 +231,17 @@ def _gram_entries(  # type: ignore[no-untyped-def]
 def covariance_parts(
     rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return products of the columns of CSR rows with each other, each pair once.
+    """Return the products of all pairs of columns of CSR rows.
 
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
         The rows.
     dense, others : ndarray of shape (m,) and (t,)
-        Columns that are centred and multiplied as dense ones; all others, which are not centred.
+        Indices of the columns that are centred and treated as dense, and of all other columns,
+        which are not centred.
     centres : ndarray of shape (G, m)
-        What the dense columns of each group of rows are centred by.
+        Values that are subtracted from the dense columns, for each group of rows.
     spread : ndarray of shape (n,) or None
         Square roots of the rows' weights.
     codes : ndarray of shape (n,) or None
@@ -241,8 +250,8 @@ def covariance_parts(
     Returns
     -------
     ndarrays of shape (m, m), (t, m) and (t, t)
-        Among the dense columns, of the others with them, and among the others; of symmetric ones
-        the upper triangle.
+        Products among the dense columns, of the other columns with the dense ones, and among the
+        other columns. Of the two symmetric matrices, only the upper triangle is filled.
     """
     pays = rows.shape[1] <= _MOST_FEATURES and compiled_pays(rows.nnz, 2**22)
     return (_by_numba if pays else _by_scipy)(rows, dense, others, centres, spread, codes)
@@ -276,7 +285,7 @@ def _by_numba(
     place = np.empty(n_features, dtype=np.int32)
     place[dense], place[others] = np.arange(len(dense)), -1 - np.arange(len(others))
     values = rows.data if rows.dtype in (np.float32, np.float64) else rows.data.astype(np.float64)
-    # In the values' own precision, where that is exact.
+    # Values keep their own precision unless weights make that inexact.
     kept_as = values.dtype if spread is None else np.float64
     spread = np.ones(n_rows) if spread is None else spread
     codes = np.zeros(n_rows, dtype=np.intp) if codes is None else codes
@@ -300,7 +309,7 @@ def _by_numba(
 def _add_rows(  # type: ignore[no-untyped-def]
     indptr, indices, values, spread, codes, centres, place, first, kept, block, square
 ):
-    """Centre a block's dense columns, and add up its other columns' products."""
+    """Centre a block's dense columns, and add the products among its other columns."""
     n_rows, n_dense = block.shape
     n_others = len(square)
     column, row = np.empty(len(kept), np.uint16), np.empty(len(kept), np.uint16)
@@ -324,8 +333,8 @@ def _add_rows(  # type: ignore[no-untyped-def]
                 n_kept += 1
         ends[i] = n_kept
 
-    # Of the other columns with each other: those of a band, whose products with all that follow
-    # stay in the processor's cache, row by row.
+    # Products among the other columns are computed row by row for a band of 64 columns at a time,
+    # whose products with all later columns stay in the processor's cache.
     for band in range(64, n_others + 64, 64):
         for i in range(n_rows):
             p, end = np.uint64(reached[i]), np.uint64(ends[i])
@@ -339,9 +348,10 @@ def _add_rows(  # type: ignore[no-untyped-def]
 
 
 def _add_across(column, row, kept, block, across, starts, n_kept):  # type: ignore[no-untyped-def]
-    """Add products of a block's other columns with its dense ones.
+    """Add the products of a block's other columns with its dense columns.
 
-    Column by column, eight of its rows at a time. `starts` is where the entries of each begin.
+    Columns are taken one by one, and eight of their rows at a time. `starts` holds the index of
+    each column's first entry.
     """
     n_others, n_dense = across.shape
     order = np.empty(n_kept, np.uint32)

@@ -38,17 +38,17 @@ class Moments(abc.ABC):
     Attributes
     ----------
     form : {"dense", "span", "products"}
-        What the covariance is held as.
+        Form in which the covariance is held.
     n_samples : int or float
         Number of rows, n, or their total weight.
     mean, variances : ndarray of shape (n_features,)
         Mean and variance of each feature.
     feature_names : tuple of str or None
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
     groups, group_means : ndarray of shape (G,) and (G, n_features), or None
-        Labels and means of the groups of rows, where rows have groups.
+        Labels and means of the groups of rows, if rows belong to groups.
     parts : tuple of moments
-        The moments that these are a weighted sum of; without them, one dataset.
+        The moments that were summed, if these are a weighted sum; empty for a single dataset.
     """
 
     form: ClassVar[Form]
@@ -57,7 +57,7 @@ class Moments(abc.ABC):
     group_means: FloatArray | None = None
     parts: tuple[Any, ...] = ()
 
-    if TYPE_CHECKING:  # fields of some, properties of others
+    if TYPE_CHECKING:  # some subclasses define these as fields, others as properties
 
         @property
         def n_samples(self) -> float: ...
@@ -85,18 +85,18 @@ class Moments(abc.ABC):
 
     @property
     def varies(self) -> NDArray[np.bool_]:
-        """Which features have a spread that exceeds the rounding of their mean, (n_features,)."""
+        """Whether each feature's standard deviation exceeds rounding error, (n_features,)."""
         return varies(self.mean, self.variances)
 
     @property
     def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
-        """Labels and means of the groups about whose means the covariance is taken, if it is."""
+        """Labels and means of groups, if the covariance is taken about their means, else None."""
         if self.groups is None or self.group_means is None:
             return None
         return self.groups, self.group_means
 
     def matrix(self) -> FloatArray:
-        """Return the covariance in its coordinates, (size, size), not to be changed."""
+        """Return the covariance in its coordinates, (size, size); do not change it in place."""
         raise TypeError(f"{type(self).__name__} gives products only, no matrix.")
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
@@ -108,15 +108,15 @@ class Moments(abc.ABC):
         return np.asarray(np.einsum("dk,kd->k", self.apply(components.T), components))
 
     def lift(self, components: FloatArray) -> FloatArray:
-        """Map rows, (..., k, size), to feature space, (..., k, n_features); here the identity."""
+        """Map components, (..., k, size), to feature space, (..., k, n_features)."""
         return components
 
     def coordinates_of(self, components: FloatArray) -> FloatArray:
-        """Return rows in feature space, (k, n_features), in these coordinates, (k, size)."""
+        """Map components in feature space, (k, n_features), to the coordinates, (k, size)."""
         return components
 
     def complement(self, count: int) -> FloatArray:
-        """Return orthonormal directions of the features, (count, D), in which no row varies."""
+        """Return orthonormal directions in feature space along which no row varies, (count, D)."""
         raise TypeError(f"the coordinates of {type(self).__name__} are the features.")
 
     def shares_coordinates(self, other: Moments) -> bool:
@@ -125,13 +125,13 @@ class Moments(abc.ABC):
 
 
 def varies(mean: FloatArray, variances: FloatArray) -> NDArray[np.bool_]:
-    """Return where a standard deviation exceeds the rounding of its mean."""
+    """Return whether each standard deviation exceeds the rounding error of the mean."""
     rounding = 32 * np.finfo(np.float64).eps * np.abs(mean)
     return np.asarray(np.sqrt(variances) > rounding)
 
 
 def in_cache(matrix: FloatArray) -> Iterator[slice]:
-    """Yield slices of rows that fit into the cache: several steps on them are one pass."""
+    """Yield slices of rows that fit into the cache, so that several steps read memory only once."""
     step = max(1, _CACHED_ELEMENTS // max(1, matrix.shape[1]))
     return (slice(start, start + step) for start in range(0, len(matrix), step))
 

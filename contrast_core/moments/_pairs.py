@@ -1,16 +1,17 @@
 """Positive pairs as two ordinary datasets: the pairs' means and their half differences.
 
-With u = (x + x+)/2 and d = (x - x+)/2 of each pair, the cross-moment of the views and the
-covariance of all rows are
+Let U have the rows u = (x + x+)/2 and let D have the rows d = (x - x+)/2, one for each pair. Then
+the symmetric cross-moment S+ of the views and the covariance S of all rows are
 
     S+ = (C_XX+ + C_X+X) / 2 = C_U - C_D,      S = (C_X + C_X+) / 2 = C_U + C_D,
 
 because x = u + d and x+ = u - d (polarisation). So PCA+ is cPCA of U against D with alpha = 1, and
-PCA++ is cPCA* of the two. About the common mean of both views, as in the exchangeable form, a shift
-between the views counts as disagreement: the second moment of D is then taken about zero, which is
-C_D plus the covariance of the two points +delta/2 and -delta/2, delta being the difference of the
-views' means. Only the literal form of the paper needs a third matrix, the covariance of the first
-view.
+PCA++ is cPCA* of U against D.
+
+In the exchangeable form, both views are centred by their common mean, so that a shift between the
+views counts as disagreement. The second moment of D is then taken about zero. It equals C_D plus
+the covariance of the two points +delta/2 and -delta/2, where delta is the difference of the views'
+means. Only the literal form of the paper needs a third matrix, the covariance of the first view.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ from contrast_core.rows import Rows, rows_of
 class PairMoments:
     r"""Moments of positive pairs: of their means, of their half differences, and of the first view.
 
-    Sufficient for PCA+ and PCA++ in either form: read the pairs once, then fit with any number of
-    components and any truncation. Moments of parts merge into those of the whole, and pickle.
+    They are all that PCA+ and PCA++ need in either form: read the pairs once, then fit with any
+    number of components and any truncation. Moments of parts of a dataset can be merged and
+    pickled.
 
     Parameters
     ----------
@@ -81,9 +83,9 @@ class PairMoments:
     average: Moments
     difference: Moments
     first: Moments | None = None
-    # Two points that lie as far apart as the views' means; made from `difference` where it can be.
+    # Moments of the points +delta/2 and -delta/2; computed from `difference` where possible.
     _shift: Moments | None = field(default=None, repr=False)
-    # S of both views, where a product with it costs less than one with each of its parts.
+    # Covariance S of all rows, where a product with it costs less than products with U and D.
     _both: Moments | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How well an embedding mixes conditions: LISI, kBET and the transfer of labels.
+"""Measures of how well an embedding mixes conditions: LISI, kBET and the transfer of labels.
 
 All three ask for the conditions among the nearest neighbours of each row. An embedding that holds
 no structure at all mixes perfectly, so they are read together with a measure of what is to be kept.

@@ -1,4 +1,4 @@
-"""Permutation test of a condition, by which donors, or parts of donors, were treated."""
+"""Permutation test of a condition: it permutes which donors, or parts of donors, were treated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from contrast_core.significance._statistic import Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
 from contrast_core.solve import LIMITS
 
-_SINGLE = 1e-15, 1e15  # total variances between which single precision keeps what matters
+_SINGLE = 1e-15, 1e15  # range of total variances for which single precision is accurate enough
 _ROUNDING = 1e-5  # relative error of statistics in single precision
 
 
@@ -52,51 +52,52 @@ def condition_test(
     Here the difference between the conditions is part of what is tested. X holds the rows of
     treated donors (animals, cultures), the background those of controls, and the foreground is
     both together, unless `include_background` is False. Under the null hypothesis a donor's rows do
-    not depend on its condition. Therefore donors change places, both sets are built anew from them
-    (each donor counts the same, however many rows it has), and the contrast is fitted again:
+    not depend on its condition. So for each relabelling, other donors count as treated, both sets
+    are formed again (each donor counts the same, however many rows it has), and the contrast is
+    fitted again:
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{\#\{\text{relabellings}: T_j^{(b)} \ge T_j\}}{\#\{\text{relabellings}\}} ,
 
-    with the given relabelling among them. Components are taken one after the other as in
-    `permutation_test`: the j-th at the automatic contrast of one component in what is left.
+    where the relabellings include the original labels. As in `permutation_test`, component j is
+    found at the automatic contrast of one component, after the earlier components are removed.
 
-    A donor with rows in both sets has two parts, which change places with each other. The mean of
-    the two is subtracted from both; donors with rows in one set only are not centred.
+    A donor with rows in both sets has two parts, which are swapped. The mean of the two parts is
+    subtracted from both. Donors with rows in one set only are not centred.
 
     Parameters
     ----------
     estimator : CPCA, CPCAStar or PCPCA
         The method and number of components, as in `permutation_test`.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Rows of the treated and of the controls, not moments. No row is in both.
+        Rows of the treated donors and of the controls, not moments. No row is in both.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor of every row. A label that occurs in both is one and the same donor. Without
-        units every row is taken as a donor of its own: with rows that repeat, the p-values are far
-        too small.
+        The donor of every row. A label that occurs in both sets is one donor. Without units, every
+        row is treated as a donor of its own. If several rows come from the same donor, the p-values
+        are then far too small.
     include_background : bool, default=True
-        True: the foreground is all rows, so that it contains the difference between the means.
-        False: the foreground is the rows of X alone.
+        If True, the foreground consists of all rows, so that it contains the difference between the
+        means. If False, it consists of the rows of X alone.
     n_permutations : int, default=999
-        Number of random relabellings. If there are no more than that many, all are used.
+        Number of random relabellings. If there are no more than that many in total, all are used.
     random_state : int, Generator or None, default=None
         Seed of the relabellings, and of the rows that are left out (see the notes).
     progress : bool or callable, default=False
-        Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+        Whether to show a progress bar of tqdm; or a callable that is used in place of tqdm, as
+        ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
     PermutationTest
-        Its statistics and strengths come from a foreground and background in which every donor
-        counts the same.
+        In its statistics and strengths, every donor counts the same.
 
     Raises
     ------
     ValueError
-        If there are fewer than 20 relabellings, so that no p-value can reach 0.05; the smallest
-        designs with 20 are 3 donors against 3, 1 against 19, and 5 with rows in both (32). Also if
-        donors with rows in one set only have no others to change places with, and for what
-        `permutation_test` refuses.
+        If there are fewer than 20 relabellings, so that no p-value can reach 0.05. The smallest
+        designs with at least 20 are 3 donors against 3, 1 against 19, and 5 donors with rows in
+        both sets (32 relabellings). Also if some donors have rows in one set only, but no donor has
+        rows in the other set only, and in the cases in which `permutation_test` raises it.
     TypeError
         As in `permutation_test`.
 
@@ -112,14 +113,14 @@ def condition_test(
     scaled to the total variances of the data. The p-values of later components are approximate too,
     because the earlier components are those of the data.
 
-    The fewer rows a donor has, the noisier its moments are. If the treated donors had more rows
-    than the controls, that alone would tell them apart. So both parts of a donor are used with as
-    many rows as the smaller part has, and the other donors with no more rows than the smaller of
-    the two sets' medians. The rows that are left out are drawn at random.
+    The moments of a donor with few rows are noisy. If the treated donors had more rows than the
+    controls, the noise alone would tell the two sets apart. So rows are left out at random until
+    both parts of a donor have equally many rows, and until a donor with rows in one set only has no
+    more rows than the smaller of the two sets' medians.
 
-    Rows without units are held dense. Donors are reduced once to their moments, which take (number
-    of units) times D^2 numbers, in single precision from 700 features on. A relabelling is then one
-    small eigenproblem.
+    Rows without units are held dense. Donors are reduced to their moments once. These take (number
+    of units) times D^2 numbers, in single precision from 700 features on. Each relabelling is then
+    one small eigenproblem.
 
     References
     ----------
@@ -167,7 +168,7 @@ def condition_test(
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
-    """Leave out rows, so that neither the parts of a donor nor the two sets differ in numbers."""
+    """Leave out rows at random, so that numbers of rows do not tell the two sets apart."""
     sizes = samples.foreground.sizes, samples.background.sizes
     most = [size.copy() for size in sizes]
     alone = [samples.unshared(side) for side in (0, 1)]
@@ -202,14 +203,14 @@ def _units(samples: TwoSamples) -> Units:
 
 @dataclass
 class _DeflatedUnits(Deflation):
-    """Deflation of the units of both datasets together; if `pooled`, all are foreground."""
+    """Deflation of the stacked units of both datasets; if `pooled`, all units are foreground."""
 
     given: NDArray[np.bool_] = field(kw_only=True)
     pooled: bool = field(kw_only=True)
     pooled_covariance: FloatArray | None = None
 
     def find(self, n_components: int) -> Self:
-        """Find the components of the data as they are, and keep the covariance of all units."""
+        """Find the components of the original data, and keep the covariance of all units."""
         super().find(n_components)
         if self.pooled:  # no relabelling changes the foreground
             self.pooled_covariance, _ = self._sets(self.given)
@@ -220,12 +221,12 @@ class _DeflatedUnits(Deflation):
         return x[j:, j:], y[j:, j:]
 
     def statistics(self, is_treated: NDArray[np.bool_]) -> list[float]:
-        """Return the statistic of every component under other labels."""
+        """Return the statistic of every component for these labels."""
         x, y = self._sets(is_treated)
         return self.relabelled(lambda j: (x[j:, j:], y[j:, j:]))
 
     def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Return the covariances of foreground and background, whose units count the same."""
+        """Return the covariances of foreground and background, in which all units count equally."""
         [units] = self.units
         is_foreground = np.ones_like(is_treated) if self.pooled else is_treated
         x = self.pooled_covariance

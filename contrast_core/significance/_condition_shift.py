@@ -43,7 +43,7 @@ _VARIANCE_FACTOR = 3.0
 
 @dataclass(frozen=True, eq=False)
 class ConditionShift:
-    """How far a condition moves the rows of a foreground; made by `condition_shift`.
+    """Distance by which a condition moves the foreground's rows, as computed by `condition_shift`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The trace ratio, with directions from one half of the rows and variances from the other."""
+"""Cross-fitted trace ratio: directions from one half of the rows, variances from the other."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from contrast_core.contrast import held_out_ratio
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import Weights, two_samples
 
-_BLOCKS = 8  # which halve in 35 ways
+_BLOCKS = 8  # parts of the units; there are 35 ways to split them into halves of four
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossFittedRatio(ShortRepr):
-    """Cross-fitted trace ratio; made by `cross_fitted_ratio`.
+    """Cross-fitted trace ratio, as computed by `cross_fitted_ratio`.
 
     Parameters
     ----------
     ratio : float
-        Median of `ratios`. A single split is noisy, above all with few units.
+        Median of `ratios`. The ratio of a single split is noisy, especially with few units.
     ratios : ndarray of shape (2 * n_splits,)
-        Two ratios of each split: each half chooses the directions once.
+        Two ratios for each split, because each half chooses the directions once.
     baseline : float
-        tr(C_X) / tr(C_Y), the ratio that directions without contrast give.
+        tr(C_X) / tr(C_Y), the ratio along directions without contrast.
     n_units, n_background_units : int or None
-        Number of units in each dataset; None where rows were split one by one.
+        Number of units in each dataset; None if rows were split one by one.
     """
 
     ratio: float
@@ -49,7 +49,7 @@ class CrossFittedRatio(ShortRepr):
 
     @property
     def relative(self) -> float:
-        """Return the ratio over the baseline: 1 or somewhat less without an effect."""
+        """Return the ratio divided by the baseline; without an effect it is 1 or slightly less."""
         return self.ratio / self.baseline
 
 
@@ -64,37 +64,39 @@ def cross_fitted_ratio(
     random_state: int | np.random.Generator | None = None,
     **weights: Unpack[Weights],
 ) -> CrossFittedRatio:
-    r"""Return the trace ratio on rows that did not choose the directions: the size of an effect.
+    r"""Return the size of an effect: the trace ratio on rows that did not choose the directions.
 
     One half of the rows chooses the k directions V of the automatic contrast
-    (`contrast_core.contrast.trace_ratio_alpha`), the other half, with covariances :math:`C'`,
-    measures their ratio
+    (`contrast_core.contrast.trace_ratio_alpha`). The ratio along V is then computed from the
+    covariances :math:`C'` of the other half:
 
     .. math:: \frac{\operatorname{tr} V^\top C'_X V}{\operatorname{tr} V^\top C'_Y V + k\tau'} .
 
-    On the rows that chose V this ratio is large whatever the data are. On the other half, two
-    samples of one distribution give tr(C_X) / tr(C_Y) or less: with a variance s along V and the
-    ridge :math:`\tau'`, a quarter of the mean variance, :math:`s / (s + \tau')` times it, which is
-    0.8 if all directions have the same variance.
+    On the rows that chose V, this ratio would be large for any data. On the other half, it is at
+    most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. More precisely,
+    it is the baseline times :math:`s / (s + \tau')`, where s is the variance along V and the ridge
+    :math:`\tau'` is a quarter of the mean variance. If all directions have the same variance, this
+    factor is 0.8.
 
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without units the background may be a list of
-        several, which are mixed as by `CPCA.fit`, each about its own mean.
+        Foreground and background rows, not moments. Without units, the background may be a list of
+        several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
     n_components : int, default=2
         Number of components of the contrast, k.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor or animal of each row; a unit's rows stay in one half. A label that occurs in both
-        datasets is one and the same unit. Without units every row is taken as independent and held
-        dense; rows that repeat then fake a finding. Neighbouring frames of a film are alike too:
-        give stretches of the film as units, longer than its events last, such as
-        ``np.arange(n_frames) // 500``, with other labels in the background (``-1 -`` the same).
+        The donor or animal of each row. All rows of a unit stay in the same half. A label that
+        occurs in both datasets is one unit. Without units, rows are treated as independent and held
+        dense; if several rows come from the same donor, the ratio is then too large. Neighbouring
+        frames of a film are similar too: use stretches of the film as units that are longer than
+        its events, such as ``np.arange(n_frames) // 500``, and different labels in the background,
+        such as ``-1 - np.arange(n_frames) // 500``.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-        A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
-        independent row whatever its weight.
+        A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
+        row counts as one independent row, whatever its weight.
     background_mix : array-like of shape (number of backgrounds,), optional
-        As for `CPCA.fit`.
+        Share of each background in the mixture, as for `CPCA.fit`.
     n_splits : int, default=10
         Number of random splits; each is used both ways.
     random_state : int, Generator or None, default=None
@@ -107,16 +109,16 @@ def cross_fitted_ratio(
     Raises
     ------
     ValueError
-        If the datasets do not fit together, only one has units, or there are fewer than four
+        If the datasets have different features, only one has units, or there are fewer than four
         rows or two units to split.
 
     Notes
     -----
-    The ratio says how large a contrast is, not whether chance alone would give one as large: the
-    spread of `ratios` is that of the splits of one dataset. Single units differ among themselves:
-    untreated blood cells of two donors give 1.1 to 1.4 times the baseline. So compare with the
-    ratio of background units against each other, and use `permutation_test` or `condition_test` to
-    decide.
+    The ratio measures how large a contrast is. It does not say whether chance alone would give a
+    contrast as large, because the spread of `ratios` comes from splits of one dataset only. Units
+    differ even without a condition: untreated blood cells of two donors give 1.1 to 1.4 times the
+    baseline. So compare with the ratio of background units against each other, and decide by
+    `permutation_test` or `condition_test`.
 
     References
     ----------
@@ -142,8 +144,8 @@ def cross_fitted_ratio(
     sizes = samples.foreground.n_units, samples.background.n_units
     if samples.foreground.codes is None and min(sizes) < 4:
         raise ValueError(
-            f"X has {sizes[0]} rows and background {sizes[1]}; two halves with a variance each "
-            "need at least 4 of both."
+            f"X has {sizes[0]} rows and background {sizes[1]}; splits into halves that each have "
+            "a variance need at least 4 of both."
         )
     of_unit = samples.dealt(_BLOCKS, rng)
     x, y = samples.foreground.merged(of_unit[0]), samples.background.merged(of_unit[1])
@@ -169,7 +171,7 @@ def cross_fitted_ratio(
 def _halves(
     of_unit: list[NDArray[np.intp]], n_splits: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """Return some of the most even splits, each as the blocks that make up one half."""
+    """Return up to `n_splits` of the most even splits, each as the blocks of one half."""
     sizes = [np.bincount(blocks, minlength=_BLOCKS) for blocks in of_unit]
     halves = [half for half in combinations(range(_BLOCKS), _BLOCKS // 2) if half[0] == 0]
     uneven = [sum(abs(2 * n[list(half)].sum() - n.sum()) for n in sizes) for half in halves]

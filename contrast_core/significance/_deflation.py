@@ -1,4 +1,4 @@
-"""Components of two covariances, one after the other in what those before leave."""
+"""Deflation: find components one after the other, each in what the earlier ones leave."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from contrast_core.significance._units import Units
 
 @dataclass
 class Deflation:
-    """Components of two covariances, and the units without them.
+    """Components of two covariances, and the units with these components removed.
 
-    A reflection turns what is removed with component j to coordinate j, so that the coordinates
-    from j on are what is left for the next component. A subclass defines `_given`.
+    The direction that is removed with component j (counted from 0) is mapped to coordinate axis j
+    by a reflection of the units. The next component is then found in the coordinates after j. A
+    subclass defines `_given`.
 
     Parameters
     ----------
     statistic : Statistic
-        How a component is found.
+        The statistic, which also finds the leading component.
     n_varying : int
-        Features, or coordinates, that vary.
+        Number of features, or coordinates, that vary.
     units : tuple of Units
-        The units: those of the two datasets, or those of both together as one.
+        The units of the two datasets, one after the other or stacked into one.
     """
 
     statistic: Statistic
@@ -39,12 +40,12 @@ class Deflation:
     mirrors: list[FloatArray] = field(default_factory=list)
 
     def find(self, n_components: int) -> Self:
-        """Find the components of the data as they are.
+        """Find the components of the original data.
 
         Raises
         ------
         ValueError
-            If nothing is left for one of them.
+            If a dataset does not vary after the earlier components are removed.
         """
         for j in range(n_components):
             x, y = self._given(j)
@@ -56,7 +57,7 @@ class Deflation:
         return self
 
     def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
-        """Return the covariances of the data as they are, in the coordinates from j on."""
+        """Return the covariances of the original data, in the coordinates from j on."""
         raise TypeError(f"{type(self).__name__} does not define the covariances of the data.")
 
     def relabelled(
@@ -64,7 +65,8 @@ class Deflation:
     ) -> list[float]:
         """Return the statistic of every component in relabelled data.
 
-        `covariances` returns those of foreground and background in the coordinates from j on.
+        `covariances(j)` returns the covariances of foreground and background in the coordinates
+        from j on.
         """
         return [
             self.statistic.leading(*covariances(j), totals, self.n_varying - j, found).statistic
@@ -72,7 +74,7 @@ class Deflation:
         ]
 
     def strengths(self) -> FloatArray:
-        """Return the strengths of the components of the data without relabelling."""
+        """Return the contrast strengths of the components of the original data."""
         return np.array(
             [
                 self.statistic.strength(found.statistic, totals, self.n_varying - j)
@@ -90,7 +92,7 @@ class Deflation:
         return rows
 
     def _check(self, totals: tuple[float, float]) -> None:
-        """Raise ValueError if a dataset does not vary in what is left for the next component."""
+        """Raise ValueError if a dataset does not vary after the components so far are removed."""
         j, rounding = len(self.found), self.units[0].rounding
         for total, name, whole in zip(
             totals, ("X", "background"), self.totals[0] if j else (0.0, 0.0), strict=True
@@ -98,11 +100,11 @@ class Deflation:
             if not total > rounding * whole or j >= self.n_varying:
                 raise ValueError(
                     f"component {j + 1} cannot be tested: {name} does not vary in what the {j} "
-                    f"before it leave. Use n_components={j} or fewer."
+                    f"before it leave of the data. Use n_components={j} or fewer."
                 )
 
     def _add(self, found: Leading, totals: tuple[float, float]) -> FloatArray:
-        """Keep a component; return the normal (D,) of the mirror that turns it to coordinate j."""
+        """Add component j; return the normal (D,) of the reflection that maps it to axis j."""
         j = len(self.found)
         mirror = np.zeros(self.units[0].means.shape[1])
         mirror[j:] = found.removed / np.linalg.norm(found.removed)

@@ -1,4 +1,4 @@
-"""Estimators as resampling needs them: strength held, number of components free."""
+"""Clones of an estimator for resampling, with a fixed strength and any number of components."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contrast_core.significance._units import TwoSamples, Units
 from contrast_core.solve import Design
 from contrast_core.spectral import CPCA
 
-_SMALL = 1000  # features: up to here threads wait more than they work
+_SMALL = 1000  # features; up to this number, several BLAS threads are slower than one
 
 
 def fitted_on(
@@ -28,7 +28,7 @@ def fitted_on(
     X: MatrixLike,
     background: MatrixLike | Sequence[MatrixLike],
 ) -> MomentContrast:
-    """Return a clone of the estimator, fitted to the units, or to wide data themselves.
+    """Return a clone of the estimator, fitted to the units, or to the rows if data are wide.
 
     Raises
     ------
@@ -54,14 +54,14 @@ def check_estimator(estimator: object) -> None:
 def quietly_fitted(
     estimator: MomentContrast, X: Any, background: Any, design: Design | None = None
 ) -> MomentContrast:
-    """Return a fitted clone, without the warning of components that the caller is to test."""
+    """Return a fitted clone, without warnings about components that the caller is going to test."""
     fitted: MomentContrast = clone(estimator)
     with muted("negative contrast|hardly about"):
         return fitted.fit(X, background=background, **({} if design is None else vars(design)))
 
 
 def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContrast:
-    """Return the method with the strength of the fit as a number; PCPCA becomes cPCA.
+    """Return an unfitted estimator with the strength of the fit; PCPCA becomes cPCA.
 
     PCPCA's components are those of cPCA at ``alpha = gamma'``, but its noise variance need not
     exist at that strength for every resample.
@@ -73,8 +73,8 @@ def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContra
     """
     if not isinstance(fitted, StrengthPath):
         raise TypeError(
-            f"{type(fitted).__name__} keeps no moments, so that its strength cannot be held while "
-            "data change; expected a method such as CPCA(), CPCAStar() or PCPCA()."
+            f"{type(fitted).__name__} keeps no moments, so its strength cannot be kept fixed while "
+            "data are resampled; expected a method such as CPCA(), CPCAStar() or PCPCA()."
         )
     if isinstance(fitted, PCPCA):
         return CPCA(n_components, alpha=fitted.strength_)
@@ -91,7 +91,7 @@ def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
 
 @contextmanager
 def resampling(samples: TwoSamples) -> Iterator[None]:
-    """Solve many small problems on one BLAS thread.
+    """Limit BLAS to one thread while many small problems are solved.
 
     Threads that wait for each other make small products and eigenproblems many times slower on a
     busy machine, and gain little on an idle one.

@@ -1,4 +1,4 @@
-"""Relabellings: which units could have been the foreground if the datasets did not differ."""
+"""Relabellings of a permutation test: other choices of the units that form the foreground."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LEVEL = 0.05
 class Relabellings:
     """The relabellings of a permutation test: all of them, or some drawn at random.
 
-    Units that occur in both datasets swap their two parts; the others change places freely, so
-    that each dataset keeps its number of units.
+    The two parts of a unit that occurs in both datasets may be swapped. All other units are
+    distributed freely, but each dataset keeps its number of units.
     """
 
     samples: TwoSamples
@@ -37,12 +37,12 @@ class Relabellings:
         Raises
         ------
         ValueError
-            If no p-value could reach 0.05 however many relabellings are drawn.
+            If there are so few different relabellings that no p-value could reach 0.05.
 
         Warns
         -----
         ContrastWarning
-            If too few are drawn for a p-value of 0.05.
+            If `n_permutations` is too small for a p-value of 0.05.
         """
         free = [len(samples.unshared(side)) for side in (0, 1)]
         n_distinct = 2 ** len(samples.shared) * math.comb(sum(free), free[0])
@@ -52,12 +52,12 @@ class Relabellings:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether all relabellings are used, the given one included."""
+        """Return whether all relabellings are used, including the original labels."""
         return self.total == self.n_distinct
 
     @property
     def given(self) -> NDArray[np.bool_]:
-        """Return whether each unit of both datasets is foreground in the data as they are."""
+        """Return the original labels: whether each unit of both datasets is foreground."""
         return np.arange(self.samples.n_units) < self.samples.foreground.n_units
 
     def statistics(
@@ -87,7 +87,7 @@ class Relabellings:
 
     @cached_property
     def _free(self) -> NDArray[np.intp]:
-        """Return the positions, among all units, of those that are in one dataset only."""
+        """Return the positions of the units that are in one dataset only, among all units."""
         return np.concatenate(
             [self.samples.unshared(0), self.samples.unshared(1) + self.samples.foreground.n_units]
         )
@@ -108,13 +108,13 @@ def _check_resolution(free: Sequence[int], n_distinct: int, total: int, *, group
     if min(free) == 0 < max(free):
         where = "X" if free[0] else "background"
         raise ValueError(
-            f"{max(free)} units occur in {where} alone, while all of the other dataset's occur in "
-            "both and are compared with themselves: those could never change sides. Leave them "
-            "out, or give units of either dataset alone."
+            f"{max(free)} units occur in {where} alone, and no unit occurs in the other dataset "
+            "alone, so these units could never change sides. Leave them out, or add units that "
+            "occur in the other dataset alone."
         )
     if n_distinct < 1 / LEVEL:
         raise ValueError(
-            f"there are only {n_distinct} ways to say which {what} are foreground, so that no "
+            f"there are only {n_distinct} ways to say which {what} are foreground, so no "
             f"p-value can be below {1 / n_distinct:.2g}. At least {1 / LEVEL:.0f} are needed: 3 "
             f"{what} against 3" + (", or 5 units that occur in both datasets." if grouped else ".")
         )

@@ -1,4 +1,4 @@
-"""The leading component of two covariances, and how far it stands out."""
+"""The statistic of a permutation test: the leading component's contrast of two covariances."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ class Statistic:
     ) -> Leading:
         """Compute the statistic of covariances (D, D), given the total variances of the data.
 
-        `n_varying` counts the features, or coordinates, that vary. `given` is the component of the
-        data as they are. If there are many features, the component of relabelled data is searched
-        for from there.
+        `n_varying` is the number of features, or coordinates, that vary. `given` is the component
+        of the original data. If there are many features, the search for the component of relabelled
+        data starts from it.
         """
         free = self.alpha is None and self.beta is None
         p, q = (

@@ -1,4 +1,4 @@
-"""Units of resampling: single rows, or donors, each of which is reduced to moments once."""
+"""Units of resampling: single rows, or sets of rows such as donors, reduced to their moments."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Weights(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The exchangeable parts of a dataset: sets of rows such as a donor's, or single rows.
+    """Moments of the units of a dataset, which are single rows or sets of rows such as donors.
 
     Parameters
     ----------
     counts : ndarray of shape (U,)
-        Rows in each unit, or their total weight.
+        Number of rows in each unit, or their total weight.
     means : ndarray of shape (U, D)
         Means of the units.
     covariances : ndarray of shape (U, D, D) or None
-        Covariances of the units, in double or single precision; None where every unit is one row.
+        Covariances of the units, in double or single precision; None if every unit is one row.
     """
 
     counts: FloatArray
@@ -75,8 +75,9 @@ class Units:
     def error_of_centre(self, draw: FloatArray) -> FloatArray:
         """Return a draw of the error of the geometric median, given normal numbers (U,).
 
-        To first order the error is the mean of the unit vectors to the centred units, divided by
-        the mean of their inverse lengths: no unit counts more than another for being far away.
+        To first order, the error is the mean of the vectors from the centre to the units, scaled to
+        length one, divided by the mean of their inverse lengths. So a unit that is far away does
+        not count more than others.
         """
         lengths = np.linalg.norm(self.means, axis=1)
         pull = self.weights / np.maximum(lengths, 1e-9 * lengths.mean() + _SMALLEST)
@@ -85,8 +86,9 @@ class Units:
     def scale(self, j: int) -> float:
         """Return the median size of the centred units in the coordinates from j on.
 
-        The size of a unit is the root of its mean square, of a row its length. Where the median is
-        zero, because most rows are equal, the root mean square takes its place.
+        The size of a unit is the root of its mean squared length; the size of a single row is its
+        length. If the median is zero, because most rows are equal, the root mean square is returned
+        instead.
         """
         squares = (self.means[:, j:] ** 2).sum(axis=1)
         if self.covariances is not None:
@@ -104,11 +106,11 @@ class Units:
 
     @property
     def rounding(self) -> float:
-        """Return the share of the total variance that rounding may leave where there is none."""
+        """Return the variance that rounding may produce, as a share of the total variance."""
         size, kept = self.means.shape[1], self.covariances
         if kept is None:
             return float(4 * size * np.finfo(np.float64).eps) ** 2
-        # Errors of entries in single precision, which are independent, add up as their root.
+        # Rounding errors in single precision are independent: they grow as the root of the size.
         digits = float(np.finfo(kept.dtype).eps)
         return 4 * digits * (size if kept.dtype == np.float64 else math.sqrt(size))
 
@@ -121,7 +123,7 @@ class Units:
         dtype: DTypeLike = np.float64,
         weights: FloatArray | None = None,
     ) -> Self:
-        """Make units of rows with these labels; covariances are kept in this precision."""
+        """Return the units of labelled rows, with covariances in the precision `dtype`."""
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         covariances = np.empty((len(parts), *2 * [rows.shape[1]]), dtype)
@@ -146,15 +148,15 @@ class Units:
 
     @classmethod
     def from_rows(cls, rows: Any, weights: FloatArray | None = None) -> Self:
-        """Make every row a unit, and hold it dense."""
+        """Return units that are single rows, as a dense matrix."""
         dense = rows.toarray() if issparse(rows) else rows
         counts = np.ones(rows.shape[0]) if weights is None else weights
         return cls(counts, np.asarray(dense, dtype=np.float64), None)
 
     def covariance(self, share: FloatArray) -> FloatArray:
-        """Return the covariance of units with these shares of the weight (U,), which add up to 1.
+        """Return the covariance of a mixture of units with these shares (U,), which sum to 1.
 
-        It is in the precision of the units' own covariances.
+        It has the precision of the units' covariances.
         """
         used = np.flatnonzero(share)
         away = (self.means[used] - share @ self.means) * np.sqrt(share[used])[:, None]
@@ -167,7 +169,7 @@ class Units:
         )
 
     def moments(self, mass: FloatArray, n_rows: float | None = None) -> SecondMoments:
-        """Return the moments of units with these weights (U,), as of `n_rows` rows."""
+        """Return the moments of units with these weights (U,), for a dataset of `n_rows` rows."""
         share = mass / mass.sum()
         return SecondMoments._unchecked(
             round(mass.sum() if n_rows is None else n_rows),
@@ -178,9 +180,9 @@ class Units:
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the weighted sums of means and of second moments about 0 of some units.
+        """Return weighted sums of the means of some units, and of their second moments about 0.
 
-        All units are moved by `shift` (D,) first.
+        `shift` (D,) is first added to all units.
         """
         weights, means = self.weights[chosen], self.means[chosen] + shift
         first = weights @ means
@@ -191,7 +193,7 @@ class Units:
         return first, second
 
     def mirrored(self, normal: FloatArray) -> Self:
-        """Return the units reflected at the plane with this unit normal (D,)."""
+        """Return the units, reflected at the plane through 0 whose normal has length one, (D,)."""
         means = self.means - 2 * np.outer(self.means @ normal, normal)
         if self.covariances is None:
             return replace(self, means=means)
@@ -204,9 +206,10 @@ class Units:
 
 
 class Sample(NamedTuple):
-    """Rows in memory, and the unit that each belongs to; without codes each row is a unit.
+    """Rows in memory, and the number of the unit that each belongs to.
 
-    The mean of the weights is 1. `strata` numbers the dataset of each row, if there are several.
+    If `codes` is None, every row is a unit of its own. The mean of the weights is 1. `strata` is
+    the number of each row's dataset, if there are several backgrounds.
     """
 
     rows: Any
@@ -245,17 +248,18 @@ class Sample(NamedTuple):
         return self._replace(rows=self.rows[kept], codes=self.codes[kept])
 
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
-        """Join units with equal numbers (U,) into larger ones."""
+        """Join all units that have the same number in `of_unit` (U,) into larger units."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
         return Units.from_labels(self.rows, codes, self.name, weights=self.weights)
 
 
 class TwoSamples(NamedTuple):
-    """Foreground and background, as resampling needs them.
+    """Foreground and background with their units.
 
-    `shared` (S, 2) holds the numbers of the units that carry the same label in both.
-    `n_varying` counts the features that vary in either. `basis` (r, D) is an orthonormal basis of
-    all rows' span where the rows are in its coordinates (more features than rows), else None.
+    `shared` (S, 2) holds the numbers of the units that have the same label in both datasets.
+    `n_varying` is the number of features that vary in at least one dataset. With more features than
+    rows, `basis` (r, D) is an orthonormal basis of the span of all rows, and the rows are given in
+    its coordinates; otherwise it is None.
     """
 
     foreground: Sample
@@ -286,10 +290,10 @@ class TwoSamples(NamedTuple):
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
 
     def dealt(self, n_parts: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
-        """Deal the units of each dataset out to parts at random, and return the part of each unit.
+        """Assign the units of each dataset to parts at random, and return the part of each unit.
 
-        The parts are as even as they can be. A unit that occurs in both datasets is in the same
-        part in both.
+        The numbers of units in the parts differ by at most one. A unit that occurs in both datasets
+        is in the same part in both.
         """
         shared = rng.permutation(len(self.shared)) % n_parts
         parts = []
@@ -304,7 +308,8 @@ class TwoSamples(NamedTuple):
     def repeats_background(self) -> bool:
         """Return whether every background row is also a row of the foreground.
 
-        False if few background rows are different, so that equal rows are to be expected.
+        The answer is False if less than half of the background rows are distinct, because then
+        equal rows are to be expected.
         """
         # Equal rows have equal products with one vector; different rows, practically never.
         vector = np.random.default_rng(0).normal(size=self.foreground.rows.shape[1])
@@ -333,16 +338,15 @@ def two_samples(
     fewest: int = 2,
     **weights: Unpack[Weights],
 ) -> TwoSamples:
-    """Read both datasets without the rows of weight zero.
-
-    Where rows belong to units, each dataset has at least `fewest` of them.
+    """Read both datasets, and leave out rows of weight zero.
 
     Raises
     ------
     ValueError
-        If the datasets do not fit together, only one of them has units or there are several
-        backgrounds with units, weights are negative, labels are missing or of the wrong number, a
-        dataset has too few units, is constant, or has variances that leave the range of float64.
+        If the datasets have different features, only one of them has units, or several backgrounds
+        are given with units; if weights are negative, or labels are missing or of the wrong number;
+        if a dataset has fewer than `fewest` units, is constant, or has variances outside the range
+        of float64.
     TypeError
         If labels are of different types.
     """
@@ -399,7 +403,7 @@ def _weighted(
 
 
 def _n_varying(x: Any, y: Any) -> int:
-    """Return how many features vary in either dataset; neither may be constant."""
+    """Count the features that vary in at least one dataset; raise ValueError on constant data."""
     of_each = []
     for rows, name in ((x, "X"), (y, "background")):
         features = FeatureMoments.from_data(rows)

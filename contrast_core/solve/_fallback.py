@@ -1,7 +1,7 @@
-"""The way back to a matrix where products with the rows are not enough.
+"""Fall back to a matrix if an iteration with products of the rows does not converge.
 
 Problem: whether an iteration converges within its budget is known only after it has run. The plan
-names the form to go over to, so a wrong guess costs time but no result.
+names the form that is used in that case, so a wrong guess costs time, but the result is the same.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ T = TypeVar("T")
 
 
 def with_fallback(plan: Plan, work: Callable[[Plan], T], *, task: str = "", advice: str = "") -> T:
-    """Run `work` with a plan, and with the plan's fallback where products do not suffice.
+    """Run `work` with a plan, and again with the plan's fallback if it does not converge.
 
-    Raises NotConvergedError, which names the task and ends with the advice, where there is nothing
-    to fall back to.
+    Raises
+    ------
+    NotConvergedError
+        If it does not converge and the plan has no fallback. The message names the task and ends
+        with the advice.
     """
     try:
         return work(plan)

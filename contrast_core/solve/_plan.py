@@ -1,12 +1,13 @@
 """The plan: which form the second moments take, which solver runs, and why.
 
-A plan is a pure function of a few numbers (`Task`), so it can be read, tested and shown. Costs are
-compared in one unit, the product of the data with one column. A covariance of dense rows costs half
-as many columns as it has features; one of sparse rows some columns for each stored entry of a row.
-Where a form without a matrix is planned and a matrix would do too, the iteration may take as many
-columns as the matrix costs, and then goes over to it: so a wrong guess at most doubles the time.
+A plan is a pure function of a few numbers (`Task`), so it can be read, tested and shown. The unit
+of cost is the product of the data with one column. A covariance of dense rows costs half as many
+columns as there are features. A covariance of sparse rows costs some columns for each stored entry
+of a row. If the plan is to iterate with products although a matrix is possible, the iteration may
+multiply as many columns as the matrix costs; if it has not converged by then, the matrix is formed.
+So a wrong guess at most doubles the time.
 
-Every threshold stands in `Limits`, with its reason, and nowhere else.
+All thresholds are in `Limits`, with their reasons.
 """
 
 from __future__ import annotations
@@ -29,34 +30,36 @@ NAMES: dict[Form, str] = {form: name for name, form in SOLVERS.items() if form i
 
 @dataclass(frozen=True)
 class Limits:
-    """Where one way begins to cost less than another, as measured on one thread.
+    """Sizes at which one way of solving becomes faster than another, measured on one thread.
 
     Parameters
     ----------
     matrix : int
-        Largest matrix that is formed: it takes 800 MB, and LAPACK minutes.
+        Size of the largest matrix that is formed. It takes 800 MB, and LAPACK needs minutes.
     one_matrix : int
-        Rows and features that both have to be exceeded for one contrast of dense rows, or one fit
-        of pairs, to come from products: some passes over the rows then cost less than a covariance.
+        Numbers of rows and features above which (both) one contrast of dense rows, or one fit of
+        pairs, is solved by products. Some passes over the rows then cost less than a covariance.
     sparse_rows : int
-        Rows for each component that have to be exceeded for one contrast of wide sparse rows to
-        come from products: the Gram matrix grows with the square of the rows, a search with the
-        components.
+        Number of rows per component above which one contrast of wide sparse rows is solved by
+        products. The cost of a Gram matrix grows with the square of the rows, and that of a search
+        with the components.
     columns_each : int
-        Columns that a search of one contrast multiplies for each component and two more.
+        Number of columns that the search for k components multiplies, divided by k + 2.
     entry_columns : float
-        Columns that the covariance of sparse rows costs for each stored entry of a row.
+        Cost, in columns, of the covariance of sparse rows per stored entry of a row.
     products : int
-        Columns that a search may multiply where no matrix would do.
+        Largest number of columns that a search may multiply if a matrix would be too large.
     iterated : int
         Size of a matrix from which an iteration is faster than LAPACK.
     iterated_each : int
-        The size for each component from which it is faster: an iteration's cost grows with the
-        components, LAPACK's hardly.
+        Size of a matrix per component from which an iteration is faster than LAPACK. The cost of an
+        iteration grows with the components, and that of LAPACK hardly does.
     lapack_columns : int
-        Size squared for each column that a matrix is multiplied with while LAPACK solves it.
+        Cost of LAPACK: it solves a matrix in the time of size squared / `lapack_columns` products
+        with a column.
     path_contrasts : int
-        Contrasts from which on one search space serves a whole path: it has to be built first.
+        Number of contrasts of a path from which a common search space, which has to be built first,
+        is faster.
     """
 
     matrix: int = 10_000
@@ -80,19 +83,19 @@ class Task(NamedTuple):
     n_rows, n_features : int
         Rows and features of all datasets together.
     n_components : int
-        k.
+        Number of components, k.
     contrasts : int
-        How many are solved from the same moments, as far as that is known.
+        Number of contrasts that are solved from the same moments, as far as it is known.
     automatic : bool
-        Whether the contrast has to be found.
+        Whether the contrast strength is chosen automatically.
     entries : int or None
-        Stored entries of sparse rows; None for dense ones.
+        Number of stored entries of sparse rows; None for dense rows.
     in_memory : bool
         Whether the rows can be read again at no cost.
     products : bool
-        Whether the method can do with products.
+        Whether the method can work with products instead of a matrix.
     form, given : Form or None
-        Form of the moments that was asked for; form of moments that are there already.
+        The form of the moments that the user asked for, and the form of moments that the user gave.
     """
 
     n_rows: int
@@ -119,21 +122,21 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a task is solved, and why.
+    """Plan of how a task is solved, with the reason.
 
     Parameters
     ----------
     form : {"dense", "span", "products"}
-        What the covariances are held as: a matrix of the features, a matrix in the span of the
+        The form of the covariances: a matrix of the features, a matrix in the span of the
         rows, or the rows themselves.
     fallback : Form or None
-        The form to go over to where products are not enough.
+        The form that is used instead if products do not converge.
     max_products : int
-        Columns that may be multiplied.
+        Largest number of columns that may be multiplied.
     reason : str
-        Why, in words.
+        Reason for the plan, in words.
     limits : Limits
-        What was decided by.
+        The limits by which the plan was chosen.
     """
 
     form: Form
@@ -143,7 +146,7 @@ class Plan:
     limits: Limits = LIMITS
 
     def direct(self) -> Plan:
-        """Return the plan to go over to where products are not enough."""
+        """Return the plan that is used instead if products do not converge."""
         reason = f"{self.reason}, but products do not suffice"
         return Plan(self.fallback or "dense", None, 0, reason, self.limits)
 
@@ -152,27 +155,27 @@ class Plan:
         return size >= max(self.limits.iterated, self.limits.iterated_each * k)
 
     def single_budget(self, size: int, k: int) -> float | None:
-        """Return the columns that one contrast may multiply; None where LAPACK is faster.
+        """Return how many columns the search for one contrast may multiply: the cost of LAPACK.
 
-        As many as LAPACK costs.
+        Return None if LAPACK is faster.
         """
         return size**2 / self.limits.lapack_columns if self.iterates(size, k) else None
 
     def automatic_budget(self, size: int, k: int) -> float | None:
-        """Return the same for the automatic contrast, which LAPACK solves several times for."""
+        """Return the budget for the automatic contrast, which takes LAPACK several solutions."""
         if not self.iterates(size, k):
             return None
         return max(2.5 * size**2 / self.limits.lapack_columns, 1.5 * self.limits.columns_each * k)
 
     def path_budget(self, size: int, k: int, contrasts: int) -> float | None:
-        """Return the same for each of several contrasts, to which the space is close already."""
+        """Return the budget for each contrast of a path, which starts from a good search space."""
         if contrasts < self.limits.path_contrasts or not self.iterates(size, 2 * k):
             return None
         return 0.4 * size**2 / self.limits.lapack_columns
 
 
 def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
-    """Return the cheapest way that is exact."""
+    """Return the plan with the lowest cost; all plans give exact results."""
     form, reason = _form_of(task, limits)
     if form != "products":
         return Plan(form, None, 0, reason, limits)
@@ -183,7 +186,7 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
 
 
 def plan_pairs(n_rows: int, n_features: int, limits: Limits = LIMITS) -> Plan:
-    """Return the way for positive pairs, both views of which have `n_rows` rows together."""
+    """Return the plan for positive pairs; `n_rows` is the number of rows of both views together."""
     return make_plan(Task(n_rows, n_features, 1), limits)
 
 
@@ -205,7 +208,7 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
 
 
 def _products_pay(task: Task, limits: Limits) -> bool:
-    """Return whether sparse rows are searched in less time than a matrix takes."""
+    """Return whether a search by products of sparse rows is faster than a matrix."""
     if task.direct == "span":
         few_rows = task.n_rows <= limits.sparse_rows * task.n_components
         return not (few_rows or task.automatic)
@@ -217,8 +220,8 @@ def _products_pay(task: Task, limits: Limits) -> bool:
 def _columns(task: Task, limits: Limits) -> float:
     """Return how many columns a search is expected to multiply.
 
-    Twice as many where the contrast has to be found, and more where there are few rows for each
-    feature: the contrast is then one of noise, whose eigenvalues lie close.
+    An automatic contrast takes twice as many. It takes still more if there are few rows for each
+    feature, because the eigenvalues of noise lie close together.
     """
     columns = limits.columns_each * (task.n_components + 2.0)
     if task.automatic:
@@ -228,11 +231,11 @@ def _columns(task: Task, limits: Limits) -> float:
 
 
 def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
-    """Return how many columns the rows are multiplied with while a matrix is made and solved."""
+    """Return the cost of forming and solving a matrix, as a number of columns."""
     if task.entries is None:
         return task.size / 2
-    # A search also makes each column orthogonal to those before it, which counts where entries are
-    # few: a third of its columns on average, and BLAS is as much faster as that is more work.
+    # A search also makes each column orthogonal to all earlier columns. This matters if there are
+    # few entries. On average it costs a third of the columns, because BLAS is fast at it.
     others = limits.columns_each * (task.n_components + 2.0) / 3
     column = task.entries + others * task.n_features
     solved = task.size**4 / (4 * limits.lapack_columns * column)

@@ -48,7 +48,7 @@ def rejections(p_values: Any, level: float) -> int:
 
 
 def assert_level_is_kept(p_values: Any, level: float) -> None:
-    """As many p-values up to the level as a uniform distribution gives, within 99.8%."""
+    """Check that as many p-values are below the level as for a uniform distribution, at 99.8%."""
     n = len(p_values)
     assert binom.ppf(0.001, n, level) <= rejections(p_values, level) <= binom.ppf(0.999, n, level)
 

@@ -42,7 +42,7 @@ def test_repeated_rows_do_not_fake_stability() -> None:
 @quiet
 @pytest.mark.parametrize("kind", ["rows", "donors", "backgrounds"])
 def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
-    """At the contrast of the data; donors in both sets drawn for both, backgrounds one by one."""
+    """Donors in both datasets are drawn for both at once; backgrounds are resampled separately."""
     rng = np.random.default_rng(13)
     X, Y = rng.normal(size=(60, 5)) * [3, 2, 1, 1, 1], rng.normal(size=(50, 5)) * [1, 1, 2, 1, 1]
     weights, background, given = (np.ones(60), np.ones(50)), Y, {}

@@ -287,7 +287,7 @@ def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
     [(0, 1000, 50, 1.0), (1, 200, 100, 1.0), (2, 1000, 30, 0.5), (19, 1000, 30, 0.5)],
 )
 def test_five_of_twenty_shared_dimensions_are_found(seed: int, n: int, d: int, size: float) -> None:
-    """With seed 19 a local maximum has one column more."""
+    """Seed 19 is a case with a local maximum that has one column more."""
     X, Y = many(seed, n, d, size)
     model, five = fit(X, Y, 20, ard=True), fit(X, Y, 5)
     assert model.shared_loadings_.shape == (d, 5)

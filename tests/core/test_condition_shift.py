@@ -1,4 +1,4 @@
-"""How far a condition moves rows, and which rows respond, on rows that did not choose how."""
+"""Tests of `condition_shift` and `responders`, whose results are from held-out rows."""
 
 from __future__ import annotations
 

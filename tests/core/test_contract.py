@@ -1,4 +1,4 @@
-"""What every linear estimator must do, whatever its method."""
+"""Tests that every linear estimator must pass, whatever its method."""
 
 from __future__ import annotations
 

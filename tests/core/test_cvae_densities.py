@@ -84,7 +84,7 @@ def test_counts_have_the_negative_binomial_of_their_sum() -> None:
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_products_in_bfloat16_leave_a_loss_in_float32(counted: bool) -> None:
-    """As on a GPU: networks multiply in half precision, densities and sums do not."""
+    """On a GPU, networks multiply in half precision, but densities and sums are in float32."""
     rng, n_features = np.random.default_rng(0), 30
     mean, rates = rng.normal(size=n_features), rng.dirichlet(np.ones(n_features))
     model: Any = Gaussian()

@@ -59,7 +59,7 @@ save(model, {str(tmp_path / "then.model")!r})
 def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
     tmp_path: Path, share: float
 ) -> None:
-    """With few rows and a high learning rate, the last weights are not the best ones."""
+    """The last weights are not the best: rows are few and the learning rate is high."""
     X, Y, *_ = ring(60, 40)
     layers = torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4)
     options = {

@@ -84,7 +84,7 @@ def test_products_are_added_or_overwritten(
 
 
 def test_another_thread_runs_meanwhile() -> None:
-    """What keeps a window alive: ticks go on while a large problem is being solved."""
+    """Other threads run while a large problem is solved, so that a window stays responsive."""
     matrix = np.asfortranarray(symmetric(np.linspace(3, -1, 900)))
     solver = threading.Thread(target=largest_eigenpairs, args=(matrix, 10))
     ticks = 0

@@ -101,7 +101,7 @@ def pickled_size(model: Any, *, moments: bool = False) -> int:
 
 
 def assert_identical(found: Any, expected: Any) -> None:
-    """The same values of the same types, whatever holds them."""
+    """Check that values and types are identical, in containers of any kind."""
     assert type(found) is type(expected) or isinstance(expected, np.generic)
     match expected:
         case np.ndarray() | np.generic():

@@ -1,4 +1,4 @@
-"""What is no matrix of data, of every odd kind: labels, moments, subspaces, maps, chunks, files.
+"""Odd values of arguments other than data: labels, moments, subspaces, maps, chunks, files.
 
 Each is refused with its name and what came. What means the same gives the same.
 """

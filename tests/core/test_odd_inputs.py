@@ -31,7 +31,7 @@ _CONTRACT = ("check_is_fitted", "_check_n_features", "_check_feature_names", "_g
 
 
 def complaint(error: BaseException, words: str) -> str:
-    """What is wrong with how something is refused; nothing if it is refused well."""
+    """Return what is wrong with an error, or an empty string if it is a good one."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = any(package in last.filename for package in ON_PURPOSE) or last.name in _CONTRACT
     text = str(error)

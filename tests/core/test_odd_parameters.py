@@ -258,7 +258,7 @@ def shown(value: Any) -> str:
 
 
 def complaint(parameter: Parameter, value: Any) -> str:
-    """What is wrong with how a value is refused; nothing if it is refused well."""
+    """Return what is wrong with the error for this value, or an empty string if it is good."""
     try:
         parameter.call(value)
     except (TypeError, ValueError) as error:

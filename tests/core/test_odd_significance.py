@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 
 def permuted(X: Any, Y: Any, estimator: Any = None, **options: Any) -> list[Any]:
-    """What a change of the unit leaves: p-values, and statistics of the automatic contrast."""
+    """Return results that do not depend on the unit of the data, such as p-values."""
     estimator = cc.CPCA(K) if estimator is None else estimator
     options = {"n_permutations": 19, "random_state": 0} | options
     found = cc.permutation_test(estimator, X, background=Y, **options)

@@ -131,7 +131,7 @@ def cpca_optimum(X: Any, Y: Any, solver: str) -> tuple[Any, Any, Any]:
 
 
 def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
-    """Of the background plus the identity, which is in the data's units here."""
+    """Return the solution of cPCA* with beta = 0.5, whose identity has the units of the data."""
     model = cc.CPCAStar(beta=0.5).fit(X, background=Y)
     within = (np.eye(X.shape[1]) + covariance(Y)) / 2
     root = np.linalg.inv(np.linalg.cholesky(within))

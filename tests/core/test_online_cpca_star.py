@@ -135,7 +135,7 @@ def separated() -> tuple[Any, Any]:
 
 
 def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
-    """At tau = 1, the paper's value, the iteration circles around the solution for ever."""
+    """With tau = 1, the paper's value, the iteration would circle around the solution for ever."""
     X, Y = separated()
     batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
     online = OnlineCPCAStar(2, beta=0.5, decay_steps=3000, n_passes=60)
@@ -166,7 +166,7 @@ def test_components_that_have_not_converged_are_said_to_be_so(spread: Any, optio
 def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As numba reports it: a SystemError, by way of another one, from the KeyboardInterrupt."""
+    """Numba raises a SystemError from another one, whose cause is the KeyboardInterrupt."""
     numba = pytest.importorskip("numba")
 
     def interrupted(*_: Any) -> None:

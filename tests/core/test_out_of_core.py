@@ -96,7 +96,7 @@ def test_memory_is_bounded_by_blocks_not_rows() -> None:
 
 
 def test_reading_can_stop_and_go_on(rows: Any, tmp_path: Path) -> None:
-    """What the documentation shows: merge the moments of what was read with those of the rest."""
+    """As documented, the moments of the rows read so far merge with those of the rest."""
     dataset = KINDS["HDF5 in chunks"](rows, tmp_path)
     saved = tmp_path / "moments.pickle"
     saved.write_bytes(pickle.dumps(SecondMoments.from_data(dataset[:700])))

@@ -138,7 +138,7 @@ def test_few_groups_fake_no_component() -> None:
 
 
 def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
-    """By hand; the centres of both datasets move by the same draws, as its parts are opposite."""
+    """Both centres move by the same draws, because the two parts of a donor are opposite."""
     rng = np.random.default_rng(6)
     parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]
     units = np.repeat(np.arange(5), [5, 20, 4, 8, 6]), np.repeat(np.arange(5), [30, 9, 7, 5, 11])

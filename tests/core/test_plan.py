@@ -1,4 +1,4 @@
-"""What is planned, by numbers alone: known cases, and how a plan may change as the task grows."""
+"""Tests of plans from sizes alone: known cases, and changes of the plan as the task grows."""
 
 from __future__ import annotations
 

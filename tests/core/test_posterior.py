@@ -196,7 +196,7 @@ def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
 
 
 def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
-    """Of the squared first coordinate under exp(sum e_i v_i^2) on the sphere: grid and values."""
+    """Return a grid, and the CDF of v_1^2 for the density exp(sum e_i v_i^2) on the sphere."""
     heights = (np.arange(4000) + 0.5) / 4000  # uniform on the sphere
     around = (np.arange(720) + 0.5) * 2 * np.pi / 720
     second = (1 - heights[:, None] ** 2) * np.cos(around) ** 2

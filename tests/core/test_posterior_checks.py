@@ -1,4 +1,4 @@
-"""What posteriors say of their draws, and what they refuse."""
+"""Tests of the diagnostics of posteriors and of the errors that they raise."""
 
 from __future__ import annotations
 

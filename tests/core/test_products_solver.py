@@ -118,7 +118,7 @@ def test_products_of_rows_are_those_of_the_covariance(convert: Any, offset: floa
 @pytest.mark.parametrize("k", [2, 10])
 @pytest.mark.parametrize("strength", [0.0, 2.0])
 def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength: float) -> None:
-    """As of the cells of one type; of noise alone too, where products may be given up."""
+    """The rows are like cells of one type; with noise alone, the solver may give up products."""
     rng = np.random.default_rng(k)
     counts = rng.poisson(rng.gamma(0.5, 0.1, 1000) + strength * 0.02, size=(1500, 1000))
     treated = np.arange(1500) % 2 == 1

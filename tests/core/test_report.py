@@ -126,7 +126,7 @@ def test_what_cannot_be_tested_is_refused() -> None:
 
 
 def test_bands_hold_the_loadings_as_often_as_they_say() -> None:
-    """With many rows, over data sets, a band of 80% has the true loading in about 80%."""
+    """Over many datasets, an interval of 80% contains the true loading in about 80% of them."""
     sd_x, sd_y = np.array([3.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 1.0])
     inside = []
     for seed in range(30):

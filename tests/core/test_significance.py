@@ -1,4 +1,4 @@
-"""What the tests of significance share: estimators, errors, progress."""
+"""Tests of what all significance functions share: estimators, errors, progress."""
 
 from __future__ import annotations
 

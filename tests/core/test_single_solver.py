@@ -56,7 +56,7 @@ def test_ties_are_left_to_lapack(values: Any) -> None:
 
 
 def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
-    """No residual points to a decoupled eigenvector to which the start is orthogonal."""
+    """If the start is orthogonal to a decoupled eigenvector, no residual points to that vector."""
     matrix = np.zeros((D, D))
     matrix[0, 0] = 20.0
     matrix[1:, 1:] = with_spectrum(spectrum(9.0, 9.0)[:-1])

@@ -31,7 +31,7 @@ def covariance(rows: Any) -> Any:
 
 
 def assert_close(found: Any, wanted: Any, rtol: float = 1e-12) -> None:
-    """To `rtol` of what the two features' variances allow, entry by entry."""
+    """Check entries up to `rtol` times the root of the product of the two features' variances."""
     scale = np.sqrt(np.maximum(wanted.diagonal(), 0)) + 1e-100
     assert np.abs((found - wanted) / np.outer(scale, scale)).max() < rtol
     np.testing.assert_array_equal(found, found.T)
@@ -88,7 +88,7 @@ def test_numba_is_not_started_for_little_data(
 def test_machine_code_sums_up_the_same(
     labels: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of more rows than one block, an empty group and an empty row, unsorted entries, offsets."""
+    """The rows fill several blocks, with an empty group and row, unsorted entries and offsets."""
     rng = np.random.default_rng(2)
     filling = rng.beta(0.4, 2.0, size=150)
     dense = (rng.random((4100, 150)) < filling) * rng.integers(1, 9, (4100, 150))
@@ -165,7 +165,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 def test_the_gram_matrix_of_sparse_rows(
     compiled: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With machine code where numba is, and without."""
+    """Check the Gram matrix by SciPy, and by machine code if numba is installed."""
     use_numba(compiled, monkeypatch)
     monkeypatch.setattr(_kernels, "_CACHED_FEATURES", 64)
     rows = counts(400, 900)

@@ -221,7 +221,7 @@ def test_degenerate_rows(kind: str) -> None:
 
 
 def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
-    """What is lifted to the features is off by 1e-4 there, until its products are restored."""
+    """Vectors lifted to the features would be off by 1e-4 if their products were not restored."""
     rng = np.random.default_rng(0)
     x, y = (rng.normal(size=(n, 1)) * rng.normal(size=D) for n in (N, M))
     x, y = (rows + 1e-6 * rng.normal(size=rows.shape) for rows in (x, y))
@@ -241,7 +241,7 @@ def test_two_constant_datasets_have_directions_without_variance() -> None:
 
 
 def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> None:
-    """Of rows that are still at hand, and with the components of each contrast by itself."""
+    """The rows are still available; each contrast has the same components as a separate fit."""
     x, y = sparse_data()
     rows = [rows_of(part) for part in (x, y)]
     products = product_moments(rows)

@@ -313,7 +313,7 @@ def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
 
 
 def test_a_projection_that_keeps_the_background_is_told(fringes):
-    """With its default, probabilistic contrastive PCA leaves nine tenths of the error."""
+    """Probabilistic contrastive PCA leaves nine tenths of the error at its default strength."""
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
     said = {
         m: run(pair, Patches(16, 4), Settings(m, n_components=3))[0].remarks
@@ -349,7 +349,7 @@ def computed(monkeypatch):
 
 
 def test_looking_at_one_image_computes_little_beside_it(film, fringes, computed):
-    """As napari reads dask arrays, whole chunks at a time: in its window's thread, too."""
+    """Napari reads dask arrays a whole chunk at a time, even in the thread of its window."""
     run_task(task_of(pair_of(film), Frames(), CPCA_2, (3,)), no_report)
     assert sum(computed) <= film[0].size
     stack = Pair(Images("cells", np.stack([fringes.image] * 3)), mask=fringes.empty)

@@ -453,7 +453,7 @@ def _all_of(container):
 
 
 def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot):
-    """At a scale of two, 1920 x 1080 has half as many pixels of Qt's."""
+    """A screen of 1920 x 1080 at a scale of two has half as many of Qt's pixels on each side."""
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.method.method.value = "cpca"
@@ -497,7 +497,7 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot)
 
 
 def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch):
-    """What is on screen comes from the thread, which also loads dask's schedulers."""
+    """The worker thread computes the visible part, and also loads dask's schedulers."""
     stack = np.random.default_rng(0).normal(size=(5, 64, 64)).astype(np.float32)
     viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
     viewer.dims.set_point(0, 3)

@@ -1,4 +1,4 @@
-"""What `pp.contrast_check` finds in designs whose faults are known."""
+"""Tests of `pp.contrast_check` on designs whose faults are known."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_many_fine_types_missing_together_are_told(design):
 
 @pytest.mark.slow
 def test_genes_chosen_on_one_side_of_real_cells(kang):
-    """As scanpy's choice, and as a choice on the stimulated cells alone."""
+    """Compare choices of genes on the cells of one condition, on all cells, and by scanpy."""
     stim, dense = (kang.obs["condition"] == "stim").to_numpy(), kang.X.toarray()
 
     def largest(cells):

@@ -1,4 +1,4 @@
-"""What is computed and written is told through scanpy's logger, as scanpy is set."""
+"""Tests of the messages through scanpy's logger, at each setting of its verbosity."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def embedded(n: int, seed: int = 0) -> AnnData:
 
 
 def test_more_cells_than_scanpy_takes_for_few() -> None:
-    """From 8,192 cells on scanpy searches neighbours through pynndescent, unless it is told."""
+    """Scanpy would search the neighbours of 8,192 or more cells with pynndescent by default."""
     report = cx.get.mixing_report(
         embedded(9_000), "condition", "cell_type", reps="X_mixed", n_seeds=1, resolution=0.05
     )

@@ -69,7 +69,7 @@ def design(cells):
 
 @pytest.fixture
 def lazy(design, backed, tmp_path):
-    """The same cells somewhere else than in memory."""
+    """Return a function that stores the cells of the design outside of memory."""
 
     def put(where):
         kind, _, place = where.partition(" in ")

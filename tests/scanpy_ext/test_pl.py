@@ -19,7 +19,7 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 @pytest.fixture(autouse=True)
 def _nothing_left_behind():
-    """No open figure, no changed setting: before the test closes what it was handed."""
+    """Check that a test leaves no open figure and no changed setting behind."""
     settings = dict(mpl.rcParams)
     assert not plt.get_fignums()
     yield

@@ -1,4 +1,4 @@
-"""What is written in a plot can be read: nothing is cut off, and no two texts overlap."""
+"""Tests that the texts of a plot can be read: nothing is cut off, and no two texts overlap."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_significance_by_donor(donors, method):
 
 
 def test_treated_donors_change_places_with_controls(donors):
-    """With the controls in the foreground: a shift that all four treated donors share."""
+    """All four treated donors share a shift, which is tested by exchanging donors with controls."""
     cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
     result = donors.uns["significance"]
     assert result["smallest_p_value"] == pytest.approx(1 / 70)

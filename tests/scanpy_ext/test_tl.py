@@ -1,4 +1,4 @@
-"""What `tl` computes and where it goes."""
+"""Tests of what the functions of `tl` compute and where they write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both removers of a background must do, whatever their rows are."""
+"""Tests that both background removers must pass, for patches and for frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the filter of frames is made of: texture, debiased spikes, directions of the signal."""
+"""Tests of the parts of the filter of frames: texture, debiased spikes, signal directions."""
 
 from __future__ import annotations
 

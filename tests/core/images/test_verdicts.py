@@ -1,4 +1,4 @@
-"""What moments of blocks say against a contrast of images."""
+"""Tests of the verdicts about a contrast of images."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_bad_input(call: Any, error: Any, words: str) -> None:
 def test_directions_that_no_iteration_finds_are_decomposed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As among eigenvalues that lie close, of a background of one strong pattern."""
+    """The iteration can fail if eigenvalues lie close, as in a background of one pattern."""
     image, alone, _ = with_background(PATTERNS["stripes"])
     sides = [block_moments(Patches(size=9, stride=4), each) for each in (alone, image)]
     (expected,) = verdicts(*sides)
