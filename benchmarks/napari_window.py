@@ -1,18 +1,20 @@
-"""Whether napari's window stays awake while the plugin works; needs a screen.
+"""Measure whether napari's window stays responsive while the plugin works; needs a screen.
 
     xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python -m benchmarks.napari_window
 
-- Longest time that the event loop is blocked from Run until the results arrive (0.1 s), reading
-  5,000 frames of 28 x 28 by projection, 512 x 512 by background removal and 54 x 512 x 512 by
-  projection of patches; beside it, that of an idle window, which is what the machine itself costs.
-  Medians of five runs, each of which reads.
-- The layer of a result takes at most 1.5 times a bare `add_image` of an array of zeros of the same
-  shape, in memory and, for a lazy layer, as lazy as itself. Medians of processor seconds of the
-  five runs, so that other work on the machine does not count, with two bare layers beside each; the
-  ratio of wall times and the first run's, when napari and the drawing of images of a kind are new,
-  are printed beside them.
-- Cancel while reading, solving (in a process) and removing: how long the click takes, and when the
-  work has ended (0.3 s).
+- Blocking: the longest time that the event loop is blocked between the click on Run and the results
+  (at most 0.1 s). The tasks are the projection of 5,000 frames of 28 x 28 pixels, background
+  removal from an image of 512 x 512, and the projection of patches of 54 x 512 x 512. Each figure
+  is the median of five runs, and every run reads the images anew. The same time in an idle window
+  is printed beside it, because the machine blocks the event loop now and then without our work.
+- Adding layers: adding the layer of a result takes at most 1.5 times as long as adding an array of
+  zeros of the same shape with `add_image`. The array of zeros is in memory; for a lazy layer, a
+  lazy array is measured too. Each figure is the median over the five runs, in processor seconds, so
+  that other work on the machine does not count. The ratio of wall times is printed beside it, and
+  so are the wall times of the first run, in which napari draws this kind of image for the first
+  time.
+- Cancelling while the plugin reads, solves (in a process) or removes: how long the click takes (at
+  most 0.1 s), and how long it takes until the work has ended (at most 0.3 s).
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from benchmarks.common.report import Report, run
 from contrast_core.datasets import cells_behind_fringes, digits_on_photos
 
 REPEATS = 5
-Times = tuple[float, float]  # of the processor, and of the clock
+Times = tuple[float, float]  # processor time and wall time, in seconds
 
 
 class Pulse:
-    """Longest time between two turns of the event loop."""
+    """Timer of the longest pause between two turns of the event loop."""
 
     def __init__(self) -> None:
         self.longest, self._last = 0.0, time.perf_counter()
@@ -73,7 +75,7 @@ def wait(until: Any, seconds: float = 300) -> None:
 
 
 def runs(report: Report, viewer: Viewer, dock: Any, name: str) -> None:
-    """Measure how long five runs block the window, and their layers beside bare ones."""
+    """Measure how long five runs block the window, and how long adding their layers takes."""
     blocked: list[float] = []
     idle: list[float] = []
     found: dict[str, list[Times]] = {}
@@ -116,7 +118,7 @@ def bare(viewer: Viewer, layer: Any, like: Any) -> Times:
 
 
 def one_run(viewer: Viewer, dock: Any) -> tuple[float, float, list[tuple[Any, Times]]]:
-    """Return how long a run and an idle window block, and how long each layer took."""
+    """Return how long a run and an idle window block, and the time to add each layer."""
     pulse = Pulse()
     wait(lambda: False, 2)
     idle = pulse.longest

@@ -1,4 +1,4 @@
-"""Layers to images and regions, and results to layers."""
+"""Convert layers to images and regions, and results to layers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = "contrast-suite"
 _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _LOOK = ("colormap", "blending", "gamma", "opacity", "interpolation2d")
 _CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
-_FEW = 4  # an axis without a name that is at most so long probably holds channels
+_FEW = 4  # an axis that has no name and at most this length probably holds channels
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Channel:
 
 
 def pixels_of(layer: Image | Labels) -> Any:
-    """Return the data of a layer, the finest of several resolutions."""
+    """Return the data of a layer, at the finest resolution if it has several."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
@@ -60,7 +60,7 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
         raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
     if channel is None:
         return Images(layer.name, data)
-    if not isinstance(data, np.ndarray):  # slicing other arrays may read them
+    if not isinstance(data, np.ndarray):  # slicing any other array may read its pixels
         data = as_dask(data)
     where = (slice(None),) * channel.axis + (slice(channel.number, channel.number + 1),)
     return Images(f"{layer.name} channel {channel.number}", data[where])
@@ -104,7 +104,7 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
     Returns
     -------
     ndarray of bool
-        Of shape (height, width), or of the stack's shape for labels of that shape.
+        Shape (height, width), or the shape of the stack for labels that have this shape.
 
     Raises
     ------
@@ -128,13 +128,16 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
     if data.shape == shape and np.allclose(matrix, np.eye(2)) and np.allclose(shift, 0):
         return data
     ndimage: Any = import_module("scipy.ndimage")  # without types
-    flat = data.any(axis=tuple(range(data.ndim - 2))).astype(np.uint8)  # at any time or depth
+    flat = data.any(axis=tuple(range(data.ndim - 2))).astype(
+        np.uint8
+    )  # painted in any frame or plane
     placed = {"output_shape": shape[-2:], "order": 0, "mode": "grid-constant"}
     return np.asarray(ndimage.affine_transform(flat, matrix, shift, **placed) > 0)
 
 
 def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
-    # napari's own `to_labels` takes five times as long, and half a second for 10,000 x 10,000.
+    # napari's own `to_labels` takes five times as long; it takes half a second for 10,000 x 10,000
+    # pixels.
     draw: Any = import_module("skimage.draw")  # without types
     matrix, shift = _between(shapes, layer)
     mask = np.zeros(shape[-2:], dtype=bool)
@@ -160,7 +163,7 @@ def _to_world(layer: Any) -> NDArray[np.float64]:
 
 
 def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the map from pixels of one layer to those of another: matrix (2, 2) and shift (2,)."""
+    """Return the affine map from pixels of one layer to another: matrix (2, 2) and shift (2,)."""
     start, end = (_to_world(each)[-3:, [-3, -2, -1]] for each in (one, other))
     found = np.linalg.solve(end, start)
     return found[:2, :2], found[:2, 2]
@@ -175,7 +178,7 @@ def place_of(layer: Image, channel: Channel | None = None) -> dict[str, dict[str
     lengths[:-2] = pixels_of(layer).shape[: layer.ndim - 2]
     if channel is not None:
         first[channel.axis], lengths[channel.axis] = channel.number, 1
-    # A pixel of the weights is as long as all frames.
+    # Along the axes of frames, one pixel of the weights layer covers all frames.
     matrix, affine = _to_world(layer), np.eye(layer.ndim + 2)
     affine[1:-1, 1:-1] = matrix[:-1, :-1] * lengths
     affine[1:-1, -1] = (matrix @ [*(first + (lengths - 1) / 2), 1])[:-1]
@@ -193,7 +196,7 @@ def _look(layer: Image) -> dict[str, Any]:
 
 
 def _moved_to(layer: Image, start: Any) -> dict[str, Any]:
-    """Return the place of a part of a layer that starts at these pixels."""
+    """Return the placement of a crop of a layer, given the pixel at which the crop starts."""
     from napari.utils.transforms import Affine
 
     moved = Affine(
@@ -203,11 +206,11 @@ def _moved_to(layer: Image, start: Any) -> dict[str, Any]:
 
 
 def layer_data(outcome: Outcome) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Return the data of the result layers by kind, with keywords that do not depend on a layer.
+    """Return the data and the display keywords of each result layer, by kind of result.
 
-    Weights of components are one layer, (k, 1, height, width) for images (time, height, width). As
-    a stack (k, height, width) they would share the frames' slider, component 3 showing at frame 3;
-    as k layers they would bury the others in the list.
+    The weights of all components are one layer, (k, 1, height, width) for images (time, height,
+    width). A stack (k, height, width) would share the slider of the frames, and show component 3
+    at frame 3. With k layers, the other layers would be lost in the list.
     """
     images, task = outcome.task.pair.foreground, outcome.task
     whole = isinstance(task.samples, Frames)
@@ -235,7 +238,7 @@ def layer_data(outcome: Outcome) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def preview_layer(layer: Image, start: list[int], found: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a part of an image (height, width) that starts there, and keywords to show it."""
+    """Return the data of a preview (height, width), and keywords that place it at `start`."""
     data = found.reshape(*[1] * (layer.ndim - 2), *found.shape[-2:])
     keywords = {"name": f"{layer.name} preview", "multiscale": False, "rgb": False}
     return data, keywords | _look(layer) | _moved_to(layer, start)

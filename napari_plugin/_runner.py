@@ -1,4 +1,4 @@
-"""Jobs in a thread, one at a time, with progress; they can be cancelled."""
+"""Run jobs in a thread, one at a time; they report their progress and can be cancelled."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from threadpoolctl import ThreadpoolController
 from napari_plugin._settings import Cancelled, Report
 
 _EVERY = 0.1
-"""Seconds between reports of progress, for each of which the window paints a bar."""
+"""Seconds between reports of progress; the window redraws a progress bar for each report."""
 
 
 @dataclass(eq=False)
 class Job:
-    """A function for the thread, and what is to be called in the window's thread.
+    """A function to run in the thread, and two to call afterwards in the window's thread.
 
     Parameters
     ----------
@@ -62,29 +62,29 @@ class Runner(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job goes on, or waits to begin."""
+        """Whether a job is running or waiting to begin."""
         return self._current is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the thread has nothing left to do, not even to end a cancelled job."""
+        """Whether no job is running, and every cancelled job has ended."""
         return not self._n_alive
 
     def start(self, job: Job) -> None:
-        """Begin a job; one that goes on is cancelled."""
+        """Begin a job, and cancel the one that is running."""
         self.cancel()
         self._current = job
         self._n_alive += 1
         self._thread.submit(self._run, job)
 
     def cancel(self) -> None:
-        """Drop the job; its thread ends at the next block."""
+        """Cancel the job, which stops after the block that it is working on."""
         job, self._current = self._current, None
         if job is not None:
             job.stop.set()
 
     def _run(self, job: Job) -> None:
-        """Do a job, in the thread."""
+        """Run a job; called in the thread."""
         shown, due = "", 0.0
 
         def report(done: int, total: int, doing: str) -> None:
@@ -96,8 +96,8 @@ class Runner(QObject):
                 shown, due = doing, now + _EVERY
                 self._reported.emit(job, done, max(total, 1), doing)
 
-        # BLAS threads spin while they wait for a core that the window is drawing on; on all cores,
-        # a fit of a fraction of a second took a minute.
+        # BLAS threads spin while they wait for a core that the window is drawing on. With
+        # BLAS threads on all cores, a fit that needs a fraction of a second took a minute.
         n_threads = max(1, (os.cpu_count() or 1) // 2)
         result, failure = None, None
         try:
@@ -105,11 +105,11 @@ class Runner(QObject):
                 result = None if job.stop.is_set() else job.run(report)
         except Exception as error:
             failure = error
-        with suppress(RuntimeError):  # the window was closed, and took this object with it
+        with suppress(RuntimeError):  # the window was closed, which deleted this object
             self._ended.emit(job, result, failure)
 
     def _on_reported(self, job: Job, done: int, total: int, doing: str) -> None:
-        # Signals that are still queued when a job is cancelled must find that it is over.
+        # A signal that was queued before the job was cancelled is ignored.
         if self._current is job:
             self.progressed.emit(done, total, doing)
 

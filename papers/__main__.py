@@ -2,14 +2,15 @@
 
     [CONTRAST_DATA=...] python papers [NAME ...]
 
-Each experiment prints the paper's figures beside ours and states its data, and where they differ
-from the paper's. A row is "reached" where ours is at least as good, "short" where it is not, with
-the reason, and "MISSED" where that was not to be expected; the command fails if any is. The rows
-that are short stand together at the end. What needs larger data than are bundled says so and leaves
-it out. `python -m papers.pcpca noise` runs one experiment; `--help` lists the papers.
+Each experiment prints the paper's figures beside ours. It states its data, and how they differ from
+the paper's. A row is "reached" if our figure is at least as good, and "short" if it is worse for a
+reason that is known and printed. A row that is worse without such a reason is "MISSED", and the
+command then fails. All short rows are listed again at the end. An experiment that needs larger data
+than the bundled ones says so and is left out. `python -m papers.pcpca noise` runs one experiment;
+`--help` lists the papers.
 
-All of it takes half an hour of one core, of which CVAE and PCA++ are two thirds; the run times of
-PCA++ need 6 GB.
+All experiments together take half an hour on one core; CVAE and PCA++ take two thirds of it. The
+measurement of PCA++'s run times needs 6 GB of memory.
 """
 
 from __future__ import annotations

@@ -23,16 +23,18 @@ groups
     groups and the reference.
 foreground, background
     Any other design, instead of `groupby` and `reference`: a boolean mask of shape
-    `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap; without
-    the background's cells in the foreground only what varies *within* the foreground is contrasted.
-    A missing value counts as `False`. The background may also be all cells of another AnnData
+    `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap. If
+    the background's cells are not in the foreground, the difference between the two sets has no
+    part in the contrast, only the variation *within* the foreground. A missing value counts as
+    `False`. The background may also be all cells of another AnnData
     with the genes of `adata` in the same order; the foreground is then the mask, or every cell.""",
     "WITHIN": """\
 within
-    Column of `adata.obs` with the donor, animal or batch of every cell. The contrast is then of
-    what varies *within* donors: each cell is centred by the mean of its donor in its set, and its
-    scores by those of its donor. Differences between donors are no longer part of the contrast.
-    Donors need cells in the background and outside of it.""",
+    Column of `adata.obs` with the donor, animal or batch of every cell. The contrast then
+    compares variation *within* donors, and differences between donors have no part in it: the
+    mean of each donor's foreground cells is subtracted from these cells, that of its background
+    cells from those, and the donor's mean score from the scores. Each donor needs cells that are in
+    the background and cells that are not.""",
     "PAIRING": """\
 groupby
     Column of `adata.obs` with the conditions. Cells without a value are not paired.
@@ -52,7 +54,8 @@ mask_var
     "OBSM": """\
 obsm
     Use the embedding `adata.obsm[obsm]` instead of genes: the contrast is then taken among its
-    dimensions. What would be in `.varm` is in `.uns[...]['loadings' | 'fit']`.""",
+    dimensions. The results that would be in `.varm` are then in
+    `.uns[...]['loadings' | 'fit']`.""",
     "KEPT": """\
 `.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
 (shape `(n_comps,)`)
@@ -63,22 +66,23 @@ obsm
     The arguments that were given.""",
     "FIT": """\
 `.varm['PCs_<NAME>_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
-    What `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` need, NaN for genes that are not in
-    use: `mean` and `background_mean`, the means of the two sets, and `filter_1`, `filter_2`, ...,
-    which give the scores of any cell: `(x - mean) @ filters`.""",
+    The columns that `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` need: `mean` and
+    `background_mean`, the means of the two sets, and `filter_1`, `filter_2`, ..., which give the
+    scores of any cell: `(x - mean) @ filters`. Genes that are not in use have NaN.""",
     "FIGURE": """\
 ax
     Axes to draw into, one for each panel, instead of a new figure.
 figsize
-    Width and height of the figure in inches. By default they follow from the panels and the font.
+    Width and height of the figure in inches. By default they depend on the number of panels and
+    on the font size.
 show
     Whether to show the figure. By default scanpy's setting decides; a figure that is saved or drawn
     into `ax` is not shown.
 save
     `True` or text such as `"_kang.png"`, which is appended to the name of the function, saves the
-    figure in `sc.settings.figdir`, as in scanpy, in the format `sc.settings.file_format_figs` if
-    the text names none. A path object, or text with a folder, is the file itself. The figure is
-    closed afterwards, unless it is shown or returned.
+    figure in `sc.settings.figdir`, as in scanpy. If the text has no file extension, the format is
+    `sc.settings.file_format_figs`. A path object, or text with a folder, is the path of the
+    file. The figure is closed afterwards, unless it is shown or returned.
 return_fig
     Return the figure.""",
     "COPY": """\
@@ -86,8 +90,8 @@ copy
     Return an updated copy and leave `adata` as it is.""",
     "LOADED": """\
 The matrix of a backed or lazy AnnData is read in blocks of rows (a CSC matrix in blocks of genes),
-a dask array chunk by chunk; only these cells and genes are kept. If anything fails, `adata` is left
-untouched.""",
+a dask array chunk by chunk; only the cells and genes in use are kept in memory. If anything
+fails, `adata` is left untouched.""",
     "EXPECTS": """\
 The values are centred, never scaled: give log-normalised counts. The choice of genes
 matters more than the choice of the method. Genes of large plain variance
@@ -109,9 +113,9 @@ TypeError
 
 
 def documented(function: F) -> F:
-    """Fill the texts above into a docstring, where it says `{CELLS}` and so on."""
+    """Replace `{CELLS}` and the other placeholders in a docstring by the texts above."""
     if function.__doc__ is not None:  # it is None under python -OO
-        doc = inspect.cleandoc(function.__doc__)  # as Python 3.13 and newer compile it already
+        doc = inspect.cleandoc(function.__doc__)  # Python 3.13 and newer do this already
         for name, text in _TEXTS.items():
             doc = doc.replace(f"{{{name}}}", text)
         doc = doc.replace("<NAME>", function.__name__)

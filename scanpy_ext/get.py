@@ -24,36 +24,38 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
     adata
         Annotated data matrix on which `scanpy_ext.tl.contrasts` was run.
     key
-        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
+        Name of the result in `.uns`: `contrasts`, or the `key_added` of the call.
 
     Returns
     -------
-    A DataFrame with a row for each level, named by it: first those whose interval is above
-    1 and whose adjusted p-value is at most 0.05 (over cells where there are no donors), each in
-    descending order of the ratio, last those that could not be compared. Its columns:
+    A DataFrame with a row for each level, in this order: levels whose interval is above 1 and whose
+    adjusted p-value is at most 0.05 (over cells if there are no donors), other levels, and levels
+    that could not be compared. Within each of these parts the ratio descends. The index holds the
+    names of the levels. The columns are:
 
     `n_foreground`, `n_background`
-        Cells of the condition and of the reference.
+        Number of cells of the condition and of the reference.
     `n_foreground_donors`, `n_background_donors`
-        Their donors; 0 if none were given.
+        Number of their donors; 0 if no donors were given.
     `ratio`
         Cross-fitted foreground : background ratio: the mean squared distance from the reference's
-        mean, along the direction of the level, relative to that of the reference cells. It is 1
-        plus the squared difference of the two means in standard deviations of the reference, on
-        cells that did not choose the direction (1 minus, where they differ the other way). Without
-        a response it is about 1.
+        mean, along the direction of the level, relative to that of the reference cells. It is
+        1 plus the square of the difference of the two means, measured in standard deviations of the
+        reference on cells that had no part in choosing the direction. If the difference is
+        negative on these cells, it is 1 minus the square. Without a response it is about 1.
     `ratio_low`, `ratio_high`
-        Its 95% interval, and in `interval` what it is over: donors, or (exploratory) cells.
+        The ends of the ratio's 95% interval. The column `interval` says whether it is an interval
+        over donors or, exploratory, over cells.
     `p_value`, `p_adjusted`
-        Over donors, one-sided, and adjusted over the levels (Benjamini-Hochberg); NaN without
-        donors.
+        The one-sided p-value over donors, and the same adjusted for the number of levels
+        (Benjamini-Hochberg). Both are NaN without donors.
     `top_genes`
-        The ten genes of largest loading, each with its stability in parentheses.
+        The ten genes with the largest loadings, each with its stability in parentheses.
     `left_out`
-        Donors that were left out: fewer than ten cells where they would be compared.
+        Donors that were left out, because they have fewer than ten cells to compare.
     `reason`
-        Why a level could not be compared, where X is the condition, rows are cells and units are
-        donors; its other columns are then NaN.
+        The reason why a level could not be compared; its other columns are then NaN. In these
+        messages X is the condition, rows are cells and units are donors.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def loadings(
     level: str | float | None = None,
     tidy: bool = False,
 ) -> pd.DataFrame:
-    """Return the loadings as a table, genes by components, or in long form.
+    """Return the loadings as a table of genes by components, or in long form.
 
     cPCA, cPCA*, PCPCA and cLVM keep and sharpen the difference between conditions: their loadings
     say how much each gene contributes to it. PCA+ and PCA++ remove that difference.
@@ -92,17 +94,17 @@ def loadings(
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     level
-        Which set of loadings, for a result with several: the number of the
-        representative of `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` for
-        `scanpy_ext.tl.clvm`.
+        The set of loadings, for a result that has several: the number of the representative of
+        `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` for `scanpy_ext.tl.clvm`.
     tidy
         Return a row for each gene and component, with the columns `gene`, `component` and
         `loading`.
 
     Returns
     -------
-    A DataFrame with a row per gene, named by it, and a column per component, counted from 1. Genes
-    that were not in use have zeros. With `obsm=` there is a row for each dimension instead.
+    A DataFrame with a row per gene and a column per component, counted from 1. The index holds the
+    gene names. Genes that were not in use have zeros. If the method was run with `obsm=`, there is
+    a row for each dimension of that embedding instead.
 
     Raises
     ------
@@ -133,11 +135,12 @@ def top_genes(
     key: str = "cpca",
     level: str | float | None = None,
 ) -> pd.DataFrame:
-    """Return the genes with the largest loadings of a component, or of each, with their signs.
+    """Return the genes with the largest loadings of one component, or of every component.
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions: these are the genes
-    that make it. Genes of one sign are higher in the cells at that end of the component;
-    which end is positive has no meaning.
+    that differ. Genes with positive loadings are higher in the cells with positive scores, and
+    genes with negative loadings in those with negative scores. Which of the two ends is the
+    positive one has no meaning.
 
     Parameters
     ----------
@@ -146,23 +149,24 @@ def top_genes(
     component
         The component, counted from 1 as in `scanpy_ext.pl.loadings`, or `None` for all.
     n
-        Number of genes of each, or `None` for all. Genes with a loading of zero are left out.
+        Number of genes of each component, or `None` for all. Genes with a loading of zero are left
+        out.
     key, level
-        The result, and which set of its loadings: see `scanpy_ext.get.loadings`.
+        The result, and the set of its loadings, as in `scanpy_ext.get.loadings`.
 
     Returns
     -------
-    A DataFrame with a row per gene, named by it, in descending order of the absolute loading, and
-    these columns:
+    A DataFrame with a row per gene, in descending order of the absolute loading. The index holds
+    the gene names. The columns are:
 
     `component`
-        Only with `component=None`; the components one after the other.
+        The number of the component, only with `component=None`. The components follow one another.
     `loading`
         The loading, with its sign.
     `weight`
         The squared loading, relative to the largest.
     `rank`
-        From 1, within the genes of the same sign.
+        Rank among the genes with a loading of the same sign, from 1.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from contrast_core.feedback import warn
 
 _LARGEST_RHAT = 1.01
 _LEAST_ESS = 100  # for each chain
-# Largest share of draws that may diverge: a few do no harm, where a length is near zero.
+# Largest share of draws that may diverge. A few divergences at lengths near zero do no harm.
 _DIVERGING = 0.01
 _N_WORST = 3  # number of variables whose effective sample size is computed
 
@@ -65,7 +65,7 @@ def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
     )
     arviz = import_module("arviz")
     found = arviz.rhat(arviz.convert_to_dataset({"all": columns}))["all"].to_numpy()
-    rhats = np.nan_to_num(found, nan=1.0)  # constant variables have none
+    rhats = np.nan_to_num(found, nan=1.0)  # a constant variable has no R-hat
     worst = np.argsort(-rhats)[:_N_WORST]
     least = min(float(arviz.ess(columns[..., i])) for i in worst)
     n_diverging = int(diverging.sum())

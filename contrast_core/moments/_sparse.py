@@ -1,9 +1,11 @@
 """Products of sparse rows with each other, and sums of their columns.
 
-Problem: the Gram matrix of sparse rows costs far fewer multiplications entry by entry than dense,
-but each costs more. Features are therefore divided by how full they are: for two features that are
-a and b of the rows full, a part ab of the products is not zero. Full features are also centred
-before they are multiplied, because subtracting a large mean afterwards would cost digits.
+Problem: multiplying only the stored entries of sparse rows takes far fewer multiplications than
+multiplying dense rows, but each of them takes longer. Features are therefore treated as sparse or
+as dense by the share of rows in which they are stored: of the products of two features that are
+stored in shares a and b of the rows, a share ab is not zero. Features that are stored in most rows
+are also centred before they are multiplied, because subtracting a large mean afterwards would cost
+digits.
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ from contrast_core.moments._kernels import add_row_products, gram_pays
 
 BoolArray = NDArray[np.bool_]
 
-# Multiplications in a nanosecond of one thread, as measured; only their ratios matter.
+# Measured multiplications per nanosecond of one thread; only their ratios matter.
 _DENSE = 65.0
-_SPARSE_GRAM, _COMPILED_GRAM = 0.5, 1.05  # of which symmetry saves half
-# Fuller columns are centred before they are multiplied. For others there is no need: the square of
-# the mean is at most this part of the mean square, so that subtracting it costs no digits.
+_SPARSE_GRAM, _COMPILED_GRAM = 0.5, 1.05  # these multiply only one triangle
+# Columns that are stored in a larger share of the rows are centred before they are multiplied. The
+# others need not be: the square of their mean is at most this share of their mean square, so that
+# subtracting it afterwards costs no digits.
 _FULLEST = 0.5
 _CACHED_ENTRIES = 2**16
 _PARTS_PER_THREAD = 4
 
 
 def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
-    """Count the rows of each group, and the stored entries of each feature there."""
+    """Count the rows of each group, and the stored entries of each feature in each group."""
     if codes is None:
         return np.array([rows.shape[0]]), column_sums(rows, None)[None]
     there = csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
@@ -41,7 +44,7 @@ def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], Float
 
 
 def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
-    """Return which columns are to be centred, (n_features,), from the counts of `counts_of`."""
+    """Return which columns must be centred first, (n_features,), from the result of `counts_of`."""
     return np.asarray((held > _FULLEST * in_group[:, None]).any(axis=0))
 
 
@@ -54,7 +57,7 @@ def as_float64(rows: Any) -> Any:
 
 
 def column_sums(rows: Any, values: Any) -> FloatArray:
-    """Return sums of CSR rows with these values, or count their stored entries, (n_features,)."""
+    """Return the column sums of CSR rows with these values; without values, counts of entries."""
     sums = np.zeros(rows.shape[1])
     for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
         part = slice(start, start + _CACHED_ENTRIES)
@@ -68,7 +71,7 @@ def group_sums(
 ) -> tuple[NDArray[Any], FloatArray]:
     """Return the total weight of each group, (G,), and the weighted sums of rows, (G, n_features).
 
-    Rows without weights count one each, and rows without codes are one group.
+    Without weights each row counts as one, and without codes all rows are one group.
     """
     n = rows.shape[0]
     if codes is None:
@@ -104,7 +107,7 @@ def sparse_gram(
     pool : Executor, optional
         Threads that share the work.
     n_threads : int, default=1
-        Their number.
+        Number of threads.
 
     Returns
     -------
@@ -114,7 +117,7 @@ def sparse_gram(
     n = rows.shape[0]
     thin = rows[:, np.flatnonzero(~filled)] if filled.any() else rows
     by_feature = thin.tocsc()
-    gram = np.zeros((n, n))  # lower triangle: row i with those before it
+    gram = np.zeros((n, n))  # only the lower triangle is filled here
     part = partial(add_row_products, thin, by_feature, gram)
     n_parts = _PARTS_PER_THREAD * max(n_threads, 1)
     ends = (n * np.sqrt(np.linspace(0, 1, n_parts + 1))).round().astype(int).tolist()

@@ -1,9 +1,10 @@
-"""Products of sparse centred rows with a few columns, shared out among threads.
+"""Products of sparse centred rows with a few columns, divided among threads.
 
 Problem: centring a sparse matrix X makes it dense. Its covariance can be multiplied without that,
 because ``(X - 1 m)^T (X - 1 m) V`` is ``X^T (X V - 1 (m V))`` less an outer product of the mean m
 with the sums of the scores: the mean is subtracted from scores and sums instead of from the rows.
-Digits are lost only as far as a mean exceeds its spread, which few features of sparse data do.
+Digits are lost only for a feature whose mean is larger than its standard deviation, which is rare
+in sparse data.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _WORTH_SHARING = 2**18  # entries: fewer are multiplied in a millisecond
 
 
 def sharing_pays(n_entries: int) -> bool:
-    """Return whether threads multiply so many entries faster than one."""
+    """Return whether several threads multiply this many entries faster than one thread."""
     return n_entries >= _WORTH_SHARING
 
 
 def multipliable(rows: Any) -> Any:
-    """Return sparse rows with values that need not be converted at every product."""
+    """Return sparse rows with values of a type that no product has to convert."""
     exact = rows.dtype in (np.float32, np.float64) and compiled_pays(rows.nnz)
     return rows if exact else as_float64(rows)
 
@@ -41,22 +42,24 @@ def gram_product(
     pool: Executor | None,
     n_threads: int,
 ) -> FloatArray:
-    """Return ``weight * Z.T @ (Z @ columns)`` of centred rows Z: by numba in one pass, or by scipy.
+    """Return ``weight * Z.T @ (Z @ columns)`` of centred rows Z.
+
+    Compiled code takes one pass over the rows; scipy is the fallback.
 
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
-        Not centred.
+        The rows before they are centred.
     weight : float
         Factor of the product.
     mean : ndarray of shape (n_features,)
-        Subtracted from every row.
+        The vector to subtract from every row.
     columns : ndarray of shape (n_features, b)
-        What the centred rows are multiplied with.
+        The columns to multiply the centred rows with.
     pool : Executor or None
-        Threads that share the rows; which takes which depends on nothing but their number.
+        Threads that share the rows. Which rows a thread takes depends only on `n_threads`.
     n_threads : int
-        Their number.
+        Number of threads.
     """
     n_shares = max(n_threads, 1)
     ends = _ends(rows, n_shares)
@@ -64,7 +67,7 @@ def gram_product(
     along_mean = mean @ padded
 
     def product_of(share: int) -> tuple[FloatArray, FloatArray]:
-        """Return one thread's sums: the product of rows that are not centred, and of scores."""
+        """Return one thread's product, before the mean is subtracted, and its sums of scores."""
         product, total = _zeros(*padded.shape), np.zeros(padded.shape[1])
         part = ends[share : share + 2]
         add_gram_products(rows, weight, padded, along_mean, product, total, *part)
@@ -87,7 +90,7 @@ def sparse_scores(rows: Any, columns: FloatArray) -> FloatArray:
 
 
 def _ends(rows: Any, n_shares: int) -> list[int]:
-    """Return where shares of the rows with equally many entries begin, and the last ends."""
+    """Return the first row of each share, and the end of the last; shares have equal entries."""
     if n_shares == 1:
         return [0, rows.shape[0]]
     shares = np.linspace(0, rows.nnz, n_shares + 1)[1:-1]
@@ -95,7 +98,7 @@ def _ends(rows: Any, n_shares: int) -> list[int]:
 
 
 def _padded(columns: FloatArray) -> FloatArray:
-    """Add columns of zeros up to a multiple of what is summed up in registers at a time."""
+    """Append columns of zeros, because compiled code sums up `WIDTH` columns at a time."""
     size, width = columns.shape
     padded = _zeros(size, -(-width // WIDTH) * WIDTH)
     padded[:, :width] = columns
@@ -103,9 +106,10 @@ def _padded(columns: FloatArray) -> FloatArray:
 
 
 def _zeros(size: int, width: int) -> FloatArray:
-    """Return zeros (size, width), eight of a row in one line of the processor's cache.
+    """Return an array of zeros (size, width) that begins at a line of the processor's cache.
 
-    Across two, as numpy allocates them, they take half as long again.
+    Eight values then lie in one line. NumPy's own arrays spread them over two lines, which makes
+    the products take half as long again.
     """
     values = np.zeros(size * width + _LINE)
     start = -(values.ctypes.data // values.itemsize) % _LINE

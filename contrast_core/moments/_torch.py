@@ -1,4 +1,4 @@
-"""Moments on a torch device: rows that lie there, or that are copied there block by block.
+"""Moments on a torch device, of rows that lie there or are copied there block by block.
 
 Problem: a GPU multiplies a hundred times as fast as a processor, but its memory is small and the
 way to it slow. So blocks of rows are copied through page-locked memory, which a GPU reads while it
@@ -22,7 +22,7 @@ from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS, Rows, check_device
 if TYPE_CHECKING:
     from contrast_core.rows import TensorRows
 
-_SINGLE_ROWS = 4096  # whose products are added up in float32
+_SINGLE_ROWS = 4096  # rows whose products are summed in float32, before the sum is added in float64
 
 
 class DeviceAccumulator:
@@ -34,15 +34,15 @@ class DeviceAccumulator:
     Parameters
     ----------
     name : str
-        What errors call the rows.
+        Name of the rows in error messages.
     device : torch.device or str
-        Where.
+        Device that computes the products.
     precision : {"double", "single"}
         Arithmetic of the products.
     elements : int
-        Values that are copied at once.
+        Number of values that are copied at once.
     panel : int
-        Columns of the scatter's upper triangle that are multiplied at once.
+        Number of columns of the scatter that are multiplied at once.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DeviceAccumulator:
         self._elements, self._panel, self._count = elements, panel, 0
 
     def consume(self, rows: Rows, *, check: bool = True) -> None:
-        """Add all of these rows; with `check`, ValueError on NaN or infinity."""
+        """Add rows; with `check`, raise ValueError on NaN or infinity."""
         blocks: Iterator[Any]
         if rows.device == self.device:
             if check:
@@ -75,7 +75,7 @@ class DeviceAccumulator:
                 self._add(block.detach())
 
     def _copied(self, block: Any) -> Any:
-        """Copy a block to the device; it may be overwritten afterwards."""
+        """Copy a block to the device; the caller may overwrite the block afterwards."""
         exact = np.can_cast(block.dtype, np.float32)
         host = self.torch.tensor(block.astype(np.float32 if exact else np.float64, copy=False))
         if self.device.type == "cuda":
@@ -103,12 +103,12 @@ class DeviceAccumulator:
                     into += panel.T @ part[:, i:]
 
     def result(self) -> Summary | None:
-        """Return the summary of all rows so far on the host, None without any."""
+        """Return the summary of all rows so far, on the host; None if there were no rows."""
         if not self._count:
             return None
         offset = self._total / self._count
         upper = (self._products / self._count).addr_(offset, offset, alpha=-1).triu_()
-        # A feature without variance may come out a rounding error below zero.
+        # Rounding may make the variance of a constant feature slightly negative.
         upper.diagonal().clamp_(min=0.0)
         if not self.torch.isfinite(upper.diagonal()).all():
             raise overflow(self._name, self.dtype)
@@ -122,7 +122,10 @@ class DeviceAccumulator:
 
 @contextmanager
 def _ieee_products() -> Iterator[None]:
-    """Multiply float32 in float32: TF32 and bfloat16, if the process allows them, keep 10 bits."""
+    """Multiply float32 in float32, also where the process allows TF32 or bfloat16.
+
+    Those keep at most 10 bits of the mantissa.
+    """
     torch = import_module("torch")
     places = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]
     places = [place for place in places if hasattr(place, "fp32_precision")]  # torch 2.9 and newer

@@ -32,24 +32,29 @@ from contrast_core.probabilistic._row_posterior import (
 )
 from contrast_core.rows import ELEMENTS, Rows, minibatches
 
-_RATES = (0.02, 0.005, 0.001)  # of Adam, one after another, in standard deviations of the noise
-_PATIENCE = 8  # passes without a higher bound
+_RATES = (
+    0.02,
+    0.005,
+    0.001,
+)  # learning rates of Adam, used in turn, in standard deviations of the noise
+_PATIENCE = 8  # passes without a higher bound, after which a rate ends
 _BATCH_ROWS = 256
-_LEAST_STEPS = 8  # in a pass, where there are rows enough
-_LOCAL_STEPS = 3  # steps of a row's own posterior in each minibatch; the next one continues
-_LEAST_GAIN = 0.05  # by how much the bound must rise to count as higher
-_FIRST_LOG_ERROR = -3.0  # of a salient loading, in standard deviations of the noise
-_SCALE_STEPS = 5  # of the horseshoe's scales before each pass, in closed form
-# Length at which a penalty's tip is rounded off: share of the most likely length, and of the noise.
+_LEAST_STEPS = 8  # minibatches of a pass, if there are enough rows
+_LOCAL_STEPS = 3  # steps of each row's posterior in a minibatch; the next pass continues from there
+_LEAST_GAIN = 0.05  # a bound counts as higher if it has risen by this much
+_FIRST_LOG_ERROR = -3.0  # log standard error of a salient loading, relative to the noise
+_SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pass
+# The tip of a penalty at zero is rounded off below a length: a share of the most likely length, but
+# at least a share of the noise.
 _ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
-_ZERO = 3.0  # rows of loadings shorter than so many times that length are set to zero
+_ZERO = 3.0  # rows of loadings shorter than this many times that length are set to zero
 
 
 class _StreamedPrior(NamedTuple):
-    """Prior that is added to the bound of the rows: on W's rows, or on S's columns.
+    """Prior on the rows of W or the columns of S, which is added to the bound of the rows.
 
     penalty : float
-        rho of the adaptive penalty on the rows of W, whose tip at zero is rounded off.
+        Weight rho of the adaptive penalty on the rows of W. Its tip at zero is rounded off.
     """
 
     settings: PriorSettings
@@ -59,15 +64,15 @@ class _StreamedPrior(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """True if nothing is added."""
+        """Whether there is no prior."""
         return not (self.horseshoe or self.relevance or self.penalty)
 
 
 class _Parameters(nn.Module):
-    """Loadings (size, k + t), of which some may be held at zero, means (2, size) and scales.
+    """Loadings (size, k + t), means (2, size) and scales, with some loadings held at zero.
 
-    With the horseshoe, each salient loading has a normal posterior, `log_errors` the logarithm of
-    its standard deviation.
+    With the horseshoe, each salient loading has a normal posterior, and `log_errors` holds the
+    logarithm of its standard deviation.
     """
 
     kept: Tensor
@@ -88,9 +93,9 @@ class _Parameters(nn.Module):
 
 
 class _Objective:
-    """Rows of both datasets, and the bound as a function of the parameters.
+    """Variational bound of the rows of both datasets, as a function of the parameters.
 
-    A row's iterative posterior is kept from one pass to the next.
+    Posteriors that are found by iteration are kept from one pass to the next.
     """
 
     def __init__(
@@ -104,7 +109,7 @@ class _Objective:
         self.n_rows = sum(sizes)
         steps = max(self.n_rows // _BATCH_ROWS, min(_LEAST_STEPS, min(sizes) // _LEAST_STEPS))
         self.n_batches = max(1, min(steps, *sizes))
-        # To evaluate, as few as are held at once.
+        # The evaluation takes as few parts as fit into memory.
         few = -(-self.n_rows * len(start.loadings) // ELEMENTS)
         self.n_parts = max(1, min(few, *sizes))
         self.posteriors: list[NormalPosteriors] = []
@@ -140,7 +145,7 @@ class _Objective:
         missing = torch.isnan(rows)
         left = torch.where(missing, 0.0, rows - of.means[side])
         seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
-        tensors: Any = (loadings, torch.exp(of.log_scale[0]))  # where arrays are declared
+        tensors: Any = (loadings, torch.exp(of.log_scale[0]))  # `Model` declares arrays
         model: Any = Model(*tensors)
         weights = seen
         if self.tails == "entries":
@@ -169,7 +174,7 @@ class _Objective:
     def _last_posteriors(
         self, side: int, index: Tensor, like: Tensor
     ) -> tuple[NormalPosteriors, NormalPosteriors]:
-        """Return the last posteriors of these rows, at first the prior, and where all are kept."""
+        """Return the last posteriors of rows `index`, and those of all rows; at first the prior."""
         if not self.posteriors:
             widths = self.start.loadings.shape[1], self.n_shared
             for part, k in zip(self.parts, widths, strict=True):
@@ -191,12 +196,14 @@ def fit_variational(
     device: Any,
     progress: Progress,
 ) -> VariationalFit:
-    """Climb the variational bound, from the start of `Start`, by Adam on minibatches.
+    """Maximise the variational bound from a starting point, by Adam on minibatches.
 
-    The posterior of a row's latent variables has a full covariance. For ``"normal"`` and ``"rows"``
-    it has a closed form and the bound is the likelihood; otherwise it is iterated for each row of a
-    minibatch. `ard` first leaves out shared columns that a vague prior on their lengths shrinks
-    away, and `sparsity` rows of W that its penalty or prior does.
+    The posterior of a row's latent variables has a full covariance. With the tails
+    ``"normal"`` and ``"rows"`` it has a closed form, and the bound is the likelihood; otherwise it
+    is found by iteration for each row of a minibatch. If `ard`, a first fit has a vague prior on
+    the lengths of the shared columns, and the columns that it shrinks to zero are left out. With
+    `sparsity`, a second fit has its penalty or prior, and the rows of W that it shrinks to zero are
+    left out. The last fit has no prior.
     """
     support = np.ones(len(start.loadings), dtype=bool)
     options: dict[str, Any] = {"rng": search.rng, "device": device, "progress": progress}
@@ -355,7 +362,7 @@ def _climb(
 
 
 def _relevant(found: Start, n_shared: int, tails: Tails) -> tuple[Start, int]:
-    """Return the shared columns that are left, rotated to be orthogonal, and their number."""
+    """Return the shared columns that are not shrunk to zero, made orthogonal, and their number."""
     directions, lengths, _ = np.linalg.svd(found.loadings[:, :n_shared], full_matrices=False)
     noise = 1.0 if tails == "counts" else float(np.exp(found.log_scale[0]))
     kept = int((lengths**2 > PRUNED * noise).sum())

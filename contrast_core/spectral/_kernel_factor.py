@@ -1,4 +1,4 @@
-"""Factor of a kernel matrix: coordinates of the mapped rows, to which linear methods apply."""
+"""Factorise a kernel matrix into coordinates of the mapped rows, to which linear methods apply."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import pivoted_cholesky
 
-_BLURRED = 1e-4  # rounding error, relative to the largest centred entry, that is warned of
-_INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is no rounding
+_BLURRED = 1e-4  # warn of a larger rounding error, relative to the largest centred entry
+_INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is not rounding
 
 
 class KernelFactor(NamedTuple):
@@ -25,10 +25,10 @@ class KernelFactor(NamedTuple):
     foreground_mean: FloatArray  # mean kernel row of the foreground, not centred, (N,)
 
     def dual(self, components: FloatArray) -> FloatArray:
-        """Return coefficients of components (k, r) on the N mapped rows, summing to 0 by dataset.
+        """Return coefficients of components (k, r) on the N mapped rows, (k, N).
 
-        A component combines the centred pivot rows; with coefficients that sum to zero in each
-        dataset, rows that are not centred give the same.
+        The triangle gives coefficients on the centred pivot rows. The coefficients returned sum to
+        zero in each dataset; with them, the rows before centring combine to the same component.
         """
         coefficients = np.zeros((len(components), len(self.foreground_mean)))
         coefficients[:, self.pivots] = scipy.linalg.solve_triangular(
@@ -72,9 +72,9 @@ def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
 def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return coordinates L (N, r) of the mapped rows, centred by dataset, and the pivot rows (r,).
 
-    Distances to the span of the pivots of at most ``N * eps`` times the largest entry on the
-    kernel's diagonal, squared, are rounding; where the kernel is less exact than that, those of
-    twice the size of its most negative eigenvalue.
+    A row counts as lying in the span of the pivots if its squared distance from the span is at
+    most ``N * eps`` times the largest entry on the kernel's diagonal. If the kernel has larger
+    rounding errors, the limit is twice the size of the centred kernel's most negative eigenvalue.
 
     Raises
     ------
@@ -93,7 +93,8 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
     coordinates, rest = factor.coordinates(), factor.order[factor.rank :]
     unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T
     if np.abs(unexplained).max(initial=0.0) > 2 * rounding:
-        # No entry of a positive semi-definite matrix exceeds its diagonal.
+        # The largest entry of a positive semi-definite matrix is on its diagonal, and the
+        # factorisation left none above `rounding` there: the kernel may be indefinite.
         values = scipy.linalg.eigvalsh(centred, check_finite=False)
         largest, smallest = float(values[-1]), float(values[0])
         if smallest < -_INDEFINITE * max(largest, 0.0):

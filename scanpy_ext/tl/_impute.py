@@ -1,4 +1,4 @@
-"""Missing values of a layer, filled in by a probabilistic contrast."""
+"""Fill in the missing values of a layer by a probabilistic contrast."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def impute(
 
     Each missing value becomes its conditional mean, given what is observed of the same cell [1]_
     (Sec. 7.2), which keeps the difference between conditions as far as the observed values show it.
-    The model is that of the foreground: in a cell with few observed values, those filled in are
-    near the foreground's mean. Use them for pictures and for methods that need a complete matrix.
-    They are no measurements: do not test single genes with them.
+    The model describes the foreground: in a cell with few observed values, the values filled in
+    are near the foreground's mean. Use them for pictures and for methods that need a complete
+    matrix. They are not measurements: do not test single genes with them.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def impute(
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     layer
-        The layer to fill in, `None` for `.X`; dense, NaN where a value is missing. By default the
-        one of the fit.
+        The layer to fill in, or `None` for `.X`. It must be dense, with NaN where a value is
+        missing. By default the layer of the fit.
     layer_added
         Name of the filled-in layer. A layer of this name that another function wrote is never
         replaced.
@@ -53,20 +53,22 @@ def impute(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.layers['imputed' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
-        All cells, in the precision of the input; what is observed is as it was, and so are genes
-        outside the `mask_var` of the fit.
+        The values of all cells, in the precision of the input. Observed values stay as they are,
+        and so do all values of genes outside the `mask_var` of the fit.
     `.layers['imputed_std' | layer_added + '_std']` : `ndarray` (shape `(n_obs, n_vars)`)
-        With `return_std`, standard deviations of the values filled in, 0 elsewhere.
+        Only with `return_std`: the standard deviations of the values filled in, and 0 elsewhere.
     `.uns['impute'][layer]` : `dict`
-        For each layer written: `key`, its result, and `values`, `"mean"` or `"std"`.
+        For each layer written, `key` (the name of the result that it was made with) and `values`
+        (`"mean"` or `"std"`).
 
     Raises
     ------
     ValueError
-        If there is no such result, or it is not PCPCA's of genes, a layer of the name is there that
-        this function did not write, or a value is infinite.
+        If there is no such result, if it is not a result of PCPCA on genes, if another function
+        wrote a layer of this name, or if a value is infinite.
     TypeError
-        If the matrix is sparse, where what is not stored is zero, or a flag is not a truth value.
+        If the matrix is sparse, because its entries that are not stored are zeros, or a flag is
+        neither true nor false.
 
     References
     ----------
@@ -114,8 +116,8 @@ def impute(
 
 
 def _model(fitted: _fitted.Fitted) -> FactorModel:
-    """Return the density of the foreground."""
-    if fitted.genes is None or "gamma" not in fitted.result:  # whose loadings are all of the signal
+    """Return the factor model of the foreground."""
+    if fitted.genes is None or "gamma" not in fitted.result:  # only PCPCA has gamma
         raise ValueError(
             f"adata.uns[{fitted.keys.uns!r}] cannot fill values in: that needs a model of genes, "
             "from scanpy_ext.tl.pcpca without obsm=."

@@ -1,4 +1,4 @@
-"""Moments that are given, rather than taken from data."""
+"""Moments that the user gives instead of rows of data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def changed(matrix: Any, value: float, row: int = 0, column: int = 1) -> Any:
     return other
 
 
-# Shapes, types and words of other fields are refused as tests/core/test_odd_arguments.py has it.
+# tests/core/test_odd_arguments.py has more: wrong shapes, types and names.
 @pytest.mark.parametrize(
     ("field", "value", "error", "message"),
     [

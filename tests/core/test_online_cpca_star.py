@@ -1,4 +1,4 @@
-"""Online cPCA*: the exact iteration, its streams, its steps, and where it ends up."""
+"""Online cPCA*: its single steps, its streams of rows, and the solution that it converges to."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FEW_STEPS = pytest.mark.filterwarnings(
 
 
 def alignment(one: Any, other: Any) -> float:
-    """Trace of the product of the two projectors over k: 1 for the same subspace."""
+    """Return the trace of the product of the two projectors over k: 1 for the same subspace."""
     return float(np.mean(np.cos(principal_angles(one.components_, other.components_)) ** 2))
 
 
 def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
-    """Rows of both kinds in random order, off centre, and which are foreground."""
+    """Return rows of both kinds in random order, not centred, and which rows are foreground."""
     rng = np.random.default_rng(seed)
     is_foreground = rng.random(n) < 0.6
     rows = rng.normal(size=(n, d))
@@ -39,7 +39,7 @@ def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
 
 
 def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tuple[Any, Any]:
-    """Equations 9-11 as printed."""
+    """Compute equations 9-11 as the paper prints them."""
     p = 0.5
     for t, (x, delta) in enumerate(zip(rows, flags, strict=True), start=1):
         eta = sizes.learning_rate / (1 + (t - 1) / sizes.decay_steps)
@@ -58,7 +58,7 @@ def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tupl
     [
         StepSizes(0.003, np.inf, 1.0, 0.5),
         StepSizes(0.02, 300.0, 0.5, 0.9),
-        StepSizes(0.4999, np.inf, 50.0, 0.0),  # the decay of W is folded in at once
+        StepSizes(0.4999, np.inf, 50.0, 0.0),  # W shrinks below 1e-6 of itself in two steps
         StepSizes(0.01, np.inf, 1.0, 1.0),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     ],
 )
 def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
-    """The paper's Fig. 4: beta = 0.5, eta = 0.003; 60 passes, mean of 5 seeds."""
+    """The setting is the paper's Fig. 4: beta = 0.5, eta = 0.003; 60 passes, mean of 5 seeds."""
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
     online = [
@@ -128,7 +128,7 @@ def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) 
 
 
 def separated() -> tuple[Any, Any]:
-    """Foreground and background whose leading eigenvalues are 36, 9 and 4."""
+    """Return a foreground with leading variances 36, 9 and 4, and a background with variance 1."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 12)) * [6, 3, 2, *np.ones(9)]
     return X, rng.normal(size=(400, 12))
@@ -188,7 +188,9 @@ def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
 
 def test_a_stream_is_the_same_however_it_is_cut() -> None:
     rows, flags = stream()
-    whole = OnlineCPCAStar(3).partial_fit(rows - np.arange(8.0), flags)  # nor where it lies
+    whole = OnlineCPCAStar(3).partial_fit(
+        rows - np.arange(8.0), flags
+    )  # an offset changes nothing either
     pieces = OnlineCPCAStar(3)
     for start, stop in [(0, 1), (1, 2), (2, 7), (7, 7), (7, 300), (300, 400)]:
         if start < stop:
@@ -215,7 +217,7 @@ def test_running_centring_adds_up_to_the_scatter() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
-    """The rule for p gives 0/0 for a first foreground row as the paper prints it."""
+    """As the paper prints it, the rule for p gives 0/0 if the first row is foreground."""
     rows, flags = stream()
     order = np.argsort(flags != first, kind="stable")[:50]
     begun = OnlineCPCAStar().partial_fit(rows[order], flags[order])
@@ -228,7 +230,7 @@ def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
 
 
 def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
-    """After t foreground rows a first background row would weigh t times."""
+    """Without a limit, the first background row after t foreground rows has the weight t."""
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
     online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
@@ -256,7 +258,7 @@ def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
 @pytest.mark.parametrize(
     ("options", "background_only"),
     [
-        # Batches of many rows pass the check on the scale of single rows, and overshoot together.
+        # Each row alone is small enough for this step size, but a batch of many rows overshoots.
         ({"learning_rate": 0.5, "batch_size": 400, "tau": 1.0}, False),
         ({"learning_rate": 0.02}, True),
     ],

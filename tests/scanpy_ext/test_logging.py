@@ -32,7 +32,7 @@ def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Pa
     mudata = pytest.importorskip("mudata")
     cells.obs_names = cells.obs_names.astype(str)
     other = AnnData(np.ones((cells.n_obs, 2)), obs=cells.obs[[]])
-    with mudata.set_options(pull_on_update=False):  # as from its version 0.4 on
+    with mudata.set_options(pull_on_update=False):  # the default since mudata 0.4
         whole = mudata.MuData({"rna": cells, "protein": other})
         cx.tl.cpca(whole["rna"], groupby="condition", reference="ctrl")
         whole.write(tmp_path / "cells.h5mu")
