@@ -4,10 +4,10 @@ Problem: a few leading eigenvectors of large symmetric matrices that can be mult
 The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975; Saad, Numerical
 Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best approximations within a
 search space by the Rayleigh-Ritz procedure, and extends the space by their preconditioned
-residuals. One space serves a few neighbouring contrasts, or one that moves: products with the two
-matrices are taken once for all, and Rayleigh-Ritz at any alpha is a problem of the few dimensions
-of the space. Residuals bound the error of eigenpairs of the matrix, but do not show that these are
-the leading ones: that is proved elsewhere (`_proof`).
+residuals. One space serves several neighbouring values of alpha, or one value that changes during
+the search: the products with the two matrices are computed once, and Rayleigh-Ritz at any alpha is
+a small eigenproblem within the space. Residuals bound the error of eigenpairs, but do not show that
+these are the leading ones: `_proof` proves that.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._proof import RitzPairs
 
-# The product of a symmetric matrix with a block of columns, (D, b) to (D, b).
+# Function that multiplies a symmetric matrix with columns, (D, b) to (D, b).
 Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
-# Products of each of one or two symmetric matrices with columns (D, b).
+# Function that multiplies each of one or two symmetric matrices with columns (D, b).
 MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
-EXTRA = 3  # vectors carried beyond the k wanted
-_TOGETHER = 8  # columns that are multiplied in hardly more time than one
-_TOLERANCE = 1e-8  # of sines
+EXTRA = 3  # vectors that a restricted space keeps beyond the k wanted
+_TOGETHER = 8  # multiplying this many columns takes hardly longer than one
+_TOLERANCE = 1e-8  # largest sine of the angle to the exact subspace
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
 class NotConvergedError(ValueError):
-    """The iteration ended before its result was as exact as every result here must be."""
+    """Error of an iteration that ended before its result was within the tolerance."""
 
 
 class Ritz(NamedTuple):
-    """Rayleigh-Ritz at one contrast.
+    """Result of the Rayleigh-Ritz procedure at one alpha.
 
     values : ndarray of shape (b,)
-        Ritz values, descending, more than have vectors.
+        Ritz values, descending; b is at least r.
     vectors, residual : ndarray of shape (D, r)
-        Ritz vectors and residuals of the leading r.
+        Leading r Ritz vectors and their residuals.
     """
 
     alpha: float
@@ -52,8 +52,8 @@ class Ritz(NamedTuple):
     residual: FloatArray
 
 
-# Residuals (D, b), divided by their lengths, their Ritz values (b,) and Rayleigh-Ritz at one of the
-# contrasts, to columns that extend the space.
+# Function that returns columns to extend the space with. It takes residuals (D, b) of unit length,
+# their Ritz values (b,), and the result of Rayleigh-Ritz at one of the contrasts.
 Precondition: TypeAlias = Callable[[FloatArray, FloatArray, Ritz], FloatArray]
 
 
@@ -61,16 +61,16 @@ class Stage(NamedTuple):
     """One stage of a search: the preconditioner that extends the search space, and when to stop.
 
     make : callable
-        A preconditioner, from Rayleigh-Ritz at one of the contrasts.
+        Makes a preconditioner from the result of Rayleigh-Ritz at one of the contrasts.
     patience : int
-        Steps within which the worst error must fall.
+        Number of steps within which the worst error must fall.
     extra : int
-        Ritz vectors beyond those wanted whose residuals extend the space too. With them, the next
-        one must have settled before a result is accepted.
+        Number of Ritz vectors beyond those wanted whose residuals extend the space too. If it is
+        not 0, the first of them must have settled before a result is accepted.
     cost : int
-        Columns that making it counts for.
+        Cost of making the preconditioner, in multiplied columns.
     progress : float
-        What part the error must fall to.
+        Factor by which the worst error must fall within `patience` steps.
     """
 
     make: Callable[[Ritz], Precondition]
@@ -81,23 +81,23 @@ class Stage(NamedTuple):
 
 
 class SearchSpace:
-    """An orthonormal basis, its products with the matrices, and these within the basis.
+    """Orthonormal basis, with its products with the matrices, and the matrices within the basis.
 
     Parameters
     ----------
     multiply : callable
-        The products with a foreground and a background, or with one matrix.
+        Multiplies columns with the foreground's and the background's matrix, or with one matrix.
     start : ndarray of shape (D, b)
         Orthonormal columns.
     capacity : int
-        Columns that the basis may have.
+        Largest number of columns of the basis.
     """
 
     def __init__(self, multiply: MultiplyEach, start: FloatArray, capacity: int) -> None:
         self._multiply, self.capacity = multiply, min(max(capacity, start.shape[1]), len(start))
         self.size = self.n_products = 0
         products = multiply(start)
-        # In Fortran order, so that the columns in use are one piece of memory.
+        # In Fortran order the columns in use are contiguous in memory.
         self._basis, *self._products = (
             np.empty((len(start), self.capacity), order="F") for _ in range(1 + len(products))
         )
@@ -110,10 +110,10 @@ class SearchSpace:
         return (x - alpha * y[0] if y else x.copy()).T
 
     def trace_ratio(self, k: int, ridge: float, alpha: float, rise: float = 1e-13) -> float:
-        """Return the largest ratio of k directions' variances, the background's plus k ridges.
+        """Return the largest ratio of variances of k directions, with k ridges in the denominator.
 
-        Newton's iteration from below, from `alpha` up, until a step rises by no more than this
-        part: what is left to rise is about its square.
+        Newton's iteration rises from `alpha` until the relative step is at most `rise`. Convergence
+        is quadratic: the relative error that is left is about the square of the last step.
         """
         while True:
             _, vectors = largest_eigenpairs(self.small(alpha), k)
@@ -141,7 +141,7 @@ class SearchSpace:
         return [Ritz(*parts) for parts in zip(alphas.tolist(), values, *pieces, strict=True)]
 
     def norm(self, alpha: float) -> float:
-        """Return the largest magnitude of a Ritz value, a lower estimate of the contrast's norm."""
+        """Return the largest magnitude of the Ritz values, a lower bound of the contrast's norm."""
         return float(np.abs(np.linalg.eigvalsh(self.small(alpha))).max())
 
     def values(self, alpha: float) -> FloatArray:
@@ -160,7 +160,7 @@ class SearchSpace:
         return np.stack([np.einsum("sk,sk->k", vectors, part)[::-1] for part in parts])
 
     def restrict(self, alphas: FloatArray, count: int) -> None:
-        """Keep only the span of the leading Ritz vectors at some contrasts, so many of each."""
+        """Keep only the span of the `count` leading Ritz vectors at each of some contrasts."""
         s, count = self.size, min(count, self.size)
         leading = [largest_eigenpairs(self.small(alpha), count)[1] for alpha in alphas.tolist()]
         kept, _ = _independent(np.hstack(leading), 1e-6)
@@ -171,7 +171,7 @@ class SearchSpace:
             small[: self.size, : self.size] = kept.T @ small[:s, :s] @ kept
 
     def extend(self, columns: FloatArray) -> bool:
-        """Add the span of columns as far as it is new and there is room; False if nothing is."""
+        """Add the new directions of columns, if there is room; return whether any was added."""
         basis = self._basis[:, : self.size]
         new = columns / np.linalg.norm(columns, axis=0)
         new -= basis @ (basis.T @ new)
@@ -179,7 +179,9 @@ class SearchSpace:
         new = new[:, : self.capacity - self.size]
         if not new.shape[1]:
             return False
-        if left < 0.5:  # rounding errors along the basis have grown with what is left
+        if (
+            left < 0.5
+        ):  # normalising short remainders has magnified their rounding errors along the basis
             new -= basis @ (basis.T @ new)
             new = np.linalg.qr(new)[0]
         self._append(new, self._multiply(new))
@@ -209,17 +211,17 @@ def search(
     Parameters
     ----------
     space : SearchSpace
-        Where to begin.
+        The space to extend.
     contrasts : callable
-        The contrasts, asked for again at every step: they may move as the space grows.
+        Returns the values of alpha. It is called at every step, as they may depend on the space.
     wanted : int or callable
-        Number of eigenpairs; asked for again at every step if it may change as the space grows.
+        Number of eigenpairs, or a function that returns it and is called at every step.
     stages : iterable of Stage
-        One after another, each until it stalls.
+        Used one after another, each until the error no longer falls.
     tolerance : callable (Ritz, gap) -> float
-        Wanted bound on residual over gap.
+        Returns the largest accepted ratio of residual and gap.
     budget : float
-        Columns that may be spent.
+        Largest number of columns to multiply.
 
     Returns
     -------
@@ -278,9 +280,9 @@ def search(
 
 
 def exact_enough(norm: float, gap: float) -> float:
-    """Return the largest residual over gap that needs no proof; 0 where the gap is rounding.
+    """Return the largest accepted ratio of residual and gap; 0 if the gap is not above rounding.
 
-    `norm` is a lower estimate of the matrix's.
+    `norm` is a lower estimate of the norm of the matrix.
     """
     rounding = 50 * _EPS * norm
     return max(_TOLERANCE, rounding / gap) if gap > rounding else 0.0
@@ -292,23 +294,23 @@ def rounding_counts(norm: float, gap: float) -> bool:
 
 
 def block_width(k: int) -> int:
-    """Return how many columns to multiply at a time for k eigenpairs: at least two more."""
+    """Return how many columns to multiply at a time for k eigenpairs: at least k + 2."""
     return -(-(k + 2) // _TOGETHER) * _TOGETHER
 
 
 def squares_fit(largest: float) -> bool:
-    """Return whether squares of a matrix's entries, up to this, neither vanish nor overflow."""
+    """Return whether squares of entries up to `largest` neither underflow nor overflow."""
     return largest == 0 or 1e-151 < largest < 1e151
 
 
 def random_block(n_features: int, width: int, random_state: int | None = 0) -> FloatArray:
-    """Return orthonormal columns to begin with, (D, b)."""
+    """Return random orthonormal columns to begin a search with, (D, b)."""
     block = np.random.default_rng(random_state).standard_normal((n_features, width))
     return np.linalg.qr(block)[0]
 
 
 def _independent(columns: FloatArray, threshold: float) -> tuple[FloatArray, float]:
-    """Return an orthonormal basis of the columns' span, less directions that are nearly dependent.
+    """Return an orthonormal basis of the columns' span, without nearly dependent directions.
 
     The second value is the least singular value of the directions that are kept.
     """

@@ -1,10 +1,11 @@
 """Sparse principal components of a positive semidefinite matrix, from a square root of it.
 
-Problem: components with few non-zero loadings that explain as much variance as they can. They are
-the minimum of a regression of the components on themselves with an elastic-net penalty, found by
-turns: loadings at fixed components are elastic nets, components at fixed loadings a polar factor
-(Zou, Hastie and Tibshirani, Journal of Computational and Graphical Statistics 15:265, 2006). The
-objective falls at every turn; what is reached is a stationary point, as the problem is not convex.
+Problem: components with few non-zero loadings that explain as much variance as they can. They
+minimise the error of a regression with an elastic-net penalty. The minimum is found by alternating
+two steps: with fixed components A, the sparse loadings B are elastic nets; with fixed loadings, the
+components are a polar factor (Zou, Hastie and Tibshirani, Journal of Computational and Graphical
+Statistics 15:265, 2006). Every step lowers the objective. The problem is not convex, so the result
+is a stationary point.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import scipy.linalg
 from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
-_MAX_STEPS = 3000  # tens where components stand apart; more where they may turn into each other
-_LAST_FEATURE = 1 - 1e-3  # share of the penalty at which the last feature would go
-_MOST_EVENTS = 8  # features that enter or leave for each one that is selected
-_TIED = 1e-9  # relative distance of two levels that are the same but for rounding
-_CANDIDATES = 4  # features tried for each one that is selected; checked, and tried again with more
+_MAX_STEPS = 3000  # tens if the components have distinct variances, more if these are nearly equal
+_LAST_FEATURE = 1 - 1e-3  # largest penalty, as a share of the one that removes the last feature
+_MOST_EVENTS = 8  # limit of features that enter or leave, for each feature to select
+_TIED = 1e-9  # largest relative difference of two levels that counts as rounding
+_CANDIDATES = (
+    4  # features tried for each feature to select; the result is checked and more are tried
+)
 
 
 class SparseComponents(NamedTuple):
@@ -31,9 +34,9 @@ class SparseComponents(NamedTuple):
     components : ndarray of shape (k, D)
         Rows of unit length.
     penalties : ndarray of shape (k,)
-        Relative, as the parameter.
+        Penalties relative to the largest, as in the parameter `penalty`.
     converged : bool
-        Whether the last step moved nothing but rounding.
+        Whether the last step changed the components by no more than rounding.
     """
 
     components: FloatArray
@@ -50,13 +53,14 @@ def sparse_components(
     penalty: float = 0.0,
     count: int | None = None,
 ) -> SparseComponents:
-    r"""Elastic-net sparse principal components of :math:`C = \sum_i \lambda_i v_i v_i^\top`.
+    r"""Return elastic-net sparse principal components of :math:`C = \sum_i \lambda_i v_i v_i^\top`.
 
     .. math:: \min_{A, B} \sum_j (a_j - b_j)^\top C (a_j - b_j) + \rho\lambda_1 \|b_j\|^2
         + 2 t_j \|b_j\|_1, \qquad A^\top A = I,
 
-    by turns in B, an elastic net for each component, and in A, the polar factor of C B, from the
-    leading eigenvectors on (Zou, Hastie and Tibshirani 2006, with the square root of C for data).
+    The iteration begins with the leading eigenvectors and alternates between B, an elastic net for
+    each component, and A, the polar factor of C B. This is the method of Zou, Hastie and Tibshirani
+    (2006), with the square root of C in the place of data.
 
     Parameters
     ----------
@@ -65,12 +69,12 @@ def sparse_components(
     k : int
         Number of components.
     ridge : float
-        rho, positive.
+        The ridge rho, above 0.
     penalty : float from 0 to below 1
         :math:`t_j` as a share of :math:`\max_d |C v_j|_d`, at which no feature is left.
     count : int, optional
-        Non-zero entries of each component, instead of a penalty: the elastic net's path is followed
-        until one more feature would enter (least angle regression).
+        Number of non-zero entries of each component, instead of a penalty. The elastic net's path
+        is followed by least angle regression until one more feature would enter.
     """
     if (not penalty and count is None) or count == vectors.shape[1]:
         return SparseComponents(vectors[:k].copy(), np.zeros(k), True)
@@ -78,7 +82,7 @@ def sparse_components(
     largest = values[:k] * np.abs(vectors[:k]).max(axis=1)
     nets = [_ElasticNet(matrix, penalty * each, count) for each in largest]
     ortho = units = vectors[:k].T
-    # What rounding moves from one step to the next.
+    # Rounding errors change the components by this much from one step to the next.
     tolerance = 1e-12 + 64 * _EPS / ridge
     for step in range(_MAX_STEPS):
         sparse = np.column_stack([net.solve(a) for net, a in zip(nets, ortho.T, strict=True)])
@@ -94,9 +98,9 @@ def sparse_components(
 
 @dataclass(frozen=True, eq=False)
 class _Matrix:
-    """C as the product of a root (r, D) with itself, and the elastic net's ridge.
+    """Matrix C, as the product of a root (r, D) with itself, and the elastic net's ridge.
 
-    C itself is there only where it is no larger than twice the root.
+    C itself is stored as `gram` only if it is at most twice as large as the root.
     """
 
     root: FloatArray
@@ -115,7 +119,7 @@ class _Matrix:
 
 
 class _Support:
-    """Features that are in, with their signs, and the linear system that gives their values."""
+    """Features with non-zero values, their signs, and the linear system that gives the values."""
 
     def __init__(self, matrix: _Matrix, near: FloatArray) -> None:
         self.matrix, self.kept = matrix, np.flatnonzero(near)
@@ -148,7 +152,7 @@ class _Support:
         return None if (np.sign(values) != self.signs).any() else self.spread(values)
 
     def next_level(self, correlations: FloatArray) -> float:
-        """Return the level at which one more feature enters, if none of these leaves before."""
+        """Return the level at which one more feature enters, if no feature leaves before."""
         at_zero = self.values(correlations[self.kept])
         slope = self.values(self.signs)  # values are at_zero - level * slope
         outside = np.ones(len(correlations), dtype=bool)
@@ -161,10 +165,11 @@ class _Support:
 
 
 class _ElasticNet:
-    """Minimiser b of ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``, for one a after another.
+    """Minimiser b of ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``, for a sequence of a.
 
-    While features and signs stay what they were, a linear system gives it. scikit-learn's
-    coordinate descent finds features and signs for a level, least angle regression for a count.
+    As long as the non-zero features and their signs do not change, b solves a linear system. New
+    features and signs are found by scikit-learn's coordinate descent if a level is given, and by
+    least angle regression if a count is given.
     """
 
     def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:
@@ -227,7 +232,7 @@ class _ElasticNet:
         return np.asarray(path[:, 0])
 
     def _by_angles(self, correlations: FloatArray, count: int) -> FloatArray:
-        """Solve on the most correlated features, and on more if another should have entered."""
+        """Solve on the most correlated features, and on more if the result is not optimal."""
         order = np.argsort(-np.abs(correlations), kind="stable")
         tried = _CANDIDATES * count + 100
         while True:
@@ -249,11 +254,11 @@ class _ElasticNet:
 def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
     """Return the point of the lasso's path at which `count` entries are not zero, (n,).
 
-    It is the last such point, where one more feature would enter. From the largest correlation down
-    the solution at a level L is ``inverse (c - L signs)`` on the features that are in, until one
-    more enters or one leaves; the inverse is updated. A feature that would enter together with the
-    last one, such as a copy of it, is left out. (scikit-learn's path warns of these, and a warning
-    can be silenced for the whole process only.)
+    This is the last such point, at which one more feature would enter. The level L falls from the
+    largest correlation. Until a feature enters or leaves, the solution on the features inside is
+    ``inverse (c - L signs)``; then the inverse is updated. A feature that would enter together with
+    the last one, such as a copy of it, is left out. (scikit-learn's own path warns about such
+    features, and a warning can only be silenced for the whole process.)
 
     References
     ----------
@@ -263,7 +268,7 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
     inside: list[int] = []
     left_out = np.zeros(len(gram), dtype=bool)
     signs, inverse, level = np.empty(0), np.empty((0, 0)), np.inf
-    columns = np.empty((len(gram), count), order="F")  # of the features that are in
+    columns = np.empty((len(gram), count), order="F")  # of the features inside
     at_zero = slope = np.empty(0)
     just_left = -1
     for _ in range(_MOST_EVENTS * (count + 1)):
@@ -271,7 +276,9 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
         at_zero, slope = both.T
         rest, growth = (columns[:, : len(inside)] @ both).T
         rest = correlations - rest
-        enters = np.zeros((2, len(gram)))  # the level at which each enters with either sign
+        enters = np.zeros(
+            (2, len(gram))
+        )  # level at which each feature enters, with sign + and with sign -
         for row, sign in zip(enters, (1, -1), strict=True):
             np.divide(sign * rest, 1 - sign * growth, out=row, where=sign * growth < 1)
         enters[:, left_out] = enters[:, inside] = 0.0
