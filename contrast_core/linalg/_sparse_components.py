@@ -23,9 +23,7 @@ _MAX_STEPS = 3000  # tens if the components have distinct variances, more if the
 _LAST_FEATURE = 1 - 1e-3  # largest penalty, as a share of the one that removes the last feature
 _MOST_EVENTS = 8  # limit of features that enter or leave, for each feature to select
 _TIED = 1e-9  # largest relative difference of two levels that counts as rounding
-_CANDIDATES = (
-    4  # features tried for each feature to select; the result is checked and more are tried
-)
+_CANDIDATES = 4  # features tried at first for each feature to select
 
 
 class SparseComponents(NamedTuple):

@@ -32,11 +32,8 @@ from contrast_core.probabilistic._row_posterior import (
 )
 from contrast_core.rows import ELEMENTS, Rows, minibatches
 
-_RATES = (
-    0.02,
-    0.005,
-    0.001,
-)  # learning rates of Adam, used in turn, in standard deviations of the noise
+# Learning rates of Adam, used in turn, in standard deviations of the noise.
+_RATES = (0.02, 0.005, 0.001)
 _PATIENCE = 8  # passes without a higher bound, after which a rate ends
 _BATCH_ROWS = 256
 _LEAST_STEPS = 8  # minibatches of a pass, if there are enough rows
