@@ -259,6 +259,26 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     np.testing.assert_allclose(rate(covariance, 0.7, k=2), sum(gaps) / (2 * sum(variances)))
 
 
+@quiet  # few draws: another version of the sampler may draw chains that look apart
+def test_default_bands_are_as_wide_as_the_estimate_varies() -> None:
+    """Angles over 200 pairs of data sets, against the angles that their posteriors give."""
+    rng = np.random.default_rng(0)
+    sd_x, sd_y, n, m = np.array([2.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 1.0]), 200, 300
+    fits = [
+        CPCA(1, alpha=1.0).fit(
+            rng.normal(size=(n, 4)) * sd_x, background=rng.normal(size=(m, 4)) * sd_y
+        )
+        for _ in range(200)
+    ]
+    across = np.array([fit.components_[0, 1:] / fit.components_[0, 0] for fit in fits])
+    drawn = []
+    for fit in fits[:4]:
+        found = flat(fit.posterior(300, chains=2, random_state=0), "components")[:, 0]
+        own = found - (found @ fit.components_[0])[:, None] * fit.components_[0]
+        drawn.append((own**2).sum(axis=1).mean())
+    assert 0.5 < np.mean(drawn) / (across**2).sum(axis=1).mean() < 2
+
+
 @pytest.mark.slow
 @quiet  # few draws: another version of the sampler may draw chains that look apart
 def test_wide_data_and_products_give_the_posterior_of_the_covariances() -> None:
