@@ -9,11 +9,12 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import scipy.sparse
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | scipy.sparse.spmatrix | scipy.sparse.sparray"
@@ -282,7 +283,7 @@ def check_choice(value: object, name: str, choices: Iterable[str], other: str = 
 
 def check_counts(block: Any, name: str) -> None:
     """Raise ValueError unless all values of a dense or sparse block are whole numbers from 0."""
-    values = block.data if scipy.sparse.issparse(block) else block
+    values = block if isinstance(block, np.ndarray) else block.data
     if not values.size:
         return
     wrong = values < 0
