@@ -248,8 +248,7 @@ def napari() -> None:
         time.sleep(0.01)
     print(f"   {widget.status.text}")
     grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid  # napari before 0.9
-    for name in ("background", "cells behind fringes weights", "cells behind fringes removed"):
-        viewer.layers.remove(name)
+    viewer.layers.remove("background")
     noisy = viewer.layers["cells behind fringes"]
     noisy.visible = True
     viewer.add_image(_pca_of_patches(np.asarray(noisy.data)), name="PCA of patches")
