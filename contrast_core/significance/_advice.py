@@ -1,4 +1,4 @@
-"""Advise whether a contrast is needed, and for how many components, from units left out."""
+"""Advise whether a contrast is needed, and for how many components, by cross-validation."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from contrast_core.significance._units import Sample, two_samples
 from contrast_core.solve import plan_for, solve_trace_ratio
 from contrast_core.spectral import CPCA, CPCAStar
 
-METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first that is good enough is advised
+METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first one that is good enough is advised
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _N_FOLDS = 5
-_ENOUGH = 0.9  # share of the largest excess from which a method is said to hold it as well
-_WEAKER_RIDGE = 0.4  # times the ridge of cPCA*: a tenth of the mean background variance
+_ENOUGH = 0.9  # a method is good enough if it holds at least this share of the largest excess
+_WEAKER_RIDGE = 0.4  # times the ridge of cPCA*, which gives a tenth of the mean background variance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContrastAdvice(ShortRepr):
-    r"""Advice on whether a contrast is needed; made by `contrast_advice`.
+    r"""Advice on whether a contrast is needed, as computed by `contrast_advice`.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class ContrastAdvice(ShortRepr):
     lower, upper : ndarray of shape (K, 4)
         Ends of the 95% interval of the excess over units, by Student's t.
     p_value : float
-        Probability of so large an excess along the leading direction of cPCA* (which is that of
-        cPCA too) if units of foreground and background are alike.
+        P-value of the excess along the leading direction of cPCA*, which is also that of cPCA. The
+        null hypothesis is that units of foreground and background have the same distribution.
     """
 
     n_components: NDArray[np.intp]
@@ -50,14 +50,14 @@ class ContrastAdvice(ShortRepr):
     lower: FloatArray
     upper: FloatArray
     p_value: float
-    level: ClassVar[float] = 0.01  # strict, as other tests are made beside this one
+    level: ClassVar[float] = 0.01  # strict, because users often run other tests as well
 
     @property
     def advised(self) -> list[str]:
         """Return the method to use for each number of components.
 
         It is the first of PCA, cPCA*, cPCA and whitening that holds at least 90% of the largest
-        excess; PCA where no method holds any.
+        excess, and PCA if no method holds any.
         """
         largest = np.maximum(self.excess.max(axis=1, keepdims=True), 0.0)
         enough = (self.excess >= _ENOUGH * largest) | (largest == 0)
@@ -69,12 +69,13 @@ class ContrastAdvice(ShortRepr):
         return self.p_value <= self.level
 
     def sentence(self, found: bool | None = None) -> str:
-        """Return in one sentence what the table means.
+        """Return the advice in one sentence.
 
         Parameters
         ----------
         found : bool, optional
-            Whether there is anything to find, if another test has decided; by default `found`.
+            Whether there is anything to find, according to another test. By default, the attribute
+            `found`.
         """
         if not (self.found if found is None else found):
             return (
@@ -94,9 +95,9 @@ class ContrastAdvice(ShortRepr):
         return f"A contrast is needed {span} {plural} ({self.advised[first]}); {rest}."
 
     def table(self) -> dict[str, list[Any]]:
-        """Return the excess of each method and the advised one, by columns.
+        """Return columns with the excess of each method, the advised method and its interval.
 
-        ``lower`` and ``upper`` are the interval of the method that is advised.
+        ``lower`` and ``upper`` are the ends of the interval of the advised method.
         """
         chosen = [METHODS.index(name) for name in self.advised]
         columns: dict[str, list[Any]] = {"components": self.n_components.tolist()}
@@ -127,20 +128,21 @@ def contrast_advice(
 
     .. math:: k \, \frac{\bar x - \bar y}{\bar y + \tau \operatorname{tr} S^{-1}} ,
 
-    the variance that the foreground has beyond the background, relative to the background's and
-    the ridge, summed over k directions. It depends on the subspace alone. Both numerator and
-    denominator are taken from units that did not choose V, so overfitting cannot enlarge it.
+    which is the variance of the foreground beyond that of the background, relative to the variance
+    of the background plus the ridge, summed over k directions. It depends on the subspace only, not
+    on its basis. Numerator and denominator come from units that did not choose V, so overfitting
+    cannot enlarge the excess.
 
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without units the background may be a list of
-        several.
+        Foreground and background rows, not moments. Without units, the background may be a list of
+        several datasets.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to; units count alike, and a label
-        that occurs in both datasets is one and the same unit. Without them every row is a unit.
+        The donor, animal or other unit that each row belongs to. All units count the same, and a
+        label that occurs in both datasets is one unit. Without units, every row is a unit.
     random_state : int, Generator or None, default=None
-        Seed of the parts that are left out.
+        Seed of the assignment of units to the five parts that are left out.
     **weights
         `sample_weight`, `background_weight` and `background_mix`, as for `CPCA.fit`.
 
@@ -151,17 +153,18 @@ def contrast_advice(
     Raises
     ------
     ValueError, TypeError
-        If the datasets do not fit together, only one of them has units, or one has a single unit.
+        If the datasets have different features, only one of them has units, or one has a single
+        unit.
 
     Notes
     -----
     The methods are PCA of the foreground, cPCA* and cPCA with their automatic strengths, and
-    whitening by the background's covariance plus a tenth of its mean variance in every direction,
-    which is cPCA* at a larger beta. Numbers of components are 1, 2, 3, 5, 10, 20 and 50, as far as
-    there are features and rows.
+    whitening. Whitening is by the background's covariance plus a tenth of its mean variance in
+    every direction, which is cPCA* at a larger beta. The numbers of components are 1, 2, 3, 5, 10,
+    20 and 50, as far as there are enough features and rows.
 
-    The advice is about variance and knows no labels: a difference between groups may be easier
-    to see, or harder, than its share of the excess suggests.
+    The advice compares variances and uses no labels. A difference between groups may be easier or
+    harder to see than its share of the excess suggests.
 
     References
     ----------
@@ -200,7 +203,8 @@ def contrast_advice(
                 size[fold == i] = _squared_lengths(sample.rows[fold == i], moments.mean, chosen)
     x_units, y_units = (_unit_means(s, size) for s, size in zip(sides, sizes, strict=True))
     difference, error, df = _difference(x_units, y_units, samples.shared)
-    # Folds share the rows that choose directions: correction of Nadeau and Bengio.
+    # Folds share rows that choose directions, so errors are correlated: Nadeau and Bengio correct
+    # the standard error by this factor.
     error *= math.sqrt(1 + n_folds / (n_folds - 1))
     unit = (y_units.mean(axis=0) + ridges.mean(axis=0)) / np.array(numbers)[:, None]
     excess, margin = difference / unit, student.ppf(0.975, df) * error / unit
@@ -237,7 +241,7 @@ def _directions(
 def _whitened(
     directions: list[list[FloatArray]], background: SecondMoments, ridge: float
 ) -> list[list[FloatArray]]:
-    """Return bases of the same subspaces, in which the background and its ridge have identity."""
+    """Return bases of the same subspaces, in which the background plus the ridge is identity."""
     return [
         [
             np.linalg.solve(
@@ -270,8 +274,7 @@ def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
 def _difference(x: FloatArray, y: FloatArray, shared: Any) -> tuple[FloatArray, ...]:
     """Return the mean difference, its standard error and degrees of freedom, over units.
 
-    The difference is within units where all of them are in both datasets, else that of Welch's
-    test.
+    The test is paired if all units are in both datasets; otherwise it is Welch's test.
     """
     if len(shared) == len(x) == len(y):
         x, y = x[shared[:, 0]] - y[shared[:, 1]], np.zeros_like(x)

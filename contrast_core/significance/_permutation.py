@@ -1,4 +1,4 @@
-"""Permutation test of components: relabel which rows, or units, are foreground."""
+"""Permutation test of components: it permutes which rows, or units, are foreground."""
 
 from __future__ import annotations
 
@@ -23,31 +23,34 @@ from contrast_core.significance._units import Units, Weights, two_samples
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PermutationTest(ShortRepr):
-    r"""Significance of each component; made by `permutation_test`.
+    r"""Significance of each component, as computed by `permutation_test`.
 
     Parameters
     ----------
     p_values : ndarray of shape (k,)
-        P-value of each component, non-decreasing: a component counts only if those before it do.
+        P-value of each component. They do not decrease, so that a component is significant only if
+        all earlier components are.
     statistics : ndarray of shape (k,)
-        Statistics of the data as they are. At an automatic strength, the statistic of component j
-        is :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X` in what the components
-        before it leave; at a given strength, the method's leading eigenvalue there.
+        Statistics of the original data, each computed after the earlier components are removed. At
+        an automatic strength, the statistic of component j is
+        :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X`; at a given strength, it is
+        the method's leading eigenvalue.
     null_statistics : ndarray of shape (B, k)
         Statistics under each relabelling.
     strengths : ndarray of shape (k,)
-        Contrast strength at which each component was found: its own automatic strength or the
-        given one, on the scale of the estimator's parameter (for `PCPCA`, gamma').
+        Contrast strength at which each component was found, on the scale of the estimator's
+        parameter (for `PCPCA`, gamma'). It is the component's own automatic strength, or the given
+        one.
     components : ndarray of shape (k, n_features)
         The directions that were tested, at unit length.
     n_permutations : int
         Number of relabellings used, B.
     n_distinct : int
-        Number of relabellings there are.
+        Number of all distinct relabellings.
     exact : bool
-        Whether all of them were used, the given one included.
+        Whether all of them were used, including the original labels.
     n_units, n_background_units : int or None
-        Number of units in each dataset; None where rows were permuted one by one.
+        Number of units in each dataset; None if rows were permuted one by one.
     """
 
     p_values: FloatArray
@@ -71,7 +74,7 @@ class PermutationTest(ShortRepr):
     ) -> Self:
         """Compute p-values from the data's components and the statistics of relabelled data."""
         observed = np.array([found.statistic for found in deflated.found])
-        # The given labels come up among the relabellings too, with other rounding.
+        # The original labels are among the relabellings, where their statistic differs by rounding.
         reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)
         samples, components = relabellings.samples, deflated.components()
         exact, total = relabellings.is_exact, relabellings.total
@@ -115,63 +118,65 @@ def permutation_test(
 ) -> PermutationTest:
     r"""Test how many components are real by permuting which rows, or units, are foreground.
 
-    The null hypothesis of component j: without what the components before it explain, foreground
-    and background have the same covariance up to a common factor. A direction that is strong in
-    the background alone contradicts that too: all others then stand out in the foreground, and
-    are correctly significant.
+    The null hypothesis of component j is that foreground and background have the same covariance,
+    up to a common factor, once the earlier components are removed. A direction that is strong in
+    the background alone also contradicts this hypothesis: relative to it, all other directions
+    stand out in the foreground, and they are correctly significant.
 
-    Components are taken one after the other. The j-th is the leading direction at the automatic
-    contrast :math:`\alpha_j` of *one* component in what is left. (After a dominant first component,
-    the contrast of both together would be too strong to show the second.) Its statistic and p-value
-    are
+    Components are found one after the other. Component j is the leading direction at the automatic
+    contrast :math:`\alpha_j` of *one* component, after the earlier components are removed. (The
+    automatic contrast of two components would often be too strong to show the second one beside a
+    dominant first one.) Its statistic and p-value are
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
 
-    with :math:`\alpha_j` chosen anew for every relabelling. Before rows change places, each dataset
-    is centred at its geometric median and divided by the median of its rows' lengths (of its
-    units' root mean squares): means and total variances would let a few long rows decide. The
-    centre is known only so well, so for every relabelling each dataset moves by a draw from the
-    sampling distribution of its geometric median. Without that draw, few units would come out as
-    significant far too often.
+    with :math:`\alpha_j` chosen anew for every relabelling. Before relabelling, each dataset is
+    centred at its geometric median and divided by the median length of its rows (for units, the
+    median of their root mean squares). With means and total variances instead, a few long rows
+    would decide the result. The geometric median has a sampling error. Therefore, for every
+    relabelling, each dataset is shifted by a draw from the distribution of this error. Without
+    these shifts, tests with few units would be significant far too often.
 
     Before the next component, the pattern :math:`C_X v_j` is projected out, so that the scores of
-    the foreground on later components are uncorrelated with those on this one. Projecting out
-    :math:`v_j` itself would leave some of a dominant component behind, because :math:`v_j` also
+    the foreground on later components are uncorrelated with the scores on component j. Projecting
+    out :math:`v_j` itself would leave some of a dominant component behind, because :math:`v_j` also
     leans away from directions in which the background happens to vary.
 
     Parameters
     ----------
     estimator : CPCA, CPCAStar or PCPCA
-        The method and number of components; it is cloned. With an automatic `alpha` or `beta` the
-        test is as above, the same for both. A given one is held: the j-th component is then the
-        estimator's own, the statistic its eigenvalue, what goes is :math:`v_j` (of cPCA, and of
-        orthogonal cPCA*), and each relabelled set is brought to the total variance of the data.
-        PCPCA is tested as cPCA at ``alpha = gamma'``, which has its components; an automatic one is
-        held.
+        The method and number of components; it is cloned. If `alpha` or `beta` is automatic, the
+        test is as above, and the same for cPCA and cPCA*. If it is a number, all relabellings use
+        this number. Component j is then the estimator's own component, the statistic is its
+        eigenvalue, and :math:`v_j` is projected out (for cPCA and for orthogonal cPCA*). Each
+        relabelled set is scaled to the total variance of the data. PCPCA is tested as cPCA at
+        ``alpha = gamma'``, which has the same components; an automatic gamma' is chosen once.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without units the background may be a list of
-        several, which are mixed as by `CPCA.fit`, each about its own mean.
+        Foreground and background rows, not moments. Without units, the background may be a list of
+        several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to; units are relabelled as a
-        whole, and each counts the same, however many rows it has. A label that occurs in both
-        datasets is one and the same donor: its two parts are compared with each other, less the
-        mean of both, and swapped, never mixed with other donors'. Without units every row is
-        taken as independent: with rows that repeat, the p-values are far too small.
+        The donor, animal or other unit that each row belongs to. Units are relabelled as a whole,
+        and each counts the same, however many rows it has. A label that occurs in both datasets is
+        one unit with two parts: the mean of the two parts is subtracted from both, and they are
+        swapped with each other only. Without units, rows are treated as independent. If several
+        rows come from the same donor, the p-values are then far too small.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-        A weight for each row, as for `CPCA.fit`; of several backgrounds a list. A row stays one
-        independent row whatever its weight, which it keeps when its label changes; units count the
-        same, and the weights of their rows enter their moments.
+        A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
+        row counts as one independent row, whatever its weight, and keeps its weight when it is
+        relabelled. With units, the weights enter the moments of each unit, and all units count the
+        same.
     background_mix : array-like of shape (number of backgrounds,), optional
-        As for `CPCA.fit`.
+        Share of each background in the mixture, as for `CPCA.fit`.
     n_permutations : int, default=999
-        Number of random relabellings, B. If there are no more than that many, all are used, the
-        given one among them, and p is the share that reaches the statistic.
+        Number of random relabellings, B. If there are no more than that many in total, all are used
+        including the original labels, and p is the share whose statistic reaches the observed one.
     random_state : int, Generator or None, default=None
-        Seed of the relabellings and of the draws of the centres, which leave p-values of few units
-        a little random even where all relabellings are used.
+        Seed of the relabellings and of the shifts of the centres. Because of the shifts, p-values
+        of few units are slightly random even if all relabellings are used.
     progress : bool or callable, default=False
-        Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+        Whether to show a progress bar of tqdm; or a callable that is used in place of tqdm, as
+        ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
@@ -180,30 +185,32 @@ def permutation_test(
     Raises
     ------
     ValueError
-        If the datasets do not fit together or one is constant, only one has units, there are
-        fewer than 20 relabellings, so that no p-value reaches 0.05, units of one dataset alone
-        have nothing to change places with, a dataset does not vary in what is left for a
-        component, a parameter is out of range, or the strength cannot be tested ("denoise", inf).
+        If the datasets have different features, a dataset is constant, only one dataset has units,
+        or a parameter is out of range; if there are fewer than 20 relabellings, so that no p-value
+        can reach 0.05; if some units occur in one dataset only, but no unit occurs in the other
+        dataset only; if a dataset does not vary once the earlier components are removed; or if the
+        strength cannot be tested ("denoise", inf).
     TypeError
-        If the estimator is another one, moments are given, or a parameter or label has the wrong
+        If the estimator is none of these, moments are given, or a parameter or label has the wrong
         type.
 
     Warns
     -----
     ContrastWarning
         If `n_permutations` is so small that no p-value can reach 0.05, or if every row of the
-        background is a row of X too.
+        background is also a row of X.
 
     Notes
     -----
-    A difference of means or of overall scale is no finding. Under the null p-values hold
-    approximately, because centres, scales and the earlier components are estimated. Measured levels
-    of the first component at 5%: 4% to 7% for 12 to 60 rows in 6 to 20 features, for normal rows,
-    rows from a t distribution with 3 degrees of freedom, and rows times a lognormal variable (600
-    sets each); 2% to 6% by unit, from 4 against 4 to 9 against 9 units, with t distributions too
-    (250 sets each). Later components are more approximate. Units are
-    reduced to their moments once, at the cost of (number of units) D^2
-    numbers; single rows are held dense.
+    The test ignores differences of means and of overall scale. P-values are approximate, because
+    centres, scales and the earlier components are estimated. At a nominal level of 5%, the measured
+    level of the first component was 4% to 7% for 12 to 60 rows in 6 to 20 features (600 sets each
+    of normal rows, of rows from a t distribution with 3 degrees of freedom, and of rows times a
+    lognormal variable). By unit it was 2% to 6%, for 4 against 4 to 9 against 9 units, also with t
+    distributions (250 sets each). P-values of later components are less accurate.
+
+    Units are reduced to their moments once, which takes (number of units) D^2 numbers. Single rows
+    are held dense.
 
     References
     ----------
@@ -229,8 +236,8 @@ def permutation_test(
     if samples.repeats_background():
         warn(
             "every row of background is a row of X too. Relabelling rows tests nothing then: a row "
-            "is compared with itself. Give the treated rows alone as X to condition_test, which "
-            "puts the background into the foreground itself."
+            "is compared with itself. Use condition_test with the treated rows alone as X; it "
+            "adds the background to the foreground itself."
         )
     relabellings = Relabellings.from_samples(samples, n_permutations)
     parts = samples.units()
@@ -250,14 +257,14 @@ def permutation_test(
 
 
 class _Sums(NamedTuple):
-    """Weight, and sums of first and second moments, of units chosen from both datasets."""
+    """Total weight, and sums of first and second moments, of units chosen from both datasets."""
 
     weight: float
     first: tuple[FloatArray, FloatArray]
     second: tuple[FloatArray, FloatArray]
 
     def covariance(self, j: int, scales: tuple[float, float]) -> FloatArray:
-        """Return the covariance in the coordinates from j on, each dataset divided by its scale."""
+        """Return the covariance in the coordinates from j on, with datasets divided by `scales`."""
         first = sum(part[j:] / scale for part, scale in zip(self.first, scales, strict=True))
         second = sum(
             part[j:, j:] / scale**2 for part, scale in zip(self.second, scales, strict=True)
@@ -280,7 +287,7 @@ class _DeflatedSamples(Deflation):
         return x, y
 
     def statistics(self, is_foreground: NDArray[np.bool_], rng: np.random.Generator) -> list[float]:
-        """Return the statistic of every component under other labels."""
+        """Return the statistic of every component for these labels."""
         shifts = self._errors_of_centres(rng)
         x, y = self._sums(is_foreground, shifts), self._sums(~is_foreground, shifts)
         return self.relabelled(
@@ -288,14 +295,15 @@ class _DeflatedSamples(Deflation):
         )
 
     def _errors_of_centres(self, rng: np.random.Generator) -> list[FloatArray]:
-        """Draw how far the centre of each dataset could be off.
+        """Draw the sampling error of the centre of each dataset.
 
-        Units that were centred nearly add up to zero. Relabelled as they are, what some of them
-        have in the foreground the others would have in the background, and the statistic would
-        come out too low: far too low with few units.
+        Centred units nearly sum to zero. If they were relabelled without this error, the sum of the
+        units in the new foreground would be nearly opposite to the sum of those in the new
+        background. The statistic would then be too low, and far too low with few units.
         """
         draws = [rng.normal(size=len(units)) for units in self.units]
-        draws[1][self.shared[:, 1]] = draws[0][self.shared[:, 0]]  # whose means are opposite
+        # The two parts of a shared unit have opposite means, so they use the same draw.
+        draws[1][self.shared[:, 1]] = draws[0][self.shared[:, 0]]
         return [units.error_of_centre(draw) for units, draw in zip(self.units, draws, strict=True)]
 
     def _sums(
@@ -313,7 +321,7 @@ class _DeflatedSamples(Deflation):
 
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:
-    """Subtract the mean of the two parts of each shared unit, then the centre of all units."""
+    """Subtract the mean of both parts from each shared unit, and then each dataset's centre."""
     means = [part.means.copy() for part in units]
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):

@@ -1,4 +1,4 @@
-"""Report what is known about a contrast, in a form that a supplement can print."""
+"""Report on a contrast and its certainty, for the supplement of a paper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from contrast_core.solve import Design, loaded_rows
 
 Columns: TypeAlias = dict[str, list[Any]]
 
-_NEAR = 10.0  # degrees within which another strength is said to show the same subspace
+_NEAR = 10.0  # degrees; subspaces at smaller angles are reported as the same
 _LEVEL = 0.05
 _EXCESS = (
     "Excess variance of the first components on units that did not choose them, in units of the "
@@ -35,19 +35,19 @@ _EXCESS = (
 
 @dataclass(frozen=True, eq=False)
 class ContrastReport:
-    """Summary of a contrast and of its certainty, made by `contrast_report`.
+    """Summary of a contrast and of its certainty, as computed by `contrast_report`.
 
     It prints as plain text, and as a table in a notebook. `statements`, `components` and `features`
-    return its parts for use elsewhere, as in ``pandas.DataFrame(report.features())``.
+    return its parts, for example for ``pandas.DataFrame(report.features())``.
 
     Parameters
     ----------
     estimator : MomentContrast
         The method, fitted to the data.
     n_rows : tuple of int
-        Rows of foreground and background.
+        Numbers of rows of foreground and background.
     advice : ContrastAdvice
-        Whether a contrast is needed, by the excess variance on units that chose no directions.
+        Whether a contrast is needed, by the excess variance on left-out units.
     test : PermutationTest
         Permutation test of the components.
     stability : BootstrapStability
@@ -55,7 +55,7 @@ class ContrastReport:
     strengths : ndarray of shape (S,)
         Other strengths of the contrast, ascending, from the method's default grid.
     angles : ndarray of shape (S,)
-        Largest principal angle between the subspace at each of these strengths and that of
+        Largest principal angle between the subspace at each of these strengths and the subspace of
         `estimator`, in radians.
     """
 
@@ -83,9 +83,9 @@ class ContrastReport:
         """Return a table of the components, by columns.
 
         The columns are the variances of foreground and background along each component, the
-        contrast index, the p-value of the permutation test, and the stability under resampling:
-        against the matching component of a resample, and the share that the resample's whole
-        subspace retains.
+        contrast index, the p-value of the permutation test, and two measures of stability under
+        resampling (see `bootstrap_stability`): the agreement with the matched component, and the
+        share that the resample's whole subspace retains.
         """
         fitted: Any = self.estimator
         return {
@@ -248,19 +248,21 @@ def contrast_report(
     estimator : CPCA, CPCAStar or PCPCA
         The method and number of components; it is cloned.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Foreground and background rows, not moments; without units the background may be a list of
-        several.
+        Foreground and background rows, not moments. Without units, the background may be a list of
+        several datasets.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to. Without units every row is taken
-        as independent; if rows repeat, everything then looks far more certain than it is.
+        The donor, animal or other unit that each row belongs to. Without units, rows are treated as
+        independent. If several rows come from the same donor, all results then look far more
+        certain than they are.
     sample_weight, background_weight, background_mix
-        As for `CPCA.fit`.
+        Weights of rows and of several backgrounds, as for `CPCA.fit`.
     n_permutations, n_resamples : int, default=999 and 200
-        Relabellings and bootstrap samples.
+        Numbers of relabellings and of bootstrap samples.
     random_state : int, Generator or None, default=None
         Seed of all random numbers.
     progress : bool or callable, default=False
-        Show progress bars: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
+        Whether to show progress bars of tqdm; or a callable that is used in place of tqdm, as
+        ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
@@ -269,13 +271,13 @@ def contrast_report(
     Raises
     ------
     ValueError, TypeError
-        For what `permutation_test`, `bootstrap_stability` or `contrast_advice` refuses.
+        In the cases in which `permutation_test`, `bootstrap_stability` or `contrast_advice` raises.
 
     Warns
     -----
     ContrastWarning
-        If one feature, or a tenth of them, holds more than 90% of the variance of both datasets:
-        features of different units have to be scaled first.
+        If one feature, or a tenth of the features, holds more than 90% of the variance of both
+        datasets. Features of different units should be scaled first.
 
     See Also
     --------
@@ -283,7 +285,7 @@ def contrast_report(
 
     Notes
     -----
-    Units only say what is independent. The contrast itself is fitted to all rows, not within units.
+    Units are used for the tests only. The contrast itself is fitted to all rows, not within units.
 
     Examples
     --------
@@ -329,14 +331,14 @@ def contrast_report(
 
 
 def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the default grid, and the largest angle of each subspace to the fitted one."""
+    """Return the default grid of strengths, and each subspace's largest angle to the fitted one."""
     path: list[StrengthPath] = fitted.path()
     angles = [principal_angles(other.components_, fitted.components_)[0] for other in path]  # type: ignore[attr-defined]
     return np.array([other.strength_ for other in path]), np.array(angles)
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which near strengths lie beside one's own, with none in between that is not near."""
+    """Return which near strengths are joined to `own` by strengths that are all near."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(
