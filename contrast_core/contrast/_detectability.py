@@ -1,4 +1,4 @@
-"""Random matrix theory of positive pairs: which signals they can show."""
+"""Random matrix theory of positive pairs: which signals can be detected."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from contrast_core.moments import Moments
 
 
 def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
-    r"""Return the smallest signal variance that positive pairs can show, in noise variances.
+    r"""Return the smallest variance of a signal that can be detected from positive pairs.
 
-    .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n}
+    In units of the noise variance it is
 
-    Weaker signals drown in the noise whatever the method: no principal direction of the sample
-    points towards them. The second form is for two views that are pooled.
+    .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n} ,
+
+    where the second form holds if the two views are pooled. No method can detect weaker signals:
+    no principal direction of the sample points towards them.
 
     Parameters
     ----------
@@ -39,7 +41,8 @@ def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = Tr
     Returns
     -------
     float
-        The threshold on the signal's variance along a direction, noise variance 1.
+        The threshold for the variance of the signal along a direction, in units of the noise
+        variance.
 
     Raises
     ------
@@ -68,10 +71,10 @@ def expected_subspace_error(
     exchangeable: bool = True,
     regime: Literal["fixed", "growing"] = "fixed",
 ) -> float:
-    r"""Return the subspace error that PCA++ is expected to make, from theory alone.
+    r"""Return the subspace error of PCA++ that theory predicts.
 
-    With the weakest spike :math:`\lambda` and the aspect ratio c = D / n (D / 2n when both views
-    are pooled), the sine of the largest principal angle between estimated and true signal tends to
+    Let :math:`\lambda` be the weakest spike and c = D / n the aspect ratio (D / 2n if both views
+    are pooled). The sine of the largest principal angle between estimated and true signal tends to
 
     .. math:: \sin^2\theta = \frac{c(\lambda + 1)}{\lambda(\lambda + c)}
         \quad\text{(fixed)}, \qquad \sin^2\theta = \frac{c}{\lambda + c} \quad\text{(growing)}.
@@ -79,8 +82,8 @@ def expected_subspace_error(
     Parameters
     ----------
     spikes : float or array-like
-        Signal variances in units of the noise variance; the weakest decides. From a generalised
-        eigenvalue l of `PCAPlusPlus`, the spike is ``l / (1 - l)``.
+        Variances of the signals in units of the noise variance; only the weakest matters. A
+        generalised eigenvalue l of `PCAPlusPlus` corresponds to the spike ``l / (1 - l)``.
     n_features : int
         Number of features, D.
     n_pairs : float
@@ -88,12 +91,12 @@ def expected_subspace_error(
     exchangeable : bool, default=True
         Whether both views estimate the covariance, as in ``PCAPlusPlus(exchangeable=True)``.
     regime : {"fixed", "growing"}, default="fixed"
-        Spikes that stay fixed as n and D grow together, or that grow with them.
+        Whether the spikes stay fixed as n and D grow together, or grow with them.
 
     Returns
     -------
     float
-        The error, from 0 to 1; 1 where the weakest spike is not detectable.
+        The error, from 0 to 1. It is 1 if the weakest spike is not detectable.
 
     Raises
     ------
@@ -137,24 +140,24 @@ def signal_is_detectable(
     *,
     exchangeable: bool = True,
 ) -> NDArray[np.bool_]:
-    r"""Return which generalised eigenvalues of PCA++ belong to a signal that the data can show.
+    r"""Return whether each generalised eigenvalue l of PCA++ belongs to a detectable signal.
 
-    The spike :math:`l/(1-l)` must exceed `detectable_spike`, and the eigenvalue the largest that
-    two views without anything in common give along s directions,
+    Two conditions must hold. The spike :math:`l/(1-l)` must exceed `detectable_spike`, and l must
+    exceed the largest eigenvalue that two unrelated views give along s directions,
 
-    .. math:: \sqrt{2s/n}\,(1 + s^{-2/3}),
+    .. math:: \sqrt{2s/n}\,(1 + s^{-2/3}).
 
-    the edge of the semicircle law of the symmetrised cross-moment, with its fluctuation at 99%.
+    This is the edge of the semicircle law of the symmetrised cross-moment, plus its fluctuation at
+    99%.
 
     Parameters
     ----------
     eigenvalues : ndarray of shape (k,)
         Generalised eigenvalues, l.
     moments : Moments
-        Mean and covariance that the views were whitened by; features that do not vary do not
-        count.
+        Mean and covariance by which the views were whitened. Only features that vary are counted.
     truncation : int
-        Number of directions that were kept, s.
+        Number of directions that were kept in whitening, s.
     n_pairs : float
         Effective number of pairs.
     exchangeable : bool, default=True

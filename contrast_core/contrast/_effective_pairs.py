@@ -1,4 +1,4 @@
-"""The effective number of pairs when rows take part in several of them."""
+"""The effective number of pairs, if rows belong to several pairs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from contrast_core._validation import check_labels
 
 
 def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None) -> float:
-    r"""Return Kish's effective number of pairs when the same row takes part in several of them.
+    r"""Return Kish's effective number of pairs, which is smaller if rows belong to several pairs.
 
     .. math:: n_X = \frac{(\sum_j m_j)^2}{\sum_j m_j^2}, \qquad
         n_{\mathit{eff}} = \frac{2}{1/n_X + 1/n_{X^+}}
 
-    with m the number of pairs that each distinct row takes part in. Equal multiplicities give the
-    number of distinct rows. Pass the result as ``n_effective`` to `PCAPlusPlus.fit`, whose
-    truncation depends on how much independent noise the pairs hold.
+    where :math:`m_j` is the number of pairs that contain the distinct row j. If all rows belong to
+    equally many pairs, :math:`n_X` is the number of distinct rows. Pass the result as
+    ``n_effective`` to `PCAPlusPlus.fit`, whose truncation depends on the amount of independent
+    noise in the pairs.
 
     Parameters
     ----------
     X_rows : array-like of shape (n_pairs,)
-        For each pair, which row (its index or name) is in X.
+        Index or name of each pair's row of X.
     positive_rows : array-like of shape (n_pairs,), optional
-        The same for the positive view; leave it out for the literal form, in which only X
-        estimates the covariance.
+        Index or name of each pair's row of the positive view. Leave it out for the literal form of
+        PCA++, in which only X estimates the covariance.
 
     Returns
     -------
@@ -34,9 +35,9 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     Raises
     ------
     ValueError
-        If there is no pair, the two differ in length, or a row is missing.
+        If there is no pair, the arguments differ in length, or a name is missing.
     TypeError
-        If rows are named by numbers and by words.
+        If some names are numbers and others are strings.
 
     References
     ----------

@@ -34,14 +34,15 @@ def truncated_eigenpairs(
     moments : moments
         Mean and covariance S, in any form.
     truncation : "auto", int, float or None
-        "auto": the eigenvalues above the noise (see `noise_bulk`); an integer: so many; a fraction
-        up to 1: the fewest that hold this part of the variance; None: all, S being nonsingular.
+        Rule. "auto" keeps the eigenvalues above the noise (see `noise_bulk`), an integer keeps that
+        many, a fraction up to 1 keeps the fewest that hold this part of the variance, and None
+        keeps all, for which S must be nonsingular.
     n_components : int
-        At least so many are kept, except with an integer.
+        Smallest number of eigenpairs that "auto" and a fraction keep.
     n_samples : float
         Effective number of rows, for "auto".
     plan : Plan
-        The moments'.
+        Plan of the solver for these moments.
 
     Returns
     -------
@@ -52,9 +53,9 @@ def truncated_eigenpairs(
     Raises
     ------
     ValueError, TypeError
-        If `truncation` is none of these, or S has too low a rank for it or for `n_components`.
+        If `truncation` is none of these, or the rank of S is too low for it or for `n_components`.
     NotConvergedError
-        If S is known by its products, and those do not give the pairs.
+        If the moments are of the form "products", and the search does not find the eigenpairs.
     """
     _check_truncation(truncation, n_components, moments.n_features)
     if moments.form == "products":
@@ -85,11 +86,11 @@ def truncated_eigenpairs(
 def _eigenpairs_by_products(
     moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
-    """Enlarge one search space until its Ritz values meet the rule.
+    """Find the eigenpairs by a search space that is enlarged until it contains all that are kept.
 
-    Only the sum of the other eigenvalues is needed, which is known: the trace is the sum of the
-    variances. So the noise level of "auto" is here the mean of all eigenvalues that do not stand
-    out, where the whole spectrum gives their median.
+    The rules need the other eigenvalues only by their sum, which follows from the trace (the sum of
+    the variances). Therefore the noise level of "auto" is the mean of all eigenvalues that do not
+    stand out; with the whole spectrum, it is their median.
     """
     if truncation is None:
         raise NotConvergedError("truncation=None needs the whole spectrum.")
@@ -101,7 +102,7 @@ def _eigenpairs_by_products(
     _check_rank(least, rank, f"{option}={least}", moments)
     trace = moments.total_variance
 
-    crowded = False  # whether the rule keeps more than the space could show
+    crowded = False  # whether the rule keeps more eigenpairs than the space contains
 
     def kept(space: SearchSpace) -> int:
         """Return how many of the eigenpairs in the search space the rule keeps."""
@@ -124,11 +125,11 @@ def _eigenpairs_by_products(
         least=least,
     )
     if crowded:
-        raise NotConvergedError("the search found no end of the eigenpairs that are kept.")
+        raise NotConvergedError("the rule keeps more eigenpairs than the search has found.")
     if result.pairs is None:
         raise NotConvergedError(
             f"the search took {plan.max_products} products without finding the eigenpairs that "
-            "are kept: those after them are close."
+            "are kept, because the next eigenvalues are close to them."
         )
     values, vectors = result.pairs.values[:-1], result.pairs.vectors.T
     _check_rank(least, numerical_rank(values), f"{option}={least}", moments)

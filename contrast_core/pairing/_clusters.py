@@ -18,26 +18,26 @@ def match_clusters(
 ) -> list[tuple[Any, Any]]:
     """Match clusters one to one, by the cosine of their centroids.
 
-    The assignment has the largest sum of cosines. If one side has more clusters, the surplus ones
-    stay unmatched.
+    The matching has the largest possible sum of cosines. If one set has more clusters than the
+    other, some of its clusters stay unmatched.
 
     Parameters
     ----------
     X, positive : array-like of shape (n, n_features) and (m, n_features)
-        The two sets of rows in one centred space (see `pairing_basis`): the cosine is about its
-        origin.
+        The two sets of rows in one centred space (see `pairing_basis`). Cosines are computed with
+        respect to its origin.
     clusters, positive_clusters : array-like of shape (n,) and (m,)
-        The cluster of each row. Equal labels on both sides mean nothing.
+        The cluster of each row. Equal labels in both sets do not mean that clusters correspond.
 
     Returns
     -------
     list of (label, positive label)
-        In the order of the sorted labels of X.
+        Labels of matched clusters, sorted by the label in X.
 
     Raises
     ------
     ValueError
-        If there is not one label per row, or the two sets differ in their features.
+        If the number of labels is not the number of rows, or the two sets differ in features.
 
     References
     ----------
@@ -62,7 +62,7 @@ def match_clusters(
 
 
 def _centroids(data: Rows, clusters: ArrayLike, name: str) -> tuple[list[Any], FloatArray]:
-    """Return the sorted labels, and the centroid of each label's rows at unit length."""
+    """Return the sorted labels, and the centroid of each label's rows, scaled to unit length."""
     labels = check_labels(clusters, data.shape[0], name)
     [rows], _ = to_unit_scale(data.load().astype(np.float64, copy=False))
     found = np.unique(labels)

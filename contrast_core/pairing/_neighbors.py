@@ -1,4 +1,4 @@
-"""Pairs of rows that are near each other, within equal labels."""
+"""Pairs of neighbouring rows with equal labels."""
 
 from __future__ import annotations
 
@@ -44,29 +44,30 @@ def neighbor_pairs(
     search: Search = "auto",
     random_state: int | None = 0,
 ) -> PositivePairs:
-    """Pair rows of two sets that are among each other's nearest neighbours, within equal labels.
+    """Pair rows of two sets that have equal labels and are mutual nearest neighbours.
 
     Parameters
     ----------
     X, positive : array-like of shape (n, n_features) and (m, n_features)
         The two sets in one space, a few dimensions (see `pairing_basis`).
     within, positive_within : array-like of shape (n,) and (m,), optional
-        Label of each row, such as the donor: pairs are formed within equal labels only. Labels
-        with rows in one set only get no pairs, and are listed in the result.
+        Label of each row, such as the donor. Only rows with equal labels are paired. A label with
+        rows in one set only has no pairs, but is listed in the result.
     n_neighbors : int, default=10
-        How many neighbours of each row in the other set count.
+        Number of nearest neighbours of each row in the other set.
     mutual : bool, default=True
-        Whether both rows of a pair must be among the neighbours of the other. With False one of
-        the two suffices: every row of a label is paired, also where the other set lacks its kind.
+        Whether each row of a pair must be among the neighbours of the other row. With False, it is
+        enough if one row is a neighbour of the other. Then every row of a label is paired, even if
+        the other set has no rows of its kind.
     clusters, positive_clusters : array-like of shape (n,) and (m,), optional
-        Label of each row: pairs are formed within matched clusters only. They are matched within
-        each label, see `match_clusters`.
+        Cluster of each row. If they are given, only rows of matched clusters are paired. Clusters
+        are matched within each label, see `match_clusters`.
     max_pairs : int, optional
-        Keep so many pairs of each two matched clusters (of each label, without clusters), those
-        at the smallest distance.
+        Largest number of pairs for each two matched clusters, or for each label if there are no
+        clusters. The pairs with the smallest distances are kept.
     search : {"auto", "exact", "approximate"}, default="auto"
-        How neighbours are found: "exact" through scikit-learn, "approximate" through the package
-        pynndescent, "auto" exact except within labels with more than a billion distances.
+        Search for neighbours. "exact" uses scikit-learn and "approximate" the package pynndescent.
+        "auto" is exact except for labels with more than a billion distances.
     random_state : int, optional
         Seed of the approximate search; the exact one is deterministic.
 
@@ -77,8 +78,8 @@ def neighbor_pairs(
     Raises
     ------
     ValueError
-        If the sets differ in features, labels are not one per row or given for one set only,
-        no label occurs in both sets, or a number is less than 1.
+        If the sets differ in features, the number of labels is not the number of rows, labels are
+        given for one set only, no label occurs in both sets, or a number is less than 1.
     ImportError
         If the approximate search is needed and pynndescent is missing.
 
@@ -103,7 +104,7 @@ def neighbor_pairs(
     mutual = check_flag(mutual, "mutual")
     random_state = check_seed(random_state)
     check_choice(search, "search", ["auto", "exact", "approximate"])
-    dense = not (first.is_sparse and second.is_sparse)  # one kind of rows, for scikit-learn
+    dense = not (first.is_sparse and second.is_sparse)  # scikit-learn needs both of one kind
     loaded = (rows.load(dense=dense).astype(np.float64, copy=False) for rows in (first, second))
     (rows, positive_rows), scale = to_unit_scale(*loaded)
     labels, positive_labels = _two_labels(
@@ -112,8 +113,8 @@ def neighbor_pairs(
     if not set(labels.tolist()) & set(positive_labels.tolist()):
         raise ValueError(
             f"within and positive_within have no label in common ({shown(labels[0])} and "
-            f"{shown(positive_labels[0])} are the first), so that there is nothing to pair. Label "
-            "rows of both sets by what they share, such as the donor."
+            f"{shown(positive_labels[0])} are the first), so there is nothing to pair. Give labels "
+            "that rows of both sets share, such as the donor."
         )
     types = None
     if clusters is not None or positive_clusters is not None:
@@ -161,7 +162,7 @@ def _two_labels(
         return np.zeros(n, dtype=np.intp), np.zeros(m, dtype=np.intp)
     found = check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
     kinds = tuple(each.dtype.kind for each in found)
-    # Equal labels of clusters mean nothing.
+    # Labels of clusters need not be comparable between the sets.
     if name == "within" and set(kinds) & set("US") and set(kinds) & set("biuf"):
         raise TypeError(
             f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
@@ -176,7 +177,7 @@ def _blocks(
     members: tuple[NDArray[np.intp], NDArray[np.intp]],
     clusters: tuple[NDArray[Any], NDArray[Any]] | None,
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield the rows of a label that may be paired: all of them, or those of matched clusters."""
+    """Yield sets of rows of a label that may be paired: all rows, or those of matched clusters."""
     i, j = members
     if not len(i) or not len(j):
         return
@@ -217,7 +218,7 @@ def _neighbors(
     approximate = search == "approximate" or (
         search == "auto" and float(shape[0]) * shape[1] > _EXACT_DISTANCES
     )
-    # pynndescent cannot build its graph on a handful of rows, where exact neighbours cost nothing.
+    # pynndescent cannot build its graph on a handful of rows, but there the exact search is cheap.
     if approximate and shape[1] > 100:
         index = _approximate_index(rows, n_neighbors, random_state).query(queries, k=n_neighbors)[0]
     else:

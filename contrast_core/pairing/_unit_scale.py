@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-_NEAR = 100  # within this many powers of 2 of 1, squares neither overflow nor vanish in float64
+_NEAR = 100  # squares of numbers from 2**-100 to 2**100 neither overflow nor vanish in float64
 
 
 def to_unit_scale(*matrices: Any) -> tuple[tuple[Any, ...], float]:
-    """Return matrices scaled by a power of 2 so that squares are finite, and that factor.
+    """Scale matrices by one power of 2 so that squares are finite; return them and the factor.
 
-    The factor is 1 where no scaling is needed. Distances have to be divided by it.
+    The factor is 1 if no scaling is needed. Distances between the scaled rows have to be divided by
+    it.
     """
     filled = [matrix for matrix in matrices if 0 not in matrix.shape]
     largest = max((max(float(m.max()), -float(m.min())) for m in filled), default=0.0)
