@@ -1,4 +1,4 @@
-"""Checks of arguments, and how errors name them."""
+"""Checks of arguments, and the text of arguments in error messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from anndata import AnnData
 
 
 def quoted(name: object) -> str:
-    """Return a name, or what was given in its place, as an error shows it: cut short."""
+    """Return the text of an argument for an error message, shortened if it is long."""
     return repr(name) if isinstance(name, str) else reprlib.repr(name)
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Return names for an error message, cut short when there are many."""
+    """Return a list of names for an error message, shortened if there are many."""
     if not names:
         return "(none)"
     more = f" and {len(names) - most} more" if len(names) > most else ""
@@ -26,14 +26,14 @@ def listed(names: Sequence[str], most: int = 20) -> str:
 
 def text(level: Any) -> str:
     """Return a level of a column as text."""
-    # A column of whole numbers turns to floats when it has gaps: 1.0 still stands for "1".
+    # A column of whole numbers with missing values becomes floats, but 1.0 still means "1".
     if isinstance(level, (float, np.floating)) and float(level).is_integer():
         return str(int(level))
     return str(level)
 
 
 def is_among(name: object, names: Container[Any]) -> bool:
-    """Return whether a name is one of these; False for values without a hash."""
+    """Return whether a value is one of these names; False if it is not hashable."""
     try:
         return name in names
     except TypeError:  # it has no hash
@@ -74,10 +74,7 @@ def check_component(component: object, n_components: int, name: str = "component
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:
-    """Return a whole number of `least` or more.
-
-    Raises TypeError or ValueError if the value is none.
-    """
+    """Return a whole number of at least `least`; raise TypeError or ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}={quoted(value)}: expected a whole number of {least} or more.")
     if value < least:
@@ -93,9 +90,10 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) -> dict[str, Any]:
-    """Return `model_kwargs`, checked to be parameters of a class of the core.
+    """Return `model_kwargs` after a check that they are parameters of a class of the core.
 
-    `own` are the parameters that the function sets itself. Raises TypeError for others.
+    The parameters in `own` are set by the function itself, so they are not allowed. Raises
+    TypeError for anything that is not a further parameter.
     """
     known = [name for name in inspect.signature(model).parameters if name not in own]
     return further(given, "model_kwargs", known, f"parameters of contrast_core.{model.__name__}")
@@ -104,7 +102,7 @@ def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) ->
 def further(
     given: Mapping[str, Any] | None, argument: str, known: Sequence[str], what: str
 ) -> dict[str, Any]:
-    """Return further parameters by name; raise TypeError if they are none of those known."""
+    """Return further parameters by name; raise TypeError if one is not among the known ones."""
     if not isinstance(given, Mapping | None) or set(given or ()) - set(known):
         raise TypeError(
             f"{argument}={quoted(given)}: expected a dict of further {what}, which are "
@@ -114,7 +112,7 @@ def further(
 
 
 def storable_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as files can hold them: numbers and words as they are, others as text."""
+    """Return parameters in a form that files can hold: all but numbers and strings as text."""
     return {
         name: value if isinstance(value, bool | int | float | str | None) else str(value)
         for name, value in parameters.items()

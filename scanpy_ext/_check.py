@@ -49,13 +49,14 @@ def contrast_check(
     """Check the cells, the genes and the values of a contrast before believing it.
 
     cPCA, cPCA* and PCPCA keep and sharpen every difference between foreground and background,
-    including those that the design put there. A cell type or a donor that the background lacks
-    imitates an effect that is stronger than the real one. This function counts cells and warns.
+    including differences that come from the design. A cell type or a donor that the background
+    lacks looks like an effect, and often a stronger one than the real effect. This function looks
+    for such faults, and warns.
 
-    One test decides whether the contrast exceeds chance: the p-value of the first component when
-    the donors are relabelled (`contrast_core.condition_test`). Where donors are too few for that,
-    the cross-fitted trace ratio (`contrast_core.cross_fitted_ratio`) is compared with that of one
-    donor's controls against another's; without donors nothing is decided.
+    One test decides whether the contrast exceeds chance: the p-value of the first component if
+    donors are relabelled (`contrast_core.condition_test`). With too few donors for this test, the
+    cross-fitted trace ratio (`contrast_core.cross_fitted_ratio`) is compared with the ratio of one
+    donor's controls against another donor's controls. Without donors, there is no decision.
 
     Parameters
     ----------
@@ -68,15 +69,16 @@ def contrast_check(
         `within=` of `scanpy_ext.tl.cpca`. The two parts of each donor are then compared with each
         other, and a test that relabels them (`contrast_core.condition_test`) decides.
     donor
-        Column of `adata.obs` with the donor (animal, culture, ...); that of `within` by default.
+        Column of `adata.obs` with the donor (animal, culture, ...). By default, the column that is
+        given as `within`.
     controls
-        The cells whose donors are set against each other: the background cells by default. With
-        masks for one donor each, name the control cells of all.
+        Control cells, whose donors are compared with each other. By default the background cells.
+        If the masks choose single donors, give the control cells of all donors here.
     cell_type
         Column of `adata.obs` with cell types, or clusters.
     batch
-        Column of `adata.obs` with another thing that must not coincide with the condition: a
-        plate, a chip, a day.
+        Column of `adata.obs` with another factor that must not coincide with the condition, such as
+        the plate, the chip or the day.
     {DATA}
     key_added
         Name of the result in `.uns`, instead of `contrast_check`.
@@ -88,24 +90,27 @@ def contrast_check(
     `scanpy_ext.pl.contrast_check` plots:
 
     `.uns['contrast_check' | key_added]['checks']` : `DataFrame`
-        A row per check, with columns `sound` and `message`. The message of `advice` says whether
-        PCA would show as much, and up to how many components a contrast is needed
+        A row for each check, with columns `sound` and `message`. The message of the check `advice`
+        says whether PCA would show as much, and up to how many components a contrast is needed
         (`contrast_core.significance.contrast_advice`).
     `.uns['contrast_check' | key_added]['counts']` : `DataFrame`
-        Foreground and background cells by donor and cell type (where given).
+        Numbers of foreground and background cells by donor and cell type (if given).
     `.uns['contrast_check' | key_added]['ratios']` : `DataFrame`
-        A row for the contrast, and one for each two donors' controls (not with `within`): the
-        cross-fitted `ratio` of two components on the 300 genes in use of largest variance, its
-        `baseline` (the total variances' ratio), `relative` (one by the other), whether the row is a
-        `null`, and the `unit` that was split: `donor`, or `cell`, which is exploratory.
+        Cross-fitted ratios of two components on the 300 genes of largest variance that are in use.
+        There is a row for the contrast and, without `within`, a row for each comparison of two
+        donors' controls. The columns are the `ratio`; its `baseline`, which is the ratio of total
+        variances; `relative`, which is the ratio divided by the baseline; `null`, which is True for
+        comparisons of controls; and the `unit` that was split, which is `donor` or `cell`. A ratio
+        by cell is exploratory.
     `.uns['contrast_check' | key_added]['p_value']` : `float`
-        With `within`, of the relabelled donors; not if they are too few to be relabelled.
+        P-value of the relabelled donors. It is set only with `within`, and only if there are enough
+        donors.
     `.uns['contrast_check' | key_added]['sound']` : `str`
-        `"no"` if a check failed; `"unknown"` if none failed, but those in `not_checked` could not
-        be made; otherwise `"yes"`.
+        `"no"` if a check failed; `"unknown"` if none failed, but the checks in `not_checked` could
+        not be made; otherwise `"yes"`.
     `.uns['contrast_check' | key_added]['not_checked']` : `ndarray`
-        The arguments that further checks need: `cell_type`, `donor`; `within` if the donors are too
-        few to be relabelled.
+        Names of missing arguments that further checks need: `cell_type` or `donor`. It contains
+        `within` if there are too few donors to be relabelled.
     `.uns['contrast_check' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -116,21 +121,22 @@ def contrast_check(
     Warns
     -----
     contrast_core.ContrastWarning
-        If a check failed; one warning names all of them.
+        If a check failed. A single warning names all failed checks.
 
     Notes
     -----
-    Without an effect the ratio is not 1: control cells of one donor against those of another give
-    about twice the baseline. A finding should exceed all of these nulls. There are at most 12 of
-    them, with every donor in each place about as often. The controls of both donors are in the
-    foreground if the foreground of the contrast holds its background.
+    The ratio is not 1 if there is no effect: control cells of one donor, compared with control
+    cells of another donor, give about twice the baseline. The ratio of a real effect should exceed
+    all of these null ratios. There are at most 12 of them, and each donor is foreground about as
+    often as background. If the foreground of the contrast contains its background, then the
+    controls of both donors are in the foreground of a null.
 
     The genes of largest plain variance over all cells in both sets keep a difference between
     conditions. scanpy's highly variable genes (variance corrected for the mean) often drop it.
 
-    The variances of all genes are taken block by block; the cells in question are held in memory
-    with the 300 genes of the ratio only (and with those in use, of a CSC matrix in a file), dense
-    where cells are split one by one. {LOADED}
+    The variances of all genes are computed block by block. The cells of both sets are held in
+    memory with the 300 genes of the ratio only, or with all genes in use for a CSC matrix in a
+    file. They are dense if cells are split one by one. {LOADED}
 
     Examples
     --------

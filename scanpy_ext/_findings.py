@@ -1,4 +1,4 @@
-"""The single checks of `contrast_check`."""
+"""The individual checks of `contrast_check`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of
 
 
 class Finding(NamedTuple):
-    """One of the rows of `.uns['contrast_check']['checks']`."""
+    """A row of `.uns['contrast_check']['checks']`."""
 
     check: str
     sound: bool
@@ -44,7 +44,7 @@ def values(data: _read.ContrastInput) -> Finding:
 def genes(
     adata: AnnData, features: BoolArray, varying: dict[str, FeatureMoments]
 ) -> Iterator[Finding]:
-    """Yield whether the genes in use are those that vary: over all cells, and on both sides."""
+    """Check that the genes in use are those of largest variance, over all cells and in each set."""
     if features.all():
         yield Finding("genes", True, "all genes are in use")
         return

@@ -27,17 +27,17 @@ class Keys:
 
     @property
     def fit(self) -> str:
-        """The slot in `.varm` of the table by which `tl.project` and `tl.denoise` go."""
+        """The slot in `.varm` of the table that `tl.project` and `tl.denoise` use."""
         return f"{self.varm}_fit"
 
     def part(self, name: object) -> Keys:
-        """Return the slots of one of several results: `.uns` has one entry for all of them."""
-        text = str(name).replace("/", "_")  # which files take for a folder
+        """Return the slots of one of several results, which share their entry in `.uns`."""
+        text = str(name).replace("/", "_")  # files would interpret "/" as a folder
         return Keys(f"{self.obsm}_{text}", f"{self.varm}_{text}", self.uns)
 
 
 def keys_of(method: str, key_added: str | None = None) -> Keys:
-    """Return the slots of a method, or `key_added` for all three, as `sc.pp.pca` does it."""
+    """Return the slots of a method; all three are `key_added` if that is given, as in scanpy."""
     if key_added is None or checked(key_added) == method:
         return Keys(f"X_{method}", f"PCs_{method}", method)
     if key_added in METHODS:
@@ -49,7 +49,7 @@ def keys_of(method: str, key_added: str | None = None) -> Keys:
 
 
 def stored_keys(key: str) -> Keys:
-    """Return the slots of a result by its name in `.uns`: the method's, or a `key_added`."""
+    """Return the slots of a result, given its name in `.uns` (the method's or `key_added`)."""
     return keys_of(key) if key in METHODS else Keys(key, key, key)
 
 
@@ -64,7 +64,7 @@ def dimensions(obsm: str, number: int) -> list[str]:
 
 
 def checked(key: str, argument: str = "key_added") -> str:
-    """Return a name that h5ad and zarr files can hold; raise ValueError if this is none."""
+    """Return the name; raise ValueError if h5ad and zarr files cannot hold it."""
     if not isinstance(key, str) or not key or "/" in key:
         raise ValueError(
             f"{argument}={key!r}: expected a non-empty string without '/', "

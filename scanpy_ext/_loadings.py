@@ -49,7 +49,7 @@ def loadings_of(adata: AnnData, key: str, level: object = None) -> pd.DataFrame:
 
 
 def _sets(adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]) -> dict[str | None, Any]:
-    """Return every set of loadings by its level, None where it is not there.
+    """Return every set of loadings by its level, with None for a set that is missing.
 
     The only set of a result has the level None.
     """

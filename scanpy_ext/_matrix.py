@@ -26,7 +26,7 @@ def read_matrix(
     obsm: str | None = None,
     missing: bool = False,
 ) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
-    """Return all cells and the genes in use, the mask of the genes, and how they were asked for.
+    """Return the matrix of all cells and the genes in use, the genes' mask, and the arguments.
 
     An embedding has all of its dimensions in use, and None for the mask. What is not in memory is
     not read yet.
@@ -95,7 +95,7 @@ def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool 
 def centred(
     values: NDArray[Any], labels: NDArray[np.str_], by: BoolArray | slice = slice(None)
 ) -> NDArray[np.floating]:
-    """Return rows less the mean of their label's rows, or of those among them that are in `by`."""
+    """Subtract each label's mean from its rows; the mean is over the rows in `by`, if given."""
     found: NDArray[Any] = values.astype(np.float32 if values.dtype == np.float32 else np.float64)
     known = np.zeros(len(values), dtype=bool)
     known[by] = True

@@ -33,8 +33,8 @@ def mixing_report(
 ) -> pd.DataFrame:
     """Report how well embeddings mix the conditions, and how well they keep cell types apart.
 
-    Judge by both: an embedding without any structure mixes perfectly. Cells without a condition
-    or a cell type are left out; nothing is written.
+    Judge an embedding by both measures, because an embedding without any structure mixes perfectly.
+    Cells without a condition or a cell type are left out. Nothing is written into `adata`.
 
     Parameters
     ----------
@@ -45,17 +45,17 @@ def mixing_report(
     cell_type
         Column of `adata.obs` with cell types.
     reps
-        The embeddings to compare, by their names in `.obsm`. Names of the default that are not
-        there are left out.
+        Names in `.obsm` of the embeddings to compare. By default, those of the names above that
+        exist.
     resolution
         Resolution of the Leiden clusters.
     n_seeds
         Number of seeds of the Leiden clusters, over which the scores are averaged.
     max_cells
-        Largest number of cells: of more, so many are drawn at random, the same for all embeddings.
-        `None` takes all. The time grows with the square of the number.
+        Largest number of cells. If there are more, this many are drawn at random, the same ones for
+        all embeddings. `None` uses all cells. The time grows with the square of the number.
     random_state
-        Seed of the cells that are drawn, and the first of Leiden's seeds.
+        Seed of the draw of cells, and the first seed of the Leiden clusters.
 
     Returns
     -------
@@ -65,14 +65,14 @@ def mixing_report(
         Adjusted Rand index of clusters and condition within a cell type, averaged over the types
         that both conditions have [1]_ (Table 12). Lower is better mixed; 0 is chance.
     `silhouette_condition`
-        Silhouette score by condition. Lower is better mixed; about 0 when fully.
+        Silhouette score by condition. Lower is better mixed; it is about 0 for perfect mixing.
     `cell_type_ari`
         Adjusted Rand index of clusters and cell type. Higher is better.
     `silhouette_cell_type`
         Silhouette score by cell type. Higher is better.
     `transfer`
-        Fraction of the cells whose type is that of most of their 15 nearest neighbours among the
-        cells of the other conditions, averaged over conditions. Higher is better.
+        Fraction of the cells that have the same type as most of their 15 nearest neighbours in the
+        other conditions, averaged over conditions. Higher is better.
 
     `ilisi`
         Effective number of conditions among the neighbours of a cell (LISI [2]_ at perplexity 30),
@@ -143,7 +143,7 @@ def mixing_report(
 
 
 def _embeddings(adata: AnnData, reps: Any) -> list[str]:
-    """Return the names of embeddings, checked to be there."""
+    """Return the names of the embeddings; raise ValueError if one does not exist."""
     if isinstance(reps, str) or not isinstance(reps, Iterable):
         reps = [reps]
     names: list[str] = list(reps)
@@ -166,7 +166,7 @@ def leiden(
     import scanpy as sc
 
     cells = anndata.AnnData(obsm={"X": scores}, shape=(len(scores), 0))
-    # Exact neighbours: the approximate ones depend on versions of two packages fitting together.
+    # Neighbours are exact, because approximate ones need compatible versions of two packages.
     k = min(15, len(scores) - 1)
     sc.pp.neighbors(cells, n_neighbors=k, use_rep="X", transformer="sklearn")
     found = []

@@ -1,4 +1,4 @@
-"""The input of a contrast, read from an AnnData, and the result of a linear method."""
+"""Reading the input of a contrast from an AnnData, and the result of a linear method."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from ._write import Result, check_writable, storable
 
 Labels: TypeAlias = NDArray[np.str_]
 
-_FEW_CELLS = 10  # of the background, below which a covariance says little
+_FEW_CELLS = 10  # with fewer background cells, there is a warning
 
 
 @dataclass(frozen=True)
 class ContrastInput:
-    """The cells and genes that a method needs from an AnnData, checked.
+    """The cells and genes that a method needs from an AnnData, after all checks.
 
     Attributes
     ----------
     matrix
-        All cells and the genes in use, (n_obs, n_features), wherever they are.
+        All cells and the genes in use, (n_obs, n_features), in memory or not.
     selection
         The foreground and background cells.
     features, gene_names
-        The genes in use, a mask of shape (n_vars,); None for an embedding. Names of all genes.
+        A mask of the genes in use, (n_vars,), or None for an embedding; and the names of all genes.
     params
-        How the input was asked for, storable in `.uns`.
+        The arguments that chose the input, storable in `.uns`.
     other
-        The cells of another AnnData that are the background, if one was given.
+        The background cells, if another AnnData was given as the background.
     copy
         Whether results go into a copy.
     within, within_other
@@ -112,7 +112,7 @@ class ContrastInput:
         return self.as_precise(model.transform(self.matrix, **given))
 
     def as_precise(self, scores: Any) -> NDArray[np.floating]:
-        """Return scores in single precision, if the values are."""
+        """Return scores in single precision if the values are in single precision."""
         return np.asarray(scores, np.float32 if self.matrix.dtype == np.float32 else np.float64)
 
     def result(
@@ -125,7 +125,7 @@ class ContrastInput:
         linear: bool = True,
         **vectors: NDArray[np.floating] | None,
     ) -> Result:
-        """Return what a linear method writes: the same slots for every method.
+        """Return the result that a linear method writes, with the same slots for every method.
 
         Parameters
         ----------
@@ -134,9 +134,9 @@ class ContrastInput:
         model
             A fitted method.
         entry
-            What else goes to `.uns`.
+            Further values for the entry in `.uns`.
         loadings
-            (n_features, n_comps), the components by default.
+            Loadings, (n_features, n_comps). By default, the components.
         linear
             Whether `(x - mean) @ model.projection_` are the scores of cells.
         **vectors
@@ -148,11 +148,11 @@ class ContrastInput:
         entry = dict(entry) | self.sizes
         for name in ("foreground_variance", "background_variance"):
             entry[name] = getattr(model, f"{name}_")
-        if self.within is not None:  # scores of the groups' means, by which those of new cells are
-            entry["within_groups"] = model.within_labels_  # centred
+        if self.within is not None:  # the scores of new cells are centred by those of group means
+            entry["within_groups"] = model.within_labels_
             entry["within_scores"] = (model.within_means_ - model.mean_) @ model.projection_
         slots: dict[str, dict[str, Any]] = {"obsm": {keys.obsm: self.embed(model)}}
-        if self.features is None:  # no genes: all is about the dimensions of the embedding
+        if self.features is None:  # an embedding: its dimensions take the place of genes
             entry["fit"] = fit_table(self.feature_names, slice(None), filters, **vectors)
             entry["loadings"] = loadings
         else:
@@ -164,7 +164,7 @@ class ContrastInput:
 
 
 def on_all_genes(values: NDArray[np.floating], features: BoolArray) -> NDArray[np.floating]:
-    """Return values of the genes in use, (n_features, ...), as (n_vars, ...) with zeros."""
+    """Extend values of the genes in use, (n_features, ...), by zeros to (n_vars, ...)."""
     whole = np.zeros((features.size, *values.shape[1:]))
     whole[features] = values
     return whole

@@ -1,4 +1,4 @@
-"""Selection of cells and genes by masks, columns and levels, checked to be there."""
+"""Selection of cells and genes by masks, columns and levels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 class Default(Enum):
-    """Marker of an argument that was not given, for arguments of which None is a valid value."""
+    """Marker for an argument that was not given, if None is a valid value of the argument."""
 
     value_ = "default"
 
@@ -35,9 +35,9 @@ _NAN_TEXTS = ("nan", "NaN", "<NA>")
 
 
 class Selection(NamedTuple):
-    """The two sets of cells, and how they were asked for (storable in `.uns`).
+    """Masks of the two sets of cells, and the arguments that chose them (storable in `.uns`).
 
-    The background may be all cells of another AnnData, `other`.
+    If the background is another AnnData, `other` is that AnnData.
     """
 
     foreground: BoolArray
@@ -71,7 +71,7 @@ def cells(
 
 
 def genes(adata: AnnData, mask_var: Mask | Default | None) -> tuple[BoolArray, str | None]:
-    """Return the genes in use as a mask, and the name of its column if it was named."""
+    """Return the mask of the genes in use, and the name of its column if it is a column."""
     if mask_var is DEFAULT:
         mask_var = "highly_variable" if "highly_variable" in adata.var.columns else None
     if mask_var is None:

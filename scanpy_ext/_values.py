@@ -1,4 +1,4 @@
-"""Checks of values: counts, scaled genes, values that were not logged."""
+"""Warnings about values that are raw counts, scaled to unit variance, or not logarithms."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from contrast_core.feedback import warn
 from contrast_core.rows import Rows
 
-_FIRST_CELLS = 1000  # that are looked at
+_FIRST_CELLS = 1000  # number of cells that are checked
 _FIRST_GENES = 50
 _LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
-_APART = 3.0  # times, from which on mean values are not of one normalisation
+_APART = 3.0  # ratio of mean values above which two sets were normalised differently
 _ADVICE = (
     "Give log-normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)."
 )
 
 
 def first_values(rows: Rows) -> NDArray[Any]:
-    """Return the values of the first cells; of a sparse matrix those that are stored."""
+    """Return the values of the first cells; for a sparse matrix, only the stored values."""
     values = rows.take(slice(_FIRST_CELLS)).load(check=False)
     return np.asarray(values.data if rows.is_sparse else values)
 
@@ -32,7 +32,7 @@ def warn_of_counts(rows: Rows) -> None:
 
 
 def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
-    """Warn of values that are no logarithms of counts, and of sets normalised in different ways.
+    """Warn if values are not logarithms of counts, or if sets were normalised differently.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
 
 
 def fault(rows: Rows) -> str | None:
-    """Return what is wrong with the values of the first cells: counts, not logged, or scaled."""
+    """Return a message if the first cells hold counts, scaled values or values not logged."""
     values = first_values(rows)
     if found := _counts_fault(values):
         return found
@@ -81,7 +81,7 @@ def check_same_scale(rows: Rows, other: Rows) -> None:
 
 
 def are_same_values(rows: Rows, other: Rows) -> bool:
-    """Return whether two sets have the same number of cells and the same first ones."""
+    """Return whether two sets have the same number of cells and the same first cells."""
     if rows.shape != other.shape:
         return False
     one, two = (each.take(slice(_FIRST_CELLS)).load(check=False) for each in (rows, other))
@@ -106,14 +106,14 @@ def mean_of_first(rows: Rows) -> float:
 
 
 def _counts_fault(values: NDArray[Any]) -> str | None:
-    """Return what is wrong with values that are all whole numbers, as counts are."""
+    """Return a message if all values are whole numbers, as counts are; otherwise None."""
     if values.size and values.max() > 1 and np.array_equal(values, np.rint(values)):
         return f"the values look like raw counts (whole numbers, up to {values.max():g}). {_ADVICE}"
     return None
 
 
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
-    """Return whether most genes have mean 0 and variance 1; some values may be cut."""
+    """Return whether most genes have mean 0 and variance 1, up to values that were capped."""
     if not values.size or values.min() >= 0:
         return False
     table = rows.columns(slice(_FIRST_GENES)).load(check=False).astype(np.float64)

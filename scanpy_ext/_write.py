@@ -1,4 +1,4 @@
-"""Results into an AnnData: all of them at the end, or none."""
+"""Write results into an AnnData: all of them at the end, or none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._logging import wrote
 
 _SLOTS = ("obs", "obsm", "varm", "var", "obsp", "layers")
 _DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")
-_OWN = "slots"  # in an entry of `.uns` that this package wrote: what else it wrote with it
+_OWN = "slots"  # key in entries of `.uns` from this package, with the names written elsewhere
 
 
 class Result(NamedTuple):
@@ -42,8 +42,8 @@ class Result(NamedTuple):
 def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
     """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
 
-    A view becomes an AnnData of its own, with anndata's warning, as under `sc.pp.pca`. What an
-    earlier call wrote under the same key is removed.
+    A view becomes an actual AnnData, with anndata's warning, as in `sc.pp.pca`. Results that an
+    earlier call wrote under the same key are removed.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
             for name in names:
                 if name in getattr(target, slot):
                     del getattr(target, slot)[name]
-        # Slots are looked up anew each time: the first entry turns a view into a new object.
+        # Slots are looked up again each time, because the first entry makes a view a new object.
         for slot, entries in result.slots.items():
             for name, values in entries.items():
                 getattr(target, slot)[name] = values
@@ -76,10 +76,10 @@ def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
 
 
 def check_free(adata: AnnData, key: str, slots: Mapping[str, Any]) -> None:
-    """Raise ValueError where a result would replace what this package did not write.
+    """Raise ValueError if a result would replace a value that this package did not write.
 
-    A method's default names, such as `X_cpca`, are its own: they may stay behind where `.uns` was
-    lost, as `anndata.concat` loses it.
+    The default names of a method, such as `X_cpca`, may always be replaced: they can be left
+    without an entry in `.uns`, because `anndata.concat` drops `.uns`.
     """
     check_anndata(adata)
     entry = adata.uns.get(key)
@@ -116,7 +116,7 @@ def is_own(entry: object) -> bool:
 
 
 def _written(entry: object) -> dict[str, list[str]]:
-    """Return the names by slot that were written together with an entry of `.uns`."""
+    """Return, for each slot, the names that were written together with an entry of `.uns`."""
     if not is_own(entry):
         return {}
     own: Mapping[str, Any] = entry[_OWN]  # type: ignore[index]
