@@ -1,4 +1,4 @@
-"""Images read from files, and written block by block, with their scale: TIFF and OME-Zarr."""
+"""Read and write images with their scale, as TIFF and OME-Zarr files, block by block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from napari_plugin._settings import InputError, Report, no_report
 
 FORMATS = (".ome.tif", ".ome.tiff", ".tif", ".tiff", ".ome.zarr", ".zarr")
 UNITS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm", "second": "s", "minute": "min"}
-_PIXELS = 2**20  # that are written together
+_PIXELS = 2**20  # number of pixels that are written together
 _LEADING = {0: "", 1: "T", 2: "TZ", 3: "TCZ"}
 _KINDS = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
@@ -34,9 +34,9 @@ class Calibration:
     ----------
     scale : tuple of float
     units : tuple of str
-        Full names such as "micrometer", or "pixel" where nothing is known.
+        Full names such as "micrometer", or "pixel" if the unit is not known.
     labels : tuple of str
-        Names of the axes, of which t, c and z are understood.
+        Names of the axes. The names t, c and z are written as time, channel and depth.
     """
 
     scale: tuple[float, ...]
@@ -45,7 +45,7 @@ class Calibration:
 
     @classmethod
     def unknown(cls, ndim: int) -> Calibration:
-        """Return the calibration of images of which nothing is known."""
+        """Return a calibration in pixels, for images whose calibration is not known."""
         return cls((1.0,) * ndim, ("pixel",) * ndim, ("",) * ndim)
 
     def axes(self) -> str:
@@ -62,12 +62,12 @@ class Calibration:
 
 
 def export(data: Any, path: Path, calibration: Calibration, report: Report = no_report) -> Path:
-    """Write an array, in memory or lazy; the file appears when it is complete.
+    """Write an array, in memory or lazy. The file gets its name only when it is complete.
 
     Raises
     ------
     InputError
-        If the name has no known ending, or the array too many axes.
+        If the name has no known ending, or the array has too many axes.
     """
     if not path.name.lower().endswith(FORMATS):
         raise InputError(
@@ -90,7 +90,7 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
 
 
 def _blocks(data: Any, report: Report) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
-    """Compute some images at a time, with their place."""
+    """Yield blocks of images that are computed together, each with its place in the stack."""
     *leading, step = data.shape[:-2] or (1,)
     step = _together(data.shape)
     starts = range(0, data.shape[-3], step) if data.ndim > 2 else range(1)

@@ -1,4 +1,4 @@
-"""The work of the window, without the window: run, preview, move the slider, check."""
+"""Computations behind the dock, without Qt: run, preview, move the slider, check a result."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from napari_plugin._settings import (
 from napari_plugin._solve import Solution, fit
 
 _MOST_POINTS = 5000
-_MOST_FEATURES = 1024  # that a curve is drawn for, since each of its points is a decomposition
+_MOST_FEATURES = 1024  # with more features, no curve is drawn: each point needs a decomposition
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
-_CHUNK = 2**17  # pixels of whole frames that are computed together
+_CHUNK = 2**17  # number of pixels of whole frames that are computed together
 
-# Seconds of one core for a value of a patch or frame, measured; deliberately rough.
+# Measured seconds on one core for each value of a patch or frame; deliberately rough.
 _READ = 1.0e-8
 _REMOVE = 3.5e-8
 _PROJECT = 1.5e-8
 _SOLVE_FRAMES = 5e-9  # times the cube of the pixels, with the verdicts
 _PROCESS = 2.0
-_CHECK = 1.0  # the windows are chosen and the result is checked
+_CHECK = 1.0  # seconds for choosing the windows and checking the result
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Task:
     samples : Patches or Frames
     settings : Settings
     place : tuple of int
-        Index, along the leading axes, of the image that is looked at.
+        Index, along the leading axes, of the image that is shown.
     available : int
         Free memory in bytes.
     saved : Solution, optional
@@ -72,7 +72,7 @@ class Task:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the result is computed on view: projections, and what memory would not hold."""
+        """Whether images are computed when shown: for projections, and if memory is too small."""
         large = 4 * math.prod(self.pair.foreground.shape) > self.available // 8
         return self.settings.method != "automatic" or large
 
@@ -93,16 +93,16 @@ class Outcome:
     task : Task
     solution : Solution
     denoised : ndarray of float32, or dask array
-        In memory, or computed where it is looked at.
+        The result, in memory or as an array whose images are computed when they are shown.
     plane : ndarray of shape (height, width)
         The denoised image at the task's place.
     maps : ndarray of shape (k, height, width) or of the images' shape, optional
-        Weights of the components of whole frames, or how strong the signal is around each pixel.
+        Weights of the components of whole frames, or the strength of the signal around each pixel.
     shown : (float, float)
         A good range of intensities for the result.
     ready : dict
-        The chunk of the dask array that is looked at, by its key, so that the window need not
-        compute it.
+        The chunk of the dask array that is shown, by its key, so that the window does not compute
+        it again.
     """
 
     task: Task
@@ -150,7 +150,7 @@ def run(task: Task, report: Report) -> Outcome:
 
 
 def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: Report) -> Outcome:
-    """Return the outcome at the suppression and number of components of other settings."""
+    """Return the outcome with the suppression and number of components of other settings."""
     k = min(settings.n_components, outcome.solution.n_features - 1)
     solution = outcome.solution.at(settings.suppression, k)
     found = _applied(replace(outcome.task, place=place), solution, report)
@@ -242,15 +242,15 @@ def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Facts about a result that are known some time after it is shown.
+    """Facts about a result that are computed after it is shown.
 
     Parameters
     ----------
     verdicts : tuple of Verdict
-        Reasons to doubt it.
+        Reasons to doubt the result.
     curve : dict of list of float
         "suppression" from 0 to 1, and the share of the variance of "signal" and "background" that
-        is kept; empty where nothing can be moved.
+        is kept at each. It is empty if no curve is drawn.
     scores : ndarray of shape (n, 2), optional
         The first two scores of at most 5,000 frames.
     places : list of tuple of int

@@ -1,4 +1,4 @@
-"""The images to work on and where their background is alone, checked before a pixel is read."""
+"""The images to work on and the place of their background, with checks before pixels are read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from napari_plugin._settings import BoolArray, InputError, Report, Samples, Sett
 
 _EVERYWHERE = slice(None), slice(None)
 _FEWEST_WINDOWS = 64
-_MOST_READ = 2**24  # pixels of background, which are enough to learn from
-_FAR = 8.0  # times the median deviation of tiles
+_MOST_READ = 2**24  # largest number of background pixels that are read
+_FAR = 8.0  # tiles further from the median than this many median deviations are different
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (..., height, width), in memory or lazy, and the name that messages use."""
+    """Images (..., height, width), in memory or lazy, with their name for messages."""
 
     name: str
     data: Any
@@ -55,7 +55,9 @@ class Images:
         report: Report,
         box: tuple[slice, slice] = _EVERYWHERE,
     ) -> NDArray[Any]:
-        """Return a box of some images, by their numbers over all leading axes, (n, height, width).
+        """Return a box of the images with these numbers, (n, height, width).
+
+        Images are numbered over all leading axes.
 
         Raises
         ------
@@ -82,17 +84,18 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Images, and where their background is alone.
+    """Images, and the images or the area that show their background alone.
 
     Parameters
     ----------
     foreground : Images
         The images whose background is to be removed.
     background : Images, optional
-        Images of the background alone, or None where it is in the same images.
+        Images of the background alone, or None if `mask` marks it in the same images.
     mask : ndarray of bool, optional
-        Where in the same images the background is alone: pixels, of shape (height, width) or of
-        the stack's shape; or frames, of the shape of the leading axes.
+        Marks the background in the same images. It marks pixels if it has the shape
+        (height, width) or the shape of the stack, and frames if it has the shape of the leading
+        axes.
     """
 
     foreground: Images
@@ -110,13 +113,13 @@ class Pair:
         return self.mask is not None and self.mask.shape == self.foreground.shape[:-2]
 
     def numbers(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the numbers of the frames with signal, and of those of the background."""
+        """Return the numbers of the frames with signal, and of the frames of background."""
         if self.mask is None:
             return np.arange(self.foreground.n_images), np.arange(self.behind.n_images)
         return np.flatnonzero(~self.mask), np.flatnonzero(self.mask)
 
     def background_alone(self, report: Report) -> tuple[Any, BoolArray | None]:
-        """Return a stack that shows the background, cut to what a mask marks, and where in it."""
+        """Return a stack that shows the background, cropped to the mask, and the cropped mask."""
         mask, images = self.mask, self.foreground
         if mask is None:
             return self.behind.data, None
@@ -133,7 +136,7 @@ class Pair:
 
 
 def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return at most so many of the numbers, evenly spread."""
+    """Return a limited number of the numbers, evenly spaced."""
     if len(numbers) <= most:
         return numbers
     return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).round().astype(int)])
@@ -167,7 +170,7 @@ def in_words(pair: Pair) -> Iterator[None]:
 
 
 def check(pair: Pair, samples: Samples, settings: Settings) -> None:
-    """Refuse choices that cannot work, without reading a pixel.
+    """Check the choices without reading a pixel.
 
     Raises
     ------
@@ -274,7 +277,7 @@ def sides_of(box: tuple[slice, slice]) -> str:
 
 
 def is_large_enough(box: tuple[slice, slice], side: int) -> bool:
-    """Return whether a box holds enough patches of a side to learn anything from."""
+    """Return whether a box holds enough patches of this size to fit a model."""
     sides = tuple(each.stop - each.start for each in box)
     return min(sides) >= side and n_windows(sides, side, 1) >= _FEWEST_WINDOWS
 

@@ -1,4 +1,4 @@
-"""Pieces that the dock is made of: words, sections, rows and a small plot."""
+"""Widgets of which the dock consists: texts, sections, rows and a small plot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARGIN, _HEIGHT = 26, 160
 
 
 class Line(Label):
-    """Words that wrap and can be copied, behind a coloured light if they are a verdict."""
+    """Text that wraps and can be copied; a verdict has a coloured light in front of it."""
 
     def __init__(self) -> None:
         super().__init__(value="")
@@ -32,7 +32,7 @@ class Line(Label):
         label.setTextInteractionFlags(flag.TextSelectableByMouse | flag.TextSelectableByKeyboard)
 
     def say(self, text: str, light: Light = "") -> None:
-        """Show a text, and a light of its colour."""
+        """Show a text, and a light of this colour before it."""
         if (text, light) == (self.text, self.light):
             return
         self.text, self.light = text, light
@@ -60,7 +60,7 @@ class Section(Container[Widget]):
 
 
 def row(*widgets: Widget, label: str = "") -> Container[Widget]:
-    """Return widgets beside each other."""
+    """Return a container that shows widgets beside each other."""
     beside = Container[Widget](
         widgets=list(widgets), layout="horizontal", labels=False, label=label
     )
@@ -83,9 +83,9 @@ def make_accessible(container: Any) -> None:
 
 
 class Plot(QWidget):
-    """Lines over a common axis, or points that can be chosen by a click or the arrow keys.
+    """Plot of lines over a common axis, or of points that a click or the arrow keys can choose.
 
-    Qt paints it, for matplotlib takes too long to load and to draw.
+    It is painted by Qt, because matplotlib takes too long to load and to draw.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The mean and the variance of every feature, without covariances.
 
-Problem: means and variances in one pass over blocks of rows, without loss of digits where the mean
-is far from zero. Each block is centred by its own mean, and blocks merge by the pairwise update of
-Chan, Golub and LeVeque (American Statistician 37:242, 1983). Entries that a sparse matrix does not
-store are counted as zeros.
+Problem: compute means and variances in one pass over blocks of rows, without losing digits if a
+mean is far from zero. Each block is centred by its own mean, and blocks are merged by the pairwise
+update of Chan, Golub and LeVeque (American Statistician 37:242, 1983). Entries that a sparse matrix
+does not store count as zeros.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from contrast_core.rows import Rows, reduce_rows, rows_of
 
 
 class FeatureMoments(NamedTuple):
-    """Moments of each feature alone, in double precision.
+    """Mean and variance of each feature, in double precision.
 
-    `mean` and `squares`, the sums of squared differences from it, have shape (n_features,). They
-    are NaN or infinite where a value is.
+    `squares` holds the sums of squared differences from the mean. `mean` and `squares` have shape
+    (n_features,), and are NaN or infinite for features with such values.
     """
 
     n_samples: float
@@ -39,14 +39,14 @@ class FeatureMoments(NamedTuple):
 
     @property
     def varies(self) -> NDArray[np.bool_]:
-        """Which features have a spread that exceeds the rounding of their mean, (n_features,)."""
+        """Whether each feature's standard deviation exceeds rounding error, (n_features,)."""
         return varies(self.mean, self.variance)
 
     @classmethod
     def from_data(cls, X: MatrixLike | Rows, *, check: bool = False) -> FeatureMoments:
-        """Return the moments of data of any kind with at least one row; `check` refuses NaN.
+        """Return the moments of data of any kind; with `check`, raise ValueError on NaN.
 
-        Taken in blocks: beside the data there is never a second array as large.
+        The data are read in blocks, so no second array of their size is needed.
         """
         blocks = rows_of(X, min_rows=1).blocks(check=check)
         return reduce(FeatureMoments.merge, map(cls.at_once, blocks))
@@ -55,7 +55,7 @@ class FeatureMoments(NamedTuple):
     def at_once(cls, rows: Any, weights: FloatArray | None = None) -> FeatureMoments:
         """Compute moments of few rows, dense or sparse without duplicate entries, in one block.
 
-        With weights, `n_samples` is their sum; of sparse rows only.
+        With weights, which are for sparse rows only, `n_samples` is their sum.
         """
         n, n_features = rows.shape
         with np.errstate(invalid="ignore", over="ignore"):
@@ -68,7 +68,7 @@ class FeatureMoments(NamedTuple):
             n = n if weights is None else weights.sum()
 
             def total(values: FloatArray | None) -> FloatArray:
-                # Not rows.sum(): scipy adds float32 values up in float32, whatever is asked for.
+                # rows.sum() would be inexact: SciPy sums float32 values in float32.
                 weighted = each if values is None else values if each is None else values * each
                 return np.asarray(np.bincount(columns, weighted, n_features), np.float64)
 

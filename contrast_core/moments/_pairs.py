@@ -116,7 +116,7 @@ class PairMoments:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, where the data had them."""
+        """Names of the features, if the data had names."""
         return self.average.feature_names
 
     @classmethod

@@ -41,13 +41,14 @@ class StackedRows:
     parts : tuple of Rows
         The datasets.
     ends : ndarray of shape (number of datasets,)
-        Where each dataset ends.
+        Number of stacked rows up to the end of each dataset.
     codes : ndarray of shape (number of rows,)
-        What each row is centred by: the mean of its dataset, or of its group there.
+        Number of each row's centre, which is the mean of its dataset or of its group there.
     first_centres : ndarray of shape (number of datasets,)
-        Where the centres of each dataset begin.
+        Number of the first centre of each dataset.
     weights : ndarray of shape (number of rows,) or None
-        Weights of the rows; None if all count alike. Centred rows are multiplied by their roots.
+        Weights of the rows; None if all are equal. Centred rows are multiplied by the square roots
+        of the weights.
     centre_weights : ndarray of shape (number of centres,)
         Total weight of the rows of each centre.
     """
@@ -94,7 +95,7 @@ class StackedRows:
         return len(self.parts) == len(self.centre_weights)
 
     def split(self, stacked: FloatArray) -> list[FloatArray]:
-        """Return the part of each dataset in an array over all rows; views."""
+        """Split an array over all rows into views, one for each dataset."""
         return np.split(stacked, self.ends[:-1])
 
     def spread(self, values: FloatArray) -> FloatArray:

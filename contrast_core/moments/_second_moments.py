@@ -65,7 +65,7 @@ class SecondMoments(Moments):
     covariance : ndarray of shape (n_features, n_features)
         Second moments about the mean, divided by n (not n - 1).
     feature_names : tuple of str, optional
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
     groups, group_weights, group_means : ndarrays of shape (G,), (G,) and (G, n_features), optional
         Labels, numbers of rows (or total weights) and means of the groups of the rows.
     within_covariance : ndarray of shape (n_features, n_features), optional

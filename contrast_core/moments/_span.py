@@ -112,7 +112,7 @@ class SpanMoments(Moments):
     space : RowSpace
         The basis.
     feature_names : tuple of str, optional
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
     groups, group_weights, group_means : ndarrays of shape (G,), (G,), (G, n_features), optional
         The groups about whose means the covariance is taken, their numbers of rows, or total
         weights, and their means, where rows have groups.

@@ -1,8 +1,9 @@
-"""Covariance of sparse rows: well filled columns by BLAS, the others entry by entry.
+"""Covariance of sparse rows: dense products for well filled columns, sparse ones for the others.
 
-A pair of columns that are a and b of the rows full takes a part ab of the multiplications that it
-takes when dense. BLAS does many more of them in a second, so each column goes the way that costs
-less: in counts of genes few columns hold most of the entries.
+Problem: the product of two sparse columns with fractions a and b of nonzero entries needs only a
+fraction ab of the multiplications of a dense product, but BLAS does many more multiplications per
+second. Therefore each column is treated in the way that takes less time. In counts of genes, for
+example, few columns hold most of the entries.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from contrast_core.linalg import mirror_upper
 from contrast_core.moments._kernels import compiled_pays, covariance_parts
 from contrast_core.moments._sparse import BoolArray, counts_of, group_sums, well_filled
 
-# Multiplications in a nanosecond of one thread, as measured; only their ratios matter: of dense
-# columns with each other, of others with these, and of others with each other.
+# Measured multiplications per nanosecond on one thread, of which only the ratios matter: of dense
+# columns with each other, of the other columns with dense ones, and of the others with each other.
 _SCIPY, _NUMBA = (65.0, 3.0, 0.33), (65.0, 11.0, 3.0)
 
 
 def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray:
-    """Return the columns of CSR rows that are better treated as dense, (n_features,).
+    """Return a mask of the columns of CSR rows that are treated as dense, (n_features,).
 
-    All of those that are well filled in one of the groups, about whose means they are taken.
+    All columns that are well filled in at least one group are among them.
     """
     n_rows, n_features = rows.shape
     in_group, held_in_group = counts_of(rows, codes, n_groups)
@@ -39,7 +40,7 @@ def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray
         n_rows * n_dense**2.0 / of_dense
         + others * n_dense / of_mixed
         + others**2 / (n_rows * of_sparse)
-        # Putting the parts together.
+        # Cost of joining the parts.
         + n_features**2.0 * (n_dense < n_features)
     )
     least = int(full.sum())
@@ -54,7 +55,7 @@ def sparse_within(
 ) -> tuple[NDArray[Any], FloatArray, FloatArray]:
     """Return weights (G,), means (G, D) and the covariance about the groups' means, (D, D).
 
-    `filled` columns as dense ones.
+    The columns in the mask `filled` are treated as dense.
     """
     n_features = rows.shape[1]
     dense, others = np.flatnonzero(filled), np.flatnonzero(~filled)

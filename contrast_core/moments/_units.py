@@ -1,4 +1,4 @@
-"""Warn of features in other units, which take over a contrast of covariances."""
+"""Warn of features in different units: those with large values dominate the covariances."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 
-_NEARLY_ALL = 0.9  # of the variance: features that hold more probably have other units
-_FEWEST_FEATURES = 4  # below which one of them may well hold nearly all
+_NEARLY_ALL = 0.9  # share of the variance; few features that hold more probably have other units
+_FEWEST_FEATURES = 4  # of fewer features, one may hold nearly all variance for other reasons
 
 
 def warn_of_units(variances: FloatArray, background_variances: FloatArray, most: int) -> None:
-    """Warn where few features hold nearly all of the variance of both datasets.
+    """Warn if few features hold nearly all of the variance of both datasets.
 
     Parameters
     ----------
     variances, background_variances : ndarray of shape (n_features,)
         Variance of each feature in foreground and background.
     most : int
-        How many features are few; at most a tenth of those that vary, but at least one.
+        Largest number of features that is called few. The number is further limited to a tenth of
+        the features that vary, but it is at least one.
     """
     n_varying = int(((variances > 0) | (background_variances > 0)).sum())
     if n_varying < _FEWEST_FEATURES:

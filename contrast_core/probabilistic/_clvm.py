@@ -215,7 +215,7 @@ class CLVM(LatentModel):
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         "denoise" takes half of the automatic contrast of two components, whatever k is; it is
         better for `denoise`, but separates groups less well.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
-        How the problem is solved. All solvers give the same result.
+        Algorithm. All solvers give the same result.
 
         - "eigh" forms the covariances of the features.
         - "gram", for more features than rows, forms matrices in the span of all rows.
@@ -91,16 +91,17 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
-        only), whatever the data's scale; NaN where neither varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two variances, from -1 (background only) to 1
+        (foreground only). It does not depend on the scale of the data, and is NaN for a component
+        along which neither dataset varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments
         Moments to which the data were reduced; `at` works from them. For "gram" and "lanczos" they
         hold the rows, if possible without a copy: do not change the rows while `at` is in use.
     solver_ : {"eigh", "eigsh", "search"}
-        What found the eigenpairs: LAPACK ("eigh"), ARPACK's iteration with a proof ("eigsh"), or
-        the block search ("search"), whose result is proved if there is a matrix.
+        The algorithm that found the eigenpairs: LAPACK ("eigh"), ARPACK's iteration with a proof
+        ("eigsh"), or the block search ("search"), whose result is proved if there is a matrix.
     form_ : {"dense", "span", "products"}
         Form in which the covariances were held: as matrices of the features ("dense"), as matrices
         in the span of the rows ("span"), or as the rows themselves ("products").
@@ -108,12 +109,12 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         The plan that was followed; ``plan_.reason`` gives the reason in words. A file holds it only
         if it was saved with ``moments=True``.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
+        back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
 
     Warns
     -----

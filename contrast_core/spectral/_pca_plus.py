@@ -22,19 +22,19 @@ class PCAPlus(PositivePairEmbedding):
     .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
         S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
 
-    With the pairs' means u and half differences d, :math:`S^+ = C_U - C_D`: PCA+ is contrastive PCA
-    of the means against the differences with a contrast of 1.
+    Let u be the mean and d half the difference of each pair. Then :math:`S^+ = C_U - C_D`, so PCA+
+    is contrastive PCA of the means against the half differences, with a contrast of 1.
 
-    In expectation the background and the noise of each view, being independent, cancel. In a
-    sample of high dimension strong background does not: there `PCAPlusPlus` is the method.
+    Background and noise are independent between the views, so they cancel in expectation. In a
+    sample of high dimension, a strong background does not cancel; then use `PCAPlusPlus`.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of components, k, from 1 to the number of features.
     exchangeable : bool, default=True
-        Centre both views by their common mean, so that a shift between them counts against
-        alignment; else each by its own (the paper's form).
+        Whether both views are centred by their common mean, so that a shift between them reduces
+        the alignment. With False, each view is centred by its own mean (the paper's form).
 
     Attributes
     ----------
@@ -43,29 +43,30 @@ class PCAPlus(PositivePairEmbedding):
     alignment_ : ndarray of shape (k,)
         Eigenvalues of S+, descending: the variance that the views share along each component.
     mean_ : ndarray of shape (n_features,)
-        The views' common mean; in the paper's form that of X.
+        The common mean of the views; in the paper's form, the mean of X.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
+        back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
-        What the covariances were held as: a matrix of the features, one in the span of the rows, or
-        the rows themselves.
+        Form in which the covariances were held: as a matrix of the features, as a matrix in the
+        span of the rows, or as the rows themselves.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` says why, in words. A file holds it only
+        The plan that was followed; ``plan_.reason`` gives the reason. A file holds it only
         if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, where the data had them.
+        Names of the features, if the data had names.
 
     See Also
     --------
-    PCAPlusPlus : The same under a constraint that keeps strong background out.
+    PCAPlusPlus : PCA+ with a constraint that removes a strong background.
 
     Notes
     -----
-    Wide data are solved in the span of their rows. Where both rows and features exceed 3,000, S+ is
-    not formed but multiplied, equally exact, as for `PCAPlusPlus`.
+    Data with more features than rows are solved in the span of their rows. If both rows and
+    features exceed 3,000, S+ is only multiplied and not formed, as for `PCAPlusPlus`. The result is
+    equally exact.
 
     References
     ----------

@@ -27,16 +27,16 @@ from contrast_core.spectral._sparse_cpca import SparseCPCA, check_penalty
 
 @dataclass(frozen=True, eq=False)
 class PenaltyChoice:
-    """A penalty chosen on held-out rows; made by `cross_validated_penalty`.
+    """A penalty chosen on held-out rows, as computed by `cross_validated_penalty`.
 
     Parameters
     ----------
     penalty : float
-        The one whose components have the most contrast in held-out rows, in the mean over folds.
+        The penalty with the largest contrast in held-out rows, averaged over folds.
     penalties : ndarray of shape (P,)
-        Those that were tried, ascending.
+        All penalties that were tried, ascending.
     contrasts : ndarray of shape (n_folds, P)
-        Held-out contrast of each, in squared units of the data.
+        Held-out contrast of each penalty in each fold, in squared units of the data.
     fitted : SparseCPCA
         The estimator at the chosen penalty, fitted on all rows.
     """
@@ -60,27 +60,27 @@ def cross_validated_penalty(
 ) -> PenaltyChoice:
     r"""Choose the penalty of `SparseCPCA` whose components have the most contrast in held-out rows.
 
-    For each fold the components of the other rows, made orthonormal (V, by QR in their order), are
-    judged on the fold's own moments by
+    For each fold, the components are fitted to the other rows and made orthonormal (V, by QR in
+    their order). Their contrast is then computed from the moments :math:`C'` of the fold,
 
     .. math:: \operatorname{tr} V^\top (C'_X - \alpha\, C'_Y) V ,
 
-    at one alpha for all, that of all rows. The largest mean over the folds wins; of equal ones, the
-    sparsest.
+    where alpha is the strength chosen on all rows. The penalty with the largest mean over the folds
+    is chosen; among equal means, the largest penalty.
 
     Parameters
     ----------
     estimator : SparseCPCA
-        The method; it is cloned, and its own penalty or number of features does not count.
+        The method; it is cloned, and its own penalty or number of features is ignored.
     X, background : array-like, DataFrame, sparse matrix, stored dataset or torch tensor of shape \
             (n or m, n_features)
         Foreground and background rows, not moments. They are read once for each fold and once more.
     penalties : array-like, optional
         Penalties to try, from 0 to below 1; by default 0, 0.05, ... 0.95.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit of each row; a unit's rows stay in one fold, in both
-        datasets if it occurs in both. Without them every row is taken as independent: with rows
-        that repeat, the penalty is too small.
+        The donor, animal or other unit of each row. All rows of a unit are in the same fold, also
+        if it occurs in both datasets. Without units, rows are treated as independent. If several
+        rows come from the same donor, the penalty is then too small.
     n_folds : int, default=5
         Number of folds, at least 2.
     random_state : int, Generator or None, default=None
@@ -95,7 +95,7 @@ def cross_validated_penalty(
     TypeError
         If the estimator is not a `SparseCPCA`, or moments are given.
     ValueError
-        If the datasets do not fit together, a parameter is out of range, only one dataset has
+        If the datasets have different features, a parameter is out of range, only one dataset has
         units, or there are too few rows or units: each dataset needs two rows in every fold.
 
     Examples
@@ -139,7 +139,7 @@ def _held_out(
     held_y: NDArray[np.bool_],
     penalties: FloatArray,
 ) -> FloatArray:
-    """Return the contrast in held-out rows of components of the others, at each penalty, (P,)."""
+    """Return the contrast in held-out rows of components fitted to the rest, per penalty, (P,)."""
     moments = contrast_moments(
         x.take(~held_x), y.take(~held_y), n_components=estimator.n_components, products=False
     )
@@ -163,7 +163,7 @@ def _folds(
     n_folds: int,
     rng: np.random.Generator,
 ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Return which rows of each dataset each fold holds out."""
+    """Return, for each fold, masks of the rows of both datasets that it holds out."""
     n_folds = check_count(n_folds, "n_folds", at_least=2)
     sizes = [check_known_length(rows.shape[0], rows.name) for rows in (x, y)]
     labels = check_units(units, background_units, *sizes)

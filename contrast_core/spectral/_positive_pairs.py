@@ -1,4 +1,4 @@
-"""The contract of the linear methods on positive pairs: ``fit(X, positive=...)``."""
+"""Base class of the linear methods on positive pairs, ``fit(X, positive=...)``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contrast_core.solve import Plan
 
 
 class PositivePairEmbedding(LinearEmbedding):
-    """Base of the methods that look for what two views of the same rows share."""
+    """Base of the methods that find directions which two views of the same rows share."""
 
     _of_moments = ("plan_",)
 
@@ -42,10 +42,10 @@ class PositivePairEmbedding(LinearEmbedding):
         Parameters
         ----------
         X, positive : array-like, DataFrame or sparse matrix of shape (n_pairs, n_features)
-            The two views; not moments, which hold no rows to transform.
+            The two views. They cannot be moments, because moments have no rows to transform.
         y : ignored
         **fit_params : dict
-            What else `fit` takes.
+            Further arguments of `fit`.
 
         Returns
         -------
@@ -66,11 +66,11 @@ class PositivePairEmbedding(LinearEmbedding):
 
 
 def check_n_effective(n_effective: object, n_pairs: float) -> float:
-    """Return the number of independent pairs: the given one, or that of all pairs."""
+    """Return the number of independent pairs: the given number, or the number of all pairs."""
     if n_effective is None:
         return float(n_pairs)
     number = as_number(n_effective, "n_effective", "a number of pairs or None")
-    # Kish's number is computed with rounding.
+    # Kish's effective number of pairs may exceed the number of pairs by rounding.
     if not 1 < number <= n_pairs * (1 + 1e-9):
         raise ValueError(
             f"n_effective={number:g} is out of range: it must be greater than 1 and at "
