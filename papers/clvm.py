@@ -25,7 +25,7 @@ from contrast_core.datasets import load_mouse_protein, make_four_groups, make_mo
 from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_em as em
 
-CARRY = np.arange(23) < 17  # the magnetometers carry nothing of the activities
+CARRY = np.arange(23) < 17  # without magnetometers, which have no information on the activities
 
 
 def generated(n: int, d: int, size: float, seed: int = 0) -> tuple[Any, Any]:

@@ -31,9 +31,10 @@ N_DRAWS = 20
 def digits(report: Report) -> None:
     """Figs. 1 and 5: MNIST zeros and ones at a quarter of their strength on pictures.
 
-    The paper has ImageNet's grass. Here are twelve bundled photographs (4000 + 4000 frames) and,
-    with CONTRAST_DATA, fifteen outdoor scenes of BSDS500 (5000 + 5000). They are so few that it
-    matters which of them hide the digits: twelve deals of each.
+    The paper's pictures are ImageNet's grass. Here they are twelve bundled photographs (4000 + 4000
+    frames) and, with CONTRAST_DATA, fifteen outdoor scenes of BSDS500 (5000 + 5000). They are so
+    few that the result depends on which pictures are in the foreground, so there are twelve random
+    assignments of each set.
     """
 
     def measure(data: DigitsOnPictures, seed: int) -> list[float]:

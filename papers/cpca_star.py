@@ -28,8 +28,9 @@ STREAM_BOUND = 0.995
 def width(report: Report) -> None:
     """Figs. 2 and 3: how wide is the range of contrasts that separate the groups?
 
-    Accuracy of a linear discriminant on two components, cross-validated (whole mice are left out),
-    over the contrast, on two scales that are the same for cPCA and cPCA*:
+    The measure is the accuracy of a linear discriminant on two components, cross-validated by
+    leaving out whole mice. It is computed over the contrast, on two scales that allow comparing
+    cPCA with cPCA*:
 
     - the paper's: a = alpha / (1 + alpha) for cPCA, beta for cPCA*, both from 0 to 1; the width is
       the share of [0, 1] with an accuracy above 90%;

@@ -2,17 +2,20 @@
 
     python -m papers.cvae [ten_digits] [zeros_and_ones]
 
-Severson, Ghosh and Ng, Figures 3 and 12. Crops of pictures, in the foreground with a faint MNIST
-digit at a quarter of its strength, each digit on several crops; not on ImageNet's grass, but on
-twelve bundled photographs and, with CONTRAST_DATA, fifteen outdoor scenes of BSDS500. Layers of 256
-and 128 units, as in the paper, which names neither epochs nor crops nor a figure: here twenty
-epochs on one thread. Scores are of digits and on textures that no fit has seen: accuracy of 15
-nearest neighbours of the training scores, and the adjusted Rand index of as many clusters as
-digits, by k-means, beside a variational autoencoder of two dimensions and the same layers.
+This script repeats Figures 3 and 12 of Severson, Ghosh and Ng. The rows are crops of pictures. The
+foreground has a faint MNIST digit on each crop, at a quarter of its strength, and each digit is on
+several crops. The paper's pictures are ImageNet's grass. Here they are twelve bundled photographs
+and, with CONTRAST_DATA, fifteen outdoor scenes of BSDS500. The layers have 256 and 128 units as in
+the paper. The paper gives neither the epochs nor the number of crops nor a score; here there are
+twenty epochs on one thread.
+
+Scores are computed on new digits and new textures, which no fit has seen. They are the accuracy of
+the 15 nearest neighbours among the training scores, and the adjusted Rand index of as many k-means
+clusters as digits. A variational autoencoder with two dimensions and the same layers is compared.
 
 Ten digits: 30,000 + 30,000 rows (8,000 different digits), eight shared dimensions, three seeds.
-Zeros and ones: 10,000 + 10,000 rows, five seeds. The bundled photographs are so few, five on each
-side and two that are new, that it depends on which these are.
+Zeros and ones: 10,000 + 10,000 rows, five seeds. There are so few bundled photographs (five on each
+side and two new ones) that the result depends on which ones are new.
 """
 
 from __future__ import annotations

@@ -33,19 +33,20 @@ BACKGROUNDS = {
 }
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 1.7, 1.8)
 FEW_RATIOS = (0.1, 0.3, 0.5, 0.9, 1.3, 1.8)
-# The error that the paper prints for its form, at these ratios (Tables 14 and 13).
+# Errors that the paper reports for its own form, at the ratios D/n above (Tables 14 and 13).
 PAPER = {
     "strong": (0.156, 0.185, 0.230, 0.283, 0.321, 0.339, 0.379, 0.353, 0.410, 0.447),
     "mild": (0.125, 0.212, 0.250, 0.275, 0.311, 0.347, 0.375, 0.388, 0.415, 0.401),
 }
 WHY = {
-    "strong": "means of fifty runs, here and there, on either side of the theory",
-    "mild": "variances of signal and background coincide here, which the theory excludes",
+    "strong": "both are means of fifty runs, which lie on either side of the theory",
+    "mild": "here variances of signal and background are equal, which the theory excludes",
 }
-# And at D/n = 0.4 as n grows, by our runs at so many pairs (Tables 10 and 11).
+# Errors that the paper reports at D/n = 0.4 for growing n (Tables 10 and 11), and the number of
+# our runs for each number of pairs.
 GROWING = {"strong": (0.304, 0.225, 0.212), "mild": (0.293, 0.227, 0.212)}
 GROWING_RUNS = {100: RUNS, 1000: RUNS, 2500: 10}
-# The paper's seconds by pairs and features (App. D).
+# Seconds that the paper reports, by numbers of pairs and of features (App. D).
 N_FEATURES = (100, 1000, 5000, 10000)
 SECONDS = {
     100: (0.002, 0.157, 2.288, 9.492),
@@ -85,10 +86,10 @@ def errors(
     first: int | None = None,
     draw: Draw = normal,
 ) -> np.ndarray:
-    """Return the errors (runs, forms), and in the last column those of PCA.
+    """Return the errors of each form in each run, with those of PCA in the last column.
 
-    The signal lies along the first features. The background lies along as many features as it has
-    variances, from feature `first` on, or at the end.
+    The signal lies along the first features. The background has a variance for each of its
+    features, which begin at feature `first`; by default they are the last features.
     """
     k, n_behind, found = len(signal), len(background), []
     first = n_features - n_behind if first is None else first
@@ -114,7 +115,10 @@ def means(n_features: int, forms: Sequence[Form], **setting: Any) -> np.ndarray:
 
 
 def one_direction(report: Report) -> None:
-    """Fig. 2a: one signal and one background direction, ten draws; the variances are ours."""
+    """Fig. 2a: one signal and one background direction, over ten draws.
+
+    The paper does not give the variances, so they are chosen here.
+    """
     forms = (paper_form(), pca_plus)
     strengths = (1, 10, 100, 1000, 10000)
     by_strength = np.array([means(100, forms, signal=(10,), background=(b,)) for b in strengths])
@@ -129,7 +133,10 @@ def one_direction(report: Report) -> None:
 
 
 def truncation(report: Report) -> None:
-    """Fig. 2b: no truncation at D/n = 0.9, and the rank at D/n = 1; the variances are ours."""
+    """Fig. 2b: errors without truncation at D/n = 0.9, and over the rank at D/n = 1.
+
+    The paper does not give the variances, so they are chosen here.
+    """
     setting = {"signal": (10,), "background": (1000,)}
     none, auto, _ = means(round(0.9 * N_PAIRS), (paper_form(None), paper_form()), **setting)
     text = f"{none:.2f}, truncated {auto:.2f}"
@@ -143,10 +150,10 @@ def truncation(report: Report) -> None:
 def theory(report: Report) -> None:
     """Fig. 2c, Tables 13 and 14: errors over aspect ratios, fifty runs of 500 pairs.
 
-    Signal variances 50, 25, 20, 15, 10 on the first five features, background on the last five.
-    Bounds on the ratio of mean error and theory, which for the exchangeable form is that at half
-    the aspect ratio: within 5% for the strong background (10% at D/n = 0.1), while PCA and PCA+
-    fail (error above 0.95), and within 8% for the mild one from D/n = 0.5 on.
+    The signal has variances 50, 25, 20, 15, 10 on the first five features, and the background is on
+    the last five. The mean error must agree with the theory; for the exchangeable form, this is the
+    theory at half the aspect ratio. The bound is 5% for the strong background (10% at D/n = 0.1),
+    for which PCA and PCA+ fail (error above 0.95), and 8% for the mild background from D/n = 0.5.
     """
     for name, background in BACKGROUNDS.items():
         curves, expected = [], []
@@ -185,9 +192,9 @@ def theory(report: Report) -> None:
 
 
 def growing(report: Report) -> None:
-    """Tables 10 and 11: D/n = 0.4 at three sizes, in the paper's order; ours are 100, 1000, 2500.
+    """Tables 10 and 11: errors at D/n = 0.4 for three growing numbers of pairs.
 
-    The sizes are not in the paper's text.
+    The paper's text does not give its sizes; here they are 100, 1000 and 2500 pairs.
     """
     for name, background in BACKGROUNDS.items():
         for (n, runs), paper in zip(GROWING_RUNS.items(), GROWING[name], strict=True):
@@ -195,7 +202,7 @@ def growing(report: Report) -> None:
             found = errors(generators, n, round(0.4 * n), forms, SIGNAL, background)
             form, default, _ = found.mean(axis=0)
             text = f"{form:.3f} ± {found[:, 0].std():.3f}"
-            short = f"our sizes are not the paper's; at the least of them {WHY[name]}"
+            short = f"our sizes differ from the paper's; at the smallest, {WHY[name]}"
             what = f"{name}, {n} pairs: paper's form"
             report.row(what, paper, text, form <= paper, short=short if n == 100 else "")
             report.note("  default", float(default))
@@ -204,9 +211,10 @@ def growing(report: Report) -> None:
 def violated(report: Report) -> None:
     """Tables 2 to 9: overlap, bounded factors and equal variances, ten draws of each setting.
 
-    The paper's text does not give all variances behind its numbers, so they are ours, and only its
-    statement is checked: the theory is followed although an assumption is violated. Printed is the
-    error over the theory's at the ratios .1, .3, .5, .9, 1.3 and 1.8.
+    The paper's text does not give all variances behind its numbers, so they are chosen here. Only
+    the paper's conclusion is checked: errors follow the theory although an assumption is violated.
+    The script prints the error divided by the theoretical error at the ratios .1, .3, .5, .9, 1.3
+    and 1.8.
     """
     ties = (20.0, 20.0, 20.0, 10.0, 10.0)
     mild, strong = (5, 5, 50, 40, 30), (20, 20, 500, 400, 300)
@@ -227,16 +235,17 @@ def violated(report: Report) -> None:
 
 
 def digits(report: Report) -> None:
-    """Fig. 2d: pairs of pictures that share a digit and not what lies behind it.
+    """Fig. 2d: pairs of pictures that share a digit but have different backgrounds.
 
-    MNIST zeros and ones at a quarter of their strength in both views (the paper weakens the digit
-    in the second view alone), on pictures, not on ImageNet's grass: twelve bundled photographs
-    (4000 pairs) and, with CONTRAST_DATA, fifteen outdoor scenes (5000 pairs). Both views of a pair
-    are on crops of the same half of the pictures. Accuracy of a linear discriminant.
+    The digits are MNIST zeros and ones, at a quarter of their strength in both views; the paper
+    weakens the digit in the second view only. The paper's backgrounds are ImageNet pictures of
+    grass. Here they are twelve bundled photographs (4000 pairs) and, with CONTRAST_DATA, fifteen
+    outdoor scenes (5000 pairs). Both views of a pair are on crops of the same half of the pictures.
+    The measure is the accuracy of a linear discriminant.
     """
 
     def measure(data: DigitsOnPictures, seed: int) -> list[float]:
-        # The other view's crop is another frame's: what lies behind the digit is drawn anew.
+        # The other view has the crop of another frame, so that its background is independent.
         crops = data.foreground - data.clean
         other = data.clean + crops[np.random.default_rng(seed).permutation(len(crops))]
         pairs = PairMoments.from_data(data.foreground, other)
@@ -264,10 +273,11 @@ def digits(report: Report) -> None:
 def times(report: Report) -> None:
     """App. D: run time and memory of PCA++ over the sizes of the paper's table.
 
-    Its seconds are of an Intel Xeon at 2.20 GHz with an unknown number of threads. Here are CPU
-    seconds of one BLAS thread, moments and all, median of three for the small sizes, and the peak
-    memory of a process of its own with the data, which are 1.6 GB at the largest size. Pairs with
-    five shared directions and five of background over unit noise; five components.
+    The paper's seconds were measured on an Intel Xeon at 2.20 GHz with an unknown number of
+    threads. Here CPU seconds of one BLAS thread are measured, including the moments; for small
+    sizes they are medians of three runs. Memory is the peak of a separate process with the data,
+    which are 1.6 GB at the largest size. The pairs have five shared directions, five directions of
+    background and unit noise, and five components are fitted.
     """
     for n, row in SECONDS.items():
         for d, paper in zip(N_FEATURES, row, strict=True):

@@ -2,7 +2,7 @@
 
     python -m papers.pcpca [toy] [mice] [digits] [noise] [axes] [rate] [missing] [mice_with_gaps]
 
-Their Figures 5 and 6, on cells, are in `cpca.py`, beside cPCA.
+Figures 5 and 6 of the paper, on cells, are in `cpca.py` together with cPCA.
 """
 
 from __future__ import annotations

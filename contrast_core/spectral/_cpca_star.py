@@ -34,8 +34,8 @@ class CPCAStar(StrengthPath, MomentContrast):
 
     with each covariance about its own mean and divided by its own number of rows. ``beta = 0`` is
     PCA of the foreground, and so is a fit without a background; ``beta = 1`` maximises the ratio of
-    the two variances (the signal-to-noise ratio, plus one); between them the background is
-    conditioned by isotropic noise of variance ``(1 - beta) / beta``.
+    the two variances (the signal-to-noise ratio, plus one). A beta between 0 and 1 adds isotropic
+    noise of variance ``(1 - beta) / beta`` to the background.
 
     Parameters
     ----------
@@ -43,32 +43,34 @@ class CPCAStar(StrengthPath, MomentContrast):
         Number of components, k, from 1 to the number of features.
     beta : "auto" or float from 0 to 1, default="auto"
         Contrast strength. "auto" takes :math:`1 / (1 + \tau)` with
-        :math:`\tau = \tfrac14 \operatorname{tr}(C_Y) / D'`, D' the number of features that vary
-        at all (see `contrast_core.contrast.background_ridge`): deterministic, without labels,
-        whatever k is. A number is in the units of the data: beta on rows X means the same as
-        :math:`\beta / (\beta + (1 - \beta) c^2)` on rows c X; "auto" follows the units by itself.
+        :math:`\tau = \tfrac14 \operatorname{tr}(C_Y) / D'`, where D' is the number of features that
+        vary (see `contrast_core.contrast.background_ridge`). It is deterministic, uses no labels,
+        and does not depend on k. A number depends on the units of the data: beta on rows X means
+        the same as :math:`\beta / (\beta + (1 - \beta) c^2)` on rows c X. "auto" adapts to the
+        units.
     orthogonal : bool, default=False
-        True: each direction is the best of those that are orthogonal in feature space to the ones
-        before, and `components_` equals `directions_`. False: directions are
+        If True, each direction is the best one that is orthogonal in feature space to all earlier
+        directions, and `components_` equals `directions_`. If False, directions are
         :math:`B_\beta`-orthogonal.
     condition_limit : float above 1, optional
         If given, directions in which both datasets together vary little are left out first: the
         eigenvectors of :math:`C_X + C_Y` with eigenvalues below the largest one divided by this
-        limit. In the remaining directions :math:`B_\beta` may be singular; where only the
-        foreground varies, the ratio is infinite. Generalised contrastive PCA takes 1e13 at
-        ``beta = 1``, which is the largest limit that double precision allows. A lower limit keeps
-        noise out of the ratios.
+        limit. In the remaining directions :math:`B_\beta` may be singular: the ratio is infinite
+        along directions in which only the foreground varies. Generalised contrastive PCA uses 1e13
+        at ``beta = 1``, which is the largest limit that double precision allows. A lower limit
+        keeps noise out of the ratios.
 
     Attributes
     ----------
     components_ : ndarray of shape (k, n_features)
-        Orthonormal rows with the span of `directions_`: the first is the leading direction at unit
-        length, each further one what the next direction adds (QR, in the order of the
-        eigenvalues). The entry of largest magnitude in each is positive.
+        Orthonormal rows that span the same space as `directions_`. They are the result of a QR
+        decomposition of the directions, in the order of the eigenvalues, so the first one is the
+        leading direction at unit length. The entry of largest magnitude in each is positive.
     directions_ : ndarray of shape (k, n_features)
-        The generalised eigenvectors v as rows, with :math:`v_i^\top B_\beta v_j` 1 if i = j, else
-        0; they are not orthogonal to one another. Those with an infinite eigenvalue have unit
-        length in :math:`C_X`. With ``orthogonal=True`` all are orthogonal and have unit length.
+        The generalised eigenvectors v as rows, scaled to :math:`v^\top B_\beta v = 1`. They are
+        :math:`B_\beta`-orthogonal, but not orthogonal in feature space. Directions with an infinite
+        eigenvalue are scaled to :math:`v^\top C_X v = 1`. With ``orthogonal=True``, all directions
+        are orthogonal and have unit length.
     generalized_eigenvalues_ : ndarray of shape (k,)
         Eigenvalues lambda, descending, never negative: :math:`v^\top C_X v / v^\top B_\beta v` of
         each direction.
@@ -78,17 +80,18 @@ class CPCAStar(StrengthPath, MomentContrast):
         Variance of foreground and background along each row of `components_`.
     contrast_index_ : ndarray of shape (k,)
         :math:`(v_X - v_Y) / (v_X + v_Y)` of the variances along each row of `directions_`, from -1
-        (background only) to 1 (foreground only), whatever the data's scale; NaN where neither
-        varies. At ``beta = 1`` it is :math:`(\lambda - 1) / (\lambda + 1)`, which generalised
-        contrastive PCA maximises, with these directions.
+        (background only) to 1 (foreground only). It does not depend on the scale of the data, and
+        is NaN for a direction along which neither dataset varies. At ``beta = 1`` it is
+        :math:`(\lambda - 1) / (\lambda + 1)`, and the directions are those of generalised
+        contrastive PCA, which maximises this index.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         Moments to which the data were reduced; `at` and `path` work from them. With more features
         than rows they hold the rows: do not change the rows while `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
+        back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -100,8 +103,8 @@ class CPCAStar(StrengthPath, MomentContrast):
         On `fit`: if a parameter is out of range; if :math:`B_\beta` is singular to working
         precision and there is no `condition_limit` (``beta = 1`` needs a positive definite
         background covariance, so more background rows than features); if fewer than k directions
-        are within the limit, or each of them varies in one of the datasets only, as with
-        n + m - 2 up to D rows.
+        are within `condition_limit`; or if each of these directions varies in one dataset only,
+        which is so if n + m - 2 is at most D.
 
     Warns
     -----
@@ -111,22 +114,22 @@ class CPCAStar(StrengthPath, MomentContrast):
 
     See Also
     --------
-    CPCA : The difference of variances.
-    OnlineCPCAStar : The same subspace from a stream of rows.
+    CPCA : Maximises a difference of variances instead of a ratio.
+    OnlineCPCAStar : Finds the same subspace from a stream of rows.
 
     Notes
     -----
     The data are not scaled. Standardise both datasets first if features have different units.
-    Where eigenvalues tie, the directions are some B-orthonormal basis of the tied space; beyond
-    the rank of the foreground the eigenvalues are 0.
+    If eigenvalues are equal, their directions are an arbitrary B-orthonormal basis of their space.
+    Eigenvalues beyond the rank of the foreground are 0.
 
     References
     ----------
     "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
     equations 3 and 4. Contrast index, orthogonal directions and the limit of the condition:
-    generalized contrastive PCA (gcPCA), de Oliveira et al. 2025, whose orthogonal form takes the
-    largest and the smallest index in turn; here it is the largest each time, and exchanging the
-    datasets gives the smallest.
+    generalized contrastive PCA (gcPCA), de Oliveira et al. 2025. Its orthogonal form takes the
+    directions of largest and of smallest index in turn. This class always takes the largest;
+    exchange the two datasets to get the smallest.
 
     Examples
     --------

@@ -29,36 +29,37 @@ _GOOD_PAIRS = 0.5  # a leading eigenvalue of good pairs is near 1; random ones g
 
 
 class PCAPlusPlus(PositivePairEmbedding):
-    r"""Components that two views of the same rows share, however strong the background of each.
+    r"""PCA++: components that two views of the same rows share, despite a strong background.
 
-    The directions maximise the alignment of the views under uniformity of the scores,
+    The directions maximise the alignment of the views, under the constraint that the scores are
+    uncorrelated with unit variance ("uniformity"),
 
     .. math:: \max_{V^\top S V = I} \operatorname{tr} V^\top S^+ V,
         \qquad\text{so}\qquad S^+ v = \lambda S v,
 
-    with S the covariance of the rows and :math:`S^+ = (X^\top X^+ + X^{+\top} X)/2n` the
-    cross-moment of the pairs. S is replaced by its leading s eigenpairs: the others are noise,
-    which whitening would amplify. cPCA keeps the difference between two conditions; this method
-    removes it.
+    where S is the covariance of the rows and :math:`S^+ = (X^\top X^+ + X^{+\top} X)/2n` is the
+    cross-moment of the pairs. S is truncated to its leading s eigenpairs, because the other ones
+    are noise, which whitening would amplify. PCA++ removes the difference between two conditions,
+    whereas cPCA keeps it.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of components, k, from 1 to the number of features.
     truncation : "auto", int, float or None, default="auto"
-        How many eigenpairs of S are kept, s. "auto": those above the Marchenko-Pastur edge
-        :math:`\sigma^2(1+\sqrt{D/n})^2` of a noise level that is estimated robustly (see
-        `contrast_core.contrast.noise_bulk`). An integer is the number itself. A fraction up to 1
-        keeps the fewest that hold this share of the total variance. None keeps all, for data with
-        many more rows than features.
+        Rule for the number of eigenpairs of S that are kept, s. "auto" keeps those above the
+        Marchenko-Pastur edge :math:`\sigma^2(1+\sqrt{D/n})^2`, with a robust estimate of the noise
+        level :math:`\sigma^2` (see `contrast_core.contrast.noise_bulk`). An integer is the number
+        itself. A fraction up to 1 keeps the fewest that hold this share of the total variance. None
+        keeps all, for data with many more rows than features.
     exchangeable : bool, default=True
-        Treat (x, x+) and (x+, x) alike: both views estimate S, about their common mean. A shift
-        between the views then counts as disagreement and is suppressed, and rows of either view
-        can be transformed. False is the paper's literal form: each view has its own mean, S is
-        that of X alone.
+        Whether the two views play the same role. If True, S is estimated from both views about
+        their common mean. A shift between the views then counts as disagreement and is suppressed,
+        and rows of either view can be transformed. False is the literal form of the paper: each
+        view has its own mean, and S is the covariance of X alone.
     weighted : bool, default=True
-        Multiply scores of unit variance by the eigenvalue, so that components count by how well the
-        views agree on them. False: all scores have unit variance.
+        Whether the scores, which have unit variance, are multiplied by the eigenvalue of their
+        component, so that components on which the views agree count more.
 
     Attributes
     ----------
@@ -66,29 +67,31 @@ class PCAPlusPlus(PositivePairEmbedding):
         Eigenvalues, descending: the correlation of the views along each direction, from -1 to 1
         in the exchangeable form.
     directions_ : ndarray of shape (k, n_features)
-        Generalised eigenvectors as rows, ``directions_ @ S @ directions_.T = I``: the filters that
-        give the scores.
+        Generalised eigenvectors as rows, with ``directions_ @ S @ directions_.T = I``. They are the
+        filters that give the scores.
     patterns_ : ndarray of shape (k, n_features)
-        ``directions_ @ S``: how a unit of each score shows in the features. Where signal and
-        background overlap, the patterns span the signal and the filters do not.
+        ``directions_ @ S``: the change of the features for a unit of each score. If signal and
+        background overlap, the patterns span the signal, but the filters do not.
     components_ : ndarray of shape (k, n_features)
-        Orthonormal rows; the first j span the same as the first j directions.
+        Orthonormal rows. For every j, the first j rows span the same space as the first j
+        directions.
     truncation_ : int
         Number of eigenpairs of S that were kept, s.
     detectable_ : ndarray of bool of shape (k,)
-        Whether each component is a signal that random matrix theory lets the data show: its spike
+        Whether each component is detectable according to random matrix theory: its spike
         :math:`\lambda/(1-\lambda)` exceeds `contrast_core.contrast.detectable_spike`, and its
-        eigenvalue what unrelated views would give by chance.
+        eigenvalue exceeds the largest one that unrelated views would give by chance.
     mean_ : ndarray of shape (n_features,)
-        The views' common mean; in the literal form that of X.
+        The common mean of the views; in the literal form, the mean of X.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        From centred rows to scores, `directions_` times their weights, and back, `patterns_` over
-        them; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `directions_` times their weights, which map centred rows to scores, and `patterns_` divided
+        by the weights, which map scores back. With the mean, they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
-        What the covariances were held as: a matrix of the features, one in the span of the rows, or
-        the rows themselves.
+        Form in which the covariances were held: as a matrix of the features, as a matrix in the
+        span of the rows, or as the rows themselves.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` says why, in words. A file holds it only
+        The plan that was followed; ``plan_.reason`` gives the reason. A file holds it only
         if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
@@ -98,26 +101,26 @@ class PCAPlusPlus(PositivePairEmbedding):
     Warns
     -----
     ContrastWarning
-        If the truncation leaves no more than k directions, so that the components have the span of
-        PCA's; if the leading eigenvalue is below 0.5, a sign of wrong pairs; or if some components
-        are not detectable.
+        If the truncation keeps at most k directions, so that the components span the same space as
+        those of PCA; if the leading eigenvalue is below 0.5, which is a sign of wrong pairs; or if
+        some components are not detectable.
 
     See Also
     --------
-    contrast_core.contrast.expected_subspace_error : How far the components will be from the truth.
-    contrast_core.contrast.effective_n_pairs : For pairs that repeat rows.
+    contrast_core.contrast.expected_subspace_error : The error that theory predicts.
+    contrast_core.contrast.effective_n_pairs : Number of independent pairs, if rows repeat.
 
     Notes
     -----
-    The data are not scaled; for counts, features of unit variance are advised. With the
-    truncation given, multiplying all data by a constant changes neither components nor scores.
+    The data are not scaled. For counts, scale features to unit variance first. If `truncation` is a
+    number, multiplying all data by a constant changes neither components nor scores.
 
-    With the pairs' means u and half differences d, :math:`S^+ = C_U - C_D` and
-    :math:`S = C_U + C_D`: the method is cPCA* of the means against the differences, that is the
+    Let u be the mean and d half the difference of each pair. Then :math:`S^+ = C_U - C_D` and
+    :math:`S = C_U + C_D`. So PCA++ is cPCA* of the means against the half differences, the
     generalised eigenproblem :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1) /
-    (\rho + 1)`, solved in the leading eigenvectors of S. It finds directions in which the pairs'
-    means vary more than the differences within pairs. Only the literal form, whose S is that of X
-    alone, is not a contrast of the two.
+    (\rho + 1)`, solved in the space of the leading eigenvectors of S. It finds directions along
+    which the means of pairs vary more than the differences within pairs. This does not hold for the
+    literal form, whose S is the covariance of X alone.
 
     S is formed unless the rows of both views and the features all exceed 3,000; data with fewer
     rows than features are solved in the span of their rows. Larger data are solved by products with
