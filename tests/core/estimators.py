@@ -1,4 +1,4 @@
-"""Every estimator, for the properties that all of them must have (test_contract.py and others)."""
+"""Table of all estimators, for tests of the properties that all of them must have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of latent variable models with missing values, and their densities written out."""
+"""Simulated rows of latent variable models with missing values, and their explicit densities."""
 
 from __future__ import annotations
 

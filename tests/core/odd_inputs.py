@@ -1,4 +1,4 @@
-"""Data of every odd kind: the same numbers in another dress, numbers at the ends, and no data.
+"""Odd data: the same numbers as other types, extreme numbers, and values that are not data.
 
 `TAKEN` kinds hold the base values to the last bit. `REFUSED` kinds come with words that the error
 must say.

@@ -1,4 +1,4 @@
-"""Moments and pairs in a form of choice, and plans by limits that small data exceed."""
+"""Moments and pairs in a chosen form, and plans with limits so low that small data exceed them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for tests of significance: independent ones, and ones that repeat."""
+"""Rows for tests of significance: independent rows, and rows that repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CLVM: its limits in closed form, what rows become, data of all forms, the paper's effects."""
+"""Tests of CLVM: limits in closed form, scores of rows, data of all forms, the paper's effects."""
 
 from __future__ import annotations
 

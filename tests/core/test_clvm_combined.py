@@ -1,4 +1,4 @@
-"""CLVM's forms together: selection where values are missing and others are wrong."""
+"""Tests of CLVM's options together: selection with missing values and with outliers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CLVM of rows with missing values, and with robust noise: the weighted EM and what rows become."""
+"""Tests of CLVM with missing values and with robust noise: the weighted EM and the scores."""
 
 from __future__ import annotations
 

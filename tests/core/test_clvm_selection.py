@@ -1,4 +1,4 @@
-"""CLVM with few features in the salient loadings, and with as many shared columns as are needed."""
+"""Tests of CLVM's selection of salient features and of the number of shared columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permutation of treated donors: exact by hand, few of them fake nothing, a real shift is found."""
+"""Tests of `condition_test`: results by hand, its level with few donors, and a real shift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contrastive dimension: how many directions are the foreground's own."""
+"""Tests of `contrast_dimension`: the number of directions that the foreground alone has."""
 
 from __future__ import annotations
 

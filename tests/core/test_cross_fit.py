@@ -1,4 +1,4 @@
-"""The cross-fitted ratio: is there anything to find, by rows or by units."""
+"""Tests of `cross_fitted_ratio`, by rows and by units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CVAE: what it finds, generates and removes, and the contract of an estimator."""
+"""Tests of CVAE: its scores, new rows and denoising, and the interface of an estimator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CVAE on data of every kind and scale, and what it refuses."""
+"""Tests of CVAE on data of every kind and scale, and of its errors."""
 
 from __future__ import annotations
 

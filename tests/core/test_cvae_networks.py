@@ -1,4 +1,4 @@
-"""CVAE with networks of one's own."""
+"""Tests of CVAE with networks that the user gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model files that are damaged, from elsewhere or made to do harm: refused, and never run."""
+"""Tests that damaged, foreign and malicious model files are refused, and never executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dask arrays: the same moments on every scheduler, and scores that wait to be computed."""
+"""Tests of dask arrays: the same moments on every scheduler, and lazy scores."""
 
 from __future__ import annotations
 

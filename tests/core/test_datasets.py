@@ -1,4 +1,4 @@
-"""Generators and bundled data: what is known of them holds, and a seed repeats them."""
+"""Tests of generators and bundled data: their known properties, and repeatable seeds."""
 
 import sys
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""FeatureMoments: the variance of every feature, however the rows are cut into blocks."""
+"""Tests of `FeatureMoments`: the variance of every feature, for any blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The warning of features in other units, which take over a contrast of covariances."""
+"""Tests of the warning about features in different units, which dominate the covariances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments of rows with groups and weights: two parts that add up, however the rows arrive."""
+"""Tests of moments of rows with groups and weights, for rows in any order and in blocks."""
 
 from __future__ import annotations
 

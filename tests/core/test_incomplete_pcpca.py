@@ -1,4 +1,4 @@
-"""PCPCA of rows with missing values: the likelihood, its maximum, and what is refused."""
+"""Tests of PCPCA with missing values: the likelihood, its maximum, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eigenpairs, signs and angles."""
+"""Tests of eigenpairs, signs and angles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in files: the same to the last bit, small, whole or not there, and never run."""
+"""Tests of model files: exact values, small size, complete or absent, and never executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SecondMoments: the one thing that reads data."""
+"""Tests of `SecondMoments`: from data of every kind, from chunks, and merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directions in which nothing varies come last, whatever the form, and constants change nothing."""
+"""Tests that directions without variance come last in every form, and constants change nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Odd values of arguments other than data: labels, moments, subspaces, maps, chunks, files.
 
-Each is refused with its name and what came. What means the same gives the same.
+Each odd value either means the same as a plain one and gives the same result, or is refused
+with an error that names the argument and shows the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of significance with odd units, estimators, numbers and shapes: right, or refused."""
+"""Significance tests with odd units, estimators, numbers and shapes: correct, or refused."""
 
 from __future__ import annotations
 

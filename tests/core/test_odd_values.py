@@ -1,4 +1,4 @@
-"""Numbers at the ends of float64, and data in which little varies: right, or refused in words.
+"""Extreme numbers and data in which little varies: the result is correct, or there is an error.
 
 No direction changes if data are multiplied by a power of two or a constant is added, so that what
 is right is the result of the plain data. A method may refuse what its squares cannot hold, and then

@@ -1,4 +1,4 @@
-"""Online cPCA*: the scale of the data is divided out of its steps."""
+"""Tests that the steps of `OnlineCPCAStar` do not depend on the scale of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that stay on disk: rows are read in bounded blocks, and everything agrees with memory."""
+"""Tests of data on disk: rows are read in bounded blocks, and results agree with data in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PairMoments: what PCA+ and PCA++ know of the pairs."""
+"""Tests of `PairMoments`, the moments of positive pairs for PCA+ and PCA++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of rows of two conditions: who is paired with whom, and in which space."""
+"""Tests of pairing rows of two conditions: the pairs, and the space in which they are found."""
 
 from __future__ import annotations
 

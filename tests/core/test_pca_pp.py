@@ -1,4 +1,4 @@
-"""PCA+ and PCA++: what positive pairs share, however strong the background."""
+"""Tests of PCA+ and PCA++: components that positive pairs share despite a strong background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permutation of labels: honest p-values."""
+"""Tests of `permutation_test` by rows: the level and the power of its p-values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permutation of labels by units: each counts the same, few of them fake nothing."""
+"""Tests of `permutation_test` by units: all count the same, and few units keep the level."""
 
 from __future__ import annotations
 

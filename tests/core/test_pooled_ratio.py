@@ -1,4 +1,4 @@
-"""cPCA* where the background may be singular, with a limit of the condition, and orthogonal."""
+"""Tests of cPCA* with a singular background, with `condition_limit`, and with `orthogonal`."""
 
 from __future__ import annotations
 

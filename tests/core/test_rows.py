@@ -1,4 +1,4 @@
-"""Rows of data of every kind: the same numbers wherever they lie, whatever is selected of them."""
+"""Tests of rows of every kind: equal values in memory and elsewhere, for every selection."""
 
 from __future__ import annotations
 

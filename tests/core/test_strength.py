@@ -1,4 +1,4 @@
-"""One way to explore strength, whatever the method: `strength_`, `at` and `path`."""
+"""Tests of `strength_`, `at` and `path`, which all methods with a contrast strength have."""
 
 from __future__ import annotations
 

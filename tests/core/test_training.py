@@ -1,4 +1,4 @@
-"""The training loop: it descends, ends early, keeps the best weights."""
+"""Tests of the training loop: it descends, stops early, and keeps the best weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise level, truncation and detectability: pure rules on spectra."""
+"""Tests of the rules for the noise level, truncation and detectability, on given spectra."""
 
 from __future__ import annotations
 

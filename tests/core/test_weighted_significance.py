@@ -1,4 +1,4 @@
-"""Weights of rows, and several backgrounds, in what resampling tests."""
+"""Tests of weights and of several backgrounds in the significance functions."""
 
 from __future__ import annotations
 

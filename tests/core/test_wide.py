@@ -1,4 +1,4 @@
-"""Far more features than rows: the span of the rows, or products with them, instead of D x D."""
+"""Tests with far more features than rows: the span of the rows, or products with the rows."""
 
 from __future__ import annotations
 

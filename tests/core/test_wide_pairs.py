@@ -1,4 +1,4 @@
-"""PCA+ and PCA++ of many features: the rows' span, or products, instead of features x features."""
+"""Tests of PCA+ and PCA++ with many features: the span of the rows, or products with the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPCA, CPCAStar and PCPCA without a background: PCA of the foreground with all that they take."""
+"""Tests of CPCA, CPCAStar and PCPCA without a background, where they are PCA of the foreground."""
 
 from __future__ import annotations
 

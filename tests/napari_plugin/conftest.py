@@ -1,4 +1,4 @@
-"""A window with the dock open, small layers, and what a user does with them."""
+"""Fixtures: a window with the dock open, small layers, and the actions of a user."""
 
 from __future__ import annotations
 

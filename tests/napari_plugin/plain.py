@@ -1,4 +1,4 @@
-"""The model without a window, and small data for it."""
+"""Helpers for tests of the model without a window, and small data."""
 
 from __future__ import annotations
 

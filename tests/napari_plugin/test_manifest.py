@@ -1,4 +1,4 @@
-"""The manifest, as npe2 and napari see it."""
+"""Tests of the plugin's manifest through npe2 and napari."""
 
 from __future__ import annotations
 

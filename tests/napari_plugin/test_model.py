@@ -1,4 +1,4 @@
-"""The model without a window: what it refuses, fits, computes on view, and copies as a script."""
+"""Tests of the model without a window: errors, fits, lazy results, and the copied script."""
 
 from __future__ import annotations
 

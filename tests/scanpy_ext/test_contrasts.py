@@ -1,4 +1,4 @@
-"""Which levels of a column respond: ranking, intervals, donors, slots, files and the plot."""
+"""Tests of `tl.contrasts`: ranking, intervals, donors, slots, files and the plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tl.cvae: the core's numbers in the slots, counts and refusals, data out of memory, its curve."""
+"""Tests of `tl.cvae`: the core's results in the slots, counts, errors, data on disk, the curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results go with their genes: chosen, reordered, renamed, in a file, or from another method."""
+"""Tests of results after genes are selected, reordered or renamed, and of results from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Genes by their variance, and tables of loadings."""
+"""Tests of `pp.genes_by_variance` and of tables of loadings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing costs next to nothing, plots are loaded by plotting, mathematics is elsewhere."""
+"""Tests that importing is cheap, plotting is imported lazily, and mathematics is in the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The linear methods and the kernel: what the core computed, in slots, on new cells, in tables."""
+"""Tests of the linear methods and the kernel: results in slots, on new cells, and in tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers with missing values: tl.pcpca fits what is observed, tl.impute fills in the rest."""
+"""Tests of layers with missing values: `tl.pcpca` fits them, and `tl.impute` fills them in."""
 
 from __future__ import annotations
 

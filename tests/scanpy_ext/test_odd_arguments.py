@@ -1,4 +1,4 @@
-"""AnnData with odd columns, and odd arguments: right, or refused in words and left as it was."""
+"""Tests of odd columns and arguments: correct results, or an error and an unchanged AnnData."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cells responded: posteriors, shares by condition and donor, calls, slots."""
+"""Tests of `tl.response`: posteriors, shares by condition and donor, calls, slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cells and genes are used, and what is said when the choice makes no sense."""
+"""Tests of the selection of cells and genes, and of errors about impossible selections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The significance of components by donor: what the core computes, designs, and refusals."""
+"""Tests of `tl.significance` by donor: results of the core, designs, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values and cells that are not what a contrast should be taken of: told, or refused."""
+"""Tests of warnings and errors about unsuitable values and cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tl.clvm of raw counts, and of data that are only dense in minibatches."""
+"""Tests of `tl.clvm` on raw counts, and on sparse data that are dense in minibatches only."""
 
 from __future__ import annotations
 

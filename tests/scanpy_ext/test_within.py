@@ -1,4 +1,4 @@
-"""Contrasts within donors."""
+"""Tests of contrasts within donors."""
 
 from __future__ import annotations
 
