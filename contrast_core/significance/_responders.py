@@ -13,29 +13,29 @@ from contrast_core._validation import FloatArray, check_number, real_array
 from contrast_core.significance._condition_shift import _VARIANCE_FACTOR
 
 _ITERATIONS = 500
-_CLOSEST = 1.0  # least distance of the components, in standard deviations
+_CLOSEST = 1.0  # smallest distance of the components, in standard deviations
 _FEWEST = 10
-_Z = 1.959964  # of a 95% interval
+_Z = 1.959964  # standard normal quantile of a 95% interval
 
 
 @dataclass(frozen=True, eq=False)
 class Responders:
-    """Posterior probability of each row that it responded; made by `responders`.
+    """Posterior probability of each row that it responded, as computed by `responders`.
 
     Parameters
     ----------
     posterior, background_posterior : ndarray of shape (n,) and (m,)
-        Probability that the row responded. Rows of the background did not, by definition: their
-        values show how the posterior is calibrated.
+        Probability that the row responded. Rows of the background did not respond by definition, so
+        their values show how well the posterior is calibrated.
     threshold : float
-        Rows with a posterior above it are called responders; at most the given share of the
-        background is.
+        Rows with a posterior above the threshold are called responders. It is so high that at most
+        the share `level` of the background is called.
     called : ndarray of bool of shape (n,)
         Whether each row of the foreground is called a responder.
     shift : float
-        Distance of the two components, in the units of the scores.
+        Distance between the means of the two components, in the units of the scores.
     sensitivity : float
-        Mean posterior of rows that responded, if the mixture is right.
+        Mean posterior of rows that responded, if the mixture model is correct.
     """
 
     posterior: FloatArray
@@ -50,13 +50,13 @@ class Responders:
     ) -> tuple[float, float, float]:
         """Estimate the share of responders among some rows, with a 95% interval.
 
-        It is the place of the rows' mean posterior between that of the background and that of
-        responders, so that what the posterior gives to the background is subtracted.
+        The mean posterior of the rows is compared with the mean posterior of the background (share
+        0) and the mean posterior of responders (share 1), and the share is interpolated linearly.
 
         Parameters
         ----------
         rows, background_rows : index or mask, optional
-            The rows, and those of the background that they are compared with; all by default.
+            The rows, and the background rows with which they are compared. By default all rows.
 
         Returns
         -------
@@ -68,7 +68,7 @@ class Responders:
             return np.nan, np.nan, np.nan
         baseline = others.mean()
         room = max(self.sensitivity - self.background_posterior.mean(), np.finfo(float).eps)
-        # The same factor as in `condition_shift`: the rows chose one another's directions.
+        # `condition_shift` needs the same factor: rows chose each other's direction.
         error = np.sqrt(
             _VARIANCE_FACTOR * (values.var() / len(values) + others.var() / len(others))
         )
@@ -82,21 +82,22 @@ def responders(
 ) -> Responders:
     r"""Estimate for each row the posterior probability that it responded.
 
-    Held-out scores of the foreground are a mixture of two components: the distribution of the
-    background's scores, with mean :math:`\mu` and variance :math:`\sigma^2`, and the same moved by
-    :math:`\delta`,
+    Held-out scores of the foreground are modelled as a mixture of two components. One is the
+    distribution of the background's scores, with mean :math:`\mu` and variance :math:`\sigma^2`.
+    The other is this distribution shifted by :math:`\delta`. The posterior probability is
 
     .. math:: p = \frac{\pi\, N(s; \mu + \delta, \sigma^2)}
         {\pi\, N(s; \mu + \delta, \sigma^2) + (1 - \pi)\, N(s; \mu, \sigma^2)} ,
 
-    with the share :math:`\pi` and :math:`\delta \ge \sigma` by expectation maximisation. Rows are
-    called by a threshold of the background's own scores, which assumes no normal distribution.
+    where the share :math:`\pi` and :math:`\delta \ge \sigma` are estimated by expectation
+    maximisation. The threshold for calling rows is a quantile of the background's posteriors, which
+    does not assume a normal distribution.
 
     Parameters
     ----------
     scores, background_scores : array-like of shape (n,) and (m,)
         Scores along a direction that these rows did not choose, such as those of
-        `condition_shift`; responders have the larger ones.
+        `condition_shift`. Responders have larger scores.
     level : float above 0, below 1, default=0.05
         Largest share of the background that may be called.
 
@@ -107,8 +108,8 @@ def responders(
     Raises
     ------
     ValueError
-        If there are fewer than ten scores of either, some are not finite, or those of the
-        background are all the same.
+        If there are fewer than ten scores in either set, some scores are not finite, or all scores
+        of the background are equal.
 
     References
     ----------
@@ -150,7 +151,8 @@ def responders(
         if np.allclose(previous, (prior, shift), rtol=1e-8, atol=0):
             break
     posterior, background = _posterior(z, prior, shift), _posterior(z_others, prior, shift)
-    # One of m + 1 exchangeable rows is among the largest `level` of them with that probability.
+    # A row that is exchangeable with the m background rows exceeds this order statistic with a
+    # probability of at most `level`.
     rank = int(np.ceil((1 - level) * (len(others) + 1)))
     threshold = max(0.5, np.sort(background)[rank - 1]) if rank <= len(others) else 1.0
     return Responders(
