@@ -128,9 +128,8 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
     if data.shape == shape and np.allclose(matrix, np.eye(2)) and np.allclose(shift, 0):
         return data
     ndimage: Any = import_module("scipy.ndimage")  # without types
-    flat = data.any(axis=tuple(range(data.ndim - 2))).astype(
-        np.uint8
-    )  # painted in any frame or plane
+    # A pixel counts as marked if it is painted in any frame or plane.
+    flat = data.any(axis=tuple(range(data.ndim - 2))).astype(np.uint8)
     placed = {"output_shape": shape[-2:], "order": 0, "mode": "grid-constant"}
     return np.asarray(ndimage.affine_transform(flat, matrix, shift, **placed) > 0)
 

@@ -4,9 +4,9 @@
 >>> sorted(cx.__all__)
 ['get', 'pl', 'pp', 'tl']
 
-`cx.pp` prepares (positive pairs), `cx.tl` computes and writes into the AnnData, `cx.pl` plots what
-was written, `cx.get` makes tables of it. They are imported when first used: importing the package
-alone loads neither anndata nor matplotlib.
+`cx.pp` checks the design and prepares genes and pairs, `cx.tl` computes results and writes them
+into the AnnData, `cx.pl` plots them, and `cx.get` returns them as tables. Each module is imported
+when it is first used: importing the package alone loads neither anndata nor matplotlib.
 """
 
 from __future__ import annotations

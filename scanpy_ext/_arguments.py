@@ -46,8 +46,9 @@ def is_anndata(value: object) -> TypeGuard[AnnData]:
 
 
 def check_anndata(adata: object, name: str = "adata") -> None:
-    """Raise TypeError if a value is no AnnData."""
-    if is_anndata(adata) and hasattr(adata, "mod"):  # a table has a `mod` too
+    """Raise TypeError if a value is not an AnnData."""
+    # MuData has the attributes of an AnnData and `mod`; pandas tables have `mod` alone.
+    if is_anndata(adata) and hasattr(adata, "mod"):
         raise TypeError(
             f"{name} is {type(adata).__name__}; expected one AnnData of it. Give a modality, such "
             "as mdata['rna']: results are written into it, and so into the whole."

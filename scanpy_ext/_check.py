@@ -1,4 +1,4 @@
-"""A check of the cells, genes and values of a contrast, and of how much donors differ anyway."""
+"""Check the cells, genes and values of a contrast, and compare it with differences of donors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from . import _findings, _keys, _matrix, _read, _select, _write
 from ._docs import documented
 from ._select import BoolArray
 
-_LEAST_CELLS = 40  # of a donor, for its controls to be set against another's
-_MAX_NULLS = 12  # ordered pairs of donors
-_RATIO_GENES = 300  # the ratio hardly depends on more, its time does
+_LEAST_CELLS = 40  # fewest controls of a donor that are compared with another donor's
+_MAX_NULLS = 12  # largest number of ordered pairs of donors
+_RATIO_GENES = 300  # more genes take time and hardly change the ratio
 _N_SPLITS = 5
 
 
@@ -67,7 +67,7 @@ def contrast_check(
     within
         Column of `adata.obs` with the donor, if the contrast is to be taken within donors, as with
         `within=` of `scanpy_ext.tl.cpca`. The two parts of each donor are then compared with each
-        other, and a test that relabels them (`contrast_core.condition_test`) decides.
+        other, and the test relabels these parts.
     donor
         Column of `adata.obs` with the donor (animal, culture, ...). By default, the column that is
         given as `within`.
@@ -103,8 +103,7 @@ def contrast_check(
         comparisons of controls; and the `unit` that was split, which is `donor` or `cell`. A ratio
         by cell is exploratory.
     `.uns['contrast_check' | key_added]['p_value']` : `float`
-        P-value of the relabelled donors. It is set only with `within`, and only if there are enough
-        donors.
+        The p-value by relabelling donors. Missing without donors, or if they are too few.
     `.uns['contrast_check' | key_added]['sound']` : `str`
         `"no"` if a check failed; `"unknown"` if none failed, but the checks in `not_checked` could
         not be made; otherwise `"yes"`.
@@ -154,7 +153,7 @@ def contrast_check(
     _write.check_writable(adata, copy)
     _write.check_free(adata, key, {})
     selection = _select.cells(adata, groupby, reference, groups, foreground, background)
-    with muted():  # what is wrong with the values is said among the findings
+    with muted():  # the findings say what is wrong with the values
         data = _read.contrast_input(adata, selection, 1, layer, None, mask_var, copy, within=within)
     donor = within if donor is None else donor
     _select.check_donor(donor, groupby)
@@ -220,7 +219,7 @@ def contrast_check(
 
 
 def _counts(labels: dict[str, pd.Series[Any]], front: BoolArray, back: BoolArray) -> pd.DataFrame:
-    """Return numbers of foreground and background cells, by donor and cell type where known."""
+    """Return the numbers of foreground and background cells by donor and cell type, if given."""
     by = [name for name in ("donor", "cell_type") if name in labels]
     table = pd.DataFrame({name: labels[name].fillna("(missing)").to_numpy() for name in by})
     table["foreground"], table["background"] = front.astype(int), back.astype(int)
@@ -234,7 +233,7 @@ def _counts(labels: dict[str, pd.Series[Any]], front: BoolArray, back: BoolArray
 def _varying(
     matrix: Rows, front: BoolArray, back: BoolArray, features: BoolArray
 ) -> dict[str, FeatureMoments]:
-    """Return how every gene varies over the cells of both sets, and over those of each."""
+    """Return the moments of every gene over the cells of both sets, and over each set."""
     parts = split_feature_moments(matrix, [front & ~back, front & back, back & ~front])
 
     def merged(*which: int) -> FeatureMoments:
@@ -264,7 +263,7 @@ def _most_variable(moments: FeatureMoments, features: BoolArray, most: int) -> B
 
 
 class _Sets(NamedTuple):
-    """The cells of both sets on the genes of the ratio, and their donors where these are given."""
+    """Cells of both sets, with the genes of the ratio, and the donors of the cells if given."""
 
     rows: Rows
     front: BoolArray
@@ -274,7 +273,7 @@ class _Sets(NamedTuple):
 
     @property
     def sides(self) -> tuple[Any, Any]:
-        """Foreground and background cells, about their donor's mean for a contrast within."""
+        """Foreground and background cells; for a contrast within donors, centred by donor."""
         if not self.within:
             return self.rows.take(self.front), self.rows.take(self.back)
         values = np.asarray(self.rows.load(dense=True), dtype=np.float64)
@@ -283,7 +282,7 @@ class _Sets(NamedTuple):
         return x, y
 
     def units(self, front: BoolArray) -> dict[str, Any]:
-        """Return the donors of some cells and of the background; nothing where one is missing."""
+        """Return the donors of some cells and of the background; empty if a donor is missing."""
         if self.donors is None or pd.isna(self.donors[front | self.back]).any():
             return {}
         of_sides = {"units": self.donors[front], "background_units": self.donors[self.back]}
@@ -291,9 +290,9 @@ class _Sets(NamedTuple):
 
 
 def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
-    """Return the ratio of the contrast, and of the controls of one donor against another's.
+    """Return the ratios of the contrast and of one donor's controls against another's.
 
-    A contrast within donors compares them with each other already.
+    For a contrast within donors only the first is computed, as donors are not compared in it.
     """
     front, back, donors = sets.front, sets.back, sets.donors
     if not sets.within and min(front.sum(), back.sum()) < 4:
@@ -305,12 +304,12 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
     if donors is not None and not sets.within:
         sizes = pd.Series(donors[untreated]).value_counts()
         large = list(sizes.index[sizes >= _LEAST_CELLS])
-        # All ordered pairs, so that the first ones hold each donor about as often.
+        # In this order the first pairs contain each donor about equally often.
         n = len(large)
         pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
         for a, b in islice(pairs, _MAX_NULLS):
             one, other = (untreated & (donors == name) for name in (a, b))
-            if (front & back).any():  # as in the contrast: the background is in the foreground
+            if (front & back).any():  # the background is in the foreground, as in the contrast
                 one |= other
             ratios[f"{a} / {b}"] = _ratio(sets.rows.take(one), sets.rows.take(other))
     return _table(ratios)
@@ -318,7 +317,7 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
 
 def _ratio(front: Any, back: Any, **units: Any) -> dict[str, Any]:
     """Return a row of the table of ratios; units are the donors of both sides."""
-    with muted():  # what is to be said of the ratio is said among the findings
+    with muted():  # the findings say what there is to say about the ratio
         found = cross_fitted_ratio(
             front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **units
         )
@@ -327,7 +326,7 @@ def _ratio(front: Any, back: Any, **units: Any) -> dict[str, Any]:
 
 
 def _table(ratios: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """Return the table of ratios: the first is the contrast's, the others are nulls."""
+    """Return the table of ratios: the first row is the contrast, the others are nulls."""
     table = pd.DataFrame.from_dict(
         ratios, orient="index", columns=["ratio", "baseline", "relative", "unit"]
     )
@@ -336,7 +335,7 @@ def _table(ratios: dict[str, dict[str, Any]]) -> pd.DataFrame:
 
 
 def _advice(sets: _Sets) -> ContrastAdvice | None:
-    """Return the advice on PCA and contrasts; None where there are too few donors or cells."""
+    """Return the advice on PCA and contrasts; None if there are too few donors or cells."""
     units = sets.units(sets.front)
     if sets.donors is not None and not units:
         return None
@@ -347,7 +346,7 @@ def _advice(sets: _Sets) -> ContrastAdvice | None:
 
 
 def _p_value(sets: _Sets) -> float | None:
-    """Return the p-value of the first component by relabelling donors, None for too few donors."""
+    """Return the p-value of the first component by relabelling donors; None if too few."""
     treated = sets.front & ~sets.back
     units = sets.units(treated)
     if not units:

@@ -18,12 +18,13 @@ from . import _read, _values
 from ._arguments import listed
 from ._select import BoolArray
 
-_LACKING = 0.03  # share of the foreground in types that the background lacks, beyond chance
-_DEPTH = 0.75  # of two cells, how often the one of the deeper side has more genes
+_LACKING = 0.03  # largest share of the foreground in types that the background lacks, beyond chance
+# Largest probability that a cell of one side has more genes detected than a cell of the other.
+_DEPTH = 0.75
 _RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
-_LEVEL = 0.05  # of the test
-_LEFT_OUT = 0.3  # of the genes of largest variance
-_ONE_SIDED = 0.15  # of the genes, more of one side's most variable ones than of the other's
+_LEVEL = 0.05  # largest p-value of a contrast that exceeds chance
+_LEFT_OUT = 0.3  # largest share of the most variable genes that may be left out
+_ONE_SIDED = 0.15  # largest difference of the shares of both sides' most variable genes in use
 
 
 class Finding(NamedTuple):
@@ -35,7 +36,7 @@ class Finding(NamedTuple):
 
 
 def values(data: _read.ContrastInput) -> Finding:
-    """Return whether the values are logarithms of counts."""
+    """Check whether the values are logarithms of counts."""
     used = data.selection.foreground | data.selection.background
     fault = _values.fault(data.matrix.take(used))
     return Finding("values", fault is None, fault or "no raw counts, and none that were not logged")
@@ -77,7 +78,7 @@ def genes(
 
 
 def depth(n_detected: NDArray[np.floating], front: BoolArray, back: BoolArray) -> Finding:
-    """Return whether cells of both sides were sequenced equally deeply.
+    """Check whether the cells of both sides were sequenced equally deeply.
 
     Normalisation does not remove such a difference.
     """
@@ -101,11 +102,11 @@ def depth(n_detected: NDArray[np.floating], front: BoolArray, back: BoolArray) -
 
 
 def composition(types: pd.Series[Any], foreground: BoolArray, background: BoolArray) -> Finding:
-    """Return whether the background has the cell types of the foreground, up to a small share.
+    """Check whether the background has the cell types of the foreground, up to a small share.
 
     A type is lacking if its share of the background is less than a fifth of its share of the
-    foreground. Of many fine types some lack by chance (their numbers are Poisson variables): what
-    counts is the share of the foreground's cells in lacking types beyond that.
+    foreground. If there are many small types, some are lacking by chance. Their expected share,
+    computed with Poisson-distributed numbers of cells, is subtracted.
     """
     front, back = (types[cells].value_counts() for cells in (foreground, background))
     shares = front / front.sum()
@@ -129,7 +130,7 @@ def composition(types: pd.Series[Any], foreground: BoolArray, background: BoolAr
 
 
 def confounding(name: str, labels: pd.Series[Any], front: BoolArray, back: BoolArray) -> Finding:
-    """Return whether the levels of a column have cells on both sides."""
+    """Check whether the levels of a column have cells on both sides."""
     sides = [set(labels[cells].dropna()) for cells in (front, back)]
     both = sides[0] & sides[1]
     missing = int(labels[front | back].isna().sum())
@@ -153,11 +154,11 @@ def confounding(name: str, labels: pd.Series[Any], front: BoolArray, back: BoolA
 def ratio(
     ratios: pd.DataFrame, p_value: float | None, donor: str | None, within: str | None
 ) -> Finding:
-    """Return whether the contrast exceeds what relabelled donors give.
+    """Check whether the contrast exceeds the contrasts of relabelled donors.
 
-    Where donors are too few to be relabelled, the cross-fitted ratio is compared with those of
-    one donor's controls against another's. Without such ratios nothing is decided: no fixed value
-    tells an effect from chance.
+    If there are too few donors to relabel, the cross-fitted ratio is compared with the ratios of
+    one donor's controls against another donor's. Without such ratios nothing is decided, because
+    no fixed value separates an effect from chance.
     """
     if not len(ratios):
         return Finding("ratio", False, "too few cells for a cross-fitted ratio")
@@ -191,7 +192,7 @@ def ratio(
 
 
 def advice(found: ContrastAdvice | None, p_value: float | None, *, by_donor: bool) -> Finding:
-    """Return the advice on whether a contrast is needed, which is no verdict on the design."""
+    """Return the advice on whether a contrast is needed, which never makes a design unsound."""
     if found is None:
         return Finding("advice", True, "too few donors or cells to leave some out")
     something = found.found or (p_value is not None and p_value <= _LEVEL)

@@ -1,4 +1,4 @@
-"""A fitted linear method in an AnnData: the table that it leaves, and what is restored from it."""
+"""Store a fitted linear method in an AnnData, and restore it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fit_table(
     filters: NDArray[np.floating] | None,
     **vectors: NDArray[np.floating] | None,
 ) -> pd.DataFrame:
-    """Return what a linear method knows of each gene, NaN where a gene is not in use.
+    """Return a table of a linear method's values for each gene, NaN for genes not in use.
 
     Parameters
     ----------
@@ -36,10 +36,10 @@ def fit_table(
     used
         The genes in use.
     filters
-        (n_features, n_comps): scores of a cell are `(x - mean) @ filters`. None if they are no
-        linear function of its values.
+        (n_features, n_comps): scores of a cell are `(x - mean) @ filters`. None if the scores are
+        not a linear function of its values.
     **vectors
-        A value for each gene in use, (n_features,), such as `mean`.
+        Arrays with a value for each gene in use, (n_features,), such as `mean`.
     """
     columns = {name: values for name, values in vectors.items() if values is not None}
     if filters is not None:
@@ -56,13 +56,14 @@ class Fitted:
     Attributes
     ----------
     keys
-        The slots.
+        Names of the slots.
     result
         The entry in `.uns`.
     genes, places
-        Names of the genes in use and where they are; None and all for dimensions of an embedding.
+        Names and indices of the genes in use. For an embedding, None and the indices of all its
+        dimensions.
     loadings
-        (n_features, n_comps).
+        Loadings of the components, (n_features, n_comps).
     table
         The rows of `fit_table` for the features in use.
     """
@@ -100,10 +101,10 @@ class Fitted:
         return np.asarray(self.table[columns], dtype=np.float64)
 
     def centres(self, adata: AnnData, scores: NDArray[np.floating], name: str = "adata") -> Any:
-        """Return what scores of cells are centred by: 0, unless the fit was within donors.
+        """Return the centres to subtract from scores of cells: 0, unless the fit was within donors.
 
-        Then it is the mean score of the cell's donor in the fit, (n_obs, n_comps). For a donor
-        that the fit did not have it is the mean score of the donor's cells at hand.
+        After a fit within donors they are the mean scores of the cells' donors in the fit, (n_obs,
+        n_comps). For a donor that was not in the fit, it is the mean score of its cells here.
         """
         if "within" not in self.params:
             return 0.0
@@ -118,10 +119,10 @@ class Fitted:
         return found
 
     def projector(self) -> LinearMap:
-        """Return the projector on the span of the loadings, along what the filters do not see.
+        """Return the projector on the span of the loadings along the null space of the filters.
 
-        Raises ValueError if there are no components of genes with a background's mean, or scores
-        are not linear.
+        Raises ValueError if the result has no components of genes or no mean of the background, or
+        if scores are not linear.
         """
         filters = self.filters
         if self.genes is None or "background_mean" not in self.table:
@@ -139,9 +140,9 @@ class Fitted:
 
 
 def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
-    """Return the result of a linear method, with all that the fit used.
+    """Return the result of a linear method, for all the genes that the fit used.
 
-    Its tables in `.varm` follow the genes when these are chosen or reordered.
+    Its tables in `.varm` stay aligned with the genes if genes are selected or reordered.
 
     Raises
     ------

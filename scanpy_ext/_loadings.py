@@ -1,4 +1,4 @@
-"""The loadings of a result, by its name."""
+"""Find the loadings of a result by its name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ._result import stored_result
 
 
 def loadings_of(adata: AnnData, key: str, level: object = None) -> pd.DataFrame:
-    """Return loadings of genes, or of the dimensions of an embedding, on components from 1.
+    """Return loadings of genes or dimensions of an embedding; components are counted from 1.
 
     Parameters
     ----------
     key
         Name of the result in `.uns`.
     level
-        Which set of loadings, for a result with several.
+        The set of loadings, for a result that has several.
 
     Raises
     ------
@@ -51,9 +51,9 @@ def loadings_of(adata: AnnData, key: str, level: object = None) -> pd.DataFrame:
 def _sets(adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]) -> dict[str | None, Any]:
     """Return every set of loadings by its level, with None for a set that is missing.
 
-    The only set of a result has the level None.
+    If a result has one set only, its level is None.
     """
-    stored = result.get("loadings")  # of the dimensions of an embedding
+    stored = result.get("loadings")  # present only for the dimensions of an embedding
     if "representatives" in result:
         numbers = range(len(result["representatives"]))
         if stored is not None:

@@ -28,8 +28,8 @@ def read_matrix(
 ) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
     """Return the matrix of all cells and the genes in use, the genes' mask, and the arguments.
 
-    An embedding has all of its dimensions in use, and None for the mask. What is not in memory is
-    not read yet.
+    For an embedding the mask is None, and all of its dimensions are in use. Data that are not in
+    memory are not read yet.
     """
     if obsm is not None:
         if layer is not None or not (mask_var is DEFAULT or mask_var is None):

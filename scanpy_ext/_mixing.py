@@ -76,11 +76,12 @@ def mixing_report(
 
     `ilisi`
         Effective number of conditions among the neighbours of a cell (LISI [2]_ at perplexity 30),
-        median over the cells, from 0 (one) to 1 (all alike). Higher is better mixed.
+        as the median over the cells, scaled to 0 for one condition and 1 for equal shares of all.
+        Higher is better mixed.
     `kbet`
-        Fraction of the cells whose nearest neighbours of their own type are of the conditions as
-        that type is, as the chi-squared test of kBET [3]_ finds at level .05; mean over the types
-        with at least 20 cells. Higher is better mixed; .95 is chance.
+        Fraction of the cells that pass the chi-squared test of kBET [3]_ at level .05: among their
+        nearest neighbours of their own type, the conditions have the same shares as in that type.
+        Mean over the types with at least 20 cells. Higher is better mixed; .95 is chance.
     `n_cells`
         Number of cells that the scores were computed from.
 

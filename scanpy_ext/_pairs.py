@@ -1,4 +1,4 @@
-"""Positive pairs of cells, as `pp.match_pairs` finds and `tl.pca_pp` and `tl.pca_plus` use them."""
+"""Find positive pairs of cells, or read stored ones, for `pp.match_pairs` and `tl.pca_pp`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from . import _keys, _select, _values, _write
 from ._arguments import listed, quoted, text
 from ._mixing import leiden
 
-_FEWEST_CLUSTERED = 4  # cells; fewer are one cluster
-_MAX_PAIRS = 300  # of two matched clusters, as in the PCA++ paper
+_FEWEST_CLUSTERED = 4  # fewer cells than this are one cluster
+_MAX_PAIRS = 300  # most pairs of two matched clusters, as in the PCA++ paper
 
 
 class Pairs(NamedTuple):
-    """Which cell is paired with which, (n_pairs,) each; for new pairs what to write too."""
+    """Indices of the paired cells, (n_pairs,) each, and for new pairs the result to write."""
 
     stimulated: NDArray[np.intp]
     control: NDArray[np.intp]
@@ -42,7 +42,7 @@ class Pairs(NamedTuple):
         return effective_n_pairs(self.stimulated, self.control)
 
 
-# How pairs are found, unless `pp.match_pairs` is told otherwise.
+# Default options of `find`.
 DEFAULTS: dict[str, Any] = {
     "cell_type": None,
     "method": "neighbors",
@@ -55,7 +55,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 class _Design(NamedTuple):
-    """The cells that may be paired, and their labels: all arrays of length n_used."""
+    """Cells that may be paired, and their labels; all arrays have the length n_used."""
 
     cells: NDArray[np.intp]
     is_control: NDArray[np.bool_]
@@ -79,15 +79,15 @@ def find(
     Parameters
     ----------
     matrix
-        All cells and the genes in use, wherever they are: the cells that may be paired are loaded.
+        All cells and the genes in use, in memory or not. The cells that may be paired are loaded.
     groupby, reference, donor
         As in `pp.match_pairs`.
     key
         Name of the result.
     params
-        How the matrix was asked for, storable in `.uns`.
+        The arguments that selected the matrix, to store in `.uns`.
     **options
-        What differs from `DEFAULTS`.
+        Options that replace those of `DEFAULTS`.
     """
     options = DEFAULTS | options
     method, clusters, cell_type = (options[name] for name in ("method", "clusters", "cell_type"))
@@ -218,7 +218,7 @@ def _leiden(
 
 
 def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
-    """Return how many pairs there are and how many cells they cover, in all and by donor."""
+    """Return the number of pairs and of cells that they cover, in total and by donor."""
     found = pd.DataFrame(pairs.within).set_index("label").rename_axis(None)
     sides = {"stimulated": "n_rows", "control": "n_positive_rows"}
     donors = pd.DataFrame({f"n_{side}": found[name] for side, name in sides.items()})
@@ -240,7 +240,7 @@ def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
 def _by_cell_type(
     types: pd.Series[Any], design: _Design, i: NDArray[np.intp], j: NDArray[np.intp]
 ) -> dict[str, Any]:
-    """Return how many pairs join cells of one type, and a table of the types."""
+    """Return the share of pairs that join cells of one type, and a table of the types."""
     stimulated, control = types.iloc[i].to_numpy(), types.iloc[j].to_numpy()
     known = pd.notna(stimulated) & pd.notna(control)
     same = pd.Series(stimulated == control)[known]
@@ -261,7 +261,7 @@ def _by_cell_type(
 
 
 def _warn(summary: dict[str, Any]) -> None:
-    """Warn of donors, cells and cell types without a partner."""
+    """Warn about donors, cells and cell types without a partner."""
     messages = []
     donors = summary["donors"]
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]

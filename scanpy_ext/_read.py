@@ -46,7 +46,8 @@ class ContrastInput:
     copy
         Whether results go into a copy.
     within, within_other
-        The donor or batch of every cell, (n_obs,), and of those of `other`, if that was asked for.
+        The donor or batch of every cell, (n_obs,), and of every cell of `other`; None without
+        `within`.
     """
 
     matrix: Rows
@@ -183,10 +184,10 @@ def contrast_input(
     missing: bool = False,
     counts: bool = False,
 ) -> ContrastInput:
-    """Read the selected cells and genes, and check them; what is in memory must not hold NaN.
+    """Read the selected cells and genes, and check them. Data in memory must not contain NaN.
 
-    Where values may be `missing`, NaN passes in what can hold it. Warns where the values of genes
-    are no logarithms of counts, unless `counts` are wanted.
+    If values may be `missing`, NaN is accepted in matrices that can hold missing values. Warns if
+    the values of genes are not logarithms of counts, unless `counts` are wanted.
     """
     check_writable(adata, copy)
     matrix, features, params = read_matrix(
@@ -228,10 +229,10 @@ def contrast_input(
 
 
 def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
-    """Refuse donors that lie on one side each, whose means hold the whole difference.
+    """Refuse donors that are on one side only, because centring them would remove the effect.
 
-    This concerns background cells that are in the foreground too. Otherwise the difference
-    between the two sets is no part of the contrast, and donors may differ between them.
+    The check applies if background cells are in the foreground too. Otherwise the difference
+    between the two sets has no part in the contrast, and each set may have its own donors.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():

@@ -1,4 +1,4 @@
-"""Results in an AnnData, found by their name in `.uns`."""
+"""Find results in an AnnData by their name in `.uns`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ._write import is_own
 def stored_result(
     adata: AnnData, key: str, function: str, *needed: str, name: str = "adata"
 ) -> Mapping[str, Any]:
-    """Return an entry of `adata.uns`, checked to be a result of `function`.
+    """Return an entry of `adata.uns`, after checking that it is a result of `function`.
 
     Parameters
     ----------
     key
         Name of the entry.
     function
-        The function, or functions, that write such a result: what an error recommends.
+        The functions that write such a result. The error message recommends them.
     needed
-        What the entry must hold.
+        Names of the fields that the entry must have.
     name
-        How errors call the AnnData.
+        Name of the AnnData in error messages.
 
     Raises
     ------
     TypeError
-        If it is no AnnData.
+        If `adata` is not an AnnData.
     ValueError
         If there is no such result.
     """

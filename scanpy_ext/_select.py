@@ -108,7 +108,7 @@ def boolean_mask(
             )
         values = pd.Series(mask)
     if values.dtype == object and values.dropna().map(lambda one: isinstance(one, bool)).all():
-        values = values.astype("boolean")  # as concatenating several AnnData leaves it
+        values = values.astype("boolean")  # concatenating several AnnData leaves such columns
     if values.dtype == "boolean":
         values = values.fillna(False)
     elif values.dtype != "bool":
@@ -127,7 +127,7 @@ def column(
 ) -> pd.Series[Any]:
     """Return the levels of a column of `adata.obs` as text, None where there is no value.
 
-    Refuses the texts that missing values become, `nan_texts`.
+    Refuses `nan_texts`, the texts that missing values turn into.
     """
     if not is_among(name, adata.obs.columns):
         raise ValueError(
@@ -144,7 +144,7 @@ def column(
             f"{argument}: adata.obs[{name!r}] holds {', '.join(kinds)}, which cannot be told "
             "apart; expected text, numbers or categories."
         ) from error
-    if isinstance(column.dtype, pd.CategoricalDtype):  # fewer than cells
+    if isinstance(column.dtype, pd.CategoricalDtype):  # there are fewer categories than cells
         levels = np.array([*map(text, column.cat.categories), None], dtype=object)
         return pd.Series(levels[column.cat.codes.to_numpy()], dtype=object)
     texts = np.array([text(level) for level in column.array], dtype=object)
@@ -161,7 +161,7 @@ def in_memory(frame: Any, name: str) -> pd.Series[Any]:
 def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     """Return the donor, animal or batch of each cell as text, None where there is no value.
 
-    Refuses the text "None", which no donor is called, and warns if every cell is its own donor.
+    Refuses the text "None", which is not a donor's name, and warns if every cell is its own donor.
     """
     labels = column(adata, name, argument, nan_texts=(*_NAN_TEXTS, "None"))
     n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
@@ -198,7 +198,7 @@ def check_donor(donor: object, groupby: object) -> None:
 
 
 def check_no_nan_text(column: pd.Series[Any], argument: str, texts: Sequence[str]) -> None:
-    """Raise ValueError where missing values were turned to text, which would be a level."""
+    """Raise ValueError if missing values were turned into text, which would count as a level."""
     turned = column.isin(texts).to_numpy(dtype=bool)
     if turned.any():
         word = str(column[turned].iloc[0])
@@ -259,7 +259,7 @@ def _by_level(
         )
 
     def find(wanted: Levels, argument: str) -> list[str]:
-        """Return the levels that are named, one or several, each once."""
+        """Return the levels that were given, one or several, without duplicates."""
         several = isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes)
         given: Any = wanted if several else [wanted]
         asked = list(dict.fromkeys(map(text, given)))

@@ -37,9 +37,9 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
     Parameters
     ----------
     rows
-        All cells, and the genes in use. What is not in memory is not read for this.
+        All cells and the genes in use. Data that are not in memory are not checked.
     other
-        The cells of another AnnData that they are contrasted with.
+        The cells of another AnnData that are the background.
     """
     if not rows.in_memory:
         return
@@ -89,7 +89,7 @@ def are_same_values(rows: Rows, other: Rows) -> bool:
 
 
 def warn_of_other_scale(one: float, other: float, name: str, other_name: str) -> None:
-    """Warn if two mean values, where neither set has negative ones, are far apart."""
+    """Warn if the mean values of two sets without negative values are far apart."""
     if one > 0 and other > 0 and not 1 / _APART < one / other < _APART:
         warn(
             f"values of {name} are {one:.3g} on average and those of {other_name} {other:.3g}: "
@@ -98,7 +98,7 @@ def warn_of_other_scale(one: float, other: float, name: str, other_name: str) ->
 
 
 def mean_of_first(rows: Rows) -> float:
-    """Return the mean value of the first cells; 0 if some are negative or not in memory."""
+    """Return the mean value of the first cells; 0 if values are negative or not in memory."""
     values = first_values(rows) if rows.in_memory else np.zeros(0)
     if not values.size or not values.min() >= 0:
         return 0.0

@@ -19,7 +19,7 @@ _OWN = "slots"  # key in entries of `.uns` from this package, with the names wri
 
 
 class Result(NamedTuple):
-    """A finished result: its entry in `.uns`, and what goes to the other slots.
+    """Finished result: its entry in `.uns` and the values of the other slots.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Result(NamedTuple):
     slots
         Arrays or tables by slot ("obs", "obsm", "varm", "var", "obsp", "layers") and name.
     adds
-        Whether what an earlier call wrote under this key stays.
+        Whether results that an earlier call wrote under this key are kept.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 
 def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
-    """Write finished results, into a copy (returned) or into `adata` itself (None is returned).
+    """Write finished results into a copy, which is returned, or into `adata` itself.
 
     A view becomes an actual AnnData, with anndata's warning, as in `sc.pp.pca`. Results that an
     earlier call wrote under the same key are removed.
@@ -102,7 +102,7 @@ def check_free(adata: AnnData, key: str, slots: Mapping[str, Any]) -> None:
 def reserve(adata: AnnData, method: str, key_added: str | None) -> _keys.Keys:
     """Return the slots of a method's result, checked before anything is computed.
 
-    Raises ValueError if one of them is taken, or `key_added` is no name.
+    Raises ValueError if one of them is taken, or `key_added` is not a valid name.
     """
     check_anndata(adata)
     keys = _keys.keys_of(method, key_added)
@@ -134,9 +134,9 @@ def check_writable(adata: AnnData, copy: bool) -> None:
     Raises
     ------
     TypeError
-        If it is no AnnData, or copy is neither True nor False.
+        If `adata` is not an AnnData, or `copy` is neither True nor False.
     ValueError
-        If it is backed and a copy was asked for, or a view of a backed one.
+        If `adata` is backed and `copy` is True, or if it is a view of a backed AnnData.
     """
     check_anndata(adata)
     check_flag(copy, "copy")

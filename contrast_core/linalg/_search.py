@@ -179,9 +179,8 @@ class SearchSpace:
         new = new[:, : self.capacity - self.size]
         if not new.shape[1]:
             return False
-        if (
-            left < 0.5
-        ):  # normalising short remainders has magnified their rounding errors along the basis
+        # Normalising short remainders magnifies their rounding errors along the basis.
+        if left < 0.5:
             new -= basis @ (basis.T @ new)
             new = np.linalg.qr(new)[0]
         self._append(new, self._multiply(new))

@@ -274,9 +274,7 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
         at_zero, slope = both.T
         rest, growth = (columns[:, : len(inside)] @ both).T
         rest = correlations - rest
-        enters = np.zeros(
-            (2, len(gram))
-        )  # level at which each feature enters, with sign + and with sign -
+        enters = np.zeros((2, len(gram)))  # levels at which features enter, with sign + and -
         for row, sign in zip(enters, (1, -1), strict=True):
             np.divide(sign * rest, 1 - sign * growth, out=row, where=sign * growth < 1)
         enters[:, left_out] = enters[:, inside] = 0.0

@@ -1,4 +1,4 @@
-"""Plots of what `scanpy_ext.tl` and `scanpy_ext.pp` wrote, each called after its function."""
+"""Plot the results of `scanpy_ext.tl` and `scanpy_ext.pp`; a plot has its function's name."""
 
 from ._contrast_check import contrast_check
 from ._contrast_curve import contrast_curve

@@ -1,4 +1,4 @@
-"""Cells on both sides of a contrast, and its ratio beside that of donors."""
+"""Plot the cells on both sides of a contrast, and its ratio beside those of donors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .._docs import documented
 from .._result import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, legend_below, room
 
-_MANY = 30  # rows of donors with cell types, from which on they are a table
-_LETTERS = 28  # of the names beside a panel that its width is made for
-_FEW = 4  # ratios, whose bars are no thicker where there are fewer
-_TIMES = 4.0  # more or fewer cells than in the foreground, the ends of the colours
+_MANY = 30  # more rows of donors and cell types than this are drawn as a table
+_LETTERS = 28  # length of names for which the default width leaves room
+_FEW = 4  # least number of bars that a panel has room for, so that few bars are not thick
+_TIMES = 4.0  # ratio of shares at the ends of the colour scale
 
 
 @documented
@@ -28,13 +28,13 @@ def contrast_check(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the cells of a contrast, and its ratio beside that of donors alone.
+    """Plot the cells of a contrast, and its ratio beside the ratios of donors alone.
 
     The left panel shows the composition of foreground and background: a type that the background
-    lacks imitates an effect. The right panel shows the cross-fitted ratio (red) and those of one
-    donor's controls against another's (grey), which a real contrast exceeds. Many donors and cell
-    types are shown as a table of the share of a type in the foreground over that in the
-    background, with both numbers of cells where one side has none.
+    lacks imitates an effect. The right panel shows the cross-fitted ratio (red), which should
+    exceed the ratios of one donor's controls against another's (grey). If there are many donors and
+    cell types, the left panel is a table: its colours show the share of a type in the foreground
+    over that in the background, and both numbers of cells are written where one of them is 0.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _bars_of_cells(panel: Axes, counts: pd.DataFrame, names: list[str]) -> None:
 
 
 def _table_of_cells(panel: Axes, counts: pd.DataFrame, by: list[str]) -> None:
-    """Draw donors by cell types: the share in the foreground over that in the background."""
+    """Draw a table of donors by cell types, coloured by the ratio of their shares."""
     front, back = (
         counts.pivot_table(side, by[0], by[1], "sum", fill_value=0, observed=False)
         for side in ("foreground", "background")

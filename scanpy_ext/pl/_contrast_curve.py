@@ -1,4 +1,4 @@
-"""Variances of foreground and background over the contrast."""
+"""Plot the variances of foreground and background over the contrast strength."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def contrast_curve(
 ) -> Drawn:
     """Plot the variance of the foreground against that of the background, over the strengths.
 
-    There is a dot for each strength of `scanpy_ext.tl.cpca_path`; the representatives are named.
-    From PCA of the foreground (top right) on, a stronger contrast gives up foreground variance for
-    less background variance. cPCA keeps and sharpens the difference between conditions: the best
-    strengths are those where the background's variance has fallen and the foreground's has not.
+    There is a dot for each strength of `scanpy_ext.tl.cpca_path`; the representatives are labelled.
+    PCA of the foreground is at the top right. A stronger contrast has less background variance, and
+    also less foreground variance. cPCA keeps and sharpens the difference between conditions: at the
+    best strengths the background's variance has fallen and the foreground's has not.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
     component
-        A component, counted from 1. By default the sum over all.
+        A component, counted from 1. By default the variances are summed over all components.
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
 
     Returns
     -------
-    A list of the one axes if `show=False` or with `ax`, the figure if
+    A list with the axes if `show=False` or with `ax`, the figure if
     `return_fig=True`, else `None`.
 
     Raises
@@ -59,7 +59,7 @@ def contrast_curve(
         np.asarray(result[f"{side}_variance"])[:, columns].sum(axis=1)
         for side in ("foreground", "background")
     )
-    # The same floor as an axis has: rounding has a logarithm too, but it says nothing.
+    # Variances below the floor are rounding errors, whose logarithms would stretch the axis.
     background = np.maximum(background, FLOOR**2 * background.max())
     with drawing("contrast_curve", (1, 1), (4.2, 3.4), ax, figsize, show, save, return_fig) as plot:
         [panel] = plot.axes

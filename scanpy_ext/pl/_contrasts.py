@@ -1,4 +1,4 @@
-"""Which levels respond, by which genes, and with what evidence."""
+"""Plot which levels respond, by which genes, and with what evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..get import contrasts as contrasts_table
 from ._figure import AxesGiven, Drawn, Save, drawing, few_log_ticks, room
 
 _LARGEST = 110.0  # area of a dot, in square points
-_SMALLEST_RATIO = 0.5  # to which the axis of the ratios reaches down
+_SMALLEST_RATIO = 0.5  # lower end of the axis of the ratios
 
 
 @documented
@@ -31,19 +31,19 @@ def contrasts(
 ) -> Drawn:
     """Plot which levels respond, by which genes, and with what evidence.
 
-    This is a dot plot of genes and levels, as `sc.pl.dotplot`: the colour is the loading of the
-    gene on the level's direction (red: higher in the condition), the size is its stability. Beside
-    it stands the cross-fitted ratio of each level with its 95% interval; the line at 1 means no
-    response. Levels with an adjusted p-value of 5% or less have a filled mark, and so have those
-    without p-values whose interval is above 1. Levels that could not be compared are left out; see
-    the table, `scanpy_ext.get.contrasts`.
+    This is a dot plot of genes and levels, like `sc.pl.dotplot`. The colour of a dot is the loading
+    of the gene on the level's direction (red: higher in the condition), and its size is the
+    stability. The second panel shows the cross-fitted ratio of each level with its 95% interval;
+    the line at 1 means no response. The mark is filled if the adjusted p-value is at most 5%, or,
+    without p-values, if the interval is above 1. Levels that could not be compared are left out,
+    but are in the table `scanpy_ext.get.contrasts`.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.contrasts` was run.
     n_genes
-        Number of genes of largest loading that each level contributes.
+        Number of genes to show for each level, those with its largest loadings.
     key
         Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
     {FIGURE}

@@ -1,4 +1,4 @@
-"""The embedding of a path at each representative contrast."""
+"""Plot the embedding of a path at each representative contrast."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def cpca_path(
 
     There is one panel for each representative of `scanpy_ext.tl.cpca_path`, titled with its alpha;
     the first, alpha = 0, is PCA of the foreground. cPCA keeps and sharpens the difference between
-    conditions: look for the strength at which the groups that PCA mixes come apart. Panels have
-    scales of their own, but an axis is not stretched to show what hardly varies at all, and a
-    representative whose components do not vary has no panel.
+    conditions: look for the strength at which the groups that PCA mixes come apart. Each panel
+    has its own scale, but an axis that hardly varies is not stretched. A representative whose
+    components do not vary at all has no panel.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
     color
-        Column of `adata.obs`, or gene, that colours the cells. With several names there is a
-        row of panels for each.
+        Column of `adata.obs`, or gene, by which the cells are coloured. If several are given, there
+        is a row of panels for each.
     components
         The two components to draw, counted from 1: `(3, 4)` or `"3,4"`.
     key
@@ -56,8 +56,8 @@ def cpca_path(
 
     Returns
     -------
-    The axes, row by row if `show=False` or with `ax`, the figure if
-    `return_fig=True`, else `None`.
+    The axes, row by row, if `show=False` or with `ax`; the figure if `return_fig=True`; else
+    `None`.
 
     Raises
     ------

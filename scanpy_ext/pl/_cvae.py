@@ -1,4 +1,4 @@
-"""The course of a training."""
+"""Plot the losses of a training."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def cvae(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the loss of each epoch of `scanpy_ext.tl.cvae`: of the cells it fits, and of others.
+    """Plot the training loss and the held-out loss of each epoch of `scanpy_ext.tl.cvae`.
 
-    A held-out loss that still falls at the end asks for more epochs; one
-    far above that of the training asks for more cells.
+    If the held-out loss still falls at the end, train for more epochs. If it is far above the
+    training loss, the model needs more cells.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figures as scanpy shows, saves and returns them."""
+"""Draw, show, save and return figures as scanpy does."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Save: TypeAlias = str | PathLike[str] | bool | None
 Drawn: TypeAlias = list[Axes] | Figure | None
 
 
-FLOOR = 1e-3  # of the widest axis: what varies less is drawn as not varying
-_FONT_SIZE = 10.0  # that panels are made for
+FLOOR = 1e-3  # share of the widest axis; values that vary less are drawn as constant
+_FONT_SIZE = 10.0  # font size for which the sizes of panels are given
 _DPI = 150
-_LETTER = 0.08  # inches
-_LINEAR = 0.7  # decades that may have none of 1, 2, 5, 10 twice
-_SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))  # of decades up to
+_LETTER = 0.08  # width of a letter in inches
+_LINEAR = 0.7  # an axis of fewer decades may contain only one of 1, 2, 5 and 10
+_SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))  # decades, subdivisions
 
 
 class Plot:
-    """A figure while it is drawn: its panels, and afterwards what the function returns."""
+    """Figure that is being drawn: its panels, and the value that the function returns."""
 
     def __init__(self, figure: Figure, axes: NDArray[Any]) -> None:
         self.figure = figure
@@ -56,26 +56,26 @@ def drawing(
 ) -> Iterator[Plot]:
     """Draw panels of `size` inches, then save, show or return them as scanpy does.
 
-    Panels grow with the size of fonts. Axes that were given are not shown unless asked. The figure
-    is closed if drawing or saving fails.
+    Panels grow with the font size. If `ax` was given, the figure is shown only with `show=True`.
+    The figure is closed if drawing or saving fails.
 
     Parameters
     ----------
     name
-        Name of the file, if none is given.
+        Name of the plotting function, with which the name of the file begins.
     shape
         Rows and columns of panels.
     frames
         Keep all four sides of the panels' frames.
 
-    The other parameters are those of every function that plots.
+    The other parameters are documented in every plotting function.
 
     Raises
     ------
     TypeError
-        If no figure can be saved to `save`.
+        If `save` is neither a path nor a flag.
     ValueError
-        If there are not as many axes as panels, or `figsize` is no size.
+        If there are not as many axes as panels, or `figsize` is not a pair of positive numbers.
     """
     if not (save is None or isinstance(save, str | PathLike | bool)):
         raise TypeError(f"save={quoted(save)}: expected the path of a file, or True.")
@@ -88,7 +88,7 @@ def drawing(
                 panel.spines[["top", "right"]].set_visible(False)
         path = _path(name, save)
         if path is not None:
-            dpi = plt.rcParams["savefig.dpi"]  # that of sc.set_figure_params(dpi_save=)
+            dpi = plt.rcParams["savefig.dpi"]  # set by sc.set_figure_params(dpi_save=)
             plot.figure.savefig(path, dpi=_DPI if dpi == "figure" else dpi)
     except BaseException:
         if ax is None:
@@ -148,19 +148,19 @@ def _check_size(figsize: object) -> None:
 
 
 def grid(n_panels: int, widest: int) -> tuple[int, int]:
-    """Return rows and columns for so many panels, with no more than `widest` in a row."""
+    """Return the numbers of rows and columns of panels, with at most `widest` in a row."""
     n_rows = -(-n_panels // widest)
     return n_rows, -(-n_panels // n_rows)
 
 
 def room(names: Iterable[object], letters: int = 14) -> float:
-    """Return the inches that the longest of these names needs beyond so many letters."""
+    """Return the inches that the longest name needs beyond the width of `letters` letters."""
     longest = max((len(str(name)) for name in names), default=0)
     return _LETTER * max(0, longest - letters)
 
 
 def legend_below(ax: Axes, given: AxesGiven, *, side: str = "center") -> None:
-    """Draw a legend below all panels, or within one of those that were given."""
+    """Draw a legend below all panels, or within the panel if axes were given."""
     handles = ax.get_legend_handles_labels()[0]
     if given is not None:
         ax.legend(handles=handles, fontsize="small")
@@ -186,8 +186,8 @@ def few_log_ticks(axis: Axis) -> None:
 def _path(name: str, save: Save) -> Path | None:
     """Return where a figure is saved.
 
-    As in scanpy, text without a folder is appended to the name of the function, in
-    `sc.settings.figdir`. A path object, or text with a folder, is the file itself.
+    As in scanpy, text without a folder is appended to the name of the function, and the file is in
+    `sc.settings.figdir`. A path object, or text with a folder, is the path of the file.
     """
     if save is None or isinstance(save, bool):
         if not (save or sc.settings.autosave):
@@ -205,7 +205,7 @@ def _path(name: str, save: Save) -> Path | None:
 def chosen_components(components: object, n_components: int) -> list[int]:
     """Return components counted from 1, given as a list, one number, or text with commas.
 
-    Raises TypeError or ValueError if one is not there, or none is named.
+    Raises TypeError or ValueError if a component does not exist, or none is given.
     """
     asked: Any = components
     if isinstance(asked, str):

@@ -1,4 +1,4 @@
-"""The genes with the largest loadings."""
+"""Plot the genes with the largest loadings."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def loadings(
 ) -> Drawn:
     """Plot the genes with the largest loadings of each component, with their signs.
 
-    This is the counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes of largest
-    absolute loading, so both ends of a component appear as far as they matter. cPCA keeps and
+    This is the counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes with the largest
+    absolute loadings, so an end of a component with small loadings may be missing. cPCA keeps and
     sharpens the difference between conditions: genes at one end are higher in the cells at that end
     of the embedding.
 
@@ -46,13 +46,13 @@ def loadings(
     n_points
         Number of genes per component. Genes with a loading of zero are left out.
     key, level
-        The result, and which set of its loadings: see `scanpy_ext.get.loadings`.
+        The result, and the set of its loadings, as in `scanpy_ext.get.loadings`.
     {FIGURE}
 
     Returns
     -------
-    The axes, one per component if `show=False` or with `ax`, the figure if
-    `return_fig=True`, else `None`.
+    The axes, one per component, if `show=False` or with `ax`; the figure if `return_fig=True`; else
+    `None`.
 
     Raises
     ------

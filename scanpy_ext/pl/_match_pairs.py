@@ -1,4 +1,4 @@
-"""Positive pairs by donor: how many, which cells, how far apart."""
+"""Plot the numbers, coverage and distances of positive pairs by donor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def match_pairs(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot positive pairs by donor: their number, the cells that they cover, their distances.
+    """Plot the number of positive pairs by donor, the cells that they cover, and their distances.
 
     The three panels show the pairs per donor, the fraction of each donor's stimulated and control
     cells that are in a pair, and the distances of each donor's pairs (quartiles, and 5 to 95%).
@@ -89,7 +89,7 @@ def match_pairs(
 
 
 def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:
-    """Return the donor of each cell as text; one for all without such a column."""
+    """Return the donor of each cell as text, or one name for all cells without a column."""
     if donor is None or donor not in adata.obs.columns:
         return np.full(adata.n_obs, "all cells", dtype=object)
     return np.array([text(value) for value in adata.obs[donor].to_numpy()], dtype=object)

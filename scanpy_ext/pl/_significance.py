@@ -1,4 +1,4 @@
-"""Significance and stability of the components."""
+"""Plot the significance and the stability of the components."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def significance(
 ) -> Drawn:
     """Plot how far each component stands out against chance, and how stable it is.
 
-    The left panel shows the statistics, and the value that 95% of the relabelled data stay below.
-    The p-values are written below the components, and are called exploratory where cells were
-    permuted and not donors. The right panel shows how well a component is found again when donors
-    are drawn with replacement.
+    The left panel shows the statistic of each component, and the 95% quantile of the statistics of
+    relabelled data. The p-values are written below the components, and are marked as exploratory if
+    cells were permuted instead of donors. The right panel shows how well each component is found
+    again when donors are drawn with replacement.
 
     Parameters
     ----------

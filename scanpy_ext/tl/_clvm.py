@@ -35,17 +35,18 @@ def clvm(
     copy: bool = False,
     model_kwargs: Mapping[str, Any] | None = None,
 ) -> AnnData | None:
-    """Contrastive latent variable model: what cells of both sets share, and what is salient.
+    """Contrastive latent variable model: variation of both sets, and of the foreground alone.
 
-    Foreground cells are `x = S z + W t + mean + noise`, background cells have no t: the shared
-    latent variables z explain what varies in both sets; the salient ones t, what only the
-    foreground has, keep and sharpen the difference between conditions. S, W and the noise variance
-    maximise the likelihood of all these cells [1]_; there is no contrast strength to choose. All
-    cells of `adata` are embedded, as posterior means of t and of z, also those in neither set.
-    Cells in both sets, as the reference cells are by default, count in both.
+    Foreground cells are modelled as `x = S z + W t + mean + noise`, background cells without the
+    term `W t`. The shared latent variables z explain what varies in both sets. The salient latent
+    variables t explain what varies in the foreground only, so they keep and sharpen the difference
+    between conditions. S, W and the noise variance maximise the likelihood of all these cells [1]_;
+    there is no contrast strength to choose. All cells of `adata` are embedded as posterior means of
+    t and of z, even cells in neither set. Cells in both sets, such as the reference cells by
+    default, count in both.
 
-    Values may be missing, as NaN in a dense layer: the likelihood is then that of what each cell
-    has observed.
+    Values may be missing, as NaN in a dense layer. The likelihood is then that of each cell's
+    observed values.
 
     Parameters
     ----------
@@ -56,11 +57,12 @@ def clvm(
     n_comps
         Number of salient latent dimensions.
     n_shared
-        Number of shared latent dimensions. What the background has beyond them counts as noise.
+        Number of shared latent dimensions. Variation of the background beyond them counts as noise.
     noise
-        `"normal"` for log-normalised counts, or `"counts"` for raw counts in `layer`: they are
-        negative binomial with each cell's total over the genes in use for its size, and the fit is
-        variational, which needs torch. Loadings and means are then of logarithms of rates.
+        `"normal"` for log-normalised counts, or `"counts"` for raw counts in `layer`. Raw counts
+        have a negative binomial distribution, with each cell's total over the genes in use as its
+        size. Loadings and means are then those of the logarithms of the rates, and the fit is
+        variational, which needs torch.
     {DATA}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_clvm`, `PCs_clvm` and
@@ -79,29 +81,29 @@ def clvm(
     `.obsm['X_clvm' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding: posterior means of the salient latent variables.
     `.obsm['X_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
-        Posterior means of the shared latent variables, of every cell as of one of the foreground.
+        Posterior means of the shared latent variables. Every cell is treated as a foreground cell.
     `.varm['PCs_clvm' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
         The salient loadings W: orthogonal columns, zero for genes outside `mask_var` and for those
         that `sparsity` leaves out.
     `.varm['PCs_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_vars, n_shared)`)
-        The shared loadings S, likewise.
+        The shared loadings S, with zeros for the same genes.
     `.uns['clvm' | key_added]['noise_variance']` : `float`
-        Variance of the noise. Counts have a column `dispersion` in the table of the fit instead.
+        Variance of the noise. With counts, the table of the fit has a column `dispersion` instead.
     `.uns['clvm' | key_added]['log_likelihoods' | 'elbo']` : `ndarray`
-        Log-likelihood at the start and after each step of the fit; of a variational fit its lower
-        bound, at the start, after each pass and at the end.
+        Log-likelihood at the start and after each step of the fit. For a variational fit, the lower
+        bound (`elbo`) at the start, after each pass and at the end.
     `.uns['clvm' | key_added]['converged']` : `bool`
-        Whether it has settled.
+        Whether the fit has converged.
     {KEPT}
     {FIT}
-        The scores of counts, and those with `robust="entries"`, are not linear: the table has no
-        filters, and `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` refuse.
+        With counts or `robust="entries"` the scores are not linear. The table then has no filters,
+        and `scanpy_ext.tl.project` and `scanpy_ext.tl.denoise` raise an error.
 
     Raises
     ------
     {RAISES}
-        Here NaN is a missing value, except in sparse matrices and in backed or dask-backed data;
-        with `within` nothing may be missing, and the fit can be neither robust nor variational.
+        Here NaN is a missing value, except in sparse matrices and in backed or dask-backed data.
+        With `within` no value may be missing, and the fit can be neither robust nor variational.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Which levels of a column respond to a condition, and by which genes."""
+"""Find which levels of a column respond to a condition, and by which genes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .. import _keys, _read, _select, _write
 from .._docs import documented
 from .._select import Default, Levels, Mask
 
-FEWEST = 10  # cells of either side
-N_TOP = 10  # genes that are named, and among which a gene has to be to count as stable
+FEWEST = 10  # fewest cells of each side
+N_TOP = 10  # genes in the table; a stable gene is among this many in the resampled directions
 
 
 @documented
@@ -40,29 +40,29 @@ def contrasts(
     """Find which levels of a column respond to a condition: cell types, clusters, guides.
 
     For each level the cells of the condition are compared with the reference cells of that level,
-    along the direction that separates the two best [1]_: directions show the difference between
-    the conditions, nothing is removed. What is reported is measured on donors that had no part in
-    choosing the direction, so that levels of few cells do not come first by chance.
+    along the direction that separates the two best [1]_. Directions show the difference between
+    the conditions; no variation is removed. All reported figures are measured on donors that had no
+    part in choosing the direction, so that levels of few cells do not come first by chance.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     groupby
-        Column of `adata.obs` that tells the conditions apart.
+        Column of `adata.obs` with the conditions.
     reference
         The level or levels of `groupby` whose cells are the reference, pooled.
     by
-        Column of `adata.obs` with the levels that are asked about, such as cell types. The column
-        `groupby` itself compares each condition with the reference.
+        Column of `adata.obs` with the levels to test, such as cell types. Give the column `groupby`
+        itself to compare each condition with the reference.
     donor
-        Column of `adata.obs` with the donor (animal, culture, ...). Where donors have cells in
-        both conditions each of them is compared with itself. Donors with fewer than ten cells
-        where they are compared are left out for that level, and named. Without donors the
-        intervals are over cells; they are exploratory, and say nothing about other donors.
+        Column of `adata.obs` with the donor (animal, culture, ...). If donors have cells in both
+        conditions, the conditions are compared within each donor. Donors with fewer than ten cells
+        to compare in a level are left out of that level, and named in the table. Without donors
+        the intervals are over cells; they are exploratory and say nothing about other donors.
     groups
-        The level or levels of `groupby` that are compared with the reference, pooled. All levels
-        but the reference by default.
+        The level or levels of `groupby` to compare with the reference, pooled. By default all other
+        levels.
     {DATA}
     {OBSM}
     key_added
@@ -80,15 +80,15 @@ def contrasts(
         The levels that could be compared: the columns of the arrays below.
     `.varm['contrasts' | key_added]` : `ndarray` (shape `(n_vars, n_levels)`)
         The direction of each level, of unit length: positive for genes that are higher in the
-        condition, zero for genes that make no difference or are not in use.
+        condition, zero for genes that do not differ or are not in use.
     `.varm['contrasts_stability' | ...]` : `ndarray` (shape `(n_vars, n_levels)`)
         Share of the directions from resampled donors (or parts of the cells) in which the gene is
-        among the ten of largest loading, with the same sign.
+        among the ten with the largest loadings, with the same sign.
     `.uns['contrasts' | key_added]['params']` : `dict`
         The arguments that were given.
 
     With `obsm` the two arrays are in `.uns[...]['loadings']` and `.uns[...]['stability']` instead,
-    a row for each dimension of the embedding.
+    with a row for each dimension of the embedding.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def contrasts(
     -----
     {EXPECTS}
 
-    The comparison is `contrast_core.condition_shift`. The cells that are compared and the genes in
+    The comparison is made by `contrast_core.condition_shift`. The cells to compare and the genes in
     use are read once and held in memory.
 
     References
@@ -214,22 +214,22 @@ _COLUMNS = [
 
 
 def top_places(direction: NDArray[np.floating]) -> NDArray[np.intp]:
-    """Return the places of the features of largest loading that have a part in a direction."""
+    """Return the indices of the features with the largest loadings that are not zero."""
     order = np.argsort(-np.abs(direction), kind="stable")[:N_TOP]
     return np.asarray(order[direction[order] != 0])
 
 
 def _leading(shift: ConditionShift, names: NDArray[Any]) -> str:
-    """Return the names of the genes of largest loading, each with its stability."""
+    """Return the names of the genes with the largest loadings, each with its stability."""
     stability = shift.stability(N_TOP)
     return ", ".join(f"{names[i]} ({stability[i]:.2f})" for i in top_places(shift.direction))
 
 
 def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
-    """Adjust p-values, and return the levels with evidence of a response first, then by ratio.
+    """Adjust p-values, and sort levels by evidence of a response, then by ratio.
 
-    Evidence is an interval above 1 and an adjusted p-value of at most 0.05. Without donors the
-    p-value is over cells: it then orders the table, but the table does not show it.
+    Evidence means that the interval is above 1 and the adjusted p-value is at most 0.05. Without
+    donors the p-value is over cells: it is used to sort the table, but is not shown in it.
     """
     table[_TEXTS] = table[_TEXTS].fillna("")
     numbers = [name for name in _COLUMNS[4:] if name not in _TEXTS]

@@ -77,11 +77,11 @@ def cpca_path(
     `.uns['cpca_path' | key_added]['alphas']` : `ndarray` (shape `(n_alphas,)`)
         The grid.
     `.uns['cpca_path' | key_added]['representatives']` : `ndarray` (shape `(n_representatives,)`)
-        Where in `alphas` the representatives are.
+        Indices of the representatives in `alphas`.
     `.uns['cpca_path' | key_added]['labels']` : `ndarray` (shape `(n_alphas,)`)
         The cluster of each alpha.
     `.uns['cpca_path' | key_added]['affinity']` : `ndarray` (shape `(n_alphas, n_alphas)`)
-        Likeness of the subspaces at two alphas: the product of the cosines of their angles.
+        Similarity of the subspaces at two alphas: the product of the cosines of their angles.
     `.uns['cpca_path' | key_added]['contrastive_eigenvalues']` : `ndarray` \
 (shape `(n_alphas, n_comps)`)
         Foreground variance minus alpha times background variance.
@@ -93,7 +93,7 @@ def cpca_path(
         Variance of the background cells along each component.
     `.uns['cpca_path' | key_added]['loadings']` : `ndarray` \
 (shape `(n_representatives, n_dimensions, n_comps)`)
-        With `obsm` only, instead of those in `.varm`.
+        The loadings of the representatives, only with `obsm`, instead of those in `.varm`.
     `.uns['cpca_path' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cpca_path' | key_added]['params']` : `dict`
@@ -131,14 +131,14 @@ def cpca_path(
         n_components=n_comps,
         alphas=alphas,
         n_representatives=n_representatives,
-        random_state=0,  # of the k-means that clusters the strengths: the same views every time
+        random_state=0,  # seed of the k-means that clusters the strengths
         **data.strata,
     )
     chosen = np.asarray(path.representatives)
     if path.alphas[0] == 0 and chosen[0] != 0:
         chosen = np.array([0, *chosen])  # PCA of the foreground, to compare with
     with warnings.catch_warnings():
-        # A negative contrast is what the far end of a grid looks like; the eigenvalues are stored.
+        # Negative contrasts are normal at large alphas, and the eigenvalues are stored.
         warnings.simplefilter("ignore", ContrastWarning)
         models = [path.at(alpha) for alpha in path.alphas[chosen]]
     entry: dict[str, Any] = {

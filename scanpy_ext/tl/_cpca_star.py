@@ -34,10 +34,10 @@ def cpca_star(
 ) -> AnnData | None:
     """Contrastive PCA*: directions with the largest ratio of foreground to background variance.
 
-    cPCA* keeps and sharpens the difference between conditions, also one that varies little: it
-    takes the ratio of the variances where cPCA takes their difference. The directions solve
-    `C_foreground v = lambda B v` with `B = (1 - beta) I + beta C_background` [1]_ (eq. 3, 4). All
-    cells of `adata` are embedded, also those in neither set.
+    cPCA* keeps and sharpens the difference between conditions, even if it makes up little of the
+    variance, because it maximises the ratio of the variances instead of their difference. The
+    directions solve `C_foreground v = lambda B v` with `B = (1 - beta) I + beta C_background` [1]_
+    (eq. 3, 4). All cells of `adata` are embedded, even cells in neither set.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def cpca_star(
     `.uns['cpca_star' | key_added]['beta']` : `float`
         The contrast strength in use.
     `.uns['cpca_star' | key_added]['generalized_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
-        Lambda: the ratio along each direction.
+        Lambda: the ratio of the variances along each direction.
     {KEPT}
     {FIT}
 

@@ -39,13 +39,13 @@ def cvae(
 ) -> AnnData | None:
     """Contrastive variational autoencoder: shared and salient latent variables of raw counts.
 
-    Foreground cells have shared latent variables z and salient ones t, background cells z alone,
-    each decoded by a network [1]_ [2]_; counts are negative binomial with the cell's sum. The
-    salient ones, what only the foreground has, keep the difference between conditions, also one
-    that no linear direction shows. All cells of `adata` are embedded, as posterior means of t and
-    of z, also those in neither set. Cells in both sets, as the reference cells are by default,
-    count in both. Training is random and takes minutes; it reads minibatches of cells from wherever
-    they are, and needs torch.
+    Foreground cells have shared latent variables z and salient latent variables t; background cells
+    have z alone. A network decodes each of the two [1]_ [2]_. Counts are negative binomial, with
+    the cell's sum as its size. The salient latent variables explain what only the foreground has,
+    so they keep the difference between conditions, even one that no linear direction shows. All
+    cells of `adata` are embedded as posterior means of t and of z, even cells in neither set. Cells
+    in both sets, such as the reference cells by default, count in both. Training is random and
+    takes minutes. It needs torch, and reads minibatches of cells also from files or dask.
 
     Parameters
     ----------
@@ -57,18 +57,18 @@ def cvae(
     n_shared
         Number of shared latent dimensions.
     noise
-        `"counts"` for raw counts, or `"normal"` for log-normalised values, whose noise
-        has one variance.
+        `"counts"` for raw counts, or `"normal"` for log-normalised values with the same noise
+        variance in all genes.
     model_file
-        File for the trained model: `contrast_core.load` reads it, for new cells, generated or
-        denoised ones, or to go on with training. It holds weights and numbers, no code.
+        File to save the trained model in. `contrast_core.load` reads it, to embed, denoise or
+        generate cells, or to continue training. It holds weights and numbers, but no code.
     {DATA}
     key_added
         Name of the results in `.obsm` and `.uns`, instead of `X_cvae` and `cvae`.
     {COPY}
     model_kwargs
         Further parameters of `contrast_core.CVAE`, such as `"max_iter"` (20 to 400 by default,
-        fewer the more cells there are), `"device"` (such as `"cuda"`), `"batch_size"` and
+        fewer for more cells), `"device"` (such as `"cuda"`), `"batch_size"` and
         `"random_state"` (0 by default; the same seed gives the same numbers on the same processor).
 
     Returns
@@ -80,13 +80,13 @@ def cvae(
     `.obsm['X_cvae_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
         Posterior means of the shared latent variables.
     `.uns['cvae' | key_added]['training_loss' | 'held_out_loss']` : `ndarray` (shape `(n_epochs,)`)
-        Minus the evidence lower bound per cell, of each epoch and after it of the cells held out:
-        `scanpy_ext.pl.cvae` draws them.
+        Minus the evidence lower bound per cell: of the training cells in each epoch, and of the
+        held-out cells after it. `scanpy_ext.pl.cvae` plots both.
     `.uns['cvae' | key_added]['best_epoch']` : `int`
         The epoch whose weights are kept.
     `.uns['cvae' | key_added]['converged']` : `bool`
-        Whether it ended before `max_iter`: once the likelihood of a tenth of the cells, held
-        out, no longer rises.
+        Whether the training ended before `max_iter`, because the likelihood of the held-out tenth
+        of the cells no longer rose.
     `.uns['cvae' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cvae' | key_added]['params']` : `dict`
@@ -95,14 +95,16 @@ def cvae(
     Raises
     ------
     {RAISES}
-        Also if values are no counts, or the loss is NaN or infinite in the first epoch.
+        ValueError also if values are not counts, or if the loss is NaN or infinite in the first
+        epoch.
     ImportError
         If torch is not installed.
 
     Notes
     -----
-    Give raw counts: `layer="counts"` where `.X` is log-normalised. Donors and batches are not
-    modelled; what differs between those of the foreground and of the background is in the contrast.
+    Give raw counts, for example `layer="counts"` if `.X` is log-normalised. Donors and batches are
+    not modelled: differences between donors of the foreground and donors of the background are part
+    of the contrast.
     If anything fails, `adata` is left untouched.
 
     References

@@ -1,4 +1,4 @@
-"""Cells rebuilt from the components of a contrast."""
+"""Reconstruct cells from the components of a contrast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .. import _fitted, _keys, _matrix, _select, _write
 from .._arguments import is_among, quoted
 from .._docs import documented
 
-_AT_ONCE = 4096  # cells
+_AT_ONCE = 4096  # number of cells that are reconstructed at once
 
 
 @documented
@@ -27,14 +27,14 @@ def denoise(
     layer_added: str = "denoised",
     copy: bool = False,
 ) -> AnnData | None:
-    """Write a corrected layer: expression as the components of a contrast explain it.
+    """Write a corrected layer: the expression that the components of a contrast explain.
 
     Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found and
-    removes the variation that the background has as well: `offset + V V' (x - mean)` with the
-    components as the columns of V [1]_ (Sec. 3.3); for cLVM it is the salient part, as in
-    `contrast_core.CLVM.denoise`. With few components this simplifies strongly: use it for pictures
-    of the effect, not for tests. After a fit within donors each cell is centred by its donor's
-    mean, so that differences between donors are removed too.
+    removes the variation that the background has as well. A cell x becomes
+    `offset + V V' (x - mean)` with the components as the columns of V [1]_ (Sec. 3.3); for cLVM it
+    becomes its salient part, as in `contrast_core.CLVM.denoise`. Few components simplify the data
+    strongly: use the layer for pictures of the effect, not for tests. After a fit within donors
+    each cell is centred by its donor's mean, so that differences between donors are removed too.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ def denoise(
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     offset
-        What is added back: `"foreground"` the foreground mean, so that values are like those that
-        came in; `"difference"` the foreground mean minus the background mean, so that they are
-        changes against the background; `"none"` nothing.
+        The vector to add afterwards. `"foreground"` adds the foreground mean, so that values are on
+        the scale of the input. `"difference"` adds the foreground mean minus the background mean,
+        so that values are changes against the background. `"none"` adds nothing.
     layer
-        The layer to correct, `None` for `.X`. By default the one of the fit.
+        The layer to correct, or `None` for `.X`. By default the layer of the fit.
     layer_added
         Name of the corrected layer. A layer of that name is replaced only if this function wrote
         it.
@@ -67,11 +67,11 @@ def denoise(
     Raises
     ------
     ValueError
-        If there is no such result, it has no components of genes (a kernel, `obsm`, PCA++), or
-        `offset` is unknown, or `layer_added` is no name that a file can hold or that of a layer
-        which this function did not write.
+        If there is no such result, it has no components of genes (a kernel, `obsm`, PCA++),
+        `offset` is unknown, `layer_added` is a name that files cannot hold, or another function
+        wrote a layer of this name.
     TypeError
-        If the matrix is of an unknown kind, or `copy` is not a truth value.
+        If the matrix is of an unknown kind, or `copy` is neither True nor False.
 
     References
     ----------

@@ -38,7 +38,7 @@ def kernel_cpca(
 ) -> AnnData | None:
     """Kernel contrastive PCA: cPCA in the feature space of a kernel.
 
-    Kernel cPCA keeps and sharpens the difference between conditions, also one that no linear
+    Kernel cPCA keeps and sharpens the difference between conditions, even one that no linear
     direction shows [1]_ (eq. 5, App. E). Foreground and background together should have at most
     some thousand cells: time grows with the cube of their number. All cells of `adata` are
     embedded, also those in neither set.
@@ -88,8 +88,9 @@ def kernel_cpca(
     -----
     {EXPECTS}
 
-    The foreground and background cells are held in memory, sparse ones as such, and the kernel
-    between all of them; to be embedded, all cells of a file or of dask are read again, in blocks.
+    The foreground and background cells and the kernel matrix of all of them are held in memory;
+    sparse matrices stay sparse. For the embedding, all cells of a file or dask array are read
+    again, in blocks.
 
     References
     ----------
@@ -130,7 +131,7 @@ def kernel_cpca(
 
 
 def _scale(foreground: Any, background: Any) -> float:
-    """Return one over the total variance of foreground and background, each by its own mean."""
+    """Return one over the total variance of both sets, each centred by its own mean."""
     moments = [FeatureMoments.from_data(rows) for rows in (foreground, background)]
     total = sum(float(of_set.squares.sum()) for of_set in moments)
     return sum(of_set.n_samples for of_set in moments) / total if total > 0 else 1.0

@@ -1,4 +1,4 @@
-"""PCA+ and PCA++ of positive pairs of cells."""
+"""Fit PCA+ and PCA++ to positive pairs of cells."""
 
 from __future__ import annotations
 
@@ -45,34 +45,34 @@ def pca_pp(
     """PCA++: the structure that cells share with their partners under the other condition.
 
     PCA++ removes the difference between conditions. Its directions maximise the alignment of the
-    pairs while the scores keep unit variance, `S+ v = lambda S v` [1]_; scores are then weighted by
-    lambda, so that directions on which the partners disagree count little. All cells of `adata`
-    are embedded, also those in no pair.
+    pairs under the constraint that scores have unit variance, `S+ v = lambda S v` [1]_. Scores are
+    then weighted by lambda, so that directions on which the partners disagree have little weight.
+    All cells of `adata` are embedded, even cells without a pair.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {PAIRING}
-        Giving `groupby` and `reference` finds pairs with the defaults of
-        `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
+        If `groupby` and `reference` are given, pairs are found with the defaults of
+        `scanpy_ext.pp.match_pairs` and stored. Otherwise stored pairs are used.
     pairs
         Name of the pairs in `.obsp`, if not `pairs`: the `key_added` of `pp.match_pairs`, or any
         matrix of shape `(n_obs, n_obs)` of your own with a nonzero entry per pair.
     n_comps
         Number of components. The paper takes 50.
     scale
-        Divide each gene by its standard deviation over all cells, values more than 10 of them
-        above the mean being cut.
+        Divide each gene by its standard deviation over all cells, and cap values at 10 standard
+        deviations above the mean.
     truncation
         How many principal directions of the paired cells are kept: see
         `contrast_core.PCAPlusPlus`.
     exchangeable
         Treat the two cells of a pair alike, so that the shift between the conditions counts as
-        disagreement. `False` with `weighted=False` is the paper's literal form: it mixes the
+        disagreement. `False` with `weighted=False` is the form of the paper, which mixes the
         conditions less.
     weighted
-        Weight the scores by lambda; else each has unit variance over the paired cells.
+        Weight the scores by lambda. Without weights, each has unit variance over the paired cells.
     {DATA}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_pp`, `PCs_pca_pp` and
@@ -86,13 +86,13 @@ def pca_pp(
     `.obsm['X_pca_pp' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding.
     `.varm['PCs_pca_pp' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The loadings (patterns): correlation of each gene with each component over the paired
-        cells, up to the truncation; their covariance with `scale=False`. Zero for genes not in
-        use.
+        The loadings (patterns): the correlation of each gene with each component over the paired
+        cells, computed from the truncated covariance. With `scale=False` it is the covariance
+        instead. Zero for genes not in use.
     `.varm['PCs_pca_pp_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
-        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters` with the
-        columns `mean`, `cap` (infinite where nothing is cut) and `filter_1`, `filter_2`, ...; NaN
-        for genes that are not in use.
+        The columns `mean`, `cap` (infinite if values are not capped) and `filter_1`, `filter_2`,
+        ..., which give the scores of any cell: `(min(x, cap) - mean) @ filters`. NaN for genes that
+        are not in use.
     `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the correlation of the partners along each direction.
     `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
@@ -120,15 +120,14 @@ def pca_pp(
     Warns
     -----
     contrast_core.ContrastWarning
-        If the leading lambda is below 0.5, a sign of bad pairs; if the values look like raw
-        counts; if so few directions stand out of the noise that the components span the same space
-        as those of PCA.
+        If the leading lambda is below 0.5, which is a sign of bad pairs; if the values look like
+        raw counts; or if so few directions stand out of the noise that the components span the same
+        space as those of PCA.
 
     Notes
     -----
-    All cells and the genes in use are held in memory twice, as read and scaled, and the pairs'
-    cells beside them: sparse ones stay sparse, for no mean is subtracted from the values
-    themselves. {LOADED}
+    All cells with the genes in use are held in memory twice, as read and scaled, and the paired
+    cells once more. Sparse matrices stay sparse, because means are subtracted implicitly. {LOADED}
 
     References
     ----------
@@ -154,7 +153,7 @@ def pca_pp(
         n_comps, truncation=truncation, exchangeable=exchangeable, weighted=weighted
     )
     with warnings.catch_warnings():
-        # Weighted by lambda, weak components are harmless; bad pairs are named below, as pairs.
+        # Weak components are harmless when weighted by lambda. A warning about pairs follows below.
         warnings.filterwarnings("ignore", r"\d+ of \d+ components are too weak", ContrastWarning)
         warnings.filterwarnings("ignore", "the leading generalised eigenv", ContrastWarning)
         model.fit(data.rows, positive=data.positive, n_effective=data.pairs.n_effective)
@@ -201,27 +200,27 @@ def pca_plus(
 ) -> AnnData | None:
     """PCA+: PCA of the structure that cells share with partners under the other condition.
 
-    PCA+ removes the difference between conditions where it is not strong. The components are the
-    leading eigenvectors of the pairs' cross-moment `S+` [1]_; `scanpy_ext.tl.pca_pp` is the
-    method for strong differences. All cells of `adata` are embedded, also those in no pair.
+    PCA+ removes the difference between conditions if it is not strong; for strong differences use
+    `scanpy_ext.tl.pca_pp`. The components are the leading eigenvectors of the pairs' cross-moment
+    `S+` [1]_. All cells of `adata` are embedded, even cells without a pair.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {PAIRING}
-        Giving `groupby` and `reference` finds pairs with the defaults of
-        `scanpy_ext.pp.match_pairs` and stores them. Without, stored pairs are used.
+        If `groupby` and `reference` are given, pairs are found with the defaults of
+        `scanpy_ext.pp.match_pairs` and stored. Otherwise stored pairs are used.
     pairs
-        Name of the pairs in `.obsp`, if not `pairs`: of stored ones, or of those found now.
+        Name of the pairs in `.obsp`, if not `pairs`: of stored pairs, or for the pairs found now.
     n_comps
         Number of components. The paper takes 50.
     scale
-        Divide each gene by its standard deviation over all cells, values more than 10 of them
-        above the mean being cut.
+        Divide each gene by its standard deviation over all cells, and cap values at 10 standard
+        deviations above the mean.
     exchangeable
         Treat the two cells of a pair alike, so that the shift between the conditions counts as
-        disagreement. `False` is the paper's literal form.
+        disagreement. `False` is the form of the paper.
     {DATA}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_plus`,
@@ -237,9 +236,9 @@ def pca_plus(
     `.varm['PCs_pca_plus' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
         The components (loadings): orthonormal columns, zero for genes not in use.
     `.varm['PCs_pca_plus_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
-        What gives the scores of any cell, new ones too: `(min(x, cap) - mean) @ filters` with the
-        columns `mean`, `cap` (infinite where nothing is cut) and `filter_1`, `filter_2`, ...; NaN
-        for genes that are not in use.
+        The columns `mean`, `cap` (infinite if values are not capped) and `filter_1`, `filter_2`,
+        ..., which give the scores of any cell: `(min(x, cap) - mean) @ filters`. NaN for genes that
+        are not in use.
     `.uns['pca_plus' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         The variance that partners share along each component.
     `.uns['pca_plus' | key_added]['n_pairs']` : `int`
@@ -266,9 +265,8 @@ def pca_plus(
 
     Notes
     -----
-    All cells and the genes in use are held in memory twice, as read and scaled, and the pairs'
-    cells beside them: sparse ones stay sparse, for no mean is subtracted from the values
-    themselves. {LOADED}
+    All cells with the genes in use are held in memory twice, as read and scaled, and the paired
+    cells once more. Sparse matrices stay sparse, because means are subtracted implicitly. {LOADED}
 
     References
     ----------
@@ -301,7 +299,7 @@ def pca_plus(
 
 @dataclass(frozen=True)
 class _Cells:
-    """All cells with scaled genes, the caps and factors of the scaling, and which are pairs."""
+    """All cells with scaled genes, the caps and factors of the scaling, and the pairs of cells."""
 
     matrix: Any
     cap: NDArray[np.floating]
@@ -318,7 +316,7 @@ class _Cells:
 
     @property
     def positive(self) -> Any:
-        """Their partners."""
+        """The control cells of the pairs, (n_pairs, n_features)."""
         return self.matrix[self.pairs.control]
 
     def write(
@@ -332,7 +330,7 @@ class _Cells:
         entry: dict[str, Any],
         copy: bool,
     ) -> AnnData | None:
-        """Embed all cells and write. Loadings and filters are rows (k, n_features), as scaled."""
+        """Embed all cells and write; loadings and filters (k, n_features) are of scaled genes."""
         table = fit_table(
             adata.var_names,
             self.features,
@@ -363,7 +361,7 @@ def _read(
     layer: str | None,
     mask_var: _select.Mask | _select.Default | None,
 ) -> _Cells:
-    """Read the cells and their pairs: those stored, or new ones if a condition is given."""
+    """Read the cells and stored pairs, or find new pairs if a condition is given."""
     check_flag(scale, "scale")
     matrix, features, params = _matrix.read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps

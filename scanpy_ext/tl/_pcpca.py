@@ -32,15 +32,15 @@ def pcpca(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Probabilistic contrastive PCA: a latent variable model of what the background lacks.
+    """Probabilistic contrastive PCA: a model of the variation that the background lacks.
 
-    PCPCA keeps and sharpens the difference between conditions, as cPCA does, with a density behind
-    it: `x = W z + mean + noise` with W and the noise variance that make the foreground cells likely
-    and the background cells unlikely [1]_ (eq. 10, Thm 3). All cells of `adata` are embedded, as
-    posterior means of z, also those in neither set.
+    PCPCA keeps and sharpens the difference between conditions, as cPCA does, and is a probability
+    model: `x = W z + mean + noise`, with W and the noise variance that make the foreground cells
+    likely and the background cells unlikely [1]_ (eq. 10, Thm 3). All cells of `adata` are embedded
+    as posterior means of z, even cells in neither set.
 
-    Values may be missing, as NaN in a dense layer: the densities are then those of what each cell
-    has observed [1]_ (Sec. 7), and `scanpy_ext.tl.impute` fills them in.
+    Values may be missing, as NaN in a dense layer. The densities are then those of each cell's
+    observed values [1]_ (Sec. 7), and `scanpy_ext.tl.impute` fills in the missing ones.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def pcpca(
     `.uns['pcpca' | key_added]['gamma']` : `float`
         The contrast strength in use.
     `.uns['pcpca' | key_added]['gamma_max']` : `float`
-        The model exists below this strength.
+        The limit of the contrast strength, below which the model exists.
     `.uns['pcpca' | key_added]['noise_variance']` : `float`
         Variance of the noise.
     `.uns['pcpca' | key_added]['objective' | 'converged']` : `float`, `bool`
-        The maximum, and whether the iteration that incomplete data need has reached it.
+        The maximum of the objective, and whether the iteration for incomplete data has converged.
     `.uns['pcpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus gamma times background variance, per component.
     {KEPT}
@@ -85,8 +85,8 @@ def pcpca(
     Raises
     ------
     {RAISES}
-        Here NaN is a missing value, but in sparse matrices and in backed or dask-backed data; with
-        `within` nothing may be missing.
+        Here NaN is a missing value, except in sparse matrices and in backed or dask-backed data.
+        With `within` no value may be missing.
 
     Notes
     -----

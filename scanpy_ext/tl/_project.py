@@ -1,4 +1,4 @@
-"""New cells on the components of others."""
+"""Embed new cells with the components of other cells."""
 
 from __future__ import annotations
 
@@ -33,22 +33,23 @@ def project(
     cPCA, cPCA*, PCPCA and cLVM show the difference between conditions in new cells too; PCA+ and
     PCA++ leave it out. The new cells take no part in the fit and are centred by its mean. Genes are
     matched by name, in any order. After a fit within donors each cell is centred by its donor's
-    mean: that of the fit, or that of the new cells of a donor that the fit did not have.
+    mean in the fit, or, for a donor that was not in the fit, by the mean of its new cells.
 
     Parameters
     ----------
     adata_new
-        Annotated data matrix of the new cells, normalised as those of the fit were. It must have
-        all genes with a part in the components.
+        Annotated data matrix of the new cells, normalised in the same way as those of the fit. It
+        must have all genes with non-zero loadings.
     adata_fitted
-        What `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `clvm`, `pca_plus` or `pca_pp` was run
-        on. Only `.var`, `.varm` and `.uns` are used: `adata_fitted[:0]` does as well.
+        Annotated data matrix on which `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `clvm`,
+        `pca_plus` or `pca_pp` was run. Only `.var`, `.varm` and `.uns` are used, so
+        `adata_fitted[:0]` is enough.
     key
         Name of the result in `adata_fitted.uns`: the method's, or the `key_added` that was given.
     layer
-        The layer of `adata_new` to use, `None` for `.X`. By default the one of the fit.
+        The layer of `adata_new` to use, or `None` for `.X`. By default the layer of the fit.
     key_added
-        Name of the result in `adata_new.obsm`, instead of that of the fit.
+        Name of the result in `adata_new.obsm`, instead of the name in `adata_fitted.obsm`.
     {COPY}
 
     Returns
@@ -58,14 +59,14 @@ def project(
     `.obsm['X_cpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The scores of the new cells.
     `.uns['project']['X_cpca' | key_added]` : `dict`
-        The result of the fit that they come from, `key`.
+        `key`: the name of the result that the scores were computed with.
 
     Raises
     ------
     ValueError
         If there is no such result or it has no linear map (a path, a kernel), genes are missing or
-        have the same name, there are NaN or infinite values, or an embedding would be replaced that
-        this package did not write.
+        have the same name, there are NaN or infinite values, or the result would replace an
+        embedding that this package did not write.
     TypeError
         If the matrix has an unknown type.
 
@@ -84,7 +85,7 @@ def project(
     _write.check_writable(adata_new, copy)
     fitted = _fitted.restore(adata_fitted, key, "adata_fitted")
     keys = fitted.keys if key_added is None else _keys.keys_of(key, key_added)
-    used = np.flatnonzero(fitted.filters.any(axis=1))  # the others have no part in the scores
+    used = np.flatnonzero(fitted.filters.any(axis=1))  # scores do not depend on other genes
     linear = LinearMap(mean=fitted.vector("mean")[used], projection=fitted.filters[used])
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])
@@ -119,7 +120,7 @@ def project(
 
 
 def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
-    """Return the places of the genes in `adata`, (n_genes,)."""
+    """Return the indices of the genes in `adata`, (n_genes,)."""
     names = adata.var_names
     missing = genes.difference(names, sort=False)
     if len(missing):
@@ -139,7 +140,7 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
 
 
 def _capped_scores(rows: Any, linear: LinearMap, cap: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return scores of rows whose values are cut at the cap of their gene, kept sparse."""
+    """Return scores of rows whose values are capped for each gene; sparse rows stay sparse."""
     if not sp.issparse(rows):
         return linear.transform(np.minimum(rows, cap))
     rows = rows.copy()

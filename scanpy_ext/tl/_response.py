@@ -1,4 +1,4 @@
-"""Which cells responded to a condition."""
+"""Find which cells responded to a condition."""
 
 from __future__ import annotations
 
@@ -40,29 +40,30 @@ def response(
     """Find which cells responded: a probability for each cell, and the share of responders.
 
     In a CRISPR or drug experiment some cells escape. Scores show the difference between the
-    conditions, nothing is removed. For each condition the cells are scored along the direction that
-    separates them best from the reference cells [1]_, chosen without the cell that is scored. The
-    scores are a mixture of two components: that of the reference cells, which do not respond by
-    definition, and the same moved by the response [2]_.
+    conditions; no variation is removed. For each condition, the cells are scored along the
+    direction that separates them best from the reference cells [1]_. The cell that is scored has no
+    part in choosing the direction. The scores are modelled as a mixture of two components: the
+    distribution of the reference cells, which do not respond by definition, and the same
+    distribution moved by the response [2]_.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     groupby
-        Column of `adata.obs` that tells the conditions (targets, drugs) apart.
+        Column of `adata.obs` with the conditions (targets, drugs).
     reference
         The level or levels of `groupby` whose cells are the reference, pooled: non-targeting
         guides, vehicle.
     groups
-        The conditions to ask about, each on its own. All but the reference by default.
+        The conditions to test, each on its own. By default all levels but the reference.
     donor
-        Column of `adata.obs` with the donor, guide or replicate: the share of responders is
-        estimated for each as well.
+        Column of `adata.obs` with the donor, guide or replicate. The share of responders is also
+        estimated for each of its levels.
     within
-        Column of `adata.obs` with the donor or batch within which cells are compared: the mean of
-        its reference cells is subtracted. Each needs at least ten reference cells. The genes in
-        use are then held dense.
+        Column of `adata.obs` with the donor or batch within which cells are compared. The mean of
+        its reference cells is subtracted, so each needs at least ten of them. The genes in use are
+        then held in memory as a dense array.
     level
         Largest share of the reference cells that may be called responding.
     {DATA}
@@ -76,17 +77,17 @@ def response(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.obs['response' | key_added]` : `float`
-        Posterior probability that the cell responded; NaN for reference cells, for cells in
-        neither, and for those of conditions that could not be compared.
+        Posterior probability that the cell responded. NaN for reference cells, for cells of levels
+        that were not tested, and for cells of conditions that could not be compared.
     `.obs['response_called' | key_added + '_called']` : `bool`
-        Whether the cell is called responding: its posterior is above the `threshold` of its
-        condition, which at most the share `level` of held-out reference cells exceeds.
+        Whether the cell is called responding, because its posterior is above the `threshold` of its
+        condition. At most the share `level` of held-out reference cells is above this threshold.
     `.uns['response' | key_added]['conditions']` : `DataFrame`
         A row for each condition: `n_cells`, `n_reference`, `effect` (difference of the means in
         standard deviations of the reference, held out) with `effect_low` and `effect_high` (95%,
         over cells), `share` of responders with `share_low` and `share_high` (95%), `threshold`,
         `reference_called` (share of held-out reference cells above it), `top_genes`, and the
-        `reason` where it could not be compared. Largest share first.
+        `reason` if it could not be compared. The largest share is first.
     `.uns['response' | key_added]['donors']` : `DataFrame`
         With `donor`: `condition`, `donor`, `n_cells`, `share`, `share_low` and `share_high`.
     `.uns['response' | key_added]['params']` : `dict`
@@ -111,8 +112,8 @@ def response(
     -----
     {EXPECTS}
 
-    The comparison is `contrast_core.condition_shift`, the mixture `contrast_core.responders`. The
-    cells that are compared and the genes in use are read once and held in memory.
+    `contrast_core.condition_shift` compares the cells, and `contrast_core.responders` fits the
+    mixture. The cells to compare and the genes in use are read once and held in memory.
 
     References
     ----------

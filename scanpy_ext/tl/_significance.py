@@ -1,4 +1,4 @@
-"""Which components of a contrast are real, and which are stable."""
+"""Test which components of a contrast are real, and measure how stable they are."""
 
 from __future__ import annotations
 
@@ -46,38 +46,40 @@ def significance(
 ) -> AnnData | None:
     """Permute donors between the two sets, and resample them: p-values and stability.
 
-    cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not
-    another donor would show it; this asks. A component's p-value compares how far it stands out
-    with how far the leading one does after donors change sides: both sets are built anew, every
-    donor counting the same, and the contrast is chosen again, after the components before are taken
-    out (`contrast_core.condition_test`). Its stability says how far it moves when donors are drawn
-    with replacement. Plot both with `scanpy_ext.pl.significance`. The cells are not embedded.
+    cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not other
+    donors would show it too. This function tests that. The p-value of a component compares its
+    statistic with that of the leading component after donors have changed sides. For each such
+    relabelling both sets are rebuilt, with the same weight for every donor, the earlier components
+    are removed, and the contrast strength is chosen again (`contrast_core.condition_test`). The
+    stability of a component says how much it changes when donors are drawn with replacement. Plot
+    both with `scanpy_ext.pl.significance`. The cells are not embedded.
 
     Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
-    instead: the p-values are then far too small, and called exploratory wherever they are shown.
+    instead. The p-values are then far too small, and are marked as exploratory everywhere.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     donor
-        Column of `adata.obs` with the donor (animal, culture, ...). `None`: see above.
+        Column of `adata.obs` with the donor (animal, culture, ...), or `None` to permute cells.
     {CELLS}
     n_comps
         Number of components.
     method
-        The method to ask about.
+        The method whose components are tested.
     {DATA}
     {OBSM}
     key_added
         Name of the result in `.uns`, instead of `significance`.
     {COPY}
     test_kwargs
-        Further settings: `"strength"`, the method's alpha, beta or gamma (`"auto"` by default:
-        an alpha or beta is then chosen for each component and relabelling, for the stability once,
-        and a gamma once); `"n_permutations"`, the number of relabellings (199; all, if there are no
-        more); `"n_resamples"`, the number of bootstrap samples (100); `"random_state"`, the seed
-        of both (0); and `"progress"`, `True` or a callable such as tqdm, for a progress bar.
+        Further settings: `"strength"`, the method's alpha, beta or gamma (`"auto"` by default);
+        `"n_permutations"`, the number of relabellings (199 by default; if no more exist, all are
+        used); `"n_resamples"`, the number of bootstrap samples (100); `"random_state"`, the seed
+        of both (0); and `"progress"`, `True` or a callable such as tqdm, for a progress bar. With
+        `"auto"`, the test chooses alpha or beta anew for each component and relabelling, but gamma
+        only once; the stability uses a strength that is chosen once.
 
     Returns
     -------
@@ -90,16 +92,16 @@ def significance(
         `null_95` (of the relabelled statistics), `stability` (mean squared cosine with the
         resampled component) and `retention` (share that lies in the resampled subspace).
     `.uns['significance' | key_added]['unit']` : `str`
-        What was permuted and drawn: `donor` or `cell`.
+        The unit that was permuted and drawn: `donor` or `cell`.
     `.uns['significance' | key_added]['exploratory']` : `bool`
         Whether the p-values are by cell.
     `.uns['significance' | key_added]['smallest_p_value']` : `float`
-        The smallest p-value that so many units and permutations can give.
+        The smallest p-value that is possible with these numbers of units and permutations.
     `.uns['significance' | key_added]['n_permutations' | 'n_resamples']` : `int`
-        Number of relabellings and of samples used.
+        Number of relabellings and of bootstrap samples.
     `.uns['significance' | key_added]['n_foreground_units' | 'n_background_units']` : `int`
-        Number of donors with treated cells (in the foreground, not in the background) and with
-        background cells; or of cells.
+        Number of donors with treated cells (in the foreground, but not in the background) and with
+        background cells. Without donors, numbers of cells.
     `.uns['significance' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -114,24 +116,24 @@ def significance(
 
     Notes
     -----
-    Every donor counts the same, however many cells it has. The two parts of a donor with cells in
-    both sets are compared with each other and change places; other donors change places among
-    themselves. There must be 20 ways to say who was treated, or no p-value reaches 0.05: 3 donors
-    against 3, 1 against 19, or 5 with cells in both. Fewer are refused, and so are donors with
-    cells in one set only where all of the other's have cells in both, for they could never change
-    sides. Treated and background donors with different numbers of cells would differ by that alone:
-    the parts of a donor are used with as many cells as the smaller has, other donors with no more
-    than the smaller median of the two sets, drawn at random.
+    Every donor has the same weight, however many cells it has. If a donor has cells in both sets, a
+    relabelling exchanges its two parts; other donors exchange labels among themselves. There must
+    be at least 20 relabellings, because otherwise no p-value reaches 0.05: 3 donors against 3, 1
+    against 19, or 5 with cells in both sets. Fewer are refused. Donors with cells in one set only
+    are also refused if all donors of the other set have cells in both, because they could never
+    change sides. Different numbers of cells alone would make donors differ. Cells are therefore
+    drawn at random: of the two parts of a donor, as many as the smaller part has; of other donors,
+    at most the smaller of the two sets' median numbers.
 
-    The question is whether the condition does anything that donors do not. With the background's
-    cells in the foreground that is mostly the shift between the
-    conditions; without, what varies within the treated ones. Without donors, single cells change
-    places in the first case, and in the second too, but there by `contrast_core.permutation_test`,
-    which leaves shifts aside.
+    The test asks whether the condition has an effect beyond the differences between donors. If the
+    background's cells are in the foreground, this effect is mostly the shift between the
+    conditions; otherwise it is variation within the treated cells. Without donors, single cells are
+    exchanged; if the background's cells are not in the foreground, `contrast_core.permutation_test`
+    does this, which ignores shifts.
 
-    The cells of both sets and the genes in use are held in memory, sparse ones as such; each donor
-    is then reduced to a covariance. Dense are single cells (`donor=None`), and all of them where
-    there are more genes than cells. {LOADED}
+    The cells of both sets with the genes in use are held in memory; sparse matrices stay sparse,
+    and each donor is reduced to a covariance. With `donor=None`, or with more genes than cells, the
+    cells are held as a dense array. {LOADED}
 
     References
     ----------
@@ -222,7 +224,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 def _shared(data: ContrastInput) -> BoolArray:
-    """Return the cells in both sets; raise ValueError if only some of the background are."""
+    """Return the cells in both sets; raise ValueError if only a part of the background is."""
     shared = data.selection.foreground & data.selection.background
     if shared.any() and (data.selection.background & ~shared).any():
         raise ValueError(

@@ -188,9 +188,8 @@ def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
 
 def test_a_stream_is_the_same_however_it_is_cut() -> None:
     rows, flags = stream()
-    whole = OnlineCPCAStar(3).partial_fit(
-        rows - np.arange(8.0), flags
-    )  # an offset changes nothing either
+    # An offset of the rows changes nothing either.
+    whole = OnlineCPCAStar(3).partial_fit(rows - np.arange(8.0), flags)
     pieces = OnlineCPCAStar(3)
     for start, stop in [(0, 1), (1, 2), (2, 7), (7, 7), (7, 300), (300, 400)]:
         if start < stop:
