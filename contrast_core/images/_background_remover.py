@@ -1,4 +1,4 @@
-"""Structured background removed from windows of images, by the moments of windows alone."""
+"""Removal of a structured background from windows of images, using only their moments."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ STRENGTHS: dict[str, tuple[float, ...]] = {"varying": BACKGROUND_STRENGTHS, "con
 class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     r"""Remover of a structured background: fringes, stripes, grids, curtains, texture.
 
-    A Gaussian scale mixture of signal and background, both of unknown strength in each row,
+    The model of a row x is a Gaussian scale mixture. The strengths s of the signal and g of the
+    background are unknown in each row:
 
     .. math:: x = \bar y + \sqrt s\, z + \sqrt g\, b, \qquad z \sim N(0, S), \quad b \sim N(0, N),
 
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top, \quad \delta = \bar x - \bar y,
 
-    with the positive part of the difference of the two covariances. The estimate is the posterior
-    mean of the signal :math:`\sqrt s\, z`, over seventeen values of s (0 and 0.0003 to 30) and
-    seven of g (0.02 to 4), all equally likely before the row is seen: for each pair a Wiener
-    filter, the pairs weighted by the row's likelihood. There is no number of components and no
-    contrast strength to choose.
+    where :math:`(\cdot)_+` is the positive part of a symmetric matrix. The estimate is the
+    posterior mean of the signal :math:`\sqrt s\, z`. The prior is uniform over seventeen values of
+    s (0 and 0.0003 to 30) and seven of g (0.02 to 4). Each pair of strengths gives a Wiener filter,
+    and the filters are averaged with the likelihoods of the row as weights. There is no number of
+    components and no contrast strength to choose.
 
-    Rows are patches of images as a rule (`Patches`); `suppress_background` does all of it in one
-    call. S and N are known up to what their moments show: the background must have been seen where
-    there is no signal.
+    Rows are usually patches of images (`Patches`); `suppress_background` does all steps for images
+    in one call. S and N are estimated from moments alone, so the background must also be observed
+    without signal.
 
     Parameters
     ----------
     background_strength : {"varying", "constant"}, default="varying"
-        "varying" lets the background be weaker or stronger from row to row, as in real images;
-        "constant" fixes g at 1, which is a little better where that is true and flattens faint
-        signal where it is not.
+        "varying" allows the strength of the background to differ from row to row, as in real
+        images. "constant" fixes g at 1. This is slightly better if the strength is constant, and
+        flattens faint signal if it is not.
 
     Attributes
     ----------
@@ -58,14 +59,14 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         Means of foreground and background.
     signal_variances_ : ndarray of shape (r,)
         Variances of the signal along the directions in which it is uncorrelated, in units of the
-        background's, descending.
+        background's variance, in descending order.
     filters_ : ndarray of shape (n_features, n_features)
         ``(x - background_mean_) @ filters_`` are the coordinates in which N is the identity and S
-        is diagonal, those with signal first.
+        is diagonal; coordinates with signal come first.
     patterns_ : ndarray of shape (r, n_features)
-        From the coordinates with signal back to rows.
+        Matrix that maps the coordinates with signal back to rows.
     foreground_moments_, background_moments_ : SecondMoments
-        What the data were reduced to.
+        Moments of the foreground and background data.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -78,16 +79,16 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
 
     Notes
     -----
-    White noise is removed less well than by BM3D, and haze less well than by a top-hat filter: a
-    background without a structure of its own cannot be separated from the signal.
-    Illumination multiplies: divide by a flat field first.
+    BM3D removes white noise better, and a top-hat filter removes haze better: this method cannot
+    separate a background without structure of its own from the signal. Uneven illumination is
+    multiplicative: divide by a flat field first.
 
     References
     ----------
     Portilla, Strela, Wainwright and Simoncelli, "Image denoising using scale mixtures of Gaussians
     in the wavelet domain", IEEE Transactions on Image Processing 12(11), 2003: the scale mixture of
-    the signal. Here it is in patches instead of wavelet coefficients, with a measured background in
-    the place of white noise and a second mixture over the strength of that.
+    the signal. Here the mixture models patches instead of wavelet coefficients. A measured
+    background replaces white noise, and a second mixture models the background's strength.
 
     Examples
     --------
@@ -127,11 +128,12 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features), or SecondMoments
-            Foreground, signal with background; what `SecondMoments.from_data` reads.
+            Foreground: signal with background. All data that `SecondMoments.from_data` reads are
+            accepted.
         y : ignored
         background : the same kinds, of shape (m, n_features)
-            Background alone, with the same features in the same order. Moments for both or for
-            neither.
+            Background alone, with the same features in the same order. Give moments for both
+            datasets or for neither.
 
         Returns
         -------
@@ -178,7 +180,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         Returns
         -------
         ndarray of shape (n, n_features)
-            In units of the data, over a background of zero.
+            Signal in units of the data; the background is zero.
 
         Raises
         ------
@@ -192,7 +194,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def strengths(self, X: MatrixLike) -> FloatArray:
-        """Return how strong signal and background are in each row: posterior means of s and g.
+        """Return the strengths of signal and background in each row: posterior means of s and g.
 
         Parameters
         ----------
@@ -201,8 +203,8 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         Returns
         -------
         ndarray of shape (n, 2)
-            Signal and background, in units of their average over the data of the fit; the second is
-            1 where the strength is constant.
+            Strengths of signal and background, relative to their averages over the data of the fit.
+            The second column is 1 if ``background_strength="constant"``.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Structured background removed from whole frames, automatically."""
+"""Automatic removal of a structured background from whole frames."""
 
 from __future__ import annotations
 
@@ -31,54 +31,57 @@ from contrast_core.images._texture import TextureForm, texture
 from contrast_core.rows import Rows, rows_of
 from contrast_core.solve import contrast_rows
 
-_MOST_PIXELS = 2048  # of a small frame; larger frames are compared with a library
-_FEWEST_FRAMES = 4  # of the background: two in each half that is held out
-_LIBRARY_VALUES = 2**27  # pixels of a library, which take 512 MB in float32
-_LIBRARY_FRAMES = 64  # are in a library at least, however large they are
-_DARKEST = 1e-3  # times the mean light: darker pixels count as this
+_MOST_PIXELS = 2048  # largest small frame; larger frames are compared with a library
+_FEWEST_FRAMES = 4  # background frames: two in each half that is held out
+_LIBRARY_VALUES = 2**27  # most values in a library: 512 MB in float32
+_LIBRARY_FRAMES = 64  # a library may hold this many frames, however large they are
+_DARKEST = 1e-3  # darker pixels are set to this multiple of the mean light
 
 
 class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     r"""Remover of structured background from whole frames, without parameters to tune.
 
-    The size of the frames decides how it works.
+    The method depends on the size of the frames.
 
-    *Small frames*, of at most 2048 pixels, pass a signal-subspace filter. The foreground is signal
-    and background, both Gaussian, the background of a strength of its own in each frame,
+    *Small frames*, of at most 2048 pixels, pass a signal-subspace filter. A foreground frame x is
+    modelled as the sum of a signal and a background. Both are Gaussian, and the strength g of the
+    background differs from frame to frame:
 
-    .. math:: x = \bar y + z + \sqrt g\, b, \qquad z \sim N(\mu, S), \quad b \sim N(0, G),
+    .. math:: x = \bar y + z + \sqrt g\, b, \qquad z \sim N(\mu, S), \quad b \sim N(0, G).
 
-    and the estimate is the posterior mean of z, a Wiener filter for each frame.
+    The estimate is the posterior mean of z, which is a Wiener filter for each frame.
 
-    - G is the covariance of the background's texture (stationary: the same wherever in the frame
-      one looks), with or without patterns that stand still, plus a ridge. The form is chosen by the
-      likelihood of background frames that were held out.
-    - With G whitened, S has the directions in which the foreground stands out of the
-      Marchenko-Pastur edge, with eigenvalues debiased, and a small variance in all others.
-    - g is measured outside of these directions, in rounds; frames of a weak background count more.
-    - The background's mean is removed as far as it stands out of its own noise.
+    - G is a stationary covariance, which depends only on the displacement between two pixels, plus
+      a ridge. Patterns that stand still in the frame may be added to it. The likelihood of held-out
+      background frames chooses the form and the ridge.
+    - S is estimated after whitening by G. It contains the directions in which the foreground's
+      eigenvalues exceed the Marchenko-Pastur edge, with debiased eigenvalues. All other directions
+      get a small variance.
+    - g is measured outside of these directions. Directions and strengths are estimated in turns,
+      and frames with a weak background get a larger weight.
+    - The mean background frame is subtracted after its pattern was shrunk according to its noise.
 
-    The signal of small frames must return to the same place, at least in part: objects of a common
-    form, a cell that twitches.
+    In small frames the signal must recur in the same place, at least in part. Examples are objects
+    of a common form, or a cell that twitches.
 
-    *Large frames* are compared with a library: the mean of the background frames and their leading
-    principal components are fitted to each frame, with weights under which the signal does not pull
-    the fit, and what is left is the signal. Nothing is assumed about the signal but that it covers
-    less than about a third of a frame. The number of components is the one that predicts background
-    frames best that were left out. Noise stays; smooth the result if that disturbs.
+    *Large frames* are compared with a library of background frames. The library's mean and leading
+    principal components are fitted to each frame, and the residual is the signal. The fit is
+    robust: pixels with signal get little or no weight. The only assumption about the signal is that
+    it covers less than about a third of a frame. The number of components is chosen so that
+    left-out background frames are predicted best. Noise remains; smooth the result if necessary.
 
     Parameters
     ----------
     frame_shape : (int, int)
         Height and width of a frame.
     stationary_signal : bool, default=False
-        For small frames: whether the signal has texture too, a stationary part in S, for what may
-        be anywhere in the frame (spots, vesicles). Where the signal stays in place it costs up to a
-        quarter of the noisy frames' error.
+        For small frames: whether S has a stationary part too, for signal that may be anywhere in
+        the frame (spots, vesicles). If the signal stays in place, this part adds up to a quarter of
+        the noisy frames' error.
     multiplicative : bool, default=False
         Whether light is absorbed rather than added, as in absorption images, transmission and
-        bright field. The library then is one of logarithms, for small frames too, and the result is
-        the optical density, :math:`-\ln(\text{frame} / \text{background})`.
+        bright field. Frames of any size are then compared with a library of logarithms, and the
+        result is the optical density, :math:`-\ln(\text{frame} / \text{background})`.
 
     Attributes
     ----------
@@ -86,40 +89,40 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         How the frames are treated: "filter" for small ones, "library" for large ones and for
         multiplicative light.
     n_components_ : int
-        Small frames: directions of signal that stand out. With 0 there are too few frames to tell
-        (or there is no signal): the estimate is still returned, cautious as it is. Large frames:
-        components of the background.
+        Small frames: number of directions in which signal was detected. If it is 0, there are too
+        few frames or there is no signal; a cautious estimate is still returned. Large frames:
+        number of components of the background.
     mean_ : ndarray of shape (n_features,)
-        Frame that is subtracted first: the mean of the background; for small frames with its
-        pattern shrunk by its own noise, plus the mean of the signal.
+        Frame that is subtracted first. Large frames: mean of the background. Small frames: mean of
+        the background, with its pattern shrunk according to its noise, plus the mean of the signal.
     patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
-        Small frames: from coordinates to rows, the components' first. Large frames: components of
-        the background, of mean square one, in float32.
+        Small frames: matrix that maps coordinates back to rows; the components come first. Large
+        frames: components of the background, scaled to mean square one, in float32.
     signal_mean_ : ndarray of shape (n_features,)
         Small frames: mean of the signal, :math:`\mu`.
     signal_variances_ : ndarray of shape (n_features,)
-        Small frames: variances of the signal in units of the background's, those of the components
-        first.
+        Small frames: variances of the signal along the coordinates, in units of the background's
+        variance; the components come first.
     filters_ : ndarray of shape (n_features, n_features)
         Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is white.
     background_form_ : {"stationary", "with spikes"}
-        Small frames: form of the background's covariance. "with spikes" has patterns that stand
-        still in the frame; held-out background frames chose the form.
+        Small frames: form of the background's covariance, chosen by held-out background frames.
+        "with spikes" includes patterns that stand still in the frame.
     ridge_ : float
-        Small frames: ridge that held-out background frames chose, relative to the background's mean
+        Small frames: ridge chosen by held-out background frames, relative to the background's mean
         variance.
     background_variance_ : float
-        Small frames: mean square of the background frames outside of the components, in whitened
-        rows; a frame with this mean square has strength 1.
+        Small frames: mean square of the whitened background frames outside of the components. A
+        frame with this mean square has strength 1.
     background_variances_ : ndarray of shape (k,)
         Large frames: variances of the components of the background.
     unexplained_ : float
-        Large frames: mean squared error of background frames that were left out, relative to that
-        of the mean frame alone. It includes their noise.
+        Large frames: mean squared error of left-out background frames, divided by the error of the
+        mean frame alone. It includes the noise of these frames.
     dark_ : ndarray of shape (n_features,) or float
-        Multiplicative light: what was subtracted before the logarithm.
+        Multiplicative light: dark frame or brightness that was subtracted before the logarithm.
     darkest_ : float
-        Multiplicative light: the least light that a pixel counts with, a thousandth of the mean.
+        Multiplicative light: lower bound of the light in a pixel, a thousandth of the mean light.
     n_features_in_ : int
         Number of pixels, D.
 
@@ -131,14 +134,15 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
     Notes
     -----
-    Small frames: squared error relative to the noisy frames, faint digits of 28 x 28 pixels on
-    photographs, for 50, 200, 500 and 2000 frames: 0.84, 0.66, 0.62, 0.56; on frames that were not
-    used for fitting at most 0.05 more. The projection has 1.00, 0.92, 0.82, 0.71.
+    Small frames were tested on faint digits of 28 x 28 pixels on photographs. With 50, 200, 500 and
+    2000 frames, the squared error relative to the noisy frames is 0.84, 0.66, 0.62 and 0.56. On
+    frames that were not used for fitting it is at most 0.05 higher. The projection of `CPCA` has
+    1.00, 0.92, 0.82 and 0.71.
 
-    Large frames: in fourteen absorption images of cold atoms, 512 x 512 pixels, each with the probe
-    light of the thirteen others as its library, the optical density of an area without atoms has
-    the standard deviation 0.083, where the frame taken a moment later leaves 0.111; after a
-    Gaussian filter of 3 pixels 0.026 and 0.035.
+    Large frames were tested on fourteen absorption images of cold atoms, 512 x 512 pixels. The
+    library of each image was the probe light of the thirteen others. In an area without atoms, the
+    optical density has the standard deviation 0.083. It is 0.111 if the background is instead the
+    frame taken a moment later. After a Gaussian filter of 3 pixels the two are 0.026 and 0.035.
 
     References
     ----------
@@ -202,19 +206,21 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     ) -> Self:
         """Fit from frames with signal and frames without.
 
-        Small frames are held in memory. Of large ones the background frames are held, evenly spread
-        over the stack where they take more than 512 MB, and those with signal are not read.
+        Small frames are loaded into memory. For large frames, only background frames are loaded;
+        frames with signal are not read. If the background frames take more than 512 MB, an evenly
+        spaced selection of them is used.
 
         Parameters
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset or Rows of shape (n, n_features)
-            Foreground, a frame per row; not moments.
+            Foreground, one frame per row. Moments are not accepted.
         y : ignored
         background : the same kinds, of shape (m, n_features)
-            Frames of background alone, four or more.
+            Frames that show only background, four or more.
         dark : array-like of shape (n_features,) or float, optional
-            Multiplicative light: the frame that the camera gives without light, or its brightness.
-            (Light that is added needs none: it is the same in foreground and background.)
+            Multiplicative light: the frame that the camera records without light, or its
+            brightness. Additive light needs no dark frame, because it is the same in foreground and
+            background.
 
         Returns
         -------
@@ -223,7 +229,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Raises
         ------
         ValueError
-            If the frames are not of `frame_shape`, the features differ, a dataset has too few rows
+            If the frames do not have `frame_shape`, the features differ, a dataset has too few rows
             or is not finite, the background is constant, or there is no light above `dark`.
         TypeError
             If moments are given, or a parameter has the wrong type.
@@ -268,12 +274,12 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Frames, those of the fit or others.
+            Frames of the fit, or new frames.
 
         Returns
         -------
         ndarray of shape (n, n_features)
-            In units of the data; for multiplicative light the optical density.
+            Signal in units of the data, or the optical density for multiplicative light.
 
         Raises
         ------
@@ -293,7 +299,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Returns
         -------
         ndarray of shape (n, 1)
-            In units of its average over the background's frames; for small frames g, 0.5 at least.
+            Strength relative to its average over the background frames. For small frames it is g,
+            which is at least 0.5.
 
         Raises
         ------
@@ -309,9 +316,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Returns
         -------
         ndarray of shape (k, n_features)
-            Squares of the components' ``patterns_``, each row rescaled to a maximum of 1; the one
-            that stands out most comes first. Components of the signal for small frames, of the
-            background for large ones.
+            Squares of the components in ``patterns_``, each row rescaled to a maximum of 1; the
+            strongest component comes first. The components are those of the signal for small
+            frames, and those of the background for large frames.
         """
         check_is_fitted(self)
         return relative_weights(self.patterns_[: self.n_components_])
@@ -323,7 +330,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         background: MatrixLike | Rows,
         dark: ArrayLike | None,
     ) -> Self:
-        # A single frame with signal is enough: only its shape is looked at.
+        # One frame with signal is enough, because only the number of its pixels is checked.
         others, _ = contrast_rows(background, background)
         rows = rows_of(X, "X", min_rows=1)
         check_same_features(*_features(rows), *_features(others), background_name="background")
@@ -378,7 +385,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         return np.asarray(power / self.background_variances_.sum())
 
     def _fitted_background(self, rows: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
-        """Return the frames about the library's mean, and their coefficients (brightness first)."""
+        """Return the frames minus the library's mean, and their coefficients (brightness first)."""
         light = np.asarray(rows, np.float64)
         if self.multiplicative:
             light = np.log(np.maximum(light - self.dark_, self.darkest_))
@@ -425,7 +432,7 @@ def _check_frames(shape: tuple[int, int], rows: Rows, others: Rows) -> None:
 
 
 def _root_mean_variance(frames: FloatArray) -> float:
-    """Return the root of a pixel's mean variance; raise ValueError if it is zero."""
+    """Return the square root of the pixels' mean variance; raise ValueError if it is zero."""
     _check_varies(frames)
     deviations = frames - frames.mean(axis=0)
     largest = float(np.abs(deviations).max())
@@ -441,7 +448,7 @@ def _check_varies(frames: FloatArray | SingleArray) -> None:
 
 
 def _stable_mean(frames: FloatArray, root: FloatArray) -> FloatArray:
-    """Return the background's mean frame, whose pattern is shrunk by its own noise."""
+    """Return the background's mean frame after its pattern was shrunk according to its noise."""
     mean = frames.mean(axis=0)
     brightness = mean.mean()
     pattern = _whitened((mean - brightness)[None], root)[0]

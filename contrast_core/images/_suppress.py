@@ -39,36 +39,36 @@ Image: TypeAlias = Stack | ArrayLike
 Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
 Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 
-_BELOW = 0.1  # an image reaches below a dark ground by at most this share of its reach above
-_GROUND = 0.2  # of an image, at least, is dark ground
-_SOME_WINDOWS = 4096  # from which brightness and variance are measured
-_LONG = 4  # times as long as wide, at least, is a strip
-_LARGE_IMAGE = 2**24  # pixels; in larger ones squares begin every fourth pixel: a third of the time
+_BELOW = 0.1  # an image extends below a dark ground by at most this share of its extent above
+_GROUND = 0.2  # a dark ground covers at least this share of an image
+_SOME_WINDOWS = 4096  # number of windows from which brightness and variance are measured
+_LONG = 4  # a strip is at least this many times as long as wide
+_LARGE_IMAGE = 2**24  # pixels; larger images use squares with stride 4, in a third of the time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SuppressedBackground:
-    """An image without its background, with verdicts on it; made by `suppress_background`.
+    """Image without its background, with reasons to doubt it; made by `suppress_background`.
 
     Parameters
     ----------
     image : array
         The image or stack that the background was removed from; it is not copied.
     denoised : array of the image's shape
-        The image without the pattern, in units of the image; float32, or float64 where the image's
-        type is wider than that. For multiplicative light the optical density.
+        The image without the pattern, in units of the image, or the optical density for
+        multiplicative light. The type is float32, or float64 if the image's type is wider.
     estimator : StructuredBackgroundRemover, FrameBackgroundRemover or a tuple of them
-        The fitted model, one for each channel where there are channels: it can be saved, applied to
-        other images (``sampling.map(estimator.transform, image) + brightness``) and asked for
+        The fitted model, or one for each channel if there are channels. It can be saved, applied to
+        other images (``sampling.map(estimator.transform, image) + brightness``) and passed to
         `weight_maps`.
     verdicts : tuple of Verdict
         Reasons to doubt the result; empty if there are none.
     sampling : Patches, Frames or a tuple of them
-        What the image was cut into, one for each channel where there are channels.
+        How the image was cut into samples; a tuple holds one sampling for each channel.
     brightness : float or tuple of float
-        What was added to the estimator's signal, so that the image is as bright as before: the mean
-        of the background, or 0 where that was removed. One for each channel where there are
-        channels.
+        Constant that was added to the estimator's signal so that the image is as bright as before:
+        the mean of the background, or 0 if the mean was removed. A tuple holds one constant for
+        each channel.
     """
 
     image: Any
@@ -80,9 +80,9 @@ class SuppressedBackground:
 
     @property
     def removed(self) -> NDArray[Any]:
-        """Part that was removed, ``image - denoised``: no trace of the signal should be seen in it.
+        """Removed part of the image, ``image - denoised``; it should show no trace of the signal.
 
-        It is computed, and a stored image read, on every access.
+        It is computed on every access, and a stored image is read each time.
         """
         denoised = np.asarray(self.denoised[...])
         return np.asarray(np.subtract(np.asarray(self.image[...]), denoised, dtype=denoised.dtype))
@@ -111,61 +111,63 @@ def suppress_background(
 ) -> SuppressedBackground:
     """Remove a structured background from an image or stack: stripes, fringes, grids, texture.
 
-    The background is learnt where it is alone, by a `StructuredBackgroundRemover` on patches or a
-    `FrameBackgroundRemover` on whole frames. There is nothing to tune.
+    A `StructuredBackgroundRemover` on patches, or a `FrameBackgroundRemover` on whole frames, is
+    fitted to places that show only background. There is nothing to tune.
 
     Parameters
     ----------
     image : array of shape (..., height, width)
-        In memory or stored: dask, zarr, HDF5, a TIFF file opened as an array. All images of a stack
-        share one background. Divide by a flat field first: illumination multiplies.
+        Image or stack, in memory or stored (dask, zarr, HDF5, a TIFF file opened as an array). All
+        images of a stack share one background. Divide by a flat field first, because uneven
+        illumination is multiplicative.
     background : array
-        Where the background is alone: a boolean mask of the image's shape, or of (height, width)
-        for all images of a stack, True on background without signal (some 100 x 100 pixels of it,
-        where the pattern repeats within that); or another image or stack, of any height and width,
-        that holds nothing else. For frames, a mask of the shape of the leading axes, True on frames
-        without signal, or another stack of such frames.
+        Boolean mask of the image that is True where there is background without signal. Its shape
+        is that of the image, or (height, width) for all images of a stack. Some 100 x 100 pixels
+        are enough if the pattern repeats within them. Alternatively, another image or stack of any
+        height and width that shows only background. For frames: a mask of the shape of the leading
+        axes that is True on frames without signal, or another stack of such frames.
     background_mask : array-like of bool, optional
-        Where in another background image it is alone, of that image's shape or of (height, width);
-        for frames, of the shape of its leading axes. Everywhere by default.
+        Mask of another background image that is True where there is only background. Its shape is
+        that of the background image, or (height, width); for frames, that of the leading axes. By
+        default the whole background image is used.
     sampling : Patches, Frames, "patches" or "frames", default="patches"
-        What is looked at. "patches" are windows at every second place (every fourth for squares in
-        images of more than 2**24 pixels): squares of 16 x 16 pixels,
-        or strips along the lines of stripes where these predict held-out background better.
-        "frames" are whole frames of any size, for a series whose background returns to the same
-        place.
+        How samples are cut from the image. "patches" are windows with a stride of 2 pixels (4 for
+        squares in images of more than 2**24 pixels). They are squares of 16 x 16 pixels, or strips
+        along the lines of stripes if strips predict held-out background better. "frames" are whole
+        frames of any size, for a series whose background recurs in the same place.
     brightness : {"auto", "keep", "remove"}, default="auto"
         For patches: whether the image stays as bright as it is ("keep") or the mean of the
-        background is subtracted too ("remove"). "auto" removes it where the background is a dark
-        ground, below everything else in the image, as in fluorescence, and keeps it elsewhere, as
-        in bright field, phase contrast, electron microscopy and photographs. The result's
+        background is subtracted too ("remove"). "auto" removes the mean if the background is a dark
+        ground, below everything else in the image, as in fluorescence. Otherwise "auto" keeps it,
+        as in bright field, phase contrast, electron microscopy and photographs. The result's
         ``brightness`` is the mean that was kept.
     background_strength : {"auto", "varying", "constant"}, default="auto"
-        For patches: whether the background may be weaker or stronger from place to place, see
-        `StructuredBackgroundRemover`. "auto" is "constant" for strips and "varying" for squares:
-        a strip shows a few lines of random brightness, and their differences would be taken for a
-        change of strength.
+        For patches: whether the strength of the background may differ from place to place; see
+        `StructuredBackgroundRemover`. "auto" is "constant" for strips and "varying" for squares.
+        A strip shows only a few lines of random brightness, and their differences would be mistaken
+        for a change of strength.
     channel_axis : int, optional
-        The axis of the image that holds channels. Each has a background of its own; a background
-        image must have the same channels in the same axis, a mask is shared.
+        Axis of the image that holds channels. Each channel has its own background. A background
+        image must have the same channels in the same axis; a mask is shared by all channels.
     stationary_signal : bool, default=False
-        For frames of at most 2048 pixels: whether the signal may be anywhere in the frame, see
+        For frames of at most 2048 pixels: whether the signal may be anywhere in the frame; see
         `FrameBackgroundRemover`.
     multiplicative : bool, default=False
         For frames: whether light is absorbed, as in absorption images, transmission and bright
-        field; the result then is the optical density.
+        field. The result is then the optical density.
     dark : array of shape (height, width) or (..., height, width), optional
-        For multiplicative light: frames that the camera gave without light; their mean is
+        For multiplicative light: frames that the camera recorded without light. Their mean is
         subtracted.
     apply_to : array, optional
-        Image or stack from which the background is removed in place of `image`, which then is only
-        learnt from: one frame of a film, the part of an image that is on screen.
+        Image or stack from which the background is removed in place of `image`, which is then used
+        only for fitting. Examples are one frame of a film, or the part of an image on the screen.
     out : array of the shape of the image that the background is removed from, optional
-        Where to write the result, such as a `numpy.memmap` or a zarr array for one that is larger
+        Where to write the result, such as a `numpy.memmap` or a zarr array if the result is larger
         than memory.
     progress : bool or callable, default=False
-        Show progress bars: tqdm's, or what is called as ``progress(iterable, total=, desc=)``. An
-        exception that it raises while it is iterated stops the work and is passed on.
+        Show progress bars with tqdm, or with a callable that is called as
+        ``progress(iterable, total=, desc=)``. An exception that it raises during iteration stops
+        the work and is passed on.
 
     Returns
     -------
@@ -174,20 +176,20 @@ def suppress_background(
     Raises
     ------
     ValueError
-        If no window fits into the image or the background, the mask has another shape, is nowhere
-        or everywhere True, the background is constant, a pixel is NaN or infinite, or frames are
+        If no window fits into the image or the background, the mask has a wrong shape or is True
+        everywhere or nowhere, the background is constant, a pixel is NaN or infinite, or frames are
         too few, too large or of different shapes.
     TypeError
-        If pixels are no real numbers, or entries are masked.
+        If pixels are not real numbers, or entries are masked.
 
     See Also
     --------
-    StructuredBackgroundRemover, FrameBackgroundRemover : The models, and where they come from.
-    verdicts : What is checked.
+    StructuredBackgroundRemover, FrameBackgroundRemover : The models and their references.
+    verdicts : The checks of the result.
 
     Notes
     -----
-    On patches, how strong the signal is around each pixel is shown by
+    For patches, a map of the signal's strength around each pixel is computed by
     ``sampling.map(lambda rows: result.estimator.strengths(rows)[:, :1], image)``.
 
     Examples
@@ -260,7 +262,7 @@ def suppress_background(
     if not isinstance(sampling, Patches):
         size = window_size(source, mask, progress)
         if any(side > n for each in (stack, target) for side, n in _along(size, each)):
-            size = samples.sides[0], samples.sides[1]  # strips that fit the background alone
+            size = samples.sides[0], samples.sides[1]  # the strips fit only into the background
         wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
         samples = Patches(size, 4 if wide else samples.stride)
     if background_strength == "auto":
@@ -282,7 +284,7 @@ def _from_patches(
 ) -> SuppressedBackground:
     n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, source)
     part = stack
-    if len(samples.sides) == 2:  # of a large stack a part is enough to learn from
+    if len(samples.sides) == 2:  # a part of a large stack is enough for fitting
         part, _ = excerpt(stack, None, progress)
         source, mask = excerpt(source, mask, progress)
     moments = _moments(samples, source, mask, "the background", progress)
@@ -307,7 +309,7 @@ def _from_patches(
         smooth, better = simpler_filters(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )
-        if smooth:  # what it is said to resemble follows from its being smooth
+        if smooth:  # these two verdicts only restate that the background is smooth
             others = ("background resembles the signal", "unstructured background")
             found = tuple(each for each in found if each.kind not in others)
         found = (*found, *better)
@@ -323,7 +325,7 @@ def _from_patches(
 def _removed_and_spread(
     remover: StructuredBackgroundRemover, sampling: Patches, stack: Any, mask: BoolArray | None
 ) -> tuple[float, float]:
-    """Return the mean of what is removed and the variance of what stays, from some windows."""
+    """Return the mean of the removed part and the variance of the signal, from some windows."""
     rows = sampling.rows(stack, mask)
     n = rows.shape[0]
     rows = rows.take(np.unique(np.linspace(0, n - 1, _SOME_WINDOWS).round().astype(int)))
@@ -343,9 +345,9 @@ def _removed_and_spread(
 def _on_dark_ground(samples: Patches, stack: Any, source: Any, mask: BoolArray | None) -> bool:
     """Return whether the background is a dark ground, below everything else in an image.
 
-    The means of windows are compared. Those of the image then reach far above the range of the
-    background and hardly below it (the pattern itself makes both ranges equally wide), and a good
-    part of them lies in it.
+    The means of windows are compared. On a dark ground, the means of the image extend far above the
+    range of the background's means and hardly below it, and a good part of them lies within that
+    range. The pattern alone would extend both ends of the range equally.
     """
     wide = Patches(samples.size, min(samples.sides))
     image, behind = _local_means(wide, stack, None), _local_means(samples, source, mask)
@@ -362,7 +364,7 @@ def _local_means(sampling: Patches, stack: Any, mask: BoolArray | None) -> NDArr
 def _each_channel(
     image: Image, background: Image, axis: int, out: Any, **options: Any
 ) -> SuppressedBackground:
-    """Remove the background of every channel on its own."""
+    """Remove the background of each channel separately."""
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
     n_axes = len(stack.shape)
     check_count(axis, "channel_axis", at_least=-n_axes, at_most=n_axes - 1)
@@ -417,12 +419,12 @@ def _from_frames(
 
 
 def _along(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
-    """Yield the sides of windows with those of the images."""
+    """Yield the side of the windows and the side of the images, for each axis."""
     return zip(size, map(int, stack.shape[-2:]), strict=True)
 
 
 def _components_exchanged(remover: FrameBackgroundRemover, frames: Any, others: Any) -> int:
-    """Return how many components stand out once foreground and background are exchanged."""
+    """Return how many components are detected if foreground and background are exchanged."""
     try:
         return int(clone(remover).fit(others, background=frames).n_components_)
     except ValueError:  # the frames with signal are fewer than four, or constant
@@ -442,7 +444,7 @@ def _are_strips(sampling: Patches) -> bool:
 
 
 def _marked(mask: BoolArray, stack: Stack) -> int:
-    """Return how many pixels of a stack a mask marks."""
+    """Return the number of pixels of a stack for which a mask is True."""
     return int(mask.sum()) * (math.prod(map(int, stack.shape)) // mask.size)
 
 
@@ -461,7 +463,7 @@ def _frame_shape(stack: Any, source: Any) -> tuple[int, int]:
             f"the background's frames are of {other[0]} x {other[1]} pixels, the image's of "
             f"{shape[0]} x {shape[1]}; both need the same."
         )
-    return (shape[0], shape[1]) if len(shape) == 2 else (1, 1)  # refused where frames are read
+    return (shape[0], shape[1]) if len(shape) == 2 else (1, 1)  # reading the frames raises
 
 
 def _mean_frame(dark: Image) -> NDArray[np.float64]:
@@ -472,7 +474,7 @@ def _mean_frame(dark: Image) -> NDArray[np.float64]:
 def _moments(
     sampling: Patches, stack: Any, mask: BoolArray | None, name: str, progress: Progress
 ) -> SecondMoments:
-    """Return the moments of the patches, and of those between them where they are few."""
+    """Return the moments of the patches, with a smaller stride if there are few of them."""
     stride = min(sampling.stride, wide_stride(sampling, stack, mask))
     rows = Patches(sampling.size, stride).rows(stack, mask, name=name)
     return SecondMoments.from_data(rows.replace(progress=progress))

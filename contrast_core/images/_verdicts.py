@@ -1,4 +1,4 @@
-"""Problems that are detected in a contrast of images, from moments of a few blocks of them."""
+"""Detection of problems in a contrast of images, from the moments of a few blocks."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ VerdictKind: TypeAlias = Literal[
 Blocks: TypeAlias = Sequence[SecondMoments]
 
 _INSTEAD = ("unstructured background", "smooth background", "simple filter is better")
-_FOUND = 1.5  # times the background's variance, in directions that other rows chose
-_SWAPPED = 2.0  # times the foreground's variance, and times what was found
-_RESEMBLES = 0.78  # of the error of dimming: haze has 0.82 and more, gravel under nuclei 0.7
-_UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have 0.07 at most
-_FEWEST_WINDOWS = 16  # boxes with 4 and 14 leave 2.6 and 1.5 times the error of one with 39
-_SIGNAL_IN_AREA = 0.12  # of the result's variance in the whole image
-_LEAST_OUTLYING = 0.005  # of the squared residual of a frame lies far out where there is signal
-_SIGNAL_BEHIND = 0.02  # of it lies far out in a background frame that shows signal
-_SOME_FRAMES = 16  # of either kind are judged
-_HALF_LIBRARY = 64  # frames, at most, are in the library that judges
-_FEWEST_FRAMES = 4  # of a library
-_ENOUGH_FRAMES = 40  # with more, the error on the cold atoms does not fall
-_SPLITS = 10  # of the blocks into halves, at most
-_DIRECTIONS = 2  # in which foreground and background are compared
+_FOUND = 1.5  # least variance relative to the background, in directions chosen on other rows
+_SWAPPED = 2.0  # least ratio with the roles exchanged, and least multiple of the original ratio
+_RESEMBLES = 0.78  # share of the error of dimming: 0.82 and more for haze, 0.7 for gravel
+_UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have at most 0.07
+_FEWEST_WINDOWS = 16  # areas of 4 and 14 windows leave 2.6 and 1.5 times the error of one with 39
+_SIGNAL_IN_AREA = 0.12  # variance within the background, as a share of that in the whole image
+_LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
+_SIGNAL_BEHIND = 0.02  # the same share in background frames that show signal
+_SOME_FRAMES = 16  # number of frames of each kind that are tested
+_HALF_LIBRARY = 64  # most frames in the library that is used for the test
+_FEWEST_FRAMES = 4  # least number of frames in a library
+_ENOUGH_FRAMES = 40  # with more frames, the error on the cold atoms does not fall
+_SPLITS = 10  # most splits of the blocks into halves
+_DIRECTIONS = 2  # number of directions in which foreground and background are compared
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Verdict:
             "smooth background", "simple filter is better", "too few frames", \
             "background too small", "background holds signal", "brightness removed", \
             "layers probably swapped"}
-        Which finding it is.
+        Kind of the problem.
     sentence : str
-        What was found and what to do, for whoever looks at the images.
+        Description of the problem, with advice for the user.
     value, threshold : float
-        What was measured, and what it was compared with.
+        Measured value, and the threshold that it was compared with.
     """
 
     kind: VerdictKind
@@ -82,34 +82,36 @@ class Verdict:
 
 
 def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
-    r"""Return the problems of a contrast of images, from moments of blocks of them.
+    r"""Return the problems detected in a contrast of images, from the moments of blocks.
 
-    - *Nothing found*: the two directions in which one half of the foreground varies most over the
-      background have less than 1.5 times the background's variance in the other half: the median
-      over at most ten half-splits of the blocks, both ways. The threshold does not depend on
-      total variances: an image is the background with something added.
-    - *Layers probably swapped*: the same ratio with the roles exchanged is 2 or more, and at least
-      twice the former.
-    - *Background resembles the signal*: with S and N, the covariances of signal and background,
-      each divided by its trace, the error of the Wiener filter,
-      :math:`\operatorname{tr} S(S + N)^{-1}N`, is at most one half, that of dimming the image,
-      which it reaches where S = N; the verdict is given from 0.78 of that.
+    - *Nothing found*: one half of the blocks chooses the two directions in which the foreground
+      varies most relative to the background. In the other half, the foreground has less than 1.5
+      times the background's variance in these directions. This ratio is the median over at most ten
+      splits into halves, each used both ways. The threshold does not depend on total variances,
+      because an image is the background with something added.
+    - *Layers probably swapped*: with foreground and background exchanged, the same ratio is at
+      least 2, and at least twice the original ratio.
+    - *Background resembles the signal*: let S and N be the covariances of signal and background,
+      each divided by its trace. The error of the Wiener filter,
+      :math:`\operatorname{tr} S(S + N)^{-1}N`, is at most one half. It reaches one half if S = N,
+      where the filter only dims the image. The verdict is given from 0.78 of that value.
     - *Unstructured background*: the participation ratio
-      :math:`\operatorname{tr}^2 / (D \operatorname{tr} C^2)` of the background without the mean of
-      each sample is above one half. With several blocks, :math:`C^2` is the product of the
-      covariances of two halves, which few rows do not bias.
+      :math:`\operatorname{tr}^2(C) / (D \operatorname{tr} C^2)` is above one half, where C is the
+      covariance of the background samples after the mean of each sample was subtracted. With
+      several blocks, :math:`C^2` is replaced by the product of the covariances of two halves, which
+      is unbiased for few rows.
 
     Parameters
     ----------
     foreground, background : sequence of SecondMoments
-        Moments of blocks that share no pixels, such as `block_moments` gives: stretches of a film,
-        parts of an image. One block of each is enough for the last two.
+        Moments of blocks that share no pixels, such as stretches of a film or parts of an image;
+        `block_moments` computes them. The last two checks need only one block of each.
 
     Returns
     -------
     tuple of Verdict
-        Empty if no problem is detected. Of the first three at most one is given, swapped layers
-        before nothing found.
+        Empty if no problem is detected. At most one of the first three problems is given; swapped
+        layers take precedence over nothing found.
 
     Raises
     ------
@@ -139,12 +141,12 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
 
 
 def too_few_frames(n_exchanged: int) -> Verdict:
-    """Return the verdict for frames in which no component of the signal stands out.
+    """Return the verdict for frames in which no component of the signal was detected.
 
     Parameters
     ----------
     n_exchanged : int
-        Components that stand out once foreground and background are exchanged.
+        Number of components that are detected if foreground and background are exchanged.
     """
     if n_exchanged:
         return Verdict(
@@ -167,22 +169,22 @@ def too_few_frames(n_exchanged: int) -> Verdict:
 def library_verdicts(
     remover: FrameBackgroundRemover, frames: Rows, others: Rows
 ) -> tuple[Verdict, ...]:
-    """Return reasons to doubt a result of large frames.
+    """Return the problems detected in the result for large frames.
 
     A library of half of the background frames is fitted to frames with signal and to the other half
-    of the background frames. Noise around the fitted background has no outliers: the share of the
-    squared residual that lies beyond the fit's cutoff, 4.7 robust standard deviations, is the
-    signal's. It is 0.6 to 0.9 in frames with signal and below 0.001 in frames without.
+    of the background frames. Noise around the fitted background has no outliers. The share of the
+    squared residual beyond the fit's cutoff, 4.7 robust standard deviations, is therefore due to
+    signal. It is 0.6 to 0.9 in frames with signal and below 0.001 in frames without.
 
     Parameters
     ----------
     remover : FrameBackgroundRemover
-        Fitted to large frames.
+        Remover that was fitted to large frames.
     frames, others : Rows
-        Frames with signal and frames of background; sixteen of each, evenly spread, are read.
+        Frames with signal and background frames. Sixteen of each, evenly spread, are read.
     """
     n = others.shape[0]
-    first, second = np.split(np.arange(n), [n // 2])  # stretches: neighbours in time are alike
+    first, second = np.split(np.arange(n), [n // 2])  # consecutive halves: neighbours are alike
     half = remover
     if n >= 2 * _FEWEST_FRAMES:
         library = others.take(_spread(first, _HALF_LIBRARY))
@@ -237,18 +239,18 @@ def _outlying_share(remover: FrameBackgroundRemover, rows: Rows) -> float:
 
 
 def _spread(indices: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return at most so many of the indices, evenly spread."""
+    """Return at most `most` of the indices, evenly spread."""
     places = np.linspace(0, len(indices) - 1, min(most, len(indices))).round().astype(int)
     return np.asarray(indices[np.unique(places)])
 
 
 def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verdict]:
-    """Yield a verdict if an area holds fewer than sixteen windows beside each other.
+    """Yield a verdict if an area has room for fewer than sixteen windows without overlap.
 
     Parameters
     ----------
     n_pixels : int
-        Pixels of the background.
+        Number of pixels of the background.
     sides : tuple of int
         Sides of the windows.
     """
@@ -271,8 +273,9 @@ def background_holds_signal(share: float) -> Iterator[Verdict]:
     Parameters
     ----------
     share : float
-        Variance of the result where the background should be alone, relative to the whole image's.
-        It is 0.08 at most for stripes, grids, fringes and noise, and 0.2 for a box over cells.
+        Variance of the result within the background area, divided by its variance in the whole
+        image. It is at most 0.08 for stripes, grids, fringes and noise, and 0.2 if the area lies
+        over cells.
     """
     if share > _SIGNAL_IN_AREA:
         yield Verdict(
@@ -286,12 +289,12 @@ def background_holds_signal(share: float) -> Iterator[Verdict]:
 
 
 def brightness_removed(brightness: float, amplitude: float) -> Iterator[Verdict]:
-    """Yield a verdict if the mean of a dark ground that was removed exceeds its pattern.
+    """Yield a verdict if the removed mean of a dark ground is larger than the ground's pattern.
 
     Parameters
     ----------
     brightness : float
-        Mean of what was removed.
+        Mean of the removed part.
     amplitude : float
         Standard deviation of the background.
     """
@@ -353,7 +356,7 @@ def _background_verdicts(background: Blocks) -> Iterator[Verdict]:
 
 
 def resemblance(x: SecondMoments, y: SecondMoments) -> float:
-    """Return how alike signal and background are, from 0 to 1, whatever their strengths."""
+    """Return the similarity of signal and background, from 0 to 1, whatever their strengths."""
     unit = y.total_variance / y.n_features
     noise = y.covariance / unit + RIDGE * np.eye(y.n_features)
     factor = signal_factor(x.mean, x.covariance, y.mean, y.covariance, unit)
@@ -366,7 +369,7 @@ def resemblance(x: SecondMoments, y: SecondMoments) -> float:
 
 
 def participation_ratio(blocks: Blocks) -> float:
-    """Return the share of all directions that the variance of samples fills evenly."""
+    """Return the participation ratio of the samples' covariance, relative to its maximum."""
     halves = [_without_means(_merged(blocks[i::2]).covariance) for i in range(min(2, len(blocks)))]
     traces = [float(np.trace(half)) for half in halves]
     product = float(np.vdot(halves[0], halves[-1]))
@@ -381,11 +384,11 @@ def _without_means(covariance: FloatArray) -> FloatArray:
 
 
 def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
-    """Return the median ratio over half-splits, and the one with the roles exchanged.
+    """Return the median ratio over half-splits, and the median ratio with the roles exchanged.
 
-    The two are infinity and zero, which raise no verdict, where no two halves vary.
+    If no split has halves that vary, the two are infinity and zero, which give no verdict.
     """
-    pairs = list(zip(foreground, background, strict=False))  # as many blocks of both
+    pairs = list(zip(foreground, background, strict=False))  # the same number of blocks of both
     k = min(_DIRECTIONS, background[0].n_features)
     ratios, exchanged = [], []
     for first, second in _half_splits(len(pairs)):
@@ -405,7 +408,7 @@ def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the ways to halve the blocks: all, or ten spread evenly over their list."""
+    """Return all ways to split the blocks into halves, or ten of these, evenly spread."""
     everything = range(n_blocks)
     splits = []
     for others in combinations(everything[1:], n_blocks // 2 - 1) if n_blocks > 1 else ():
