@@ -1,4 +1,4 @@
-"""Table of all estimators, for tests of the properties that all of them must have."""
+"""Table of all estimators, for tests of the properties that every estimator must have."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ import contrast_core
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator and what differs from one to the next."""
+    """An estimator, the arguments of its fit, and the properties that it has."""
 
     name: str
-    make: Callable[..., Any]  # make(n_components) -> estimator, unfitted
-    other: Literal["background", "positive"] = "background"  # what fit needs beside X
-    scale_free: bool = True  # scaling both datasets alike leaves the subspace as it is
+    # make(n_components) returns an unfitted estimator.
+    make: Callable[..., Any]
+    other: Literal["background", "positive"] = "background"  # the second dataset that fit takes
+    scale_free: bool = True  # scaling both datasets by one factor does not change the subspace
     full_rank_k: bool = True  # n_components may equal the number of features
-    constant_other: bool = True  # a constant background is acceptable
-    orthonormal: bool = True  # components are
+    constant_other: bool = True  # fit accepts a constant background
+    orthonormal: bool = True  # the components are orthonormal
     equivariant: bool = True  # a rotation of the features rotates the subspace
     moments: bool = True  # SecondMoments are accepted in place of data
-    size_free: bool = True  # more rows of one dataset, with the same moments, change nothing
-    orthogonal: bool = True  # denoise projects orthogonally
-    counted: str = "n_components"  # the parameter that is the number of components
-    least: int = 1  # of it
-    missing: bool = False  # NaN is a missing value (test_incomplete_pcpca.py)
+    # More rows of one dataset with the same moments do not change the fit.
+    size_free: bool = True
+    orthogonal: bool = True  # denoise is an orthogonal projection
+    counted: str = "n_components"  # the parameter that sets the number of components
+    least: int = 1  # the smallest value of that parameter
+    missing: bool = False  # the estimator reads NaN as a missing value
 
     def fit(self, X: Any, other: Any, n_components: int = 2) -> Any:
         return self.make(n_components).fit(X, **{self.other: other})
@@ -92,7 +94,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class StrengthCase:
-    """A method with a strength, and some strengths that it takes of data of order one."""
+    """A method with a contrast strength, and valid strengths for data with variances near 1."""
 
     make: Callable[..., Any]
     parameter: str

@@ -56,7 +56,7 @@ def _tensor(values: Any, folder: Path) -> Any:
 
 
 def _duplicated(values: Any, folder: Path) -> Any:
-    """A CSR matrix with every entry in two parts and columns out of order."""
+    """Return a CSR matrix with each entry split in two and with unsorted columns."""
     once = sp.csr_matrix(values[:, ::-1])
     columns = values.shape[1] - 1 - once.indices.repeat(2)
     twice = sp.csr_matrix((once.data.repeat(2) / 2, columns, once.indptr * 2), shape=values.shape)
@@ -110,7 +110,7 @@ def dense(block: Any) -> Any:
 
 
 def assert_same_moments(a: SecondMoments, b: SecondMoments, rtol: float = 1e-12) -> None:
-    """Equal counts, and means and covariances that differ by rounding."""
+    """Check that counts are equal, and that means and covariances differ by rounding only."""
     assert a.n_samples == b.n_samples
     scale = np.abs(b.covariance).max()
     np.testing.assert_allclose(a.covariance, b.covariance, rtol=0, atol=rtol * scale)

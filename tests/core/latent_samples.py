@@ -9,14 +9,14 @@ from scipy.stats import multivariate_normal, multivariate_t
 
 
 def holes(rows: Any, share: float = 0.2, seed: int = 0) -> Any:
-    """Replace a share of the values by NaN."""
+    """Return a copy in which a given share of the values is NaN."""
     return np.where(np.random.default_rng(seed).random(rows.shape) < share, np.nan, rows)
 
 
 def generated(
     n: int, m: int, d: int, seed: int = 0, noise: float = 1.0
 ) -> tuple[Any, Any, Any, Any]:
-    """Rows from the cLVM with two shared and two salient variables, and its loadings."""
+    """Return rows drawn from a cLVM with two shared and two salient variables, and its loadings."""
     rng = np.random.default_rng(seed)
     S, W = 2 * rng.normal(size=(d, 2)), rng.normal(size=(d, 2)) * [1.5, 1.0]
     X = rng.normal(size=(n, 2)) @ S.T + rng.normal(size=(n, 2)) @ W.T + rng.normal(size=d)
@@ -26,13 +26,13 @@ def generated(
 
 
 def gappy(n: int = 60, m: int = 50, d: int = 8) -> tuple[Any, Any]:
-    """Rows from the cLVM of which a fifth of the values is missing."""
+    """Return rows drawn from a cLVM, in which a fifth of the values is missing."""
     X, Y, _, _ = generated(n, m, d)
     return holes(X), holes(Y, seed=1)
 
 
 def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf) -> Any:
-    """Log-density of what is observed in each row, normal or Student's t."""
+    """Return the log-density of the observed values of each row, normal or Student's t."""
     found, observed = np.zeros(len(rows)), ~np.isnan(rows)
     for o in np.unique(observed, axis=0):
         if o.any():
@@ -47,7 +47,7 @@ def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf
 def clvm_log_likelihood(
     X: Any, Y: Any, S: Any, W: Any, noise: float, means: Any = None, degrees: float = np.inf
 ) -> float:
-    """Severson et al. 2019, eq. 4, without the package's algebra."""
+    """Compute Severson et al. 2019, eq. 4, directly from its definition."""
     background = S @ S.T + noise * np.eye(len(S))
     means = [rows.mean(axis=0) for rows in (X, Y)] if means is None else means
     parts = zip((X, Y), means, (background + W @ W.T, background), strict=True)

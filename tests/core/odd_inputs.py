@@ -1,7 +1,7 @@
-"""Odd data: the same numbers as other types, extreme numbers, and values that are not data.
+"""Unusual data: equal values in other types, extreme values, and values that are not data.
 
-`TAKEN` kinds hold the base values to the last bit. `REFUSED` kinds come with words that the error
-must say.
+Each kind in `TAKEN` has exactly the base values. Each kind in `REFUSED` has words that its error
+message must contain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ N_ROWS, N_FEATURES = 24, 5
 
 
 def base(seed: int) -> Any:
-    """Small whole numbers, half of them zero, that every dtype holds; correlated columns."""
+    """Return small whole numbers that every dtype holds; about half are 0, columns correlate."""
     rng = np.random.default_rng(seed)
     shared = rng.integers(0, 60, size=(N_ROWS, 1)) * rng.integers(0, 2, N_FEATURES)
     values = shared + rng.integers(0, [40, 30, 20, 60, 60], size=(N_ROWS, N_FEATURES))
@@ -28,15 +28,16 @@ def base(seed: int) -> Any:
 
 
 class Kind(NamedTuple):
-    """A way of holding base values (n, D), or of spoiling them."""
+    """A container for base values (n, D), or a change that makes these values invalid."""
 
     name: str
-    make: Callable[[Any, Callable[[], Path]], Any]  # of the values, and of where to find a folder
-    refused: str = ""  # the error says so; else the data are taken
+    # make(values, folder) returns the data; folder() returns a path.
+    make: Callable[[Any, Callable[[], Path]], Any]
+    refused: str = ""  # words of the expected error; empty if the data are valid
 
 
 def _view(values: Any, *steps: int) -> Any:
-    """The values as every second row and column of something larger, backwards."""
+    """Return the values as a reversed view of every second row and column of a larger array."""
     large = np.full((2 * values.shape[0], 2 * values.shape[1]), 77.0)
     view = large[::-2, ::-2]
     view[:] = values
@@ -65,7 +66,7 @@ def _mixed_frame(values: Any) -> Any:
 
 
 def _csr_parts(values: Any) -> Any:
-    """Every entry in two parts that add up, columns out of order."""
+    """Return a CSR matrix with each entry split into two parts and with unsorted columns."""
     n, d = values.shape
     data = np.stack([values[:, ::-1] - 1, np.ones((n, d))], axis=2).ravel()
     indices = np.tile(np.repeat(np.arange(d)[::-1], 2), n)
@@ -174,7 +175,8 @@ TAKEN = [
         "tensor with gradient": lambda v: _tensor(v).requires_grad_(),
     }.items()
 ]
-# Kinds that every function of data is given; one of them may be missing data, another no data.
+# Every function of data is tested with these kinds. One of them has missing values, and another
+# is not data at all.
 EVERYWHERE = (
     *("float32", "frame", "CSR", "HDF5"),
     *("NaN", "words among objects", "frame of duplicate columns", "no rows", "features too many"),

@@ -1,8 +1,8 @@
-"""Every public function that takes data, for the tables of odd inputs.
+"""Table of the public functions that take data, for the tests of unusual inputs.
 
-A subject returns what depends on neither the unit nor the origin of the data, as far as its method
-allows. What is right is the result for plain arrays of float64, which the tests of each method
-compare with NumPy.
+A subject returns results that do not depend on the unit and the origin of the data, where its
+method has this property. The expected results are those for plain float64 arrays. The tests of each
+method compare these results with NumPy.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ LABELS_OF_ROWS = np.repeat(["a", "b", "c"], 8)
 
 
 class Subject(NamedTuple):
-    """A public function of data."""
+    """A public function of data, and the invariances of its result."""
 
     name: str
     call: Callable[..., list[Any]]
     slots: tuple[str, ...] = ("X", "background")
-    but: tuple[str, ...] = ()  # kinds of data for which this does not hold
-    units: bool = True  # the unit of the data changes nothing
-    origin: bool = True  # nor does a constant that is added to every row
-    tolerance: float = 1e-8  # of the largest entry
+    but: tuple[str, ...] = ()  # kinds of data that the test leaves out
+    units: bool = True  # changing the unit of the data does not change the result
+    origin: bool = True  # adding a constant to every row does not change the result
+    tolerance: float = 1e-8  # relative to the largest entry
 
 
 def projector(model: Any) -> Any:
@@ -40,7 +40,7 @@ def projector(model: Any) -> Any:
 
 
 def fitted(model: Callable[[], Any], **fixed: Any) -> Callable[..., list[Any]]:
-    """Return a call that fits a model and gives the projector on its components."""
+    """Return a call that fits a model and returns the projector on its components."""
 
     def call(**data: Any) -> list[Any]:
         made = model()
@@ -51,14 +51,14 @@ def fitted(model: Callable[[], Any], **fixed: Any) -> Callable[..., list[Any]]:
 
 
 def shape_of(values: Any) -> Any:
-    """Return values over the largest, of an array, a sparse matrix, a dask array or a tensor."""
+    """Return the values of an array or tensor as a dense array, divided by the largest one."""
     values = values.detach() if hasattr(values, "detach") else values
     values = np.asarray(values.toarray() if sp.issparse(values) else values)
     return values / np.abs(values).max()
 
 
 def products(scores: Any) -> Any:
-    """Return the rows' products with one another, which a rotation of scores leaves."""
+    """Return the inner products of the rows of scores, which do not change under a rotation."""
     return shape_of(shape_of(scores) @ shape_of(scores).T)
 
 
@@ -113,7 +113,7 @@ def removed(**data: Any) -> list[Any]:
     return [model.signal_variances_[:K], shape_of(model.transform(data["X"]))]
 
 
-with warnings.catch_warnings(action="ignore"):  # so few rows show no signal
+with warnings.catch_warnings(action="ignore"):  # the few rows show no signal
     CPCA = cc.CPCA(alpha=1.5).fit(X, background=Y)
     PCPCA = cc.PCPCA(gamma=0.1).fit(X, background=Y)
     KERNEL = cc.KernelCPCA(alpha=1.5, kernel="linear").fit(X, background=Y)
@@ -122,12 +122,13 @@ with warnings.catch_warnings(action="ignore"):  # so few rows show no signal
 
 
 def of_rows(name: str, method: Any, *but: str) -> Subject:
-    """A method of a model that is fitted to the plain data."""
+    """Return a subject for a method of a model that was fitted to the plain data."""
     return Subject(name, lambda X: [shape_of(method(X))], ("X",), but, units=False, origin=False)
 
 
 ONE, PAIR = ("X",), ("X", "positive")
-MANY = ("features too many",)  # is as good as any other number for what takes one dataset
+# A function of one dataset accepts any number of features, so "features too many" is valid.
+MANY = ("features too many",)
 SUBJECTS = [
     *(
         Subject(f"CPCA by {solver}", fitted(lambda s=solver: cc.CPCA(alpha=1.5, solver=s)))

@@ -18,7 +18,7 @@ from contrast_core.solve import (
     positive_pairs,
 )
 
-# Everything that may be iterated is.
+# With these limits, an iterative solver is used wherever one exists.
 EAGER = replace(
     LIMITS,
     iterated=0,
@@ -30,15 +30,15 @@ NAMES: dict[Form, Solver] = {"dense": "eigh", "span": "gram", "products": "lancz
 
 
 def moments_in(form: Form, x: Any, y: Any) -> tuple[Moments, Moments]:
-    """Moments of a foreground and a background in this form."""
+    """Return the moments of a foreground and a background in the given form."""
     return contrast_moments(x, y, solver=NAMES[form])[:2]
 
 
 def plan_in(form: Form, limits: Limits = LIMITS, **task: Any) -> Plan:
-    """A plan for moments of this form."""
+    """Return a plan for moments in the given form."""
     return make_plan(Task(1, 1, 1, given=form, **task), limits)
 
 
 def pairs_by(limits: Limits, x: Any, positive: Any) -> PositivePairs:
-    """Positive pairs, solved as these limits say."""
+    """Return positive pairs that are solved under the given limits."""
     return positive_pairs(x, positive, limits=limits)

@@ -1,4 +1,4 @@
-"""Rows for tests of significance: independent rows, and rows that repeat."""
+"""Simulated rows for tests of significance: independent rows, and repeated measurements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SD = np.array([2.0, 1.5, 1.0, 1.0, 0.7, 0.5])
 
 
 def rows(n: int, rng: np.random.Generator, spike: float = 0.0) -> Any:
-    """Independent rows; a spike adds a direction of that standard deviation."""
+    """Return independent rows; noise of standard deviation `spike` is added to feature 4."""
     X = rng.normal(size=(n, len(SD))) * SD
     X[:, 4] += spike * rng.normal(size=n)
     return X
 
 
 def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, Any]:
-    """Rows that repeat: `n` animals, each measured several times; and the animal of each row."""
+    """Return `repeats` measurements of each of `n` animals, and the animal of each row."""
     animals = np.repeat(np.arange(n), repeats)
     return rows(n, rng)[animals] + 0.3 * rng.normal(size=(n * repeats, len(SD))), animals
 
@@ -30,7 +30,7 @@ def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, A
 def leading_by_hand(
     P: Any, Q: Any, totals: Any, alpha: float | None, beta: float | None
 ) -> tuple[float, Any]:
-    """Statistic of two covariances, and what is taken out before the next component."""
+    """Return the statistic of two covariances, and the direction that the next component excludes."""
     size = len(P)
     if alpha is None and beta is None:
         values, vectors = scipy.linalg.eigh(P, Q + np.trace(Q) / (4 * size) * np.eye(size))
@@ -48,13 +48,16 @@ def rejections(p_values: Any, level: float) -> int:
 
 
 def assert_level_is_kept(p_values: Any, level: float) -> None:
-    """Check that as many p-values are below the level as for a uniform distribution, at 99.8%."""
+    """Check that the share of p-values below the level agrees with a uniform distribution.
+
+    A correct level fails in 0.2% of the cases.
+    """
     n = len(p_values)
     assert binom.ppf(0.001, n, level) <= rejections(p_values, level) <= binom.ppf(0.999, n, level)
 
 
 def geometric_median(rows: Any) -> Any:
-    """The point with the least sum of distances to the rows."""
+    """Return the point with the least sum of distances to the rows."""
 
     def distance(centre: Any) -> float:
         return float(np.linalg.norm(rows - centre, axis=1).sum())
@@ -63,6 +66,6 @@ def geometric_median(rows: Any) -> Any:
 
 
 def error_of_centre(centred: Any, draw: Any) -> Any:
-    """The mean of unit vectors with these signs and sizes, over the mean inverse length."""
+    """Return the mean of the rows' unit vectors times `draw`, divided by the mean inverse length."""
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()

@@ -1,6 +1,6 @@
-"""Pictures with known signal: patterns over images, and frames on textured backgrounds.
+"""Simulated images with a known signal: cells behind patterns, and frames with a background.
 
-Patterns have mean 0 and variance 1 over the image. The benchmarks use them too.
+Each pattern has mean 0 and variance 1 over the image. The benchmarks use these images too.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ Shape = tuple[int, int]
 
 
 def stripes(shape: Shape, rng: np.random.Generator) -> Any:
-    """Horizontal stripes of random brightness, fine and broad, as of a scanner or a mill."""
+    """Return horizontal stripes, fine and broad, as a scanner or a mill leaves them."""
     fine, broad = rng.normal(size=(shape[0], 1)), rng.normal(size=(shape[0], 1))
     return standard(0.8 * fine + 1.5 * gaussian_filter(broad, (2, 0)) + np.zeros(shape))
 
 
 def scan_lines(shape: Shape, rng: np.random.Generator) -> Any:
-    """Lines of independent brightness, as of a scanned image."""
+    """Return horizontal lines of independent brightness, as in a scanned image."""
     return standard(rng.normal(size=(shape[0], 1)) + np.zeros(shape))
 
 
 def curtains(shape: Shape, rng: np.random.Generator) -> Any:
-    """Fine and broad vertical streaks that fade slowly, as from milling."""
+    """Return fine and broad vertical streaks that change slowly along their length."""
     streaks = (gaussian_filter(rng.normal(size=shape), (60, width)) for width in (0.7, 3))
     return standard(sum(map(standard, streaks)))
 
 
 def grid(shape: Shape, rng: np.random.Generator, *, period: float = 10.3) -> Any:
-    """A grid whose lines wander."""
+    """Return a rectangular grid with slightly bent lines."""
     waves = (wave(shape, rng, along, period, wander=60, over=40) for along in ((0, 1), (1, 0)))
     return standard(sum(waves))
 
 
 def fringes(shape: Shape, rng: np.random.Generator, *, period: float = 13.0) -> Any:
-    """Interference fringes, slanted and bent."""
+    """Return slanted and bent interference fringes."""
     return standard(wave(shape, rng, (np.sin(0.6), np.cos(0.6)), period, wander=90, over=30))
 
 
@@ -53,19 +53,19 @@ def wave(
     wander: float,
     over: float,
 ) -> Any:
-    """A plane wave with a phase that wanders over so many pixels."""
+    """Return a plane wave; Gaussian noise times `wander`, smoothed over `over` pixels, bends it."""
     y, x = np.mgrid[: shape[0], : shape[1]]
     phase = wander * gaussian_filter(rng.normal(size=shape), over)
     return np.cos(2 * np.pi * (y * along[0] + x * along[1]) / period + phase)
 
 
 def white(shape: Shape, rng: np.random.Generator) -> Any:
-    """Camera noise: no structure at all."""
+    """Return white noise, as a camera adds it."""
     return standard(rng.normal(size=shape))
 
 
 def haze(shape: Shape, rng: np.random.Generator) -> Any:
-    """Smooth light from out of focus."""
+    """Return a smooth pattern, as light from outside the focal plane gives it."""
     return standard(gaussian_filter(rng.normal(size=shape), 20))
 
 
@@ -77,7 +77,10 @@ def standard(pattern: Any) -> Any:
 
 
 def cells(shape: Shape, rng: np.random.Generator, *, empty: int = 64) -> Any:
-    """Bright round cells of several sizes, from 0 to about 1; none in the upper left corner."""
+    """Return bright round cells of several sizes; the upper left corner stays empty.
+
+    The brightness lies between 0 and about 1.
+    """
     y, x = np.mgrid[: shape[0], : shape[1]]
     image = np.zeros(shape)
     n_cells = shape[0] * shape[1] // 600
@@ -101,7 +104,7 @@ def noisy(
     amplitude: float = 1.0,
     noise: float = 0.3,
 ) -> Any:
-    """An image under a pattern and a little camera noise, both in units of its own sd."""
+    """Return the image plus a pattern and white noise, in units of the image's sd."""
     return clean + clean.std() * (amplitude * pattern + noise * rng.normal(size=clean.shape))
 
 
@@ -113,7 +116,7 @@ def scene(
     seed: int = 0,
     **strengths: float,
 ) -> tuple[Any, Any, Any]:
-    """Cells behind a pattern, the mask of the empty corner, and the cells alone."""
+    """Return cells behind a pattern, the mask of the empty corner, and the cells alone."""
     rng = np.random.default_rng(seed)
     clean = cells(shape, rng, empty=empty)
     mask = np.zeros(shape, dtype=bool)
@@ -122,7 +125,10 @@ def scene(
 
 
 def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
-    """Squared error after the best affine fit of an image, relative to the noisy image's."""
+    """Return the squared error of the estimate over that of the noisy image.
+
+    Each error is taken after the best affine fit to the clean image.
+    """
 
     def error(image: Any) -> float:
         design = np.column_stack([image.ravel(), np.ones(image.size)])
@@ -133,28 +139,32 @@ def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
 
 
 class Film(NamedTuple):
-    """Frames as rows, and what is known of them."""
+    """Foreground frames, background frames and the clean signal, one frame per row."""
 
     foreground: Any  # (n, h * w)
     background: Any  # (m, h * w)
-    clean: Any  # (n, h * w): what the foreground holds beside the background
+    # (n, h * w): the foreground without its background and its noise
+    clean: Any
     shape: Shape
 
 
 def digits_on_photographs(n_frames: int) -> Film:
-    """Faint digits 0 and 1 on crops of photographs, from the bundled data."""
+    """Return faint digits 0 and 1 on crops of photographs, from the bundled data."""
     data = digits_on_photos(n_frames)
     return Film(data.foreground, data.background, data.clean, (28, 28))
 
 
 def digits_on_stripes(n_frames: int, rng: np.random.Generator) -> Film:
-    """Digits behind stripes whose strength differs from frame to frame."""
+    """Return digits behind stripes whose strength differs from frame to frame."""
     clean = digits_on_photos(n_frames).clean
     return Film(clean + striped(n_frames, rng), striped(n_frames, rng), clean, (28, 28))
 
 
 def blobs_on_photographs(n_frames: int, rng: np.random.Generator) -> Film:
-    """Two bright blobs at random places on crops of photographs: a signal of no low rank."""
+    """Return two bright blobs at random places on crops of photographs.
+
+    The signal has no low rank.
+    """
     data = digits_on_photos(n_frames)
     crops, behind = data.foreground - data.clean, data.background
     y, x = np.mgrid[:28, :28]
@@ -170,7 +180,10 @@ TWITCHING = (7, 9)  # height and width of the frames of `twitching_square`
 
 
 def twitching_square(n: int = 300, m: int = 250, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Rows of frames with a square that twitches behind stripes, of stripes alone, the square."""
+    """Return foreground rows, background rows and the signal.
+
+    The foreground is a square of random brightness behind stripes; the background has stripes only.
+    """
     rng = np.random.default_rng(seed)
 
     def background(k: int) -> Any:
@@ -192,7 +205,10 @@ def striped(n_frames: int, rng: np.random.Generator) -> Any:
 
 
 def relative_frame_error(estimate: Any, clean: Any, noisy: Any) -> float:
-    """Squared error after the best affine fit of every frame, relative to the noisy frames'."""
+    """Return the squared error of the estimate over that of the noisy frames.
+
+    Each error is taken after the best affine fit of every frame to its clean frame.
+    """
 
     def error(frames: Any) -> float:
         e, c = (rows - rows.mean(axis=1, keepdims=True) for rows in (frames, clean))

@@ -1,4 +1,4 @@
-"""Structured background removed by a scale mixture, from two moments."""
+"""Tests of `StructuredBackgroundRemover` against its definition in plain NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contrast_core.images import StructuredBackgroundRemover
 
 
 def planted(n: int = 300, m: int = 200, d: int = 10) -> tuple[Any, Any, Any]:
-    """Rows of signal and background, of background alone, and the signal."""
+    """Return rows of signal and background, rows of background alone, and the signal."""
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
 
@@ -27,7 +27,7 @@ def planted(n: int = 300, m: int = 200, d: int = 10) -> tuple[Any, Any, Any]:
 
 
 def in_plain_numpy(X: Any, Y: Any, mode: str) -> tuple[Any, Any]:
-    """The definition, a row and a pair of strengths at a time."""
+    """Compute the posterior mean by its definition, for one row and two strengths at a time."""
     d = X.shape[1]
     cx, cy = np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
     delta = X.mean(axis=0) - Y.mean(axis=0)
@@ -70,7 +70,7 @@ def test_the_signal_is_found_and_a_varying_background_is_followed() -> None:
     left = [((each.transform(X) - signal) ** 2).sum() for each in (varying, constant)]
     assert left[0] < 0.05 * ((X - Y.mean(axis=0) - signal) ** 2).sum()
     assert left[0] < left[1]
-    # Rows of the background are emptied.
+    # The estimated signal of background rows is close to zero.
     assert (varying.transform(Y) ** 2).sum() < 0.02 * ((Y - Y.mean(axis=0)) ** 2).sum()
     signal_strength, there = varying.strengths(Y)[:, 0], varying.strengths(X)[:, 0]
     assert np.median(signal_strength) < 0.1 < np.median(there)
@@ -99,7 +99,7 @@ def test_moments_in_place_of_data_whole_or_merged() -> None:
 def test_many_rows_are_worked_on_in_blocks() -> None:
     X, Y, _ = planted(d=100)
     remover = StructuredBackgroundRemover().fit(X, background=Y)
-    many = np.tile(X, (40, 1))  # 1.2 million numbers
+    many = np.tile(X, (40, 1))  # 1.2 million values, which is more than one block
     expected = np.tile(remover.transform(X), (40, 1))
     np.testing.assert_allclose(remover.transform(many), expected, atol=1e-12)
     assert remover.strengths(many).shape == (len(many), 2)

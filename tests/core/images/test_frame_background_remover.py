@@ -1,4 +1,4 @@
-"""Frames freed of their background by a signal-subspace filter."""
+"""Tests of `FrameBackgroundRemover`, which filters the background out of frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of any size, compared with a library of background frames."""
+"""Tests of background removal from frames of any size, with a library of background frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = (64, 60)
 
 
 def movie(n: int = 40, m: int = 40, *, noise: float = 0.3) -> tuple[Any, Any, Any]:
-    """Moving cells over a texture that flickers in four patterns, empty frames, and the cells."""
+    """Return moving cells over a flickering texture, frames of the texture alone, and the cells."""
     rng = np.random.default_rng(0)
     textures = gaussian_filter(rng.normal(size=(4, *SHAPE)), (0, 1.5, 1.5))
     textures /= textures.std(axis=(1, 2), keepdims=True)
@@ -65,7 +65,9 @@ def test_the_fit_is_a_weighted_least_squares_fit_in_plain_numpy() -> None:
     remover = FrameBackgroundRemover(SHAPE).fit(ROWS, background=EMPTY_ROWS)
     mean, k = EMPTY_ROWS.mean(axis=0), remover.n_components_
     centred = EMPTY_ROWS - mean
-    centred -= centred.mean(axis=1, keepdims=True)  # the brightness is fitted beside the components
+    centred -= centred.mean(
+        axis=1, keepdims=True
+    )  # the fit has a coefficient for the brightness besides the components
     components = np.linalg.svd(centred, full_matrices=False)[2][:k]
     design = np.vstack([np.ones(len(mean)), components]).T
     for row, found in zip(ROWS[:3], remover.transform(ROWS[:3]), strict=True):
@@ -109,7 +111,7 @@ def test_absorbed_light_gives_the_optical_density() -> None:
     assert abs(result.denoised - density).mean() < 0.01
     left, otherwise = (((each.denoised - density) ** 2).sum() for each in (result, without))
     assert left < 0.3 * otherwise
-    # Small frames too, and pixels without any light.
+    # Small frames and pixels without any light also give an optical density.
     small = np.maximum(shadows[:, :20, :20] - 100, 0)
     small[0, :3] = 0
     found = suppressed(small, probe[:, :20, :20], multiplicative=True).denoised
@@ -148,7 +150,7 @@ def test_a_library_is_saved_and_units_do_not_matter(tmp_path: Any) -> None:
     for scale in (1e-25, 1e25):
         scaled = FrameBackgroundRemover(SHAPE).fit(scale * ROWS, background=scale * EMPTY_ROWS)
         np.testing.assert_allclose(scaled.transform(scale * ROWS) / scale, expected, atol=1e-3)
-    # The same object fitted again to small frames is a filter.
+    # Fitted again to small frames, the same object uses the filter of small frames.
     small = remover.set_params(frame_shape=(6, 10)).fit(ROWS[:, :60], background=EMPTY_ROWS[:, :60])
     assert small.method_ == "filter"
     assert small.transform(ROWS[:, :60]).shape == (40, 60)
@@ -189,7 +191,10 @@ def test_progress_may_stop_the_work(sampling: Any) -> None:
 
 @pytest.mark.slow
 def test_cold_atoms(contrast_data: Any) -> None:
-    """Fourteen shots, each with the probe light of the others: the noise of an empty area."""
+    """Remove the background of 14 shots and measure the noise of an empty area.
+
+    The background of each shot is the probe light of the other shots.
+    """
     data = np.load(contrast_data / "atoms" / "cold_atoms_14.npz")
     y, x = np.mgrid[:512, :512]
     empty = (y - 350) ** 2 + (x - 345) ** 2 < 65**2

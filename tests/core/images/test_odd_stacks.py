@@ -1,4 +1,4 @@
-"""Stacks of every odd kind, and odd arguments of what reads them: right, or refused in words."""
+"""Tests of unusual stacks and arguments: each gives the correct result or a clear error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = Patches(4, 2)
 
 
 def refused(call: Callable[[], Any], words: str) -> None:
-    """The call raises on purpose, and says so in these words."""
+    """Check that the call raises an error whose message contains these words."""
     with pytest.raises((TypeError, ValueError)) as caught:
         call()
     assert not complaint(caught.value, words)
@@ -106,12 +106,13 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no width": (lambda s: s[:, :, :0], "8 x 0|no pixels|no rows|n_samples=0"),
     "unknown chunks": (_unknown_chunks, "compute_chunk_sizes"),
 }
-# Given to every reader; the others to one of them, as all look at stacks alike.
+# Every reader is tested with these kinds. One reader is tested with all other kinds, because
+# all readers check stacks in the same way.
 EVERYWHERE = ("list of frames", "tensor", *list(REFUSED)[:7])
 
 
 def cases(kinds: Any) -> Any:
-    """Parametrise a test over readers and the kinds of stacks that they are given."""
+    """Parametrise a test over readers and the kinds of stacks that each reader is given."""
     pairs = [(r, k) for r in READERS for k in kinds if k in EVERYWHERE or r == "Frames.rows"]
     return pytest.mark.parametrize(("reader", "kind"), pairs)
 
@@ -126,7 +127,7 @@ def test_the_same_pixels_of_any_kind_give_the_same(reader: str, kind: str) -> No
 def test_what_is_no_stack_is_refused_in_words(reader: str, kind: str) -> None:
     make, words = REFUSED[kind]
     if kind == "no height" and reader.startswith("Channels"):
-        assert not READERS[reader](make(STACK)).size  # no pixels: no samples
+        assert not READERS[reader](make(STACK)).size  # a stack without pixels has no samples
         return
     refused(lambda: READERS[reader](make(STACK)), words)
 
@@ -232,6 +233,8 @@ def test_integers_of_any_type_are_integers() -> None:
         assert Patches((kind(4), kind(4)), kind(2)) == Patches((4, 4), 2)
         last = Channels(kind(2)).rows(STACK).load()
         np.testing.assert_array_equal(last, STACK.reshape(-1, 9))
-    wide = RNG.normal(size=(20, 300))  # along which steps go beyond a byte
+    wide = RNG.normal(
+        size=(20, 300)
+    )  # with 300 columns, the steps along a row do not fit in one byte
     kept = Patches(np.uint8(16), np.uint8(16)).map(lambda rows: rows, wide)
     np.testing.assert_allclose(kept, wide, rtol=1e-6)

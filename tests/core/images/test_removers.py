@@ -140,7 +140,7 @@ def test_bad_parameters_are_refused(remover: Any, error: Any, words: str) -> Non
 
 
 class OwnBackground:
-    """Takes X as its own background, for checks that give none."""
+    """Mixin that takes X as the background when scikit-learn's checks give none."""
 
     def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
         return super().fit(X, y, background=X if background is None else background)  # type: ignore[misc]
@@ -150,11 +150,11 @@ class OwnBackground:
 
 
 class Windows(OwnBackground, StructuredBackgroundRemover):
-    """Windows that are their own background."""
+    """Remover of windows that takes X as its own background."""
 
 
 class OneLine(OwnBackground, FrameBackgroundRemover):
-    """Frames of one line that are their own background."""
+    """Remover of frames that are one pixel high; it takes X as its own background."""
 
     multiplicative = False
 

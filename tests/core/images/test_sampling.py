@@ -1,4 +1,4 @@
-"""Frames, patches and channels: rows of a stack, and back into their place."""
+"""Tests of frames, patches and channels: from stacks to rows, and from rows back to stacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contrast_core.images import Channels, Frames, Patches
 
 STACKS = [
     (Patches(size=4, stride=1), (9, 11)),
-    (Patches(size=4, stride=2), (9, 12)),  # the last windows are off the regular step
+    (Patches(size=4, stride=2), (9, 12)),  # the last windows do not lie on the regular grid
     (Patches(size=7, stride=7), (7, 30)),
     (Patches(size=16), (2, 3, 40, 37)),
     (Patches(size=(5, 4), stride=3), (3, 20, 31)),
@@ -31,7 +31,7 @@ STACKS = [
 
 
 def samples_of(sampling: Any, stack: Any) -> Any:
-    """The rows in plain NumPy, and where in the flattened stack their features lie."""
+    """Return the rows in plain NumPy, and the indices of their features in the flattened stack."""
     places = np.arange(stack.size).reshape(stack.shape)
     if isinstance(sampling, Patches):
         d = len(sampling.sides)
@@ -67,7 +67,7 @@ def mask_shape(sampling: Any, shape: Any) -> Any:
 
 
 def chosen(sampling: Any, stack: Any, mask: Any) -> Any:
-    """Which samples lie in the mask whole."""
+    """Return which samples lie entirely inside the mask."""
     counts = mask
     if isinstance(sampling, Frames):
         counts = mask[..., None, None]
@@ -162,7 +162,7 @@ def test_a_mask_may_differ_from_image_to_image() -> None:
 
 
 class Counting:
-    """A stack that remembers what was read of it."""
+    """A stack that records which parts of it are read."""
 
     def __init__(self, stack: Any) -> None:
         self.stack, self.shape, self.dtype = stack, stack.shape, stack.dtype
@@ -182,7 +182,9 @@ def test_images_are_read_once_and_only_where_something_counts() -> None:
     assert mapped.read == [2000] * 3
     Patches(size=8).rows(masked, mask).load()
     assert masked.read == [2000]
-    rows = Frames().rows(film).take([3, 40, 41, 88])  # frames far from each other are read alone
+    rows = (
+        Frames().rows(film).take([3, 40, 41, 88])
+    )  # frames that are far apart are read separately
     np.testing.assert_array_equal(rows.load(), film.stack[[3, 40, 41, 88]].reshape(4, -1))
     assert sum(film.read) == 4 * 300 * 300
 
@@ -206,7 +208,8 @@ def test_pixels_that_are_no_numbers_are_refused_where_they_count(sampling: Any, 
     mask = np.ones(mask_shape(sampling, shape), dtype=bool)
     mask.ravel()[0] = False
     if isinstance(sampling, Patches) and stack.ndim > len(sampling.sides):
-        return  # the mask of all images lies over the other images' first pixels too
+        # A mask of all images also covers the first pixels of the other images.
+        return
     if chosen(sampling, stack, mask).any():
         assert np.isfinite(sampling.rows(stack, mask).load()).all()
 

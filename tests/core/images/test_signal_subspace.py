@@ -1,4 +1,4 @@
-"""Tests of the parts of the filter of frames: texture, debiased spikes, signal directions."""
+"""Tests of the parts of the frame filter: texture, debiased spikes and signal directions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_texture_needs_fewer_frames_than_pixels_and_finds_what_stands_still() ->
     assert found.form == "with spikes"
     u = blot.ravel() / np.linalg.norm(blot)
     assert u @ found.covariance @ u == pytest.approx(np.var(frames @ u), rel=0.3)
-    # The better the stationary part describes them, the less ridge held-out frames favour.
+    # The better the stationary part describes the frames, the smaller the ridge that the held-out
+    # frames select.
     assert texture(rng.normal(size=(300, 400)) @ root.T, (20, 20)).ridge == 0.1
     assert texture(rng.normal(size=(300, 400)), (20, 20)).ridge == 0.8
 
@@ -75,7 +76,8 @@ def test_planted_directions_are_found_and_no_others() -> None:
     np.testing.assert_allclose(found.variances[:2], [16, 9], rtol=0.25)
     assert found.background_variance == pytest.approx(1, abs=0.05)
     assert signal_subspace(noise, background).n_components == 0
-    # A direction in which the background varies more than its model says is not the signal's.
+    # If the background varies more along a direction than its model says, the direction is not
+    # part of the signal.
     loud = rng.normal(size=(n, 1)) * 4 * basis[:, :1].T
     assert signal_subspace(noise + loud[::-1], background + loud).n_components == 0
 
@@ -96,7 +98,9 @@ def test_variances_are_debiased_and_what_is_undetected_has_a_small_one() -> None
     u = np.linalg.qr(rng.normal(size=(400, 1)))[0]
     noise, background = rng.normal(size=(2, 200, 400))
     found = signal_subspace(noise + 2.5 * rng.normal(size=(200, 1)) @ u.T, background)
-    assert found.variances[0] == pytest.approx(6.25, rel=0.2)  # with the bias about 8.6
+    assert found.variances[0] == pytest.approx(
+        6.25, rel=0.2
+    )  # without debiasing the variance is about 8.6
     assert found.variances[-1] == pytest.approx(0.1 * np.sqrt(400 / 200), rel=0.02)
 
 
@@ -109,7 +113,7 @@ def test_noise_has_no_stationary_part() -> None:
 
 def test_a_mean_is_kept_as_far_as_it_stands_out_of_its_noise() -> None:
     frames = np.random.default_rng(0).normal(size=(50, 30))
-    noise = (frames**2).sum() / 50**2  # of the mean
+    noise = (frames**2).sum() / 50**2  # squared noise of the mean frame
     direction = np.full(30, 1 / np.sqrt(30))
     for power, kept in ((0.0, 0.0), (0.5, 0.0), (2.0, 0.5), (10.0, 0.9)):
         mean = np.sqrt(power * noise) * direction

@@ -1,4 +1,4 @@
-"""Backgrounds that a simple filter removes better are called by their name."""
+"""Tests that a verdict names the simple filter that removes a background better."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_smooth_backgrounds_are_called_by_name() -> None:
 
 
 def test_haze_over_objects_as_smooth_is_not_called_so() -> None:
-    """A top-hat filter would take the objects with it."""
+    """Check that haze is not called smooth when a top-hat filter would remove the objects too."""
     rng = np.random.default_rng(0)
     image = 3 * haze(SHAPE, rng) + haze(SHAPE, rng)
     area = haze((90, 90), rng)
@@ -59,9 +59,10 @@ def test_a_stripe_filter_is_named_where_it_is_better(turned: bool) -> None:
     smooth, (verdict,) = simpler_filters(lambda image: image, clean, behind, None)
     assert not smooth
     assert (verdict.kind, verdict.severity) == ("simple filter is better", "instead")
-    assert verdict.threshold < 0.1  # of the best setting of the filter
+    # The threshold is the error that the best setting of the filter leaves.
+    assert verdict.threshold < 0.1
     assert f"consists of {('horizontal', 'vertical')[turned]} lines" in verdict.sentence
-    assert verdict.value == pytest.approx(1)  # a model that does nothing leaves all of the error
+    assert verdict.value == pytest.approx(1)  # a model that changes nothing leaves the whole error
 
     def perfect(image: Any) -> Any:
         return clean if image.shape == clean.shape else clean.T

@@ -41,7 +41,7 @@ def test_weight_maps_are_squared_loadings_with_their_sign(frames: Any) -> None:
     expected = loadings * abs(loadings) / (loadings**2).max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(maps, expected, atol=1e-12)
     np.testing.assert_allclose(weight_maps(cpca.linear_map_, SHAPE), expected, atol=1e-12)
-    # The corner that varies against the rest of the square has the other sign.
+    # The corner that varies in the opposite direction has the opposite sign.
     np.testing.assert_array_equal(
         np.sign(maps[0, 1:3, 1:3]) * np.sign(maps[0, 1, 1]), [[1, 1], [1, -1]]
     )

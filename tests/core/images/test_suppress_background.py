@@ -1,4 +1,4 @@
-"""A structured background out of one image, in one call."""
+"""Tests of `suppress_background`, which removes a structured background in one call."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_patterns_go_and_cells_stay_without_tuning(pattern: str) -> None:
     assert relative_error(result.denoised, clean, image) < 0.7 * min(blurred)
     assert result.verdicts == ()
     np.testing.assert_allclose(result.denoised + result.removed, image, atol=1e-12)
-    # The image keeps its scale: dark stays 0, and cells their brightness.
+    # The image keeps its scale: dark areas stay at 0, and cells keep their brightness.
     assert abs(result.denoised[mask].mean()) < 0.05 * clean.std()
     slope = np.polyfit(clean.ravel(), result.denoised.ravel(), 1)[0]
     assert 0.7 < slope < 1.1
-    # What was removed is the pattern, not the cells.
+    # The removed part contains the pattern and not the cells.
     assert abs(np.corrcoef(result.removed.ravel(), clean.ravel())[0, 1]) < 0.35
 
 
@@ -61,7 +61,7 @@ def test_what_is_learnt_from_one_image_is_applied_to_another() -> None:
     expected = QUICK.map(lambda rows: whole.estimator.transform(rows) + whole.brightness, part)  # type: ignore[union-attr,operator]
     np.testing.assert_allclose(found.denoised, expected)
     assert (found.brightness, found.verdicts) == (whole.brightness, whole.verdicts)
-    # A background image, with or without a mask, is what a mask of the image stands for.
+    # A background image, with or without a mask, gives the same result as a mask of the image.
     for behind in ({"background": EMPTY}, {"background": IMAGE, "background_mask": MASK}):
         same = suppress_background(IMAGE, sampling=QUICK, **behind)  # type: ignore[arg-type]
         np.testing.assert_allclose(same.denoised, whole.denoised, atol=1e-8)
@@ -88,7 +88,9 @@ def test_strips_that_do_not_fit_the_image_give_way_to_squares() -> None:
 
 def test_it_is_the_remover_on_patches() -> None:
     result = suppress_background(IMAGE, MASK, sampling=QUICK, background_strength="constant")
-    every = Patches(size=8, stride=1)  # of so few
+    every = Patches(
+        size=8, stride=1
+    )  # the image is small, so the fit uses the windows at every position
     background = SecondMoments.from_data(every.rows(EMPTY))
     fitted = StructuredBackgroundRemover(background_strength="constant").fit(
         SecondMoments.from_data(every.rows(IMAGE)),
@@ -107,7 +109,7 @@ def test_masks_may_be_integers_and_what_may_be_either_is_refused() -> None:
     for behind in (labels, 2 * MASK + 3, (-1) * MASK):
         with pytest.raises(ValueError, match="may be a mask, labels or an image"):
             suppress_background(IMAGE, behind, sampling=QUICK)
-    # Another shape than a mask's, or many grey values: an image.
+    # Values of another shape than a mask's, or with many grey values, are read as an image.
     counts = np.random.default_rng(0).poisson(0.3, size=(70, 70))
     for behind in (counts, np.round(IMAGE * 100).astype(int)):
         assert np.isfinite(suppress_background(IMAGE, behind, sampling=QUICK).denoised).all()
@@ -273,9 +275,11 @@ def test_bright_images_stay_as_bright_and_dark_grounds_become_zero() -> None:
     assert asked.brightness == 0
     np.testing.assert_allclose(kept.denoised - asked.denoised, kept.brightness, atol=1e-12)
     assert kept.verdicts == asked.verdicts
-    (said,) = kept.verdicts  # truly so: 0.10 of the error is left by the filter, 0.23 by the result
+    # The verdict is correct: the filter leaves 0.10 of the error, the result leaves 0.23.
+    (said,) = kept.verdicts
     assert said.kind == "simple filter is better"
-    # Fluorescence: its brightness goes, and a verdict says so where it is more than the pattern.
+    # In fluorescence images the brightness is removed. A verdict says so if the brightness is
+    # larger than the pattern.
     glow = IMAGE + 100
     (said,) = suppress_background(glow, MASK, sampling=QUICK).verdicts
     assert said.kind == "brightness removed"
@@ -293,7 +297,8 @@ def test_stripes_are_looked_at_in_strips_and_fringes_in_squares(turned: bool) ->
         assert window_size(image, mask) == size
         assert window_size(np.stack([0 * image, image]), np.stack([0 * mask, mask])) == size
     assert window_size(image[:20, :20], None) == (16, 16)
-    small = cells_behind_fringes((256, 256))  # an area that is hardly longer than a strip
+    # The empty area of this image is hardly longer than a strip.
+    small = cells_behind_fringes((256, 256))
     assert window_size(small.image, small.empty) == (16, 16)
 
 
@@ -301,7 +306,8 @@ def test_stripes_are_looked_at_in_strips_and_fringes_in_squares(turned: bool) ->
     ("pattern", "strengths", "sides", "other", "share"),
     [
         (stripes, (1, 0.3), (6, 64), {"sampling": Patches()}, 0.95),
-        # Lines of random brightness look like a background whose strength varies, and are none.
+        # Lines of random brightness look like a background of varying strength, but their strength
+        # is constant.
         (curtains, (2, 0.1), (64, 6), {"background_strength": "varying"}, 0.75),
     ],
 )

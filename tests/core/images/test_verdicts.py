@@ -35,7 +35,7 @@ def blocks(image: Any, mask: Any = None) -> Any:
 
 
 def with_background(pattern: Any) -> tuple[Any, Any, Any]:
-    """Cells on a pattern, another draw of the pattern alone, and the empty part of the former."""
+    """Return cells on a pattern, a second draw of the pattern, and the empty part of the first."""
     image, mask, _ = scene(pattern, (160, 170), 80)
     other, _, clean = scene(pattern, (160, 170), 80, seed=1)
     return image, other - clean, mask
@@ -51,7 +51,8 @@ def test_sound_swapped_and_empty_contrasts(pattern: str) -> None:
     assert swapped.severity == "doubtful"
     assert f"{swapped.value:.2g} times" in swapped.sentence
     assert kinds(verdicts(blocks(image), blocks(image))) == ["nothing found"]
-    if pattern != "stripes":  # of which two halves show different ones
+    # The two halves of an image of stripes show different stripes.
+    if pattern != "stripes":
         (verdict,) = verdicts(blocks(alone[:, :85]), blocks(alone[:, 85:]))
         assert verdict.kind == "nothing found"
         assert 0.5 < verdict.value < verdict.threshold
@@ -85,7 +86,7 @@ def test_resemblance_is_one_for_proportional_covariances_and_zero_for_disjoint_o
     assert found(N + 5 * noise, N) == pytest.approx(1)
     assert found(half + 9 * (np.eye(D) - half), half) < 0.1
     assert found(N, N) == 0.0
-    # By its definition, from the covariances of signal and background.
+    # Compute the resemblance by its definition, from the covariances of signal and background.
     S = np.diag(rng.random(D))
     s, n = S / np.trace(S), noise / np.trace(noise)
     error = 2 * np.trace(s @ np.linalg.inv(s + n) @ n)
@@ -120,14 +121,17 @@ def test_what_is_found_is_the_ratio_of_a_few_lines_of_numpy() -> None:
 @pytest.mark.parametrize("n", [40, 4000])
 def test_few_rows_do_not_bias_the_participation_ratio(n: int) -> None:
     rng = np.random.default_rng(0)
-    film = rng.normal(size=(n, 10, 12)) + 3 * rng.normal(size=(n, 1, 1))  # flicker is no structure
+    film = rng.normal(size=(n, 10, 12)) + 3 * rng.normal(
+        size=(n, 1, 1)
+    )  # flicker alone is not counted as structure
     assert participation_ratio(block_moments(Frames(), film)) == pytest.approx(1, abs=0.1)
     assert participation_ratio([SecondMoments(n, np.zeros(5), np.eye(5))]) == pytest.approx(1)
     structured = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 120))
     assert participation_ratio(block_moments(Frames(), structured.reshape(n, 10, 12))) < 0.05
 
 
-@pytest.mark.parametrize("d", [40, 90])  # features: by LAPACK, and by iteration
+# LAPACK solves the problem for 40 features, and an iterative solver for 90 features.
+@pytest.mark.parametrize("d", [40, 90])
 @pytest.mark.parametrize("n", [100, 400])
 def test_a_weak_signal_is_found_beside_a_strong_background(n: int, d: int) -> None:
     rng = np.random.default_rng(0)
@@ -150,7 +154,7 @@ def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
     parts = blocks(stack)
     assert len(parts) == 4
     tiles = [stack[:, i : i + 24, j : j + 32] for i in (24, 0) for j in (32, 0)]
-    # Two tiles along the first axis, two along the second: quarters, at stride 1.
+    # At stride 1 the parts are quarters, with two tiles along each axis.
     for part, tile in zip(parts, tiles, strict=True):
         expected = SecondMoments.from_data(Patches(8, 1).rows(tile))
         assert part.n_samples == expected.n_samples == 3 * 17 * 25
@@ -163,7 +167,9 @@ def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
 def test_large_stacks_are_cut_at_a_stride_that_leaves_some_thousands_of_patches() -> None:
     large, mask = np.broadcast_to(np.uint8(1), (40, 512, 512)), np.zeros((512, 512), dtype=bool)
     mask[:256] = True
-    assert wide_stride(Patches(16), large) == 13  # the root of 40 * 512**2 / 65536, upwards
+    assert (
+        wide_stride(Patches(16), large) == 13
+    )  # the square root of 40 * 512**2 / 65536, rounded up
     assert wide_stride(Patches(16), large, mask) == 9
     assert wide_stride(Patches(8), large) == 8
     assert wide_stride(Patches(16), large[0, :99, :99]) == 1
@@ -180,7 +186,8 @@ def test_small_parts_are_one_block_and_a_mask_may_have_any_shape() -> None:
     y, x = np.mgrid[:60, :60]
     disc = blocks(stack, (y - 30) ** 2 + (x - 30) ** 2 < 28**2)
     assert len(disc) == 4
-    # One block of either can say that a background is noise, and nothing about the contrast.
+    # With one block on either side, a verdict can say that the background is noise, but it cannot
+    # judge the contrast.
     assert kinds(verdicts([only], disc)) == ["unstructured background"]
     constant = [SecondMoments.from_data(np.ones((9, 64)))] * 2
     assert "nothing found" not in kinds(verdicts(constant, disc))
@@ -207,7 +214,10 @@ def test_bad_input(call: Any, error: Any, words: str) -> None:
 def test_directions_that_no_iteration_finds_are_decomposed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The iteration can fail if eigenvalues lie close, as in a background of one pattern."""
+    """Check the fallback to LAPACK, which is needed if eigenvalues are close to each other.
+
+    A background of one pattern has such eigenvalues.
+    """
     image, alone, _ = with_background(PATTERNS["stripes"])
     sides = [block_moments(Patches(size=9, stride=4), each) for each in (alone, image)]
     (expected,) = verdicts(*sides)
@@ -222,7 +232,10 @@ def test_directions_that_no_iteration_finds_are_decomposed(
 
 
 def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
-    """Windows of 4 x 6 pixels, each in one kind of the tiles that three windows a side make."""
+    """Check windows of 4 x 6 pixels, with three windows along each side of a tile.
+
+    Every window must lie in one kind of tile.
+    """
     image = np.random.default_rng(0).normal(size=(25, 90))
     found = block_moments(Patches((4, 6), 1), image)
     down, across = (np.arange(n) * k // n % 2 for n, k in ((25, 2), (90, 5)))
