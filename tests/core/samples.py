@@ -30,7 +30,7 @@ def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, A
 def leading_by_hand(
     P: Any, Q: Any, totals: Any, alpha: float | None, beta: float | None
 ) -> tuple[float, Any]:
-    """Return the statistic of two covariances, and the direction that the next component excludes."""
+    """Return the statistic of two covariances, and the direction excluded from the next one."""
     size = len(P)
     if alpha is None and beta is None:
         values, vectors = scipy.linalg.eigh(P, Q + np.trace(Q) / (4 * size) * np.eye(size))
@@ -66,6 +66,6 @@ def geometric_median(rows: Any) -> Any:
 
 
 def error_of_centre(centred: Any, draw: Any) -> Any:
-    """Return the mean of the rows' unit vectors times `draw`, divided by the mean inverse length."""
+    """Return the mean of the unit vectors times `draw`, divided by the mean inverse length."""
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()

@@ -65,9 +65,8 @@ def test_the_fit_is_a_weighted_least_squares_fit_in_plain_numpy() -> None:
     remover = FrameBackgroundRemover(SHAPE).fit(ROWS, background=EMPTY_ROWS)
     mean, k = EMPTY_ROWS.mean(axis=0), remover.n_components_
     centred = EMPTY_ROWS - mean
-    centred -= centred.mean(
-        axis=1, keepdims=True
-    )  # the fit has a coefficient for the brightness besides the components
+    # The fit has a coefficient for the brightness besides those of the components.
+    centred -= centred.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False)[2][:k]
     design = np.vstack([np.ones(len(mean)), components]).T
     for row, found in zip(ROWS[:3], remover.transform(ROWS[:3]), strict=True):

@@ -233,8 +233,6 @@ def test_integers_of_any_type_are_integers() -> None:
         assert Patches((kind(4), kind(4)), kind(2)) == Patches((4, 4), 2)
         last = Channels(kind(2)).rows(STACK).load()
         np.testing.assert_array_equal(last, STACK.reshape(-1, 9))
-    wide = RNG.normal(
-        size=(20, 300)
-    )  # with 300 columns, the steps along a row do not fit in one byte
+    wide = RNG.normal(size=(20, 300))  # indices up to 299 do not fit in one byte
     kept = Patches(np.uint8(16), np.uint8(16)).map(lambda rows: rows, wide)
     np.testing.assert_allclose(kept, wide, rtol=1e-6)

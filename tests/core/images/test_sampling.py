@@ -182,9 +182,7 @@ def test_images_are_read_once_and_only_where_something_counts() -> None:
     assert mapped.read == [2000] * 3
     Patches(size=8).rows(masked, mask).load()
     assert masked.read == [2000]
-    rows = (
-        Frames().rows(film).take([3, 40, 41, 88])
-    )  # frames that are far apart are read separately
+    rows = Frames().rows(film).take([3, 40, 41, 88])  # distant frames are read separately
     np.testing.assert_array_equal(rows.load(), film.stack[[3, 40, 41, 88]].reshape(4, -1))
     assert sum(film.read) == 4 * 300 * 300
 

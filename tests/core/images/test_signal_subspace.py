@@ -98,9 +98,7 @@ def test_variances_are_debiased_and_what_is_undetected_has_a_small_one() -> None
     u = np.linalg.qr(rng.normal(size=(400, 1)))[0]
     noise, background = rng.normal(size=(2, 200, 400))
     found = signal_subspace(noise + 2.5 * rng.normal(size=(200, 1)) @ u.T, background)
-    assert found.variances[0] == pytest.approx(
-        6.25, rel=0.2
-    )  # without debiasing the variance is about 8.6
+    assert found.variances[0] == pytest.approx(6.25, rel=0.2)  # about 8.6 without debiasing
     assert found.variances[-1] == pytest.approx(0.1 * np.sqrt(400 / 200), rel=0.02)
 
 

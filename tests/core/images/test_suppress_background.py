@@ -88,9 +88,8 @@ def test_strips_that_do_not_fit_the_image_give_way_to_squares() -> None:
 
 def test_it_is_the_remover_on_patches() -> None:
     result = suppress_background(IMAGE, MASK, sampling=QUICK, background_strength="constant")
-    every = Patches(
-        size=8, stride=1
-    )  # the image is small, so the fit uses the windows at every position
+    # The image is small, so the fit uses the windows at every position.
+    every = Patches(size=8, stride=1)
     background = SecondMoments.from_data(every.rows(EMPTY))
     fitted = StructuredBackgroundRemover(background_strength="constant").fit(
         SecondMoments.from_data(every.rows(IMAGE)),

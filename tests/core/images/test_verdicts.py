@@ -121,9 +121,8 @@ def test_what_is_found_is_the_ratio_of_a_few_lines_of_numpy() -> None:
 @pytest.mark.parametrize("n", [40, 4000])
 def test_few_rows_do_not_bias_the_participation_ratio(n: int) -> None:
     rng = np.random.default_rng(0)
-    film = rng.normal(size=(n, 10, 12)) + 3 * rng.normal(
-        size=(n, 1, 1)
-    )  # flicker alone is not counted as structure
+    # A flicker of the whole frame does not count as structure.
+    film = rng.normal(size=(n, 10, 12)) + 3 * rng.normal(size=(n, 1, 1))
     assert participation_ratio(block_moments(Frames(), film)) == pytest.approx(1, abs=0.1)
     assert participation_ratio([SecondMoments(n, np.zeros(5), np.eye(5))]) == pytest.approx(1)
     structured = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 120))
@@ -167,9 +166,7 @@ def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
 def test_large_stacks_are_cut_at_a_stride_that_leaves_some_thousands_of_patches() -> None:
     large, mask = np.broadcast_to(np.uint8(1), (40, 512, 512)), np.zeros((512, 512), dtype=bool)
     mask[:256] = True
-    assert (
-        wide_stride(Patches(16), large) == 13
-    )  # the square root of 40 * 512**2 / 65536, rounded up
+    assert wide_stride(Patches(16), large) == 13  # sqrt(40 * 512**2 / 65536), rounded up
     assert wide_stride(Patches(16), large, mask) == 9
     assert wide_stride(Patches(8), large) == 8
     assert wide_stride(Patches(16), large[0, :99, :99]) == 1
