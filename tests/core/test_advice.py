@@ -14,7 +14,10 @@ from tests.core.samples import quiet
 
 
 def two_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tuple[Any, Any]:
-    """Draw rows with strong directions in both sets, and one that varies more in the foreground."""
+    """Return a foreground and a background with strong shared directions.
+
+    One more direction varies more in the foreground.
+    """
     X, Y = np.random.default_rng(1).normal(size=(2, n, 12))
     X[:, 0] *= signal
     for i, scale in enumerate(shared, start=1):
@@ -63,12 +66,12 @@ def test_the_report_gives_the_advice_and_one_decision() -> None:
 
 
 def test_the_excess_is_that_of_the_definition() -> None:
-    """Computed by hand for each way to deal units out to two folds, one of which was drawn."""
+    """Compare with the definition; the folds are one of the ways to deal out the units."""
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(90, 5)), rng.normal(size=(60, 5))
     X[:, 1] *= 3
     units, background_units = np.arange(90) % 3, np.arange(60) % 2 + 10
-    units[:7] = 0  # of different sizes
+    units[:7] = 0  # the units differ in size
     advice = contrast_advice(X, background=Y, units=units, background_units=background_units)
     close = []
     for deal in _all_deals(units, background_units):
@@ -144,4 +147,4 @@ def test_units_that_are_alike_are_seldom_found_to_differ(shared: bool) -> None:
             random_state=seed,
         )
         found += advice.p_value <= 0.1
-    assert found <= 13  # 6 are expected; more than 13 in fewer than one of 500 cases
+    assert found <= 13  # 6 are expected; the chance of more than 13 is below 1/500

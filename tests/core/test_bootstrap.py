@@ -1,4 +1,4 @@
-"""Bootstrap: which components are stable, by rows or by units."""
+"""Tests of `bootstrap_stability`: stable components, resampled by rows or by units."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def test_repeated_rows_do_not_fake_stability() -> None:
 @quiet
 @pytest.mark.parametrize("kind", ["rows", "donors", "backgrounds"])
 def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
-    """Donors in both datasets are drawn for both at once; backgrounds are resampled separately."""
+    """Compare with plain NumPy, for rows, donors and several backgrounds.
+
+    Donors in both datasets are drawn once for both. Each background is resampled on its own.
+    """
     rng = np.random.default_rng(13)
     X, Y = rng.normal(size=(60, 5)) * [3, 2, 1, 1, 1], rng.normal(size=(50, 5)) * [1, 1, 2, 1, 1]
     weights, background, given = (np.ones(60), np.ones(50)), Y, {}
@@ -63,7 +66,8 @@ def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
         return np.bincount(again.integers(n, size=n), minlength=n)
 
     for _ in range(9):
-        if kind == "donors":  # 0 to 2 in X alone, 3 to 5 in both, 6 and 7 in the background alone
+        # Donors 0 to 2 are in X only, 3 to 5 in both datasets, 6 and 7 in the background only.
+        if kind == "donors":
             both, first, second = drawn(3), drawn(3), drawn(2)
             times.append([np.repeat(np.append(*t), 10) for t in ((first, both), (both, second))])
         else:
@@ -85,11 +89,12 @@ def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
     crossed = squared[:, [0, 1], [1, 0]]
     best = np.where((straight.sum(axis=1) > crossed.sum(axis=1))[:, None], straight, crossed)
     np.testing.assert_allclose(found.matched, best, rtol=1e-7)
-    # The two measures of the subspace are one: the squared cosines add up.
+    # The squared cosines of the principal angles add up to the retained shares.
     cosines = np.cos(found.angles) ** 2
     np.testing.assert_allclose(cosines.sum(axis=1), found.retained.sum(axis=1))
     turned = []
-    for each in theirs:  # the rotation that brings them nearest
+    # The rotation brings each resampled subspace as close as possible to the fitted one.
+    for each in theirs:
         left, _, right = np.linalg.svd(ours @ each.T)
         turned.append(left @ right @ each)
     signs = np.sign((ours * found.components).sum(axis=1))[:, None]

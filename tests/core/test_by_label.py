@@ -1,4 +1,4 @@
-"""ContrastByLabel: one matrix, the background given by labels."""
+"""Tests of `ContrastByLabel`, which takes one matrix and defines the background by labels."""
 
 from __future__ import annotations
 

@@ -56,9 +56,13 @@ def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
 # What rows become
 
 
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of what CPCA finds
+# These warnings concern the components of CPCA.
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_the_parameters_are_recovered_where_loadings_are_not_orthogonal() -> None:
-    """Principal components of the contrast give up what the two have in common."""
+    """Compare CLVM with CPCA when the shared and the salient loadings are not orthogonal.
+
+    CPCA loses the part of the salient loadings that lies in the span of the shared ones.
+    """
     X, Y, S, W = generated(40_000, 30_000, 6)
     model, cpca = fit(X, Y), CPCA().fit(X, background=Y)
     assert model.noise_variance_ == pytest.approx(1, rel=0.01)
@@ -72,7 +76,8 @@ def test_the_parameters_are_recovered_where_loadings_are_not_orthogonal() -> Non
     assert np.abs(left).max() < np.abs(salient).max()  # the shared part is removed
 
 
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
+# These warnings concern the scales of the features.
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_the_density_tells_the_datasets_apart() -> None:
     X, Y = planted()
     model = fit(X, Y)
@@ -80,7 +85,7 @@ def test_the_density_tells_the_datasets_apart() -> None:
         model.score(rows) - model.score(rows, dataset="background") for rows in (X, Y - Y.mean())
     )
     assert x > y
-    alone = fit(X, np.zeros((5, 12)))  # a constant background leaves the foreground
+    alone = fit(X, np.zeros((5, 12)))  # a constant background is valid
     assert np.isfinite(alone.transform(X)).all()
     assert np.linalg.norm(alone.shared_loadings_) < np.linalg.norm(alone.salient_loadings_)
 

@@ -19,7 +19,7 @@ INFORMATIVE = np.arange(23) < 17
 
 
 def spoilt(n: int) -> tuple[Any, Any]:
-    """Sensors of which a quarter is missing and three in a hundred values are wrong."""
+    """Return motion sensor data with a quarter of the values missing and 3% of them wrong."""
     data, rng = make_motion_sensors(n, n, random_state=0), np.random.default_rng(0)
     both = []
     for rows in (data.foreground.copy(), data.background.copy()):
@@ -78,14 +78,15 @@ def test_no_step_with_a_prior_descends(kind: str, tails: Any) -> None:
         "groups": priors.Penalty.adaptive(3.0, start.loadings, 2, np.arange(8) // 3),
         "relevance": priors.Relevance(2, 8, 1e-3, 1e-3 * start.noise),
     }[kind]
-    if kind == "support":  # a start that has them
+    # The start must lie within the support.
+    if kind == "support":
         start.loadings[5:, 2:] = 0.0
     found = fit_rows(X, Y, start, means, 2, prior, tails=tails, tol=1e-6)
     values = found.log_likelihoods
     assert found.converged
     assert len(values) > 5
     assert np.diff(values).min() > -1e-12 * abs(values[-1])
-    # Nearby loadings are no better.
+    # Nearby loadings have a smaller objective.
     rng = np.random.default_rng(0)
     best = fit_rows(X, Y, *found[:1], found.means, 2, prior, tails=tails, max_iter=1)
     for _ in range(5):

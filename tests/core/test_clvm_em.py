@@ -1,4 +1,4 @@
-"""The likelihood of CLVM: its value and gradient, EM, its maximum."""
+"""Tests of the likelihood of CLVM: its value, its gradient, EM steps and the maximum."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> N
 
 
 def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
-    """Features of very different scales: variances up to 10**5 times that of the noise."""
+    """Use features of very different scales: variances are up to 10**5 times the noise variance."""
     rng = np.random.default_rng(0)
     scales = 10.0 ** np.linspace(-6, 3, 10)
     problem = problem_of(rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales, 2)
@@ -108,7 +108,7 @@ def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
 
 
 def test_an_ascent_survives_flat_stretches() -> None:
-    """Rosenbrock's valley, with gradient descent as the map."""
+    """Use Rosenbrock's valley, with gradient descent as the iterated map."""
 
     def evaluate(point: Any) -> Evaluation:
         a, b = point

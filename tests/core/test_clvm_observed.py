@@ -44,7 +44,8 @@ def test_the_likelihood_is_that_of_its_rows_and_never_falls(robust: Any, k: int,
 def test_complete_rows_give_what_moments_do() -> None:
     X, Y, _, _ = generated(80, 60, 8)
     by_moments = fit(X, Y, tol=1e-9)
-    by_rows = fit(np.vstack([X, np.full(8, np.nan)]), Y, tol=1e-9)  # which moments cannot hold
+    # An empty row makes the fit use rows, because moments cannot hold missing values.
+    by_rows = fit(np.vstack([X, np.full(8, np.nan)]), Y, tol=1e-9)
     assert subspace_error(by_rows.components_, by_moments.components_) < 1e-5
     expected = by_moments.log_likelihoods_[-1]
     assert by_rows.log_likelihoods_[-1] == pytest.approx(expected, rel=1e-9)
@@ -179,7 +180,7 @@ def test_rows_that_loadings_explain_exactly_are_refused(robust: Any) -> None:
 
 def test_what_has_no_maximum_is_refused_and_no_end_is_taken_for_one() -> None:
     rng = np.random.default_rng(0)
-    counts = np.log1p(rng.poisson(0.15, size=(270, 30)))  # most values of most features agree
+    counts = np.log1p(rng.poisson(0.15, size=(270, 30)))  # most entries of most features are equal
     with pytest.raises(ValueError, match="or another `robust`"):
         fit(counts[:150], counts[150:], robust="entries")
     X, Y = gappy()
@@ -188,13 +189,16 @@ def test_what_has_no_maximum_is_refused_and_no_end_is_taken_for_one() -> None:
         found = fit(X, Y, robust=robust)
         assert found.converged_
         assert found.noise_variance_ < 10
-    X[0, 0] = 1e8  # where an extrapolated step is beyond double precision
+    X[0, 0] = 1e8  # an extrapolated step would exceed double precision
     with pytest.warns(ContrastWarning, match="still rises"):
         assert fit(X, Y, max_iter=300).noise_variance_ < 10
 
 
 class WithBackground(CLVM):
-    """For scikit-learn's own checks, which know no background: shrunken, reversed rows of X."""
+    """CLVM for scikit-learn's own checks, which pass no background.
+
+    The background is X in reversed order, scaled by a factor below 1.
+    """
 
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
         rows = rows_of(X, missing=True)

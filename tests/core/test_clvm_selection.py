@@ -33,7 +33,7 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 @pytest.mark.parametrize(("k", "t"), [(0, 3), (2, 1)])
 @pytest.mark.parametrize("alike", [True, False])
 def test_the_proximal_step_is_the_minimum(size: int, k: int, t: int, alike: bool) -> None:
-    """For rows alone and in groups, whose quadratic forms are the same or their own."""
+    """Check single features and groups, with one quadratic form for all of them or one for each."""
     rng = np.random.default_rng(k + t)
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
     groups = rng.permutation(np.repeat(np.arange(8), size))
@@ -78,7 +78,10 @@ def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsit
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> None:
-    """Without weights, the penalty of the paper has the inverse unit of the data."""
+    """Check that the number of selected features falls as the penalty rises, in any unit.
+
+    Without adaptive weights, the paper's penalty has the inverse unit of the data.
+    """
     data = make_motion_sensors(500, 400)
 
     def number(rho: float, scale: float = 1.0) -> int:
@@ -93,7 +96,8 @@ def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> N
     assert numbers[-1] == number(120 if adaptive else 12, 10.0)
 
 
-SENSORS = np.repeat(list("abcdefgh"), [3, 3, 3, 3, 3, 3, 3, 2])  # "f" has two of 17 that count
+# group "f" has two of the 17 informative channels
+SENSORS = np.repeat(list("abcdefgh"), [3, 3, 3, 3, 3, 3, 3, 2])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +210,8 @@ def test_degrees_of_freedom_go_from_robust_to_normal() -> None:
     assert many.noise_variance_ == pytest.approx(normal.noise_variance_, rel=1e-3)
     assert four.noise_variance_ < 0.9 * normal.noise_variance_
     np.testing.assert_allclose(many.score_samples(X), normal.score_samples(X), rtol=1e-2)
-    four.set_params(priors=None)  # a later change of parameters does not change the fit
+    # Changing a parameter after the fit does not change the fitted model.
+    four.set_params(priors=None)
     assert four.degrees_of_freedom_ == 4
 
 
@@ -260,7 +265,7 @@ def test_the_scales_of_the_horseshoe_are_where_their_bound_is_highest() -> None:
     for _ in range(2000):
         scales = scales.updated(squares, t)
     a, b, c, d = scales
-    # Means of the inverses of rho^2 and tau^2 from the updates written out one by one.
+    # Compute the means of 1 / rho^2 and 1 / tau^2 with each update written out.
     rho, tau = a / b, c / d
     hyper, of_all = 1 / (1 + rho), 1 / (1 + tau)
     np.testing.assert_allclose(rho, (t + 1) / 2 / (hyper + squares * tau / 2))
@@ -275,7 +280,7 @@ def test_the_scales_of_the_horseshoe_are_where_their_bound_is_highest() -> None:
 
 
 def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
-    """Rows of the model with five shared and two salient dimensions."""
+    """Return rows drawn from a model with five shared and two salient dimensions."""
     rng = np.random.default_rng(seed)
     S, W = size * rng.normal(size=(5, d)), rng.normal(size=(2, d))
     X = rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, d))
@@ -287,7 +292,7 @@ def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
     [(0, 1000, 50, 1.0), (1, 200, 100, 1.0), (2, 1000, 30, 0.5), (19, 1000, 30, 0.5)],
 )
 def test_five_of_twenty_shared_dimensions_are_found(seed: int, n: int, d: int, size: float) -> None:
-    """Seed 19 is a case with a local maximum that has one column more."""
+    """Check four seeds; for seed 19 there is a local maximum with six shared columns."""
     X, Y = many(seed, n, d, size)
     model, five = fit(X, Y, 20, ard=True), fit(X, Y, 5)
     assert model.shared_loadings_.shape == (d, 5)

@@ -1,4 +1,4 @@
-"""CLVM by stochastic variational inference."""
+"""Tests of CLVM fitted by stochastic variational inference."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ def fit(X: Any, Y: Any, **options: Any) -> CLVM:
 
 
 def total(model: CLVM, X: Any, Y: Any) -> float:
-    """Log-density of both datasets."""
+    """Return the summed log-density of both datasets."""
     of_y = model.score_samples(Y, dataset="background")
     return float(model.score_samples(X).sum() + of_y.sum())
 
 
 def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Counts with two shared and one salient dimension, the latter of a third of the features.
+    """Return counts with two shared dimensions and one salient dimension, and its direction.
 
-    Six more features, which do not vary but for their noise, make up most of a row's total.
+    The salient dimension affects a third of the features. Six more features have constant
+    shares up to noise and make up most of the total of a row.
     """
     rng = np.random.default_rng(seed)
     share = np.append(0.1 * rng.dirichlet(np.full(d, 4.0)), np.full(6, 0.15))
@@ -55,7 +56,7 @@ def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
     return parts[0], parts[1], W / np.linalg.norm(W)
 
 
-# Rows with normal noise, or Student's
+# Rows with normal or Student's t noise
 
 
 def test_at_the_maximum_of_the_likelihood_it_stays_there() -> None:
@@ -67,7 +68,8 @@ def test_at_the_maximum_of_the_likelihood_it_stays_there() -> None:
     assert vi.elbo_[0] == pytest.approx(em.log_likelihoods_[-1], rel=1e-9)
     assert vi.elbo_[0] - 1e-6 <= vi.elbo_[-1] <= em.log_likelihoods_[-1] + 1e-3
     assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-10)
-    assert vi.elbo_[1:-1].max() > vi.elbo_[0] - 5  # it has come back from where Adam began
+    # the bound recovers after the first steps of Adam
+    assert vi.elbo_[1:-1].max() > vi.elbo_[0] - 5
     assert vi.converged_
     assert vi.n_iter_ == len(vi.elbo_) - 2
 
@@ -96,7 +98,8 @@ def test_from_elsewhere_it_climbs_to_the_maximum(
     assert best - 3.0 < vi.elbo_[-1] < best + 1e-3
     if robust != "entries":
         assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-9)
-    else:  # whose weights have not quite settled
+    # The weights of robust="entries" have not converged completely.
+    else:
         assert 0 <= total(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
 
 
@@ -122,7 +125,7 @@ def test_the_bound_of_counts_is_close_and_below() -> None:
         of_draws = -(left**2).sum(axis=0) / 2 - np.linalg.slogdet(covariance)[1] / 2
         exact = logsumexp(joint - of_draws) - np.log(len(drawn))
         assert -0.05 < bound - exact < 0.005
-    # No other normal posterior is better.
+    # No nearby normal posterior has a larger bound.
     for _ in range(20):
         m = found.latent + 0.05 * rng.normal(size=(8, 3))
         other = counts.NormalPosteriors(m, found.covariance * rng.uniform(0.8, 1.2, (8, 1)))
@@ -165,7 +168,7 @@ def test_counts_find_what_logarithms_do_not() -> None:
 
 
 def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
-    # Where a narrow posterior asks for a wide one, and that for a narrow one again.
+    # For such rows, plain updates of the posterior can alternate between narrow and wide.
     rng = np.random.default_rng(1)
     for _ in range(40):
         loadings, mean = 3 * rng.normal(size=(6, 1)), np.log(rng.dirichlet(np.ones(6)))
@@ -189,7 +192,7 @@ def test_counts_that_are_zero_or_constant() -> None:
     model = fit(X.astype(np.int32), Y.astype(np.float32), noise="counts", max_iter=3)
     assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-6)
     assert not model.salient_loadings_[5].any()
-    # Beside counts whose totals rise, what stays as it is falls.
+    # The other counts rise with the row's total, so a constant count falls relative to them.
     assert model.salient_loadings_[-1].any()
     X[:, -1] = 0.0
     np.testing.assert_allclose(model.transform(X[:1]), 0.0, atol=1e-6)
@@ -281,7 +284,7 @@ def test_shift_scale_and_constants(c: float) -> None:
     assert not other.salient_loadings_[-1].any()
 
 
-# What it refuses
+# Invalid combinations
 
 
 FEW_ROWS = generated(30, 20, 5)[:2]
@@ -352,7 +355,7 @@ def test_all_tensors_are_made_on_the_device_that_was_given(options: Any) -> None
     X, Y, _ = counted(60, 8)
     options = {"max_iter": 2, "device": "cpu"} | options
     here = fit(X, Y, **options)
-    # A tensor made without a device would now be where it cannot meet the others.
+    # On the meta device, a tensor made without an explicit device cannot be combined with others.
     with torch.device("meta"):
         there = fit(X, Y, **options)
     np.testing.assert_array_equal(there.salient_loadings_, here.salient_loadings_)

@@ -38,7 +38,7 @@ def donors(
     paired: bool = False,
     size: int = D,
 ) -> dict[str, Any]:
-    """Cells of n treated donors and m controls, the same ones if paired."""
+    """Return cells of n treated and m control donors; if paired, the same donors are in both."""
     means = sd * rng.normal(size=(2, max(n, m), size))
     if paired:
         means[1] = means[0]
@@ -65,7 +65,7 @@ def by_hand(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> FloatArray:
-    """Statistics of k components under each labelling of the parts, the first one the given."""
+    """Compute the statistics of k components for each labelling; the first is the given one."""
     table = []
     for _ in range(k):
         found: list[tuple[float, Any]] = []
@@ -83,7 +83,7 @@ def by_hand(
 
 
 def alike(parts: list[FloatArray]) -> FloatArray:
-    """Covariance of all rows, weighted so that each part counts the same."""
+    """Return the covariance of all rows, with equal total weight for each part."""
     weights = np.concatenate([np.full(len(part), 1 / len(part) / len(parts)) for part in parts])
     rows = np.vstack(parts)
     rows = rows - weights @ rows
@@ -145,8 +145,10 @@ def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
     }
     test = condition_test(CPCA(1), **data, random_state=0)
     assert test.n_distinct == 20 * 4
-    # By hand: the parts of a donor about their mean, which is put where that of the others is.
-    parts = parts_of(data)  # three treated, two treated parts, two control parts, three controls
+    # By hand: the two parts of a shared donor are centred at their common mean, which is then moved
+    # to the mean of the other donors.
+    # The parts are three treated donors, two shared donors treated and control, three controls.
+    parts = parts_of(data)
     common = np.mean([part.mean(axis=0) for part in parts[:3] + parts[7:]], axis=0)
     for i in (3, 4):
         middle = (parts[i].mean(axis=0) + parts[i + 2].mean(axis=0)) / 2
@@ -167,7 +169,7 @@ def n_found(
     n_permutations: int,
     **drawn: Any,
 ) -> int:
-    """In how many of these sets of donors the first component has a p-value of at most 0.05."""
+    """Return the number of simulated datasets whose first component has a p-value <= 0.05."""
     options: dict[str, Any] = {"n_permutations": n_permutations, "random_state": rng}
     tests = (
         condition_test(estimator, **donors(*sizes, rng, **drawn), **options) for _ in range(n_sets)
@@ -189,7 +191,7 @@ def n_found(
 def test_donors_that_differ_anyway_are_no_finding(
     n: int, m: int, cells: tuple[int, int], paired: bool, alpha: Any
 ) -> None:
-    """Also where the treated have other numbers of cells, by which alone they would stand out."""
+    """Check the level, also if treated and control donors have different numbers of cells."""
     rng, estimator = np.random.default_rng(3), CPCA(1, alpha=alpha)
     for sd in (0.0, 1.0):
         drawn = {"cells": cells, "sd": sd, "paired": paired}
@@ -246,14 +248,18 @@ def test_one_donor_against_nineteen_is_enough() -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e60])
 @pytest.mark.parametrize(("alpha", "given"), [("auto", {}), (1.5, {"alpha": 1.5})])
 def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float) -> None:
-    """Found near the given components; in double precision at scales that single cannot hold."""
+    """Compare the single-precision search, which starts near the given components, with NumPy.
+
+    At scales beyond single precision the search uses double precision.
+    """
     rng = np.random.default_rng(8)
     data = donors(3, 3, rng, cells=(150, 150), sd=0.3, size=710)
     for name in ("X", "background"):
         data[name] = data[name] * np.linspace(3, 0.2, 710) + 40.0
     data["X"][:, 5] += 4.0
     labels = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 3)]
-    # In the eighth relabelling the second eigenpair lies so near that a rough search ended there.
+    # In the eighth relabelling, the second eigenvalue is so close to the first that a search with a
+    # loose tolerance stops at the wrong eigenvector.
     expected = by_hand(parts_of(data), labels[:8], 2, **given) * (1 if given == {} else scale**2)
     scaled = {name: scale * data[name] for name in ("X", "background")}
     test = condition_test(CPCA(2, alpha=alpha), **(data | scaled))
@@ -304,7 +310,10 @@ def test_more_relabellings_than_can_be_printed() -> None:
 
 
 def test_unequal_parts_of_paired_donors_are_no_finding() -> None:
-    """A covariance of few rows is noisy: treated donors with more rows would always stand out."""
+    """Treated donors have more rows here, so their covariances are less noisy.
+
+    This difference in size alone must not give small p-values.
+    """
     p_values = []
     for seed in range(8):
         data = donors(6, 6, np.random.default_rng(seed), cells=(60, 8), paired=True, size=12)
@@ -334,5 +343,6 @@ def test_a_background_that_is_in_the_foreground_too_is_named() -> None:
     with pytest.warns(ContrastWarning, match="every row of background is a row of X too"):
         permutation_test(CPCA(1), np.vstack([X, Y]), background=Y, n_permutations=19)
     permutation_test(CPCA(1), np.vstack([X, Y[:14]]), background=Y, n_permutations=19)
-    counts = rng.poisson(1.0, size=(60, 2))  # few different rows: equal ones are no wonder
+    # The few possible rows make equal rows likely, so equal rows do not count as evidence.
+    counts = rng.poisson(1.0, size=(60, 2))
     permutation_test(CPCA(1), counts, background=counts[:40], n_permutations=19)

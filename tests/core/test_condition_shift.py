@@ -1,4 +1,4 @@
-"""Tests of `condition_shift` and `responders`, whose results are from held-out rows."""
+"""Tests of `condition_shift` and `responders`, whose results come from held-out rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ D = 30
 
 
 def rows(n: int, seed: int, shift: float = 0.0) -> Any:
-    """Rows with a falling spectrum and heavy tails; feature 7 is moved, in its own deviations."""
+    """Return heavy-tailed rows with decreasing variances.
+
+    Feature 7 is shifted by `shift` times its own standard deviation.
+    """
     values = np.random.default_rng(seed).standard_t(6, size=(n, D)) * np.exp(-np.arange(D) / 10)
     values[:, 7] += shift * values[:, 7].std()
     return values
 
 
 def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -> dict[str, Any]:
-    """Donors with means of their own, each with 30 rows in either or both datasets."""
+    """Return donors with different means, each with 30 rows in one dataset (nested) or in both."""
     rng = np.random.default_rng(seed)
     means = 0.5 * rng.normal(size=(2 * n_donors, D)) * np.exp(-np.arange(D) / 10)
     owner = np.repeat(np.arange(n_donors), 30)
@@ -37,11 +40,15 @@ def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -
 
 
 def study(kind: str, seed: int, shift: float, n: int = 300) -> dict[str, Any]:
-    """Independent rows, or donors with samples in both datasets, in one, or of two batches."""
+    """Return independent rows, or rows of donors.
+
+    Donors are in both datasets, in one of them (nested), or in both with batch effects.
+    """
     if kind == "rows":
         return {"X": rows(n, seed, shift), "background": rows(n, seed + 1)}
     data = by_donor(seed, shift, nested=kind == "nested")
-    if kind == "batches":  # each donor's two samples differ, but not in the same direction
+    # In batches, the two samples of a donor differ, but in a different direction for each donor.
+    if kind == "batches":
         rng = np.random.default_rng(seed)
         for name in ("X", "background"):
             data[name] = data[name] + np.repeat(0.5 * rng.normal(size=(5, D)), 30, axis=0)
@@ -62,7 +69,10 @@ def study(kind: str, seed: int, shift: float, n: int = 300) -> dict[str, Any]:
 def test_an_effect_is_found_along_its_feature_as_often_as_the_documentation_states(
     kind: str, shift: float, share: float
 ) -> None:
-    """Five donors a side: of 60 other draws 100%, 98%, 85% and 100% had a p-value below .05."""
+    """Check the stated power; 60 other draws gave p < 0.05 in 100%, 98%, 85% and 100%.
+
+    There are five donors on each side.
+    """
     found = [
         condition_shift(**study(kind, seed, shift), n_resamples=0, random_state=0)
         for seed in range(0, 60, 3)
@@ -73,7 +83,8 @@ def test_an_effect_is_found_along_its_feature_as_often_as_the_documentation_stat
     assert first.direction[7] > 0
     assert np.linalg.norm(first.direction) == pytest.approx(1)
     assert first.n_blocks == 5
-    if kind != "nested":  # there donors differ as well, which is part of the deviation
+    # If donors are nested, their differences are part of the standard deviation.
+    if kind != "nested":
         assert 0 < first.effect_low < shift < first.effect_high + 0.5
 
 
@@ -86,8 +97,8 @@ def test_without_an_effect_the_interval_holds_and_p_values_are_rarely_small(kind
         assert found.effect_high >= 0  # the expected effect is not negative
         covered.append(found.effect_low <= 0)
         small.append(found.p_value <= 0.05)
-    assert np.mean(covered) >= 0.94  # .975, and three standard errors of 200 draws
-    assert np.mean(small) <= 0.096  # .05, and three standard errors of 200 draws
+    assert np.mean(covered) >= 0.94  # 0.975 minus three standard errors of 200 draws
+    assert np.mean(small) <= 0.096  # 0.05 plus three standard errors of 200 draws
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -101,7 +112,8 @@ def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
     centres = [np.array([part.mean(axis=0) for part in side]) for side in (x, y)]
     variances = [np.array([part.var(axis=0) for part in side]) for side in (x, y)]
     difference = centres[0].mean(axis=0) - centres[1].mean(axis=0)
-    error = sum(each.mean(axis=0) / 150 for each in variances)  # of the difference, squared
+    # squared standard error of the difference
+    error = sum(each.mean(axis=0) / 150 for each in variances)
     difference *= np.maximum(1 - error / difference**2, 0)
     covariance = np.mean([np.cov(part.T) for part in y], axis=0)
     if nested:
@@ -123,7 +135,7 @@ def test_donors_do_not_hide_an_effect_that_is_the_same_in_all() -> None:
 def test_donors_with_few_rows_are_left_out_and_named() -> None:
     data = by_donor(0, 2.0)
     kept = np.ones(150, dtype=bool)
-    kept[:21] = False  # nine rows of d0 are left
+    kept[:21] = False  # 9 rows of d0 remain
     data |= {"X": data["X"][kept], "units": data["units"][kept]}
     found = condition_shift(**data, random_state=0)
     assert (found.units, found.left_out) == (("d1", "d2", "d3", "d4"), ("d0",))
@@ -137,7 +149,7 @@ def test_scores_of_held_out_rows_are_in_deviations_of_the_background() -> None:
         found.effect, abs=0.05
     )
     assert found.background_scores.std() == pytest.approx(1, abs=0.02)
-    # The direction of the whole data separates them no better than held-out rows say.
+    # The direction of all data separates the rows no better than the held-out scores do.
     y = np.r_[np.ones(500), np.zeros(400)]
     held_out = roc_auc_score(y, np.r_[found.foreground_scores, found.background_scores])
     new = np.vstack([rows(500, 2, 3.0), rows(400, 3)]) @ found.direction
@@ -209,7 +221,8 @@ def test_the_share_of_responders_is_estimated(share: float, shift: float) -> Non
         estimate, low, high = found.share()
         inside.append(low <= true.mean() <= high)
         assert abs(estimate - true.mean()) < 0.15
-    if shift == 4.0 and share == 0.6:  # of some rows, and of none
+    # Check the share among responders, among the others, and among no rows.
+    if shift == 4.0 and share == 0.6:
         assert found.share(true)[0] > 0.9
         assert found.share(~true)[0] < 0.1
         assert np.isnan(found.share(np.zeros(600, dtype=bool))).all()
@@ -227,7 +240,7 @@ def test_at_most_the_level_of_new_background_rows_is_called(level: float, tails:
         scores[:150] += 3
         found = responders(scores, others, level=level)
         assert (found.background_posterior > found.threshold).mean() <= level
-        # The posterior rises with the score: new scores are called above the least that is.
+        # The posterior rises with the score, so new rows are called from the least called score on.
         least = np.min(scores[found.called], initial=np.inf)
         called.append((rng.standard_t(tails, 300) >= least).mean())
     assert np.mean(called) <= level + 0.01

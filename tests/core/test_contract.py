@@ -22,21 +22,22 @@ from tests.core.estimators import CASES, Case
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-# Two paths to the same float64 moments differ by rounding; the planted gaps are of order one.
+# Two computations of the same float64 moments differ by rounding, and the planted gaps are near 1.
 SAME = 1e-10
 
 
 def cases(wanted: Callable[[Case], bool] = lambda case: True) -> Any:
-    """Parametrise a test over the estimators that it speaks of."""
+    """Parametrise a test over the estimators for which `wanted` is true."""
     return pytest.mark.parametrize(
         "case", [case for case in CASES if wanted(case)], ids=lambda case: case.name
     )
 
 
 def planted(n: int = 160, m: int = 120, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
-    """Shared variation along two directions; two more in X alone; the rows of Y also pair with X's.
+    """Return two matrices that share two strong directions; X has two more.
 
-    With m == n the second matrix shares the extra signal, so that it serves as a positive view.
+    With m == n, the second matrix also contains the extra signal of X, row by row. It then
+    serves as the positive view.
     """
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -53,7 +54,7 @@ def data_for(case: Case, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
 
 
 def assert_unit(case: Case, components: Any, atol: float) -> None:
-    """Rows of unit length, orthogonal where the method says so."""
+    """Check that the rows have unit length, and are orthogonal if the method guarantees it."""
     products = components @ components.T
     if not case.orthonormal:
         products = np.diag(np.diag(products))
@@ -77,7 +78,8 @@ def test_rotating_the_data_rotates_the_subspace(case: Case) -> None:
     assert subspace_error(rotated.components_, plain.components_ @ rotation) < SAME
 
 
-@cases(lambda case: case.scale_free)  # others' strength has the data's units: their own tests
+# For the other methods the strength has the units of the data; other tests cover them.
+@cases(lambda case: case.scale_free)
 def test_scaling_both_datasets_changes_nothing(case: Case) -> None:
     X, Y = data_for(case)
     assert subspace_error(case.fit(8 * X, 8 * Y).components_, case.fit(X, Y).components_) < SAME
@@ -95,7 +97,7 @@ def test_shifting_the_data_changes_nothing(case: Case) -> None:
 def test_duplicated_rows_change_nothing(case: Case) -> None:
     X, Y = data_for(case)
     if case.other == "positive":
-        # Twice as many pairs would honestly be more evidence; which is why n_effective exists.
+        # Twice as many pairs would count as more evidence, which the argument n_effective corrects.
         doubled = case.make(2)
         knows = "n_effective" in inspect.signature(doubled.fit).parameters
         told = {"n_effective": 160} if knows else {}
@@ -119,7 +121,7 @@ def test_padding_with_constant_features_changes_nothing(case: Case) -> None:
 
 @cases()
 def test_sparse_rows_agree_with_dense_ones(case: Case) -> None:
-    """Other forms of data are in test_odd_inputs.py."""
+    """Check sparse rows; test_odd_inputs.py has other forms of data."""
     X, Y = (np.where(np.abs(a) < 1.0, 0.0, a) for a in data_for(case))
     dense, sparse = case.fit(X, Y), case.fit(sp.csr_array(X), sp.csc_matrix(Y))
     assert subspace_error(sparse.components_, dense.components_) < SAME
@@ -149,7 +151,8 @@ def test_fewer_rows_than_features(case: Case) -> None:
     assert np.isfinite(fitted.transform(X)).all()
 
 
-@cases(lambda case: case.full_rank_k)  # others need a residual dimension: their own tests
+# The other methods need a residual dimension; their own tests cover them.
+@cases(lambda case: case.full_rank_k)
 def test_one_feature_and_all_components(case: Case) -> None:
     X, Y = data_for(case)
     one = case.fit(X[:, :1], Y[:, :1], n_components=1)

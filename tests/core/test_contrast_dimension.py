@@ -11,7 +11,7 @@ from contrast_core import SecondMoments, contrast_dimension
 
 
 def study(own: int, seed: int, n: int = 300, d: int = 40) -> tuple[Any, Any]:
-    """Three directions that both vary along, and so many more of the foreground."""
+    """Return two datasets with three shared directions; the foreground has `own` more."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
     X, Y = rng.normal(size=(2, n, d))
@@ -33,12 +33,12 @@ def test_the_right_number_is_found(own: int) -> None:
 def test_more_variance_along_a_shared_direction_is_no_dimension() -> None:
     X, Y = study(0, 0)
     direction = np.linalg.svd(Y - Y.mean(axis=0))[2][:1]
-    X = X + X @ direction.T @ direction  # four times the variance
+    X = X + X @ direction.T @ direction  # four times the variance along a shared direction
     assert contrast_dimension(X, background=Y, random_state=0).n_own == 0
 
 
 def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Any, Any]:
-    """Noise, and a factor of each row."""
+    """Return noise, and a scale factor for each row."""
     if kind == "t entries":
         return rng.standard_t(4, size=shape), 1.0
     entries = rng.normal(size=shape)
@@ -77,7 +77,7 @@ def test_weights_units_seeds_and_wide_data() -> None:
         assert other.threshold == pytest.approx(plain.threshold, rel=1e-9)
         np.testing.assert_allclose(other.cosines, plain.cosines)
         assert other.n_own == 1
-    some = (np.arange(300) % 3 > 0).astype(float)  # a row without weight is not there
+    some = (np.arange(300) % 3 > 0).astype(float)  # a row with weight 0 has no effect
     given: dict[str, Any] = {"background": Y, "n_resamples": 10, "random_state": 0}
     found = contrast_dimension(X, sample_weight=some, **given)
     assert found.threshold == contrast_dimension(X[some > 0], **given).threshold

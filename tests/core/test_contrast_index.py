@@ -1,4 +1,4 @@
-"""The contrast index: variances along directions, their difference over their sum."""
+"""Tests of the contrast index: the difference of two variances over their sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grid of contrasts and its representatives."""
+"""Tests of `contrast_path`: the grid of contrasts and the representatives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def test_every_point_is_the_estimator_at_that_contrast(path: Any) -> None:
 
 
 def test_variances_trace_the_pareto_front(path: Any) -> None:
-    """Abid et al. 2018, Thm 1: both fall as alpha rises, for the first component and the sum."""
+    """Check Abid et al. 2018, Thm 1: both variances fall as alpha rises.
+
+    This holds for the first component and for the sum over components.
+    """
     for variances in (path.foreground_variances, path.background_variances):
         for curve in (variances[:, 0], variances.sum(axis=1)):
             assert (np.diff(curve) <= 1e-10 * curve[0]).all()
@@ -50,7 +53,8 @@ def test_affinity_is_the_product_of_cosines(path: Any) -> None:
     assert path.affinity[0, 25] == pytest.approx(np.prod(cosines))
     np.testing.assert_allclose(path.affinity, path.affinity.T)
     np.testing.assert_array_equal(path.affinity.diagonal(), 1.0)
-    # Of many components it is the geometric mean; of orthogonal subspaces zero, not NaN.
+    # For many components the affinity is the geometric mean of the cosines; for orthogonal
+    # subspaces it is 0 and not NaN.
     rng = np.random.default_rng(0)
     subspaces = np.stack([np.linalg.qr(rng.normal(size=(200, 60)))[0].T for _ in range(3)])
     cosines = np.linalg.svd(subspaces[0] @ subspaces[1].T, compute_uv=False)
@@ -78,7 +82,7 @@ def test_equal_subspaces_need_one_representative() -> None:
     assert len(short.representative_alphas) <= 2
     labels, medoids = representatives(np.eye(5), 5, 0)
     assert sorted(labels) == sorted(medoids) == [0, 1, 2, 3, 4]
-    assert representatives(np.ones((5, 5)), 1, 0)[1] == [2]  # the middle of a plateau
+    assert representatives(np.ones((5, 5)), 1, 0)[1] == [2]  # the middle of the constant part
 
 
 def test_it_is_the_same_every_time(path: Any) -> None:
@@ -92,7 +96,7 @@ def test_it_is_the_same_every_time(path: Any) -> None:
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("seed", range(5))
 def test_four_groups_are_seen_from_three_sides(seed: int) -> None:
-    """Abid et al. 2018, App. A: views that split by the first features, the second, and both."""
+    """Check Abid et al. 2018, App. A: views split by the first features, the second, or both."""
     data = make_four_groups(random_state=seed)
     path = contrast_path(data.foreground, background=data.background)
     splits = {"first": data.labels // 2, "second": data.labels % 2, "both": data.labels}

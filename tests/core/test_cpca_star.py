@@ -1,4 +1,4 @@
-"""cPCA*: the generalised eigenproblem, its limits, its path and the automatic contrast."""
+"""Tests of cPCA*: the generalised eigenproblem, its limits, its path, the automatic contrast."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_beta_one_is_the_largest_ratio_of_variances_and_knows_no_units() -> None
         "nd,nd->n", others @ c_y, others
     )
     assert (ratios <= best).all()
-    # Any invertible map of both datasets maps the scores along.
+    # An invertible linear map of both datasets does not change the generalised eigenvalues.
     mixing = np.random.default_rng(2).normal(size=(15, 15))
     mapped = CPCAStar(1, beta=1).fit(X @ mixing, background=Y @ mixing)
     np.testing.assert_allclose(mapped.generalized_eigenvalues_, best)
@@ -118,7 +118,7 @@ def test_automatic_beta_shares_the_ridge_of_automatic_alpha() -> None:
     tau = background_ridge(x, y)
     np.testing.assert_allclose(tau, y.total_variance / 15 / 4)
     assert CPCAStar().fit(x, background=y).beta_ == pytest.approx(1 / (1 + tau))
-    # The same ridge in cPCA's rule: its fixed point.
+    # The automatic alpha of cPCA is a fixed point with the same ridge.
     alpha = trace_ratio_alpha(x, y, 2)
     cpca = CPCA(2, alpha=alpha).fit(x, background=y)
     assert alpha == pytest.approx(
@@ -128,7 +128,7 @@ def test_automatic_beta_shares_the_ridge_of_automatic_alpha() -> None:
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6])
 def test_automatic_beta_follows_the_units(scale: float) -> None:
-    """Also where 1 - beta rounds to 0 or beta to 0, and the background is singular."""
+    """Check extreme scales, where 1 - beta or beta rounds to 0, with a singular background."""
     X, Y = normal_pair(m=8)
     plain = CPCAStar(2).fit(X, background=Y)
     scaled = CPCAStar(2).fit(scale * X, background=scale * Y)
@@ -159,7 +159,10 @@ def test_a_planted_subspace_is_recovered() -> None:
 @pytest.mark.filterwarnings("ignore:[12] of 2 components have negative contrast")
 @pytest.mark.parametrize("scaled", [True, False])
 def test_automatic_contrast_is_within_a_tenth_of_the_best_on_mice(scaled: bool) -> None:
-    """For cPCA and cPCA*, over their grids; validation/automatic_contrast.py has the other data."""
+    """Check cPCA and cPCA* against the best strength of a grid, on the mouse data.
+
+    validation/automatic_contrast.py checks the other datasets.
+    """
     mice = load_mouse_protein()
 
     def silhouette(estimator: Any) -> float:

@@ -26,7 +26,7 @@ def found() -> tuple[CVAE, Any]:
 
 
 def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
-    """Angle and radius by a linear fit of new rows' latent variables to cosine and sine."""
+    """Fit cosine and sine of the angle linearly to the salient variables of new rows."""
     model = found[0]
     X, Y, turn, _ = ring(seed=1)
     scores = model.transform(X)
@@ -39,7 +39,7 @@ def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
     assert ((explained - scores.mean(axis=0)) ** 2).sum() < 0.05 * (
         (scores - scores.mean(axis=0)) ** 2
     ).sum()
-    # A background row lies where nothing is added: inside the ring.
+    # Background rows have no circle, so their scores lie inside the ring.
     radius = np.linalg.norm(scores - scores.mean(axis=0), axis=1)
     inside = np.linalg.norm(model.transform(Y) - scores.mean(axis=0), axis=1)
     assert np.median(inside) < 0.5 * np.median(radius)
@@ -65,7 +65,8 @@ def test_rows_drawn_are_like_those_of_the_fit(found: Any) -> None:
     for real, made in drawn.values():
         scale = real.std(axis=0).mean()
         np.testing.assert_allclose(made.mean(axis=0), real.mean(axis=0), atol=0.35 * scale)
-        # Of the middle: squares of a normal variable have tails that a decoder of few rows cuts.
+        # Compare the central 80%: the curve contains squares of normal variables, whose tails a
+        # decoder trained on few rows does not reach.
         spreads = [np.ptp(np.quantile(rows, [0.1, 0.9], axis=0), axis=0) for rows in (made, real)]
         np.testing.assert_allclose(*spreads, rtol=0.3)
     alone = model.sample_foreground(500, denoised=True, random_state=0)
@@ -90,7 +91,7 @@ def test_counts_are_modelled_as_counts() -> None:
     assert model.score(X) > quick(noise="counts", max_iter=1).fit(X, background=Y).score(X)
     expected = model.denoise(X)
     np.testing.assert_allclose(expected.sum(axis=1), X.sum(axis=1), rtol=1e-5)
-    # The shift of the last two features is in what is added, on top of the background's shares.
+    # The last two features are shifted in the foreground, so their shares exceed the background's.
     shares = model.denoise(X).sum(axis=0) / X.sum()
     assert (shares[-2:] > model.rates_[-2:]).all()
     drawn = model.sample_background(2000, add_noise=True, random_state=0)
@@ -105,11 +106,15 @@ def test_gradients_flow_through_tensors() -> None:
     rows = torch.tensor(X, requires_grad=True)
     model.denoise(rows).sum().backward()
     assert torch.isfinite(rows.grad).all() and rows.grad.abs().max() > 0
-    assert not model.transform(rows.detach()).requires_grad  # weights have none
+    # without a gradient in the rows, there is none in the scores
+    assert not model.transform(rows.detach()).requires_grad
 
 
 class WithBackground(CVAE):
-    """For scikit-learn's own checks, which know no background: shrunken, reversed rows of X."""
+    """CVAE for scikit-learn's own checks, which pass no background.
+
+    The background is X in reversed order, scaled by a factor below 1.
+    """
 
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
         return super().fit(X, background=rows_of(X).load(check=False)[::-1] * 0.5)

@@ -39,7 +39,7 @@ def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
     scores = scores.detach().numpy() if torch.is_tensor(scores) else np.asarray(scores)
     array = X if kind != "data frame" else given[0]
     np.testing.assert_allclose(scores, model.transform(array), atol=1e-5)
-    # Rows that are streamed come in another order; all else is the same.
+    # Streamed rows come in another order; everything else is equal.
     streamed = any(word in kind for word in ("HDF5", "zarr", "backed", "dask"))
     if streamed and kind != "backed CSC":
         np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=0.5)
@@ -103,7 +103,10 @@ def test_what_is_refused() -> None:
 
 
 def test_a_model_of_counts_takes_counts_alone() -> None:
-    """Logarithms, after a fit to counts, would give latent variables all the same."""
+    """Check that logarithms are refused after a fit to counts.
+
+    The scores of logarithms would be almost the same for all rows.
+    """
     X, Y = counts()
     model = quick(noise="counts", max_iter=1).fit(X, background=Y)
     for rows in (np.log1p(X), X - 1.0, sp.csr_matrix(np.log1p(X)), torch.tensor(np.log1p(X))):
@@ -123,5 +126,5 @@ def test_arrays_that_torch_does_not_know() -> None:
         mirrored = model.fit(X[:, ::-1][:, ::-1], background=Y).transform(X[::-1, ::-1][::-1, ::-1])
         np.testing.assert_allclose(mirrored, expected, atol=1e-6)
         zeros = sp.csr_matrix(X.astype(np.float32) + 1)
-        zeros.data -= 1  # explicit ones
+        zeros.data -= 1  # these zeros are stored explicitly
         np.testing.assert_allclose(model.transform(zeros), expected, atol=1e-6)

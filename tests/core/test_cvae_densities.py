@@ -1,4 +1,4 @@
-"""CVAE's densities, by hand: the bound of straight lines, and the negative binomial of counts."""
+"""Tests of CVAE's densities: the bound of a linear model, and the negative binomial of counts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def linear(matrix: Any, offset: Any = 0.0) -> Any:
 
 
 def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
-    """Straight lines with orthogonal loadings: the posterior of the encoders is that of the model.
+    """Use linear networks with orthogonal loadings, whose encoders give the exact posterior.
 
-    x = unit (S z + W t + e) + mean, with S and W at right angles: the marginal is normal.
+    The model is x = unit (S z + W t + e) + mean with S and W orthogonal, so the marginal is normal.
     """
     S, W = np.array([[1.5, 0, 0, 0.5]]).T, np.array([[0, 2.0, 1.0, 0]]).T
     sd, unit, mean = 0.7, 2.5, np.array([1.0, -2.0, 0.0, 5.0])
@@ -56,9 +56,9 @@ def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
         density = scipy.stats.multivariate_normal(mean, covariance)
         rows = density.rvs(size=4000, random_state=0)
         difference = bound(rows)[:, 0] - density.logpdf(rows)
-        # The cubature is exact for what straight lines give; log_noise is a float32.
+        # The cubature is exact for linear decoders; log_noise has the precision of a float32.
         np.testing.assert_allclose(difference, 0, atol=1e-5)
-    # A posterior that is wrong is paid for by its divergence from the right one.
+    # A wrong posterior lowers the bound by its divergence from the right one.
     torch.nn.init.constant_(networks.shared_encoder.bias, 0.3)
     assert (coder.background_bounds(rows)[:, 0] - density.logpdf(rows)).mean() < -0.05
 
@@ -84,7 +84,10 @@ def test_counts_have_the_negative_binomial_of_their_sum() -> None:
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_products_in_bfloat16_leave_a_loss_in_float32(counted: bool) -> None:
-    """On a GPU, networks multiply in half precision, but densities and sums are in float32."""
+    """Check the loss when networks multiply in half precision, as on a GPU.
+
+    Densities and sums stay in float32.
+    """
     rng, n_features = np.random.default_rng(0), 30
     mean, rates = rng.normal(size=n_features), rng.dirichlet(np.ones(n_features))
     model: Any = Gaussian()

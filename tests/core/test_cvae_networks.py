@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 class Image(torch.nn.Module):
-    """A small convolutional encoder of 6 x 6 images."""
+    """A small convolutional encoder of images with 6 x 6 pixels."""
 
     def __init__(self, n_out: int) -> None:
         super().__init__()
@@ -43,7 +43,8 @@ def test_networks_of_ones_own(tmp_path: Path) -> None:
     }
     model = quick(n_shared=3, networks=networks).fit(X, background=Y)
     for name, value in networks["salient_encoder"].state_dict().items():
-        assert (value == first[name]).all()  # they are copied, and stay as they were
+        # the model trains copies, so the given networks do not change
+        assert (value == first[name]).all()
     assert not np.array_equal(
         model.weights_["salient_encoder.layers.1.weight"], first["layers.1.weight"]
     )

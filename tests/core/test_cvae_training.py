@@ -59,7 +59,10 @@ save(model, {str(tmp_path / "then.model")!r})
 def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
     tmp_path: Path, share: float
 ) -> None:
-    """The last weights are not the best: rows are few and the learning rate is high."""
+    """Check that best weights and last weights are restored, which differ in this training.
+
+    Rows are few and the learning rate is high.
+    """
     X, Y, *_ = ring(60, 40)
     layers = torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4)
     options = {
@@ -138,7 +141,7 @@ class Breaking(torch.nn.Module):
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_weights() -> None:
     X, Y, *_ = ring(100, 100)
-    options = {"batch_size": 60, "validation_fraction": 0.0}  # three minibatches an epoch
+    options = {"batch_size": 60, "validation_fraction": 0.0}  # three minibatches per epoch
     model = quick(networks={"salient_decoder": Breaking(7)}, max_iter=9, **options)
     with pytest.warns(ContrastWarning, match=r"NaN or infinite in epoch 3; .* those after epoch 2"):
         model.fit(X, background=Y)

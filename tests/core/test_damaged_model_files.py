@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 
 def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
-    """A file whose header was changed, whole otherwise."""
+    """Write a model file whose header was changed by `change`; return its path."""
     save(MODELS["CPCA-1"](), tmp_path / "good")
     with zipfile.ZipFile(tmp_path / "good") as good:
         header, arrays = json.loads(good.read("model.json")), good.read("arrays")
@@ -101,7 +101,8 @@ def test_nothing_that_runs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for extra in ("evil.pkl", "model.json"):
         Path(f"with {extra}").write_bytes(Path("good").read_bytes())
         with zipfile.ZipFile(f"with {extra}", "a") as archive:
-            archive.NameToInfo.pop(extra, None)  # or a second member of the name would warn
+            # without this, a second member of the same name would warn
+            archive.NameToInfo.pop(extra, None)
             archive.writestr(extra, pickle.dumps(Evil()))
     for name, message in [
         ("pickled", "not a model file, or it is damaged .* pickles are not"),
@@ -127,7 +128,8 @@ def test_every_truncation_and_every_flipped_bit_is_noticed(tmp_path: Path) -> No
         for bit in (1, 16, 128):
             damaged.write_bytes(good[:place] + bytes([good[place] ^ bit]) + good[place + 1 :])
             try:
-                again = load(damaged)  # a date, an attribute of the archive
+                # A bit may be part of a date or an attribute of the archive, which do not matter.
+                again = load(damaged)
             except ValueError:
                 continue
             assert_identical(without_moments(again), without_moments(model))

@@ -33,7 +33,7 @@ def rows() -> Any:
 
 
 def per_chunk(lazy: Any) -> Any:
-    """Small chunks are put together by default; here a tree of many tasks is wanted."""
+    """Stop the default merging of small chunks, so that there are many tasks."""
     return rows_of(lazy, elements=1)
 
 
@@ -51,7 +51,7 @@ LAZY: dict[str, Callable[[Any], Any]] = {
     ),
     "sparse arrays": lambda rows: _lazy(rows).map_blocks(sp.csr_array),
     "by columns": lambda rows: _lazy(rows).map_blocks(sp.csc_matrix),
-    # As a filter leaves them: dask does not know how many rows there are, some chunks have none.
+    # As after a filter: dask does not know the number of rows, and some chunks have no rows.
     "of unknown sizes": lambda rows: (both := _lazy(np.concatenate([rows - 1e3, rows])))[
         both[:, 0] > -500
     ],
@@ -91,7 +91,7 @@ def test_each_chunk_is_computed_once_for_all_selections(rows: Any) -> None:
     some = rows_of(lazy).take(np.isin(np.arange(N), [50, 230]))
     assert not computed
     np.testing.assert_array_equal(some.load(), rows[[50, 230]])
-    assert sorted(computed) == [0, 2]  # no chunk without a selected row
+    assert sorted(computed) == [0, 2]  # chunks without a selected row are not computed
 
 
 def test_single_precision_reaches_the_tasks(rows: Any) -> None:
@@ -159,7 +159,7 @@ def test_errors_name_the_chunk(rows: Any) -> None:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A cluster of two processes on this machine."""
+    """Start a cluster of two processes on this machine."""
     distributed = pytest.importorskip("distributed")
     settings = {
         "distributed.comm.timeouts.connect": "60s",
@@ -194,14 +194,14 @@ def test_two_processes_agree_with_one(rows: Any) -> None:
 
 
 def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
-    """The process that first comes to a chunk half-way dies, with what it has done so far."""
+    """Kill the process that first computes a chunk in the second half, with its results so far."""
     if block_id == (6, 0):
         try:
             os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return chunk
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.01)  # both workers get something to do
+    time.sleep(0.01)  # so that both workers get tasks
     return chunk
 
 
@@ -215,4 +215,4 @@ def test_a_worker_killed_half_way_changes_nothing(rows: Any, client: Any, tmp_pa
     assert marker.exists()
     client.wait_for_workers(2, timeout=60)
     after = set(client.run(os.getpid).values())
-    assert len(before - after) == 1  # one is dead, another has taken its place
+    assert len(before - after) == 1  # one worker was killed and another one was started

@@ -58,7 +58,7 @@ def test_cells_behind_fringes_have_an_empty_corner_and_fringes_everywhere() -> N
     rest = (data.image - data.clean) / data.clean.std()
     assert abs(rest.mean()) < 0.05
     assert rest.std() == pytest.approx(np.hypot(1, 0.3), abs=0.05)
-    for part in (rest[:48, :60], rest[-48:, -60:]):  # one frequency in both, 1/13 of a pixel
+    for part in (rest[:48, :60], rest[-48:, -60:]):  # the frequency is 1/13 per pixel in both parts
         power = np.abs(np.fft.fft2(part, s=(256, 256))) ** 2
         power[:3, :3] = 0
         y, x = np.unravel_index(power[:128].argmax(), (128, 256))

@@ -1,4 +1,4 @@
-"""Groups, weights and several backgrounds, through every method on moments."""
+"""Tests of groups, weights and several backgrounds, for every method that uses moments."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from contrast_core.moments import PairMoments
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 METHODS = [CPCA(2), CPCA(2, alpha=1.0), CPCAStar(2), PCPCA(2), SparseCPCA(2, alpha=0.5)]
-SHAPES = [(120, 90, 12), (40, 36, 1700)]  # covariances; the span of the rows
+SHAPES = [(120, 90, 12), (40, 36, 1700)]  # solved with covariances, and in the span of the rows
 
 
 def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:
-    """Donors that differ by more than what the treatment changes within them."""
+    """Return a study in which donors differ more than the treatment changes them."""
     rng = np.random.default_rng(d)
     groups, background_within = rng.integers(0, 4, n), rng.integers(2, 7, m)
     donors = 8 * rng.normal(size=(7, d))
@@ -124,7 +124,7 @@ def test_each_background_counts_as_told_whatever_its_rows(
     backgrounds = [Y[:8], Y[8:]]
     several = clone(method).fit(data["X"], background=backgrounds, background_mix=mix)
     shares = np.array(mix or [1.0, 1.0]) / np.sum(mix or [1.0, 1.0])
-    # The same as one, about each one's mean, with weights.
+    # Several backgrounds equal one background whose parts are centred and weighted.
     one = clone(method).fit(
         data["X"],
         background=Y,
@@ -181,7 +181,8 @@ def test_scores_are_centred_by_their_group() -> None:
         np.testing.assert_allclose(scores[rows].mean(axis=0), 0, atol=1e-10)
         shift = plain[rows] - scores[rows]
         np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-10)
-    # One row of a known group is centred by that group's mean in the fit, of a new one by itself.
+    # Rows of a known group are centred by the mean of that group in the fit. A single row of a new
+    # group is centred by itself.
     few = data["X"][:3]
     np.testing.assert_allclose(within.transform(few, within=data["within"][:3]), scores[:3])
     assert not within.transform(few[:1], within=["new"]).any()
@@ -235,7 +236,7 @@ def test_moments_stand_for_rows_with_groups() -> None:
     from_moments = CPCA(2).fit(x.within, background=y.within)
     assert subspace_error(from_rows.components_, from_moments.components_) < 1e-12
     np.testing.assert_array_equal(from_moments.within_labels_, from_rows.within_labels_)
-    whole = CPCA(2).fit(x, background=y)  # all that varies
+    whole = CPCA(2).fit(x, background=y)  # moments with both parts, within and between groups
     plain = CPCA(2).fit(data["X"], background=data["background"])
     assert subspace_error(whole.components_, plain.components_) < 1e-9
     several = CPCA(2).fit(x.within, background=[y.within, y.between], background_mix=[2, 1])

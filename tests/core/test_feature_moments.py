@@ -16,7 +16,7 @@ from tests.core.kinds import KINDS
 
 @pytest.fixture
 def rows():
-    """Sparse rows in which one feature is constant, one empty, and one far from zero."""
+    """Return sparse rows with a constant feature, an empty one, and one far from zero."""
     rng = np.random.default_rng(0)
     rows = rng.poisson(0.3, size=(700, 9)).astype(np.float32)
     rows[:, 0], rows[:, 1] = 0.7, 0
@@ -54,7 +54,7 @@ def test_duplicate_entries_are_added_up(rows, tmp_path):
     np.testing.assert_allclose(
         scaled_features(twice).matrix.toarray(), scaled_features(rows).matrix, rtol=1e-6
     )
-    assert twice.nnz == n_entries  # as it was
+    assert twice.nnz == n_entries  # the data were not changed
 
 
 def test_parts_merge_to_the_whole(rows):

@@ -42,7 +42,7 @@ def test_a_large_feature_of_one_dataset_alone_is_a_finding() -> None:
     X, Y = planted()
     X[:, 5] *= 15
     CPCA(1).fit(X, background=Y)
-    CPCA(1).fit(X)  # without a background it is PCA, which shows the largest variance
+    CPCA(1).fit(X)  # without a background CPCA is PCA, which shows large variances
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_bundled_data_raise_no_alarm(data: Any) -> None:
 
 
 def test_sparse_counts_raise_no_alarm() -> None:
-    """A few dozen genes hold nearly all of the variance of raw counts."""
+    """Check raw counts, in which a few dozen genes have nearly all of the variance."""
     rng = np.random.default_rng(0)
     rates = np.where(np.arange(600) < 60, 20.0, 0.1)
     X, Y = (sp.csr_matrix(rng.poisson(rates, size=(200, 600)).astype(float)) for _ in "xy")

@@ -1,4 +1,4 @@
-"""Warnings are shown for the line that asked for the result, however deep they arise."""
+"""Tests that a warning points at the line of the caller, however deep in the code it arises."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LABELS = np.array(list("abcdef"))
 
 
 def parts_by_definition(X: Any, codes: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """Mean, within and between, in extended precision."""
+    """Compute the mean and both covariances, within and between groups, in extended precision."""
     x, w = np.asarray(X, dtype=np.longdouble), np.asarray(weights, dtype=np.longdouble)
     mean = w @ x / w.sum()
     within, between = np.zeros((D, D), np.longdouble), np.zeros((D, D), np.longdouble)
@@ -34,7 +34,7 @@ def parts_by_definition(X: Any, codes: Any, weights: Any) -> tuple[Any, Any, Any
 
 
 def study(distance: float, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Rows of groups so many standard deviations apart, their codes and weights."""
+    """Return rows of groups that are `distance` standard deviations apart, codes and weights."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, G, N)
     X = rng.normal(size=(N, D)) + distance * rng.normal(size=(G, D))[codes]
@@ -60,7 +60,8 @@ def test_parts_are_those_of_the_definition(
     kind: str, weighted: bool, distance: float, tolerance: float
 ) -> None:
     X, codes, weights = study(distance)
-    if kind == "sparse":  # with features that only some groups have
+    # In sparse rows, some features are nonzero in some groups only.
+    if kind == "sparse":
         X = X * (np.random.default_rng(1).random(X.shape) < 0.2)
         X[:, 3] = np.where(codes == 2, distance + X[:, 4], 0.0)
     options = {"sample_weight": weights} if weighted else {}

@@ -33,7 +33,7 @@ def prepared(X: Any, Y: Any, d: int = 2) -> Any:
 
 
 def objective(X: Any, Y: Any, gamma: float, W: Any, noise: float) -> float:
-    """Li et al. 2020, eq. 10, its logarithm per row, of the values that are observed."""
+    """Compute the logarithm of Li et al. 2020, eq. 10, per row, for the observed values."""
     covariance = W @ W.T + noise * np.eye(len(W))
     x, y = (log_densities(rows, np.nanmean(rows, axis=0), covariance).mean() for rows in (X, Y))
     return float(x - gamma * y)
@@ -50,9 +50,11 @@ def assert_same(one: PCPCA, other: PCPCA) -> None:
 def test_likelihood_and_gradients_are_those_of_dense_matrices(
     elements: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_observed_likelihood, "ELEMENTS", elements)  # 64: spans of 5 rows
+    # 64 values are blocks of 5 rows
+    monkeypatch.setattr(_observed_likelihood, "ELEMENTS", elements)
     X, Y = gappy(0.4)
-    X[:40] = np.where(np.arange(12) % 3, X[:40], np.nan)  # one pattern
+    # these rows have one pattern of missing values
+    X[:40] = np.where(np.arange(12) % 3, X[:40], np.nan)
     X[:40, 1] = 1.0
     data, rng = prepared(X, Y, 3), np.random.default_rng(0)
     scaled = [(rows - np.nanmean(rows, axis=0)) / data.scale for rows in (X, Y)]
@@ -110,7 +112,7 @@ def test_the_fit_is_a_maximum_that_every_start_finds() -> None:
     for _ in range(10):
         near = W + 0.01 * rng.normal(size=(12, 2))
         assert objective(X, Y, 0.1, near, noise * (1 + 0.02 * rng.normal())) < model.objective_
-    # Fisher's identity: expected variances satisfy what those of complete data do.
+    # Fisher's identity: the expected variances satisfy the equation of complete data.
     np.testing.assert_allclose(
         model.foreground_variance_ - model.gamma_ * model.background_variance_,
         (1 - model.gamma_) * ((W**2).sum(axis=0) + noise),
@@ -130,7 +132,7 @@ def test_weights_count_rows_and_backgrounds_are_mixed() -> None:
     times_x, times_y = np.arange(160) % 3, np.arange(120) % 2 + 1
     repeated = fit(np.repeat(X, times_x, axis=0), np.repeat(Y, times_y, axis=0))
     assert_same(fit(X, Y, sample_weight=times_x, background_weight=times_y), repeated)
-    assert_same(fit(X, np.vstack([Y, Y, Y])), fit(X, Y))  # sizes of datasets do not enter
+    assert_same(fit(X, np.vstack([Y, Y, Y])), fit(X, Y))  # the numbers of rows do not matter
     both = fit(X, [Y[:50], Y[50:]], background_mix=[50, 70])
     means = [np.nanmean(part, axis=0) for part in (Y[:50], Y[50:])]
     assert_same(both, fit(X, np.vstack([Y[:50] - means[0], Y[50:] - means[1]])))
@@ -163,20 +165,21 @@ def test_the_ends_of_the_range_are_named() -> None:
     with pytest.raises(ValueError, match=rf"below {end:.9g} .*where the noise variance is pos"):
         fit(X, 3 * Y, gamma=1.001 * end)
     X, Y = planted()
-    X[16:, 5] = np.nan  # observed in a tenth of the foreground's rows
+    X[16:, 5] = np.nan  # a tenth of the foreground observes this feature
     assert PCPCA().fit(X, background=Y).gamma_max_ == pytest.approx(0.1)
     with pytest.raises(ValueError, match=r"below 0\.1 .*feature 5 is observed in 0\.1 of the fore"):
         fit(X, Y, gamma=0.11)
     assert fit(X, Y, gamma=0.09).converged_
     X, Y = planted()
-    Y[16:, 5] = np.nan  # the other way round it ends nothing
+    Y[16:, 5] = np.nan  # the reverse does not limit the range
     with pytest.raises(ValueError, match=r"below 1 \(gamma_max_\), where the weights .* cancel"):
         fit(10 * X, Y, gamma=1.1)
 
 
 def test_a_likelihood_without_a_maximum_is_refused() -> None:
-    # Each of two features alone is observed as often in both datasets, one or the other twice as
-    # often in the background: nothing tells before the fit.
+    # Each of the first two features alone is observed in half of either dataset. At least one of
+    # them is observed in half of the foreground rows, but in every background row. No check before
+    # the fit finds this problem.
     rng = np.random.default_rng(0)
     X, Y = 3 * rng.normal(size=(60, 8)), rng.normal(size=(60, 8))
     X[30:, :2] = np.nan
@@ -192,7 +195,7 @@ def test_noise_that_runs_to_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     X, Y = gappy(0.6)
     Y *= 3
     end = fit(X, Y, gamma=0.05).gamma_max_
-    # What a search that misses the least ratio lets through, the fit itself refuses.
+    # The search for the least ratio is made to fail, so that the fit itself must find the problem.
     monkeypatch.setattr(_incomplete, "_least_ratio", lambda rows, start, d: 3 * end)
     with pytest.raises(ValueError, match="no maximum, for the noise variance runs to zero"):
         fit(X, Y, gamma=1.3 * end)
@@ -234,12 +237,12 @@ def test_wide_rows_need_no_matrix_of_features() -> None:
 
 
 def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:
-    """The closed forms and starts with much noise all reach the lower one."""
+    """Check data with two maxima; closed forms and starts with much noise reach the lower one."""
     rng = np.random.default_rng(17)
     X, Y = rng.normal(size=(15, 3)) @ rng.normal(size=(3, 3)), rng.normal(size=(15, 3))
     for rows in (X, Y):
         rows[rng.random(rows.shape) < 0.4] = np.nan
     model = PCPCA().fit(X, background=Y)
     assert model.objective_ > np.median(model.start_objectives_) + 0.4
-    # Data this small have several maxima: there are more starts than the six of larger data.
+    # Small data have several maxima, so the fit uses more than the six starts of larger data.
     assert model.start_objectives_.shape == (34,)

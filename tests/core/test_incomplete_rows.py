@@ -1,4 +1,4 @@
-"""Rows with missing values, for every latent variable model that takes them."""
+"""Tests of rows with missing values, for every latent variable model that accepts them."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_lazy_and_stored_rows(name: str, tmp_path: Path) -> None:
             subspace_error(fit(name, sp.csr_array(full[0]), full[1]).components_, expected) < 1e-7
         )
         return
-    # One dataset may be of any kind where the other one, in memory, has the gaps.
+    # One dataset may be of any kind if the other one is in memory and has the missing values.
     expected = fit(name, X, full[1]).components_
     for background in (lazy, sp.csr_matrix(full[1])):
         assert subspace_error(fit(name, X, background).components_, expected) < 1e-6
@@ -281,7 +281,7 @@ def test_pipelines_and_labels_let_missing_values_through(name: str) -> None:
 
 @NORMAL
 def test_imputed_values_follow_what_is_observed(name: str) -> None:
-    """After a fit to complete rows too."""
+    """Check imputed values, also after a fit to complete rows."""
     X, Y, _, _ = generated(160, 120, 12)
     model, gaps = fit(name, X, Y), holes(X, 0.3)
     missing = np.isnan(gaps)

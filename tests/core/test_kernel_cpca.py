@@ -1,4 +1,4 @@
-"""Kernel cPCA: contrastive PCA of the rows mapped by a kernel's features."""
+"""Tests of kernel cPCA, which is contrastive PCA in the feature space of a kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
 
 
 def planted(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Foreground, background and new rows, none of them centred."""
+    """Return a foreground, a background and new rows; none of them is centred."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * np.linspace(3, 1, d) + 1.0
     Y = rng.normal(size=(m, d)) * np.linspace(1, 2, d) - 2.0
@@ -29,13 +29,16 @@ def planted(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, A
 
 
 def square_features(Z: np.ndarray) -> np.ndarray:
-    """The feature map of ``(x . y + 1) ** 2``."""
+    """Map rows to the features of the kernel ``(x . y + 1) ** 2``."""
     i, j = np.triu_indices(Z.shape[1], 1)
     return np.hstack([Z**2, np.sqrt(2) * Z[:, i] * Z[:, j], np.sqrt(2) * Z, np.ones((len(Z), 1))])
 
 
 def crossed_groups(seed: int, distance: float = 4.0, noise: float = 3.0) -> tuple[Any, Any, Any]:
-    """Two groups, each on both sides of zero along its own axis, under noise in eight others."""
+    """Return two groups that differ in their squares, and a background.
+
+    Each group lies on both sides of zero along its own axis. Eight more features are noise.
+    """
     rng = np.random.default_rng(seed)
     n = 300
     labels = np.arange(n) % 2
@@ -47,7 +50,7 @@ def crossed_groups(seed: int, distance: float = 4.0, noise: float = 3.0) -> tupl
 
 
 def separability(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Accuracy of a linear separation of the scores."""
+    """Return the accuracy of a linear classifier of the scores."""
     return float(LinearDiscriminantAnalysis().fit(scores, labels).score(scores, labels))
 
 
@@ -60,7 +63,7 @@ def test_the_linear_kernel_is_cpca(alpha: Any) -> None:
     assert kernel.alpha_ == pytest.approx(linear.alpha_, rel=1e-9)
     for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):
         np.testing.assert_allclose(getattr(kernel, name), getattr(linear, name), rtol=1e-9)
-    # In feature space the components are the same vectors, signs included.
+    # The components are the same vectors in feature space, signs included.
     np.testing.assert_allclose(kernel.dual_coef_ @ kernel.X_fit_, linear.components_, atol=1e-9)
     for rows in (X, Y, new):
         np.testing.assert_allclose(kernel.transform(rows), linear.transform(rows), atol=1e-9)
@@ -89,10 +92,11 @@ def test_without_contrast_it_is_kernel_pca_of_the_foreground() -> None:
     np.testing.assert_allclose(np.abs(ours.transform(new)), np.abs(theirs.transform(new)))
 
 
-@pytest.mark.filterwarnings("ignore:.*negative contrast")  # of cPCA, at high alpha
+# cPCA has negative contrast at high alpha.
+@pytest.mark.filterwarnings("ignore:.*negative contrast")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_only_kernel_cpca_separates_groups_that_differ_in_squares(seed: int) -> None:
-    """Abid et al., Example 2 (Fig. 8 and 9)."""
+    """Check Abid et al., Example 2 (Fig. 8 and 9)."""
     X, Y, labels = crossed_groups(seed)
     kernel_pca = KernelPCA(2, kernel="poly", degree=2, gamma=1, coef0=1).fit_transform(X)
     assert separability(PCA(2).fit_transform(X), labels) < 0.6
@@ -102,7 +106,7 @@ def test_only_kernel_cpca_separates_groups_that_differ_in_squares(seed: int) -> 
     assert separability(kernel_pca, labels) < 0.7
     scores = KernelCPCA(alpha=50.0, **SQUARES).fit_transform(X, background=Y)
     assert separability(scores, labels) > 0.99
-    X, Y, labels = crossed_groups(1, noise=2.5)  # under a little less noise
+    X, Y, labels = crossed_groups(1, noise=2.5)  # slightly less noise
     scores = KernelCPCA(**SQUARES).fit_transform(X, background=Y)
     assert separability(scores, labels) > 0.99
 
@@ -182,7 +186,7 @@ def test_the_scikit_learn_contract() -> None:
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.transform(frame), fitted.transform(frame))
     assert not hasattr(clone(fitted), "dual_coef_")
-    assert not hasattr(fitted, "inverse_transform")  # there are no pre-images
+    assert not hasattr(fitted, "inverse_transform")  # the pre-image of a score is not defined
 
 
 X, Y, _ = planted()

@@ -1,4 +1,4 @@
-"""Scores, densities, imputation and samples of PCPCA and CLVM, against dense matrices."""
+"""Tests of scores, densities, imputation and samples of PCPCA and CLVM against dense matrices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DATASETS = ["foreground", "background"]
 
 
 class Dense(NamedTuple):
-    """The density of a dataset, written out; the first `k` latent variables are shared."""
+    """Explicit normal density of a dataset; the first `k` latent variables are shared."""
 
     mean: Any
     loadings: Any
@@ -145,7 +145,7 @@ def test_the_density_survives_a_mean_far_from_zero(kind: str) -> None:
 
 @pytest.mark.parametrize("model", [PCPCA(gamma=0.5), CLVM()])
 def test_isotropic_data_have_no_latent_variables(model: Any) -> None:
-    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction is as strong as the noise
+    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction has the variance of the noise
     model.fit(X, background=0.5 * X if isinstance(model, PCPCA) else X)
     assert np.abs(model.transform(X)).max() < 0.05
     assert np.isfinite(model.inverse_transform(np.ones((1, 2)))).all()
@@ -164,7 +164,8 @@ def test_samples_have_the_models_mean_and_covariance(kind: str, dataset: str) ->
         scale = np.sqrt(law.covariance.diagonal().max())
         np.testing.assert_allclose(rows.mean(axis=0), law.mean, atol=5 * scale / np.sqrt(n))
         np.testing.assert_allclose(np.cov(rows.T), law.covariance, atol=8 * scale**2 / np.sqrt(n))
-    else:  # a quarter of Student's t with 4 degrees of freedom is above .741
+    # A quarter of the values of Student's t with 4 degrees of freedom exceed 0.741.
+    else:
         quartiles = np.quantile((rows - law.mean) / np.sqrt(np.diag(law.covariance)), 0.75, axis=0)
         np.testing.assert_allclose(quartiles, 0.741, atol=0.03)
     assert np.linalg.matrix_rank(clean - law.mean) == law.loadings.shape[1]

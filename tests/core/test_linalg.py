@@ -57,7 +57,8 @@ def test_lapack_without_the_lock_is_scipys(dtype: Any, n: int, k: int) -> None:
     matrix = np.asfortranarray((matrix + matrix.T) / 2)
     expected, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - k, n - 1], driver="evr")
     values, found = largest_eigenpairs(matrix.copy(order="F"), k)
-    rounding = 1000 * np.finfo(dtype).eps  # the same routine, but memory may be aligned otherwise
+    # SciPy calls the same LAPACK routine, but another memory alignment can change the rounding.
+    rounding = 1000 * np.finfo(dtype).eps
     np.testing.assert_allclose(values, expected, atol=rounding)
     np.testing.assert_allclose(np.abs(found), np.abs(vectors), atol=rounding)
     with pytest.raises(TypeError, match="expected a Fortran-ordered float32 or float64 matrix"):
@@ -72,7 +73,7 @@ def test_products_are_added_or_overwritten(
 ) -> None:
     rows = np.random.default_rng(0).integers(-9, 9, (n, n_features)).astype(dtype, orders[0])
     rows.setflags(write=False)
-    wanted = rows.T @ rows  # of small integers: exact
+    wanted = rows.T @ rows  # exact, because the entries are small integers
     products = np.full((n_features,) * 2, np.nan, dtype, orders[1])
     add_products(rows, products, keep=False)
     add_products(rows, products)
@@ -84,7 +85,7 @@ def test_products_are_added_or_overwritten(
 
 
 def test_another_thread_runs_meanwhile() -> None:
-    """Other threads run while a large problem is solved, so that a window stays responsive."""
+    """Check that other threads run during a long solution, so that a window can respond."""
     matrix = np.asfortranarray(symmetric(np.linspace(3, -1, 900)))
     solver = threading.Thread(target=largest_eigenpairs, args=(matrix, 10))
     ticks = 0
@@ -93,7 +94,7 @@ def test_another_thread_runs_meanwhile() -> None:
         time.sleep(0.001)
         ticks += 1
     solver.join()
-    assert ticks > 5  # with the lock held there is one, at the end
+    assert ticks > 5  # if the solver held the lock, there would be one tick at the end
 
 
 def test_infinite_contrast_is_pca_in_the_null_space() -> None:
@@ -124,7 +125,7 @@ def test_angles_between_known_subspaces() -> None:
     np.testing.assert_allclose(principal_angles(eye[:2], [eye[0], turned]), [0.3, 0.0], atol=1e-12)
     assert subspace_error(eye[:2], [eye[0], turned]) == pytest.approx(np.sin(0.3))
     assert subspace_error(eye[:2], 7 * eye[1::-1]) < 1e-15
-    # Tiny angles keep their digits.
+    # Very small angles keep their relative precision.
     assert subspace_error(eye[:1], [eye[0] + 1e-11 * eye[2]]) == pytest.approx(1e-11, rel=1e-6)
     with pytest.raises(ValueError, match="same number of features"):
         principal_angles(np.ones((2, 3)), np.ones((2, 4)))
@@ -133,7 +134,7 @@ def test_angles_between_known_subspaces() -> None:
     assert subspace_error([eye[0], eye[0]], eye[:1]) < 1e-12
 
 
-@pytest.mark.parametrize("rank", [0, 3, 200, 299])  # within a block of LAPACK's and beyond
+@pytest.mark.parametrize("rank", [0, 3, 200, 299])  # ranks below and above the block size of LAPACK
 def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
     rows = np.random.default_rng(0).normal(size=(300, rank)) * np.linspace(5, 1, rank)
     gram = rows @ rows.T
@@ -143,7 +144,8 @@ def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
     np.testing.assert_allclose(coordinates @ coordinates.T, gram, atol=1e-12 * gram.max())
     triangle = coordinates[factor.pivots]
     assert not np.triu(triangle, 1).any()
-    assert (np.diff(triangle.diagonal()) <= 1e-12).all()  # the farthest row first
+    # pivoting takes the row with the largest residual first
+    assert (np.diff(triangle.diagonal()) <= 1e-12).all()
 
     vectors = np.random.default_rng(1).normal(size=(2, rank))
     weights = factor.weights(vectors)

@@ -1,4 +1,4 @@
-"""Minibatches: every row once, in random order, wherever the rows lie."""
+"""Tests of minibatches: each row comes once, in random order, from any storage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.kinds import KINDS, Watched
 N, D = 230, 11
 VALUES = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
 VALUES[np.random.default_rng(1).random((N, D)) < 0.5] = 0
-SMALL = 4 * 16 * D  # values in a block: 16 rows in each of those that are shuffled
+SMALL = 4 * 16 * D  # values in a block; blocks are shuffled in fours of 16 rows each
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -40,7 +40,7 @@ def test_every_row_comes_once_as_it_is(kind: str, selection: Any, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["HDF5 in rows", "backed CSR", "dask", "array"])
 def test_neighbours_in_storage_are_not_neighbours_in_minibatches(kind: str, tmp_path: Path) -> None:
-    """Sorted data must not come in their order: of two halves every minibatch has both."""
+    """Check that sorted data are mixed: each minibatch has rows of both halves."""
     rows = rows_of(KINDS[kind](VALUES, tmp_path), elements=SMALL)
     shares = []
     for seed in range(20):

@@ -93,7 +93,7 @@ MOMENTS = ("foreground_moments_", "background_moments_", "_factor")
 
 
 def pickled_size(model: Any, *, moments: bool = False) -> int:
-    """Number of bytes of a pickle, which holds every array once."""
+    """Return the number of bytes of a pickle, which stores each array once."""
     bare = copy.copy(model)
     for name in () if moments else MOMENTS:
         vars(bare).pop(name, None)
@@ -226,7 +226,7 @@ def test_wide_data_leave_neither_rows_nor_moments_in_a_file(tmp_path: Path) -> N
 
 
 def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path) -> None:
-    """The path of the saved model is that of the covariances about the donors' means."""
+    """Check that the saved model has the path of the covariances within donors."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 30, 200))
     donors = np.repeat([0, 1, 2], [5, 10, 15])
@@ -263,7 +263,7 @@ def test_moments_are_saved_and_merged_later(kind: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [">f8", "<f4", "i1", ">i4", "bool", "f2"])
 def test_arrays_keep_their_numbers_and_their_order_in_memory(dtype: str, tmp_path: Path) -> None:
-    """The order decides the last bits of products."""
+    """Check the memory order too, which affects the rounding of products."""
     values = np.arange(6).reshape(2, 3).astype(dtype)
     model = fit(CPCA(alpha=1.0))
     model.mean_, model.components_ = values[0, ::2], np.asfortranarray(values)

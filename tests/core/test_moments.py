@@ -38,7 +38,7 @@ def test_it_is_the_covariance_divided_by_n(rows: Any) -> None:
 def test_data_of_every_kind_have_the_moments_of_their_rows(
     rows: Any, kind: str, tmp_path: Path
 ) -> None:
-    """In blocks of 64 rows; selections of one dataset are read together, where they overlap too."""
+    """Check blocks of 64 rows, and several selections that are read together and may overlap."""
     whole = rows_of(KINDS[kind](rows, tmp_path), elements=64 * D)
     assert_same_moments(SecondMoments.from_data(whole), SecondMoments.from_data(rows))
     masks = [np.arange(N) % 3 == 0, np.arange(N) < 300, np.arange(N) % 3 == 1]
@@ -63,7 +63,7 @@ def test_chunks_and_merged_parts_agree_with_the_whole(rows: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_neither_a_mean_far_from_zero_nor_drift_costs_precision(dtype: Any) -> None:
-    """Mean over sd of 10,000: one pass without a shift would lose eight digits."""
+    """Use a mean of 10,000 standard deviations; without a shift, eight digits would be lost."""
     rng = np.random.default_rng(1)
     drift = np.repeat([0.0, 50.0, -80.0], 1000)[:, None]
     for far, rtol in ((1e4, 1e-11), (drift, 1e-12)):

@@ -1,4 +1,4 @@
-"""Tests that directions without variance come last in every form, and constants change nothing."""
+"""Tests that directions without variance come last, and that constant features have no effect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def data(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any]
 
 
 def padded(rows: Any, value: float, where: Any = slice(None, None, 3)) -> tuple[Any, Any]:
-    """Constant columns among the others, and where the others are."""
+    """Return rows with constant columns inserted, and the positions of the other columns."""
     wide = np.full((len(rows), rows.shape[1] + 3), value)
     kept = np.delete(np.arange(wide.shape[1]), [0, 4, 8])
     wide[:, kept] = rows
@@ -65,7 +65,7 @@ def test_constants_change_nothing(method: Any, value: float) -> None:
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_collinear_features_are_recognised_whatever_their_scale(scale: float) -> None:
-    """Two linear dependences among eight features, one of which has another unit."""
+    """Check two linear dependences among eight features, one of which has another unit."""
     x, y = data()
     mixing = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 6)))[0].T
     units = np.array([scale, 1, 1, 1, 1, 1, 1, 1])
@@ -98,7 +98,7 @@ def test_a_feature_of_tiny_spread_is_no_constant() -> None:
 
 @pytest.mark.parametrize("k", [4, 30, 45])
 def test_the_span_of_the_rows_agrees_with_the_covariance(k: int) -> None:
-    """40 + 30 rows with 500 features: 68 dimensions, of which 39 have positive contrast."""
+    """Check 40 + 30 rows with 500 features: 39 of 68 dimensions have positive contrast."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 500)), rng.normal(size=(30, 500))
     dense = CPCA(k, alpha=3.0, solver="eigh").fit(x, background=y)
@@ -134,7 +134,7 @@ def test_more_components_than_vary_say_so() -> None:
 
 
 def test_pairs_agree_in_every_form() -> None:
-    """Views that disagree: no alignment is positive, and null directions come after."""
+    """Check views that disagree: no alignment is positive, and null directions come last."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 5)) @ rng.normal(size=(5, 8))
     for pairs in ((x, -x), tuple(np.hstack([part, np.ones((50, 2))]) for part in (x, -x))):

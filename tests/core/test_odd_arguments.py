@@ -1,7 +1,7 @@
-"""Odd values of arguments other than data: labels, moments, subspaces, maps, chunks, files.
+"""Tests of unusual arguments other than data: labels, moments, subspaces, maps, chunks, files.
 
-Each odd value either means the same as a plain one and gives the same result, or is refused
-with an error that names the argument and shows the value.
+Each unusual value either means the same as a plain value and gives the same result, or is refused.
+The error then names the argument and shows the value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ LABELS: dict[str, Any] = {
     "sparse": sp.csr_matrix(np.ones((N, 1))),
     "truth values among words": [True, *LABELS_OF_ROWS[1:]],
 }
-# Given to every function of labels; the others to one of them, as all check labels alike.
+# Every function of labels is tested with these kinds. One function is tested with all other kinds,
+# because all functions check labels in the same way.
 FEW_LABELS = ("too few", "None among words", "NA", "a generator")
 SAME_LABELS: dict[str, Any] = {
     "words": LABELS_OF_ROWS,
@@ -168,7 +169,7 @@ UNFIT_PAIRS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-WITHOUT_BACKGROUND = {"CPCA", "CPCAStar", "PCPCA"}  # that can do without
+WITHOUT_BACKGROUND = {"CPCA", "CPCAStar", "PCPCA"}  # these methods do not need a background
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Data of every odd kind, read once; and a few kinds given to every public function.
+"""Tests of unusual data: every kind for the reader of data, a few for each public function.
 
-Results are those of plain arrays. An error is raised on purpose, with
-the data's name and what came in its message. Warnings of NumPy are errors, and data stay unchanged.
+Results are those for plain arrays. An error is raised deliberately, and its message contains the
+name of the data and what was given. NumPy's warnings are errors, and the data stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tests.core.odd_subjects import DATA, SUBJECTS, Subject
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning"),
-    # Of scikit-learn, where only one of fit and transform is given a DataFrame.
+    # scikit-learn gives this warning if only one of fit and transform gets a DataFrame.
     pytest.mark.filterwarnings("ignore:X (has feature names|does not have valid):UserWarning"),
 ]
 
 ON_PURPOSE = ("/contrast_core/", "/scanpy_ext/")
-# scikit-learn's contract of transform: the features, and their names, are those of the fit.
+# These functions of scikit-learn check that transform gets the features and names of the fit.
 _CONTRACT = ("check_is_fitted", "_check_n_features", "_check_feature_names", "_get_feature_names")
 
 
 def complaint(error: BaseException, words: str) -> str:
-    """Return what is wrong with an error, or an empty string if it is a good one."""
+    """Return what is wrong with an error, or an empty string if the error is clear."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = any(package in last.filename for package in ON_PURPOSE) or last.name in _CONTRACT
     text = str(error)
@@ -45,7 +45,7 @@ def complaint(error: BaseException, words: str) -> str:
 
 
 def content(data: Any) -> Any:
-    """All that data in memory hold, to be compared."""
+    """Return everything that data in memory hold, in a form that can be compared."""
     if sp.issparse(data):
         parts = ("data", "indices", "indptr", "coords", "offsets", "rows")
         found = [getattr(data, part) for part in parts if hasattr(data, part)]
@@ -63,18 +63,18 @@ def content(data: Any) -> Any:
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest) -> Callable[[], Path]:
-    """A new folder, made when it is asked for."""
+    """Return a function that makes a new folder when it is called."""
     return lambda: request.getfixturevalue("tmp_path_factory").mktemp("data")
 
 
 def with_odd(subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]) -> dict[str, Any]:
-    """The data of a call, odd in one place."""
+    """Return the arguments of a call, of which one is of an unusual kind."""
     data = {name: DATA[name].copy() for name in subject.slots}
     return data | {slot: kind.make(data[slot], folder)}
 
 
 def cases(kinds: list[Kind]) -> list[Any]:
-    """Every kind for the function that reads data into moments, a few for the others."""
+    """Return every kind for the function that reads data into moments, and a few for the others."""
     return [
         pytest.param(subject, slot, kind, id=f"{subject.name}-{slot}-{kind.name}")
         for subject in SUBJECTS
@@ -87,7 +87,7 @@ def cases(kinds: list[Kind]) -> list[Any]:
 
 def assert_as_expected(found: list[Any], expected: list[Any], tolerance: float) -> None:
     for one, other in zip(found, expected, strict=True):
-        # A tensor of half precision gives one.
+        # For a tensor of half precision the result has half precision.
         single = isinstance(one, np.ndarray) and one.dtype.kind == "f" and one.dtype.itemsize < 8
         relative = max(tolerance, 4 * float(np.finfo(one.dtype).eps) if single else 0)
         atol = relative * float(np.abs(other).max(initial=0.0))

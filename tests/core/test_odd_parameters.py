@@ -1,8 +1,8 @@
-"""Every parameter of the public functions, with values that it should not, or may, be given.
+"""Tests of every parameter of the public functions, with valid and invalid values.
 
-A kind of parameter has values that mean the same, and others that are refused with a message that
-names the parameter and shows the value. Signatures say which parameters there are; `KINDS` says of
-which kind each one is, by its name.
+Each kind of parameter has values with the same meaning and values that are refused. The error names
+the parameter and shows the value. The parameters come from the signatures, and `KINDS` gives the
+kind of each parameter by its name.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ LATENT = cc.CLVM().fit(X, background=Y)
 
 
 class Kind(NamedTuple):
-    """Values of a parameter: pairs that mean the same, and what is refused."""
+    """Values of a parameter: pairs with the same meaning, and values that are refused."""
 
     same: list[tuple[Any, Any]]
     refused: list[Any]
 
 
 def optional(kind: Kind) -> Kind:
-    """A kind of parameter for which None stands for a default."""
+    """Return a kind of parameter that also takes None, for a default."""
     return kind._replace(refused=[value for value in kind.refused if value is not None])
 
 
 def but(kind: Kind, *allowed: Any) -> Kind:
-    """A kind of parameter that takes some more values."""
+    """Return a kind of parameter that takes some more values."""
     return kind._replace(refused=[v for v in kind.refused if not any(v is a for a in allowed)])
 
 
 def besides(kind: Kind, *refused: Any) -> Kind:
-    """A kind of parameter that refuses some more values."""
+    """Return a kind of parameter that refuses some more values."""
     return kind._replace(refused=[*kind.refused, *refused])
 
 
@@ -152,7 +152,7 @@ OWN = {
     ("condition_shift", "n_resamples"): but(COUNT, 0),
 }
 AUTO_OR_TWICE = [v for v in KINDS["alphas"].refused if repr(v) in ("'auto'", "[0, 0]")]
-# Data, labels and weights have tables of their own, in the other files of odd inputs.
+# The other files of unusual inputs test data, labels and weights.
 OTHERS = {"X", "background", "positive", "estimator", "rows", "units", "background_units"}
 OTHERS |= {"within", "background_within", "background_mix", "positive_within", "groups", "y"}
 OTHERS |= {"clusters", "positive_clusters"}
@@ -160,7 +160,7 @@ OTHERS |= {"sample_weight", "background_weight", "feature_names", "name", "devic
 
 
 class Parameter(NamedTuple):
-    """A parameter of a public function, and a call with a value of it."""
+    """A parameter of a public function, and a function that calls it with a value."""
 
     where: str
     name: str
@@ -169,7 +169,7 @@ class Parameter(NamedTuple):
 
 
 def function(make: Callable[..., Any], **given: Any) -> list[Parameter]:
-    """Return the parameters of a function, of which some must be given."""
+    """Return the parameters of a function; `given` has the arguments that it requires."""
     return [
         Parameter(
             make.__qualname__,
@@ -200,7 +200,7 @@ TABLE = [
     *estimator(cc.SparseCPCA, alpha=0.5),
     *estimator(cc.KernelCPCA),
     *estimator(cc.OnlineCPCAStar),
-    # Only "vi" shows its progress.
+    # CLVM shows progress only if inference="vi".
     *(each for each in estimator(cc.CLVM, random_state=0) if each.name != "progress"),
     *estimator(cc.PCAPlus, "positive"),
     *estimator(cc.PCAPlusPlus, "positive"),
@@ -253,7 +253,7 @@ def arrays_in(value: Any) -> list[Any]:
 def shown(value: Any) -> str:
     try:
         return repr(value)
-    except ValueError:  # an integer of too many digits
+    except ValueError:  # the integer has too many digits to print
         return "10**5000"
 
 

@@ -1,8 +1,8 @@
-"""Extreme numbers and data in which little varies: the result is correct, or there is an error.
+"""Tests of extreme values and of data with little variance: a correct result, or an error.
 
-No direction changes if data are multiplied by a power of two or a constant is added, so that what
-is right is the result of the plain data. A method may refuse what its squares cannot hold, and then
-must say so.
+The components do not change if data are multiplied by a power of two or shifted by a constant. The
+expected result is therefore that of the plain data. A method may refuse data whose squares exceed
+the range of float64, with an error that says so.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ SHIFTED: dict[str, Callable[[Any], Any]] = {
     "beyond int64": lambda v: v.astype(np.uint64) + np.uint64(2**63),
 }
 
-# Given to every method; the others to one of them, as all read rows alike.
+# Every method is tested with these kinds. One method is tested with all other kinds, because all
+# methods read rows in the same way.
 FEW = ("tiny", "huge CSR", "large of float32", "far from zero", "beyond int64")
 
 
@@ -111,7 +112,7 @@ def _constant(values: Any, *columns: int) -> Any:
 
 
 def optimum(matrix: Any, *datasets: Any) -> Any:
-    """The K largest eigenvalues where any dataset varies; zeros where fewer directions do."""
+    """Return the K largest eigenvalues in the span of the datasets, padded with zeros."""
     together = np.vstack([centred(np.asarray(rows, dtype=float)) for rows in datasets])
     size, basis = np.linalg.svd(together, full_matrices=False)[1:]
     basis = basis[size > 1e-12 * size.max(initial=1e-300)]

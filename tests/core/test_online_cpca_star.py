@@ -1,4 +1,4 @@
-"""Online cPCA*: its single steps, its streams of rows, and the solution that it converges to."""
+"""Tests of online cPCA*: single steps, streams of rows, and convergence to the solution."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FEW_STEPS = pytest.mark.filterwarnings(
 
 
 def alignment(one: Any, other: Any) -> float:
-    """Return the trace of the product of the two projectors over k: 1 for the same subspace."""
+    """Return the mean squared cosine of the principal angles, which is 1 for equal subspaces."""
     return float(np.mean(np.cos(principal_angles(one.components_, other.components_)) ** 2))
 
 
 def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
-    """Return rows of both kinds in random order, not centred, and which rows are foreground."""
+    """Return uncentred rows of both datasets in random order, and flags of the foreground."""
     rng = np.random.default_rng(seed)
     is_foreground = rng.random(n) < 0.6
     rows = rng.normal(size=(n, d))
@@ -58,7 +58,7 @@ def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tupl
     [
         StepSizes(0.003, np.inf, 1.0, 0.5),
         StepSizes(0.02, 300.0, 0.5, 0.9),
-        StepSizes(0.4999, np.inf, 50.0, 0.0),  # W shrinks below 1e-6 of itself in two steps
+        StepSizes(0.4999, np.inf, 50.0, 0.0),  # W shrinks by a factor of more than 1e6 in two steps
         StepSizes(0.01, np.inf, 1.0, 1.0),
     ],
 )
@@ -67,7 +67,7 @@ def test_single_steps_are_the_papers(
 ) -> None:
     if not compiled:
         monkeypatch.setattr(_online_steps, "_steps", lambda: _online_steps._single_steps)
-    n = 2500 if sizes.learning_rate < 0.1 else 100  # rounding grows along the larger step
+    n = 2500 if sizes.learning_rate < 0.1 else 100  # rounding errors grow with the larger steps
     rows, flags = stream(n)
     rows = (rows - rows.mean(axis=0)) / 4
     flags[0] = True
@@ -97,7 +97,8 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     state = advance(OnlineState(W, M, 0, 0, 0), rows, flags, sizes, batch_size=20)
     X, Y = rows[flags], rows[~flags]
     Z = np.linalg.solve(M, W @ X.T)
-    b = 0.3 * np.eye(8) + 0.7 * Y.T @ Y / len(Y)  # p is the batch's own share here
+    # in one batch, p is the share of background rows in it
+    b = 0.3 * np.eye(8) + 0.7 * Y.T @ Y / len(Y)
     np.testing.assert_allclose(state.feedforward, W + 0.02 * (Z @ X / 20 - W @ b))
     np.testing.assert_allclose(state.lateral, M + 0.02 * (Z @ Z.T / 20 - M))
     assert (state.n_steps, state.n_seen) == (1, 20)
@@ -113,7 +114,10 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     ],
 )
 def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
-    """The setting is the paper's Fig. 4: beta = 0.5, eta = 0.003; 60 passes, mean of 5 seeds."""
+    """Check the setting of the paper's Fig. 4: beta = 0.5, eta = 0.003.
+
+    The alignment is the mean over 5 seeds after 60 passes.
+    """
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
     online = [
@@ -135,7 +139,7 @@ def separated() -> tuple[Any, Any]:
 
 
 def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
-    """With tau = 1, the paper's value, the iteration would circle around the solution for ever."""
+    """Check the default tau; with tau = 1, the paper's value, the iteration would not converge."""
     X, Y = separated()
     batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
     online = OnlineCPCAStar(2, beta=0.5, decay_steps=3000, n_passes=60)
@@ -166,7 +170,7 @@ def test_components_that_have_not_converged_are_said_to_be_so(spread: Any, optio
 def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Numba raises a SystemError from another one, whose cause is the KeyboardInterrupt."""
+    """Check that KeyboardInterrupt is raised; numba hides it as the cause of a SystemError."""
     numba = pytest.importorskip("numba")
 
     def interrupted(*_: Any) -> None:
@@ -188,7 +192,7 @@ def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
 
 def test_a_stream_is_the_same_however_it_is_cut() -> None:
     rows, flags = stream()
-    # An offset of the rows changes nothing either.
+    # An offset of all rows does not change the iteration.
     whole = OnlineCPCAStar(3).partial_fit(rows - np.arange(8.0), flags)
     pieces = OnlineCPCAStar(3)
     for start, stop in [(0, 1), (1, 2), (2, 7), (7, 7), (7, 300), (300, 400)]:
@@ -216,7 +220,7 @@ def test_running_centring_adds_up_to_the_scatter() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
-    """As the paper prints it, the rule for p gives 0/0 if the first row is foreground."""
+    """Check both orders; the paper's rule for p gives 0/0 if the first row is foreground."""
     rows, flags = stream()
     order = np.argsort(flags != first, kind="stable")[:50]
     begun = OnlineCPCAStar().partial_fit(rows[order], flags[order])
@@ -229,7 +233,10 @@ def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
 
 
 def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
-    """Without a limit, the first background row after t foreground rows has the weight t."""
+    """Check the limit on weights.
+
+    Without it, the first background row after t foreground rows would have the weight t.
+    """
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
     online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
@@ -251,13 +258,14 @@ def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
     other.partial_fit(rows, flags)
     assert fitted.n_steps_ == before + 400
     np.testing.assert_array_equal(fitted.components_, other.components_)
-    np.testing.assert_allclose(fitted.mean_, rows[flags].mean(axis=0))  # the same rows again
+    # the stream repeats the rows of the fit
+    np.testing.assert_allclose(fitted.mean_, rows[flags].mean(axis=0))
 
 
 @pytest.mark.parametrize(
     ("options", "background_only"),
     [
-        # Each row alone is small enough for this step size, but a batch of many rows overshoots.
+        # A step of one row would be small enough, but a step of a batch of many rows is too large.
         ({"learning_rate": 0.5, "batch_size": 400, "tau": 1.0}, False),
         ({"learning_rate": 0.02}, True),
     ],
@@ -331,7 +339,7 @@ def test_one_feature_all_components_and_constant_features() -> None:
     assert np.abs(padded.components_[:, 8:]).max() < 1e-4
     few = OnlineCPCAStar(n_passes=20).fit(X[:6], background=Y[:5])
     assert np.isfinite(few.components_).all()
-    # More components than the foreground has directions.
+    # There are more components than directions of the foreground.
     line = OnlineCPCAStar(2, learning_rate=0.01, n_passes=200).fit(
         X[:, :1] * np.ones(8), background=Y
     )

@@ -9,25 +9,26 @@ from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar
 from contrast_core.datasets import load_mouse_protein
 from tests.core.test_online_cpca_star import alignment, stream
 
-# 1 - beta is of the size of the scale to the square, and float64 cannot write it below 1e-16.
+# The plain beta is 0.5. Then 1 - beta is proportional to scale**2, which float64 cannot represent
+# below 1e-16.
 SCALES = [1e-6, 0.01, 100.0, 1e140]
 CASES = [(0.5, c) for c in SCALES] + [(b, c) for b in (0.0, 1.0) for c in (1e-140, *SCALES)]
 
 
 def same_contrast(beta: float, scale: float) -> float:
-    """The beta that contrasts data times `scale` as `beta` contrasts the data."""
+    """Return the beta for data times `scale` that is equivalent to `beta` for the data."""
     return beta / (beta + (1 - beta) * scale**2)
 
 
 @pytest.mark.parametrize(("beta", "scale"), CASES)
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> None:
-    """beta has the units of the data; with it scaled alike, the problem is the same one."""
+    """Check that the steps do not change if the data and beta are rescaled together."""
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
     plain = OnlineCPCAStar(beta=beta).fit(X, background=Y)
     scaled = OnlineCPCAStar(beta=same_contrast(beta, scale)).fit(scale * X, background=scale * Y)
-    rounding = 1e-3 if scale < 1e-4 and beta == 0.5 else 1e-7  # of 1 - beta
+    rounding = 1e-3 if scale < 1e-4 and beta == 0.5 else 1e-7  # rounding of 1 - beta
     np.testing.assert_allclose(scaled.components_, plain.components_, atol=rounding)
 
     rows, flags = stream()
@@ -51,7 +52,7 @@ def test_small_data_reach_the_batch_solution(scale: float) -> None:
 
 @pytest.mark.parametrize("scale", [10.0, 1e4])
 def test_data_that_take_more_steps_are_said_to(scale: float) -> None:
-    """beta is near 1 for them, and the background hardly varies along what is sought."""
+    """Check large data, for which the background variance along the components is small."""
     mice = load_mouse_protein()
     with pytest.warns(ContrastWarning, match=r"10800 steps are few .*more n_passes, a smaller b"):
         OnlineCPCAStar(beta=0.5).fit(scale * mice.foreground, background=scale * mice.background)

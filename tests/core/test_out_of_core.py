@@ -1,4 +1,4 @@
-"""Tests of data on disk: rows are read in bounded blocks, and results agree with data in memory."""
+"""Tests of data on disk, which are read in bounded blocks with the same results as in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows() -> Any:
     return values.astype(np.float32)
 
 
-# Blocks of 256 rows, read and multiplied, so that a small dataset has several.
+# Reading and multiplying blocks of 256 rows gives a small dataset several blocks.
 small = partial(rows_of, elements=256 * D)
 
 
@@ -75,15 +75,15 @@ def test_reads_are_bounded_and_made_of_whole_storage_chunks(
 
 def test_memory_is_bounded_by_blocks_not_rows() -> None:
     class Endless:
-        """Rows that are made when they are read."""
+        """Rows that are generated when they are read."""
 
         shape, dtype, chunks = (400_000, 50), np.dtype("f4"), (1000, 50)
 
         def __getitem__(self, key: slice) -> Any:
             return np.random.default_rng(key.start).random((key.stop - key.start, 50), "f4")
 
-    dataset = rows_of(Endless(), elements=2**17)  # 80 MB in all, blocks of half a megabyte
-    fitted = CPCA(alpha=0).fit(dataset, background=dataset)  # imports what it needs
+    dataset = rows_of(Endless(), elements=2**17)  # 80 MB in total, in blocks of 0.5 MB
+    fitted = CPCA(alpha=0).fit(dataset, background=dataset)  # the first fit also imports modules
     tracemalloc.start()
     try:
         CPCA(alpha=0).fit(dataset, background=dataset)
@@ -96,7 +96,7 @@ def test_memory_is_bounded_by_blocks_not_rows() -> None:
 
 
 def test_reading_can_stop_and_go_on(rows: Any, tmp_path: Path) -> None:
-    """As documented, the moments of the rows read so far merge with those of the rest."""
+    """Check that moments of the rows read so far merge with those of the remaining rows."""
     dataset = KINDS["HDF5 in chunks"](rows, tmp_path)
     saved = tmp_path / "moments.pickle"
     saved.write_bytes(pickle.dumps(SecondMoments.from_data(dataset[:700])))
@@ -108,7 +108,7 @@ def test_reading_can_stop_and_go_on(rows: Any, tmp_path: Path) -> None:
 
 
 def test_threads_change_nothing(rows: Any) -> None:
-    """Neither their number nor their timing, nor fits in other threads meanwhile."""
+    """Check that the number of threads, their timing and other fits have no effect."""
     with threadpool_limits(1, user_api="blas"):
         serial = SecondMoments.from_data(small(rows))
     with threadpool_limits(4, user_api="blas"):
@@ -124,7 +124,7 @@ def test_threads_change_nothing(rows: Any) -> None:
 
 
 def test_chunks_are_read_in_the_callers_thread_into_a_buffer_of_its_own(rows: Any) -> None:
-    """A reader may fill one array again and again, and need not be safe for threads."""
+    """Check a reader that fills one array repeatedly and is not safe for threads."""
 
     def reader() -> Iterator[Any]:
         buffer = np.empty((250, D), np.float32)
@@ -152,7 +152,7 @@ def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 def test_single_precision_is_off_by_single_rounding(rows: Any, dtype: Any) -> None:
-    """Relative to the covariance, not to the mean, which may be many times larger."""
+    """Compare errors with the covariance, because the mean may be many times larger."""
     far = small((rows * 10 + 1000).astype(dtype))
     single = SecondMoments.from_data(far, precision="single")
     assert single.covariance.dtype == single.mean.dtype == np.float64

@@ -78,7 +78,7 @@ def test_chunks_and_merged_parts_agree_with_the_whole(pair: Any) -> None:
 def test_stored_views_are_read_in_blocks(
     pair: Any, first: str, second: str, n_blocks: int, tmp_path: Path
 ) -> None:
-    """Blocks are the storage chunks of the first view that is stored."""
+    """Check that the blocks are the storage chunks of the first stored view."""
     X, P = pair
     x, p = (
         rows_of(KINDS[kind](view, tmp_path), elements=1) for kind, view in ((first, X), (second, P))
@@ -119,7 +119,7 @@ def test_both_forms_are_those_of_their_definition(pair: Any) -> None:
 
 @pytest.mark.parametrize("exchangeable", [True, False])
 def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: bool) -> None:
-    """PCA+ is cPCA of the means against the differences, PCA++ cPCA* of them."""
+    """Check that PCA+ is cPCA, and PCA++ is cPCA*, of the means against the differences."""
     moments = PairMoments.from_data(*pair)
     background = moments.disagreement(exchangeable=exchangeable)
     contrast = CPCA(3, alpha=1.0).fit(moments.average, background=background)
@@ -142,7 +142,7 @@ def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: 
 def test_every_form_gives_the_same_products(
     pair: Any, form: Any, convert: Any, exchangeable: bool, mean: float
 ) -> None:
-    """A mean of 10,000 standard deviations: products without a shift would lose eight digits."""
+    """Use a mean of 10,000 standard deviations; without a shift, eight digits would be lost."""
     pair = [rows[:40] for rows in pair]
     wanted = PairMoments.from_data(*pair)
     views = (rows_of(convert(rows + mean), elements=7 * 16) for rows in pair)

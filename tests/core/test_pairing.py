@@ -22,7 +22,7 @@ from contrast_core.pairing import (
 
 @pytest.fixture
 def views():
-    """Three kinds of rows in two views of two groups, 40 rows each, well apart."""
+    """Return two views of three types in two groups, 40 rows each, well separated."""
     rng = np.random.default_rng(0)
     kinds = np.tile([0, 1, 2], 27)[:80]
     centres = 12 * np.eye(3, 5)
@@ -118,9 +118,9 @@ def test_matched_clusters_confine_and_cap_the_pairs(views):
 
 
 class StandIn:
-    """In the place of pynndescent.NNDescent, whose compilation takes a minute; it is exact.
+    """An exact replacement of pynndescent.NNDescent, whose compilation takes a minute.
 
-    papers/pca_pp_cells.py compares the real one with the exact search.
+    papers/pca_pp_cells.py compares pynndescent itself with the exact search.
     """
 
     built: ClassVar[list[dict[str, int]]] = []
@@ -245,7 +245,7 @@ def test_groups_of_one_are_refused_for_a_basis(views):
 def test_a_group_of_one_row_has_no_part_in_the_basis() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4)) * [5, 1, 1, 1]
-    X[0] = [0, 1000, 0, 0]  # as large as it may be, it is its group's mean
+    X[0] = [0, 1000, 0, 0]  # a large value, which equals the mean of its group
     groups = np.repeat(["a", "b", "c"], [1, 9, 10])
     scores = pairing_basis(X, groups, n_components=2)
     np.testing.assert_allclose(scores[0], 0, atol=1e-9)

@@ -1,4 +1,4 @@
-"""The proved path solver against LAPACK, on spectra made to mislead it."""
+"""Tests of the proved path solver against LAPACK, on difficult spectra."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 12)])
 
 
 class Solved(NamedTuple):
-    """Values (A, k), components (A, k, D) and solvers of a path."""
+    """Eigenvalues (A, k), components (A, k, D) and solvers for a path of A contrasts."""
 
     values: Any
     components: Any
@@ -37,7 +37,7 @@ def solved(*args: Any, **options: Any) -> Solved:
 
 
 def covariances(d: int, kind: str, seed: int = 0) -> tuple[Any, Any]:
-    """Two covariances of dimension d with spectra of a kind."""
+    """Return two covariances of dimension d with a spectrum of the given kind."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(3 * d, d)), rng.normal(size=(3 * d, d))
     if kind == "power-law":
@@ -55,7 +55,7 @@ def covariances(d: int, kind: str, seed: int = 0) -> tuple[Any, Any]:
 
 
 def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> float:
-    """The largest angle's sine relative to what is allowed, over the path."""
+    """Return the largest sine of an angle over the path, relative to its tolerance."""
     worst = 0.0
     for alpha, found in zip(alphas, components, strict=True):
         values, vectors = scipy.linalg.eigh(x - alpha * y)
@@ -77,10 +77,10 @@ def test_it_is_as_exact_as_lapack(kind: str, k: int) -> None:
 
 
 def test_a_decoupled_eigenvector_is_found() -> None:
-    """A direction that no residual of the others points to becomes the leading one."""
+    """Check a leading eigenvector to which no residual of the other vectors points."""
     d = 200
     x, y = covariances(d, "noise", 1)
-    # The last coordinate decouples from the rest, and wins only where alpha is large.
+    # The last coordinate is decoupled from the others, and it leads only if alpha is large.
     for matrix in (x, y):
         matrix[-1, :] = matrix[:, -1] = 0
     x[-1, -1] = 20.0
@@ -91,7 +91,7 @@ def test_a_decoupled_eigenvector_is_found() -> None:
 
 
 def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exact eigenpairs, but not the leading ones: zero residual, and yet refused."""
+    """Give the solver exact eigenpairs that are not the leading ones; it must refuse them."""
     x, y = covariances(120, "power-law", 2)
 
     def second_and_third(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
@@ -112,7 +112,10 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
 def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between two contrasts too: sums of eigenvalues that are linear there are the chord."""
+    """Check the bounds at each contrast and between two contrasts.
+
+    The sum of the leading eigenvalues is linear between them here.
+    """
     x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
 
     def understated(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
@@ -146,7 +149,7 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_units_do_not_matter(scale: float) -> None:
-    """Single precision within must neither overflow nor underflow."""
+    """Check that the steps in single precision neither overflow nor underflow."""
     x, y = covariances(100, "power-law")
     plain = solved(x, y, ALPHAS, 2, budget=np.inf)
     scaled = solved(scale * x, scale * y, ALPHAS, 2, budget=np.inf)
@@ -158,11 +161,12 @@ def test_units_do_not_matter(scale: float) -> None:
 def test_the_choice_of_solver() -> None:
     x, y = covariances(300, "power-law")
     y[:5] = y[:, :5] = 0
-    assert set(solved(x, y, ALPHAS, 2).solvers) == {"eigh"}  # nothing else was asked for
+    assert set(solved(x, y, ALPHAS, 2).solvers) == {"eigh"}  # nothing else was requested
     forced = solved(x, y, np.r_[ALPHAS, np.inf], 2, budget=np.inf).solvers
-    assert forced[-1] == "eigh"  # infinity has its own problem
+    assert forced[-1] == "eigh"  # an infinite contrast is another eigenproblem
     assert forced.count("search") >= len(ALPHAS) - 2
-    for matrix in (np.eye(5), np.zeros((50, 50))):  # no room for a search space, no gap
+    # There is no room for a search space in the first case, and no gap in the second.
+    for matrix in (np.eye(5), np.zeros((50, 50))):
         found = solved(matrix, matrix, np.array([1.0]), 4, budget=np.inf)
         assert found.solvers == ("eigh",)
         np.testing.assert_allclose(found.values, 0.0, atol=1e-12)
@@ -186,13 +190,14 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
 
     monkeypatch.setattr(_generalized, "proved_eigenpairs", watched)
     if not converges:
-        monkeypatch.setattr(_proof, "AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
+        # with a bound below the eigenvalue there is no proof
+        monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     found = regularised_path(x, y, weights, 2, budget=1e4)
     if converges:
         assert len(accepted) == 10
         assert None not in accepted
     else:
-        assert accepted == [None]  # LAPACK solves all that follow
+        assert accepted == [None]  # LAPACK solves all later problems
     for one, other in zip(found, exact, strict=True):
         np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
         assert subspace_error(*(orthonormal_rows(p.components) for p in (one, other))) < 1e-7

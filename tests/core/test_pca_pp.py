@@ -30,7 +30,10 @@ def pairs(
     background: Any = (200.0, 100.0),
     seed: int = 0,
 ) -> tuple[Any, Any]:
-    """Signal in the first features, shared; background in the last, each view's own; noise 1."""
+    """Return pairs of rows with noise of variance 1.
+
+    The first features have a shared signal; the last ones have a background that differs by view.
+    """
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=(n, len(signal))) * np.sqrt(signal)
 
@@ -52,10 +55,10 @@ def error(fitted: Any, n_signal: int = 2) -> float:
 @pytest.mark.parametrize("background", [STRONG, MILD])
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
 def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
-    """Six runs of the paper's setting; papers/pca_pp.py has all fifty.
+    """Average six runs of the paper's setting; papers/pca_pp.py has all fifty runs.
 
-    One run's error has a standard deviation of up to 6% of the theory, the mean of six 2.5%; the
-    finite sample adds up to 2%. Hence 10%, at four standard errors.
+    The error of one run has a standard deviation of up to 6% of the theory, the mean of six has
+    2.5%. The finite sample adds up to 2%. The tolerance of 10% is four standard errors.
     """
     d = round(500 * ratio)
     literal, exchangeable = [], []
@@ -112,7 +115,10 @@ def test_directions_whiten_and_components_span_them(truncation: Any, exchangeabl
 
 
 def test_the_patterns_span_the_signal_where_it_overlaps_the_background() -> None:
-    """Signal along e0, background along e0 + e1: the filter turns away, the pattern does not."""
+    """Check a signal along e0 with a background along e0 + e1.
+
+    The filter turns away from e0, and the pattern does not.
+    """
     rng = np.random.default_rng(0)
     signal = 3 * rng.normal(size=(20000, 1)) * np.eye(4)[0]
 
@@ -159,9 +165,9 @@ def test_the_eigenvalue_is_the_correlation_of_the_views() -> None:
     fitted = PCAPlusPlus(2, weighted=False).fit(X, positive=positive)
     for j, correlation in enumerate(fitted.generalized_eigenvalues_):
         first, second = (fitted.transform(rows)[:, j] for rows in (X, positive))
-        # Intraclass correlation: both views about one mean, in units of their pooled variance.
+        # Intraclass correlation: both views have one mean and one pooled variance.
         assert np.mean(first * second) == pytest.approx(correlation)
-    # Spikes of 20 and 10 over unit noise.
+    # The signal variances are 20 and 10, and the noise variance is 1.
     np.testing.assert_allclose(fitted.generalized_eigenvalues_, [20 / 21, 10 / 11], atol=0.01)
 
 

@@ -1,4 +1,4 @@
-"""PCPCA: Theorem 3, its limits, the valid contrasts, the density, and the papers' effects."""
+"""Tests of PCPCA: Theorem 3, its limits, valid contrasts, the density, effects from the papers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def model_covariance(model: PCPCA) -> Any:
 
 
 def eigenvalue_tail(X: Any, Y: Any, gamma: float, d: int) -> float:
-    """Sum of all but the d largest eigenvalues of the contrast, written out."""
+    """Return the sum of all but the d largest eigenvalues of the contrast."""
     contrast = np.cov(X.T, bias=True) - gamma * np.cov(Y.T, bias=True)
     return float(scipy.linalg.eigvalsh(contrast)[:-d].sum())
 
 
 def objective(X: Any, Y: Any, gamma: float, W: Any, noise: float) -> float:
-    """Li et al. 2020, eq. 10, its logarithm per foreground row, without the package's algebra."""
+    """Compute the logarithm of Li et al. 2020, eq. 10, per foreground row, by its definition."""
     covariance = W @ W.T + noise * np.eye(len(W))
     x, y = (
         multivariate_normal(rows.mean(axis=0), covariance).logpdf(rows).mean() for rows in (X, Y)
@@ -108,7 +108,7 @@ def test_the_components_are_those_of_cpca_at_the_same_strength(gamma: float) -> 
 
 def test_without_noise_the_latent_variables_are_cpcas_scores() -> None:
     X, Y = planted()
-    Y = 2 * Y  # the range ends where the noise does, before gamma reaches 1
+    Y = 2 * Y  # the range ends where the noise variance is 0, below gamma = 1
     limit = fit(X, Y).gamma_max_ * (1 - 1e-9)
     model, cpca = fit(X, Y, 2, limit), CPCA(alpha=limit).fit(X, background=Y)
     assert 0 < model.noise_variance_ < 1e-7
@@ -135,7 +135,8 @@ def test_the_end_of_the_valid_range_is_exact(d: int, background: float) -> None:
             fit(X, Y, d, gamma)
 
 
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of the scales
+# These warnings concern the scales of the features.
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_auto_is_a_fraction_of_the_range_and_never_out_of_it() -> None:
     rng = np.random.default_rng(0)
     for trial in range(40):
@@ -196,7 +197,8 @@ def test_the_path_does_not_look_for_the_end_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_objective_rises_as_the_paper_says() -> None:
-    # Li et al. 2020: noise falls and the first two variances' background share falls with gamma.
+    # Li et al. 2020: as gamma rises, the noise variance and the background's share along the first
+    # two components fall.
     data = load_mouse_protein()
     path = fit(data.foreground, data.background).path()
     noise = [model.noise_variance_ for model in path]
@@ -206,7 +208,8 @@ def test_the_objective_rises_as_the_paper_says() -> None:
 
 
 def test_mouse_silhouette_rises_with_gamma_and_is_high_at_auto() -> None:
-    # Li et al. 2020, Sec. 6.2.1: 0.404 at the best contrast; each dataset standardised on its own.
+    # Li et al. 2020, Sec. 6.2.1: 0.404 at the best contrast, with each dataset standardised
+    # separately.
     data = load_mouse_protein()
     X, Y = (StandardScaler().fit_transform(rows) for rows in (data.foreground, data.background))
     auto = fit(X, Y)
@@ -218,7 +221,8 @@ def test_mouse_silhouette_rises_with_gamma_and_is_high_at_auto() -> None:
 
 
 def test_digits_on_scenes_separate_and_clean_digits_are_more_likely(contrast_data: Path) -> None:
-    # Li et al. 2020, Sec. 6.4: silhouette 0.33 at gamma' = 0.8 and 0.007 at 0, standardised pixels.
+    # Li et al. 2020, Sec. 6.4, with standardised pixels: the silhouette is 0.33 at gamma' = 0.8 and
+    # 0.007 at gamma' = 0.
     data = digits_on_scenes(contrast_data)
     X, Y, held_out = (
         StandardScaler().fit_transform(rows)
@@ -238,7 +242,8 @@ def test_digits_on_scenes_separate_and_clean_digits_are_more_likely(contrast_dat
 
 
 def test_toy_axis_turns_by_nearly_ninety_degrees() -> None:
-    # Li et al. 2020, Sec. 6.1, Fig. 2: gamma' = 0 along what both share, 0.9 across it.
+    # Li et al. 2020, Sec. 6.1, Fig. 2: at gamma' = 0 the axis follows the shared direction, at 0.9
+    # it is perpendicular to it.
     data = make_toy()
     model = fit(data.foreground, data.background, 1)
     assert subspace_error(model.at(0.0).components_, [[1.0, 1.0]]) < 0.2

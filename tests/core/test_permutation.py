@@ -48,7 +48,10 @@ def test_p_values_are_uniform_also_where_means_and_scales_differ(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["t3", "lognormal"])
 def test_rows_of_heavy_tails_keep_the_level(kind: str) -> None:
-    """Rows times random lengths; divided by their total variances they are told apart."""
+    """Check rows with random lengths.
+
+    If each dataset were divided by its total variance, the datasets would be distinguishable.
+    """
     rng, p = np.random.default_rng(5), []
     for _ in range(150):
         X, Y = rng.normal(size=(2, 30, 20))
@@ -70,9 +73,9 @@ def by_hand(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> FloatArray:
-    """Statistics of k components under each labelling of rows, as written in the docstring.
+    """Compute the statistics of k components for each labelling, as the docstring defines them.
 
-    With the labels come the normal numbers that say how far the centres of X and of Y move.
+    Each labelling comes with normal numbers that determine the shifts of the centres of X and Y.
     """
     X, Y = (part - geometric_median(part) for part in (X, Y))
     start = (np.arange(len(X) + len(Y)) < len(X), np.zeros(len(X)), np.zeros(len(Y)))
@@ -118,7 +121,8 @@ def test_the_statistics_are_those_of_a_few_lines_of_numpy(estimator: Any, given:
     np.testing.assert_allclose(test.statistics, expected[0], rtol=1e-9)
     if given:
         np.testing.assert_array_equal(test.strengths, 3 * list(given.values()))
-    np.testing.assert_allclose(test.null_statistics, expected[1:], rtol=1e-5)  # BFGS
+    # the tolerance is that of BFGS
+    np.testing.assert_allclose(test.null_statistics, expected[1:], rtol=1e-5)
     reached = (expected[1:] >= expected[0] * (1 - 1e-9)).sum(axis=0)
     np.testing.assert_array_equal(test.p_values, np.maximum.accumulate((1 + reached) / 20))
 
@@ -146,7 +150,7 @@ def test_each_component_has_its_own_contrast_and_uncorrelated_scores() -> None:
 
 
 def planted(rng: np.random.Generator, *variances: float, shared: float = 1.0) -> Any:
-    """50 + 50 rows of 10 features, of which some vary more in the foreground."""
+    """Return 50 + 50 rows of 10 features; some features vary more in the foreground."""
     sd = np.array([np.sqrt(shared), *[1.0] * 9])
     strong = np.concatenate([sd[:3], np.sqrt(variances), sd[3 + len(variances) :]])
     return rng.normal(size=(50, 10)) * strong, rng.normal(size=(50, 10)) * sd

@@ -1,4 +1,4 @@
-"""Tests of `permutation_test` by units: all count the same, and few units keep the level."""
+"""Tests of `permutation_test` by units, which all count the same; few units keep the level."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_few_groups_are_enumerated_each_counting_the_same() -> None:
     assert test.exact
     assert test.n_distinct == test.n_permutations == len(test.null_statistics) == 35
     assert test.smallest_p_value == 1 / 35
-    # Rows weighted so that each group has as much of them.
+    # The rows are weighted so that each unit has the same total weight.
     again = np.random.default_rng(0)
     table = [
         weighted(
@@ -102,9 +102,10 @@ def test_few_groups_are_enumerated_each_counting_the_same() -> None:
 def weighted(
     parts: list[FloatArray], chosen: list[int], others: list[int], draws: list[FloatArray]
 ) -> float:
-    """Largest eigenvalue of the contrast of some units with others, brought to one scale.
+    """Return the largest eigenvalue of the contrast of chosen units with the others.
 
-    As many as are chosen come first and are the foreground as given.
+    The parts of each dataset are brought to one centre and scale. The first `len(chosen)` parts are
+    the first dataset.
     """
 
     def covariance(units: list[FloatArray]) -> FloatArray:
@@ -138,7 +139,10 @@ def test_few_groups_fake_no_component() -> None:
 
 
 def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
-    """Both centres move by the same draws, because the two parts of a donor are opposite."""
+    """Check that both centres move by the same draws.
+
+    The two parts of a donor are opposite about their mean.
+    """
     rng = np.random.default_rng(6)
     parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]
     units = np.repeat(np.arange(5), [5, 20, 4, 8, 6]), np.repeat(np.arange(5), [30, 9, 7, 5, 11])

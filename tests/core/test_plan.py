@@ -1,4 +1,4 @@
-"""Tests of plans from sizes alone: known cases, and changes of the plan as the task grows."""
+"""Tests of plans, which depend on sizes alone: known cases, and plans for growing tasks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def sparse(task: Task, per_row: int) -> Task:
 
 TALL = sparse(Task(100_000, 2000, 2), 120)
 FORMS: list[tuple[Task, str, str | None]] = [
-    # No more features than rows: the covariance; else the span of the rows, however few features.
+    # The covariance if there are no more features than rows, and the span of the rows otherwise.
     (Task(60, 60, 2), DENSE, None),
     (Task(60, 61, 2), SPAN, None),
     (Task(40, 1000, 10, contrasts=41), SPAN, None),
     (sparse(Task(100, 1500, 2, contrasts=41), 75), SPAN, None),
     (sparse(Task(160, 6000, 2), 60), SPAN, None),
-    # One given contrast of large data: products, with a matrix to go to.
+    # Products for one given contrast of large data, with a matrix as the fallback.
     (Task(6000, 3001, 2), PRODUCTS, DENSE),
     (Task(3001, 6000, 2), PRODUCTS, SPAN),
     (Task(6000, 5001, 2, automatic=True), DENSE, None),
@@ -37,26 +37,26 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (sparse(Task(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
     (sparse(Task(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
     (sparse(Task(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
-    # No matrix is affordable: products whatever is wanted.
+    # Products for every task if no matrix fits in memory.
     (Task(20_000, 10_001, 2, contrasts=41), PRODUCTS, None),
     (Task(10_001, 20_000, 2, automatic=True, in_memory=False), PRODUCTS, None),
     (Task(10_001, 20_000, 2, products=False), SPAN, None),
-    # Few components of tall sparse rows: products where a matrix costs more.
+    # Products for few components of tall sparse rows, if a matrix would cost more.
     (TALL, PRODUCTS, DENSE),
     (TALL._replace(automatic=True), PRODUCTS, DENSE),
     (TALL._replace(n_components=50), DENSE, None),
     (TALL._replace(contrasts=41), DENSE, None),
     (TALL._replace(in_memory=False), DENSE, None),
     (sparse(Task(3750, 2000, 2), 160), PRODUCTS, DENSE),
-    # Few entries: not the products cost most, but what the search does beside them.
+    # With few entries, the search itself costs more than the products.
     (sparse(Task(1500, 1000, 1), 10), PRODUCTS, DENSE),
     (sparse(Task(1500, 1000, 1, automatic=True), 10), DENSE, None),
     (sparse(Task(1500, 1000, 50), 10), DENSE, None),
     (sparse(Task(1500, 1000, 10), 10), DENSE, None),
     (sparse(Task(15_000, 6000, 10), 10), PRODUCTS, DENSE),
-    # The automatic contrast of few rows is one of noise, which takes many columns.
+    # The automatic contrast of few rows is near noise, so the search needs many columns.
     (sparse(Task(3750, 2000, 2, automatic=True), 160), DENSE, None),
-    # What is asked for, or there already.
+    # The form that the caller asks for, or that the moments already have.
     (Task(60, 90, 2, form="span"), SPAN, None),
     (Task(60, 90, 2, form="products"), PRODUCTS, None),
     (Task(60, 9000, 2, given="products", products=False), SPAN, None),
@@ -106,7 +106,7 @@ def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
 
 
 def test_products_never_come_back_once_more_is_asked_for() -> None:
-    """More components, or more contrasts, are a reason for a matrix and never against one."""
+    """Check that more components or contrasts never change the plan from a matrix to products."""
     for n_rows, n_features, per_row in product(SIZES, SIZES, (None, 20, 300)):
         base = Task(n_rows, n_features, 1)
         task = base if per_row is None else sparse(base, per_row)

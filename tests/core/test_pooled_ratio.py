@@ -26,7 +26,7 @@ def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
 
 
 def greedy(c_x: Any, b: Any, k: int) -> tuple[Any, Any]:
-    """Orthogonal directions of the largest ratios, in plain words."""
+    """Return orthogonal directions, each with the largest ratio given the ones before it."""
     found = np.empty((0, len(c_x)))
     values = []
     for _ in range(k):
@@ -66,12 +66,13 @@ def test_where_the_foreground_alone_varies_the_ratio_is_infinite(scale: float) -
     assert np.isinf(star.generalized_eigenvalues_).tolist() == [True, True, False]
     c_x, c_y = covariances(X, Y)
     v = star.directions_
-    # Free of the background, and of one another in the foreground.
+    # The background has no variance along these directions, and their scores are uncorrelated.
     total = np.trace(c_x)
     assert np.abs(np.diag(v[:2] @ c_y @ v[:2].T)).max() < 1e-9 * total * (v[:2] ** 2).sum()
     np.testing.assert_allclose(v[:2] @ c_x @ v[:2].T, np.eye(2), atol=1e-8)
     np.testing.assert_allclose(star.contrast_index_[:2], 1, atol=1e-9)
-    # The first finite ratio is that beyond the two: of all directions C_X-orthogonal to them.
+    # The first finite ratio is the largest one among directions that are C_X-orthogonal to these
+    # two.
     rest = scipy.linalg.null_space(v[:2] @ c_x)
     w = scipy.linalg.eigh(rest.T @ c_x @ rest, rest.T @ c_y @ rest, eigvals_only=True)
     np.testing.assert_allclose(star.generalized_eigenvalues_[2], w[-1], rtol=1e-7)
@@ -93,7 +94,8 @@ def test_too_few_rows_for_any_ratio_are_refused_unless_the_limit_helps(kind: Any
     star = CPCAStar(2, beta=1, condition_limit=limit).fit(x, background=y)
     assert np.isfinite(star.generalized_eigenvalues_).all()
     assert star.contrast_index_[0] > 0.9
-    CPCAStar(2, beta=0.9, condition_limit=1e13).fit(x, background=y)  # nothing is infinite there
+    # no ratio is infinite under this limit
+    CPCAStar(2, beta=0.9, condition_limit=1e13).fit(x, background=y)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])

@@ -1,4 +1,4 @@
-"""Gibbs posteriors: draws against exact densities, their spread, and the forms of the data."""
+"""Tests of Gibbs posteriors: draws against exact densities, default widths, forms of the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("nutpie", reason="nutpie is not installed (extra posterior)"
 
 
 def moments(values: Any, n: float = 50, scale: float = 1.0) -> tuple[SecondMoments, SecondMoments]:
-    """A foreground and a background whose difference has these eigenvalues, in turned axes."""
+    """Return moments whose difference has the given eigenvalues and random eigenvectors."""
     n_features = len(values)
     turn = np.linalg.qr(np.random.default_rng(3).normal(size=(n_features, n_features)))[0]
     mean, ridge = np.zeros(n_features), np.eye(n_features)
@@ -45,16 +45,16 @@ def flat(found: Any, name: str) -> Any:
 
 
 def assert_mean(draws: Any, exact: float) -> None:
-    """Chains (chains, draws) whose mean is within 5 Monte Carlo errors of the exact value."""
+    """Check that the mean of chains (chains, draws) is within 5 Monte Carlo errors of `exact`."""
     error = draws.std() / np.sqrt(float(arviz.ess(draws, method="mean")))
     assert abs(draws.mean() - exact) < 5 * error
 
 
-# Of matrices
+# Sampling of matrices
 
 
 def test_draws_up_to_rotation_have_the_volume_of_all_matrices() -> None:
-    """A standard normal 3 x 2 matrix: its Gram matrix is Wishart with 3 degrees of freedom."""
+    """Draw standard normal 3 x 2 matrices; the Gram matrix is Wishart with 3 degrees of freedom."""
 
     def normal(matrix: Any, others: Any) -> Any:
         return -0.5 * (matrix**2).sum(), -matrix, np.empty(0)
@@ -71,8 +71,8 @@ def test_draws_up_to_rotation_have_the_volume_of_all_matrices() -> None:
     grams = np.swapaxes(found.matrices, -1, -2) @ found.matrices
     assert_mean(np.trace(grams, axis1=-2, axis2=-1), 6.0)
     assert_mean(np.linalg.det(grams), 6.0)
-    # The trace is chi-squared. Every fifth draw is as good as independent; the bound of Kolmogorov
-    # and Smirnov's distance is then exceeded once in a million.
+    # The trace is chi-squared. Every fifth draw is nearly independent, so the Kolmogorov-Smirnov
+    # distance exceeds the bound with a probability of one in a million.
     traces = np.trace(grams, axis1=-2, axis2=-1)[:, ::5].ravel()
     bound = np.sqrt(np.log(2e6) / (2 * len(traces)))
     assert stats.kstest(traces, stats.chi2(6).cdf).statistic < bound
@@ -82,7 +82,7 @@ def test_draws_up_to_rotation_have_the_volume_of_all_matrices() -> None:
 
 
 def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[str, float]:
-    """Means of the posterior in two dimensions, d = 1, by summing over a grid."""
+    """Compute posterior means for two features and d = 1, by summing over a grid."""
     angles = (np.arange(60) + 0.5) * np.pi / 60
     lengths = np.exp(np.linspace(-3, 4, 160))
     noises = floor + np.exp(np.linspace(-6, 5, 160))
@@ -91,7 +91,8 @@ def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[
     total = r**2 + s2
     left = along / total + (sum(values) - along) / s2
     log = -0.5 * weight * ((1 - gamma) * np.log(total * s2) + left)
-    log += 2 * np.log(r) + np.log(s2 - floor)  # r dr, and the grid's logarithms
+    # Jacobians of polar coordinates and of the logarithmic grids
+    log += 2 * np.log(r) + np.log(s2 - floor)
     density = np.exp(log - log.max())
     density /= density.sum()
     return {
@@ -131,7 +132,7 @@ def test_toy_axis_converges_and_lies_at_the_closed_form() -> None:
     assert float(arviz.rhat(found.posterior["components"])["components"].max()) < 1.01
     axis = flat(found, "components")[:, 0].mean(axis=0)
     assert axis @ model.components_[0] / np.linalg.norm(axis) > np.cos(np.pi / 36)
-    # One convention: every draw on the side of the closed form.
+    # The sign rule puts every draw on the side of the closed form.
     assert (flat(found, "components")[:, 0] @ model.components_[0] > 0).all()
     assert (flat(found, "loadings")[:, :, 0] @ model.components_[0] > 0).all()
     weights = flat(found, "feature_weights")
@@ -150,7 +151,7 @@ def test_draws_are_reproducible_and_scale_with_the_data() -> None:
     for scale, seed in ((1.0, 0), (1.0, 0), (2.0**-14, 0), (2.0**17, 0), (1.0, 1)):
         x, y = moments(values, 200, scale)
         model = PCPCA(2, gamma=0.2).fit(x, background=y)
-        with pytest.warns(ContrastWarning, match="may not have converged"):  # so few draws
+        with pytest.warns(ContrastWarning, match="may not have converged"):  # the draws are few
             found = model.posterior(random_state=seed, **options)
         results.append(
             (flat(found, "loadings") / np.sqrt(scale), flat(found, "noise_variance") / scale)
@@ -164,7 +165,7 @@ def test_draws_are_reproducible_and_scale_with_the_data() -> None:
 def test_an_improper_posterior_is_refused_with_the_largest_gamma() -> None:
     x, y = moments(np.array([4.0, 2.0, 0.6, 0.5]), 20)
     model = PCPCA(2, gamma=0.1).fit(x, background=y)
-    for gamma, rate in ((0.75, 1.0), (0.9, 1.0), (0.5, 0.5)):  # the limit is 1 - 5 / (20 w)
+    for gamma, rate in ((0.75, 1.0), (0.9, 1.0), (0.5, 0.5)):  # the limit is 1 - 5 / (20 rate)
         with pytest.raises(ValueError, match=rf"not proper.*Use one below {1 - 0.25 / rate:.4g}"):
             model.posterior(gamma=gamma, learning_rate=rate)
     with pytest.raises(ValueError, match="No gamma does, 0 included: use more rows"):
@@ -188,7 +189,7 @@ def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
         pytest.raises(TypeError, match="NoneType"),
     ):
         model.posterior(noise_floor=5.0)
-    with pytest.raises(TypeError, match="NoneType"):  # nothing to tell
+    with pytest.raises(TypeError, match="NoneType"):  # no warning, because nothing is wrong
         model.posterior()
 
 
@@ -197,7 +198,8 @@ def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
 
 def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
     """Return a grid, and the CDF of v_1^2 for the density exp(sum e_i v_i^2) on the sphere."""
-    heights = (np.arange(4000) + 0.5) / 4000  # uniform on the sphere
+    # the height of a uniform point on the sphere is uniform
+    heights = (np.arange(4000) + 0.5) / 4000
     around = (np.arange(720) + 0.5) * 2 * np.pi / 720
     second = (1 - heights[:, None] ** 2) * np.cos(around) ** 2
     third = (1 - heights[:, None] ** 2) * np.sin(around) ** 2
@@ -210,7 +212,7 @@ def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
 @quiet
 @pytest.mark.parametrize(("k", "rate"), [(1, 0.02), (1, 1.0), (2, 0.1)])
 def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float) -> None:
-    """k = 1, and k = 2 by the normal of the plane, whose exponents are the opposite."""
+    """Check k = 1, and k = 2 by the normal vector of the plane, whose exponents change sign."""
     values = np.array([2.0, 1.0, 0.4])
     found = cpca(values, k).posterior(learning_rate=rate, random_state=0)
     bases = found.posterior["components"].to_numpy()
@@ -220,7 +222,8 @@ def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float)
     for i in range(3):
         grid, cdf = bingham_cdf(np.roll(exponents, -i))
         assert_mean(squares[..., i], float(np.diff(cdf, prepend=0.0) @ grid))
-        # Every fifth draw is as good as independent; then this fails once in a million.
+        # Every fifth draw is nearly independent, so this fails with a probability of one in a
+        # million.
         some = np.sort(squares[:, ::5, i].ravel())
         steps = np.arange(len(some) + 1) / len(some)
         exact = np.interp(some, grid, cdf)
@@ -246,7 +249,8 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     np.testing.assert_allclose(
         rate(2.0**10 * covariance, 0.7), rate(covariance, 0.7) / 2.0**10, rtol=1e-9
     )
-    # With contrast: gaps over variances, those of an entry of a normal sample covariance.
+    # With contrast, the rate is the sum of the gaps over twice the sum of the variances. Each
+    # variance is that of an off-diagonal entry of a normal sample covariance.
     other = background * covariance[0, 0]
     contrast, vectors = np.linalg.eigh(covariance - 0.7 * other)
     x, y = (vectors.T @ C @ vectors for C in (covariance, other))
@@ -259,9 +263,10 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     np.testing.assert_allclose(rate(covariance, 0.7, k=2), sum(gaps) / (2 * sum(variances)))
 
 
-@quiet  # few draws: another version of the sampler may draw chains that look apart
+# The draws are few, so another version of the sampler may warn that the chains differ.
+@quiet
 def test_default_bands_are_as_wide_as_the_estimate_varies() -> None:
-    """Angles over 200 pairs of data sets, against the angles that their posteriors give."""
+    """Compare the spread of the estimates of 200 datasets with the spread of four posteriors."""
     rng = np.random.default_rng(0)
     sd_x, sd_y, n, m = np.array([2.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 1.0]), 200, 300
     fits = [
@@ -280,7 +285,8 @@ def test_default_bands_are_as_wide_as_the_estimate_varies() -> None:
 
 
 @pytest.mark.slow
-@quiet  # few draws: another version of the sampler may draw chains that look apart
+# The draws are few, so another version of the sampler may warn that the chains differ.
+@quiet
 def test_wide_data_and_products_give_the_posterior_of_the_covariances() -> None:
     rng = np.random.default_rng(1)
     X, Y = rng.normal(size=(9, 22)), rng.normal(size=(8, 22))

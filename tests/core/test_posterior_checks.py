@@ -81,7 +81,7 @@ def test_what_has_no_posterior_is_refused(tmp_path: Any) -> None:
         PCPCA(1, gamma=0.1).fit(X, background=Y).posterior()
 
 
-@quiet  # few draws
+@quiet  # the draws are few
 @pytest.mark.parametrize(("alone", "strength"), [(PCPCA(1), "gamma"), (CPCA(1), "alpha")])
 def test_without_a_background_it_is_the_posterior_at_strength_zero(
     alone: Any, strength: str
@@ -98,7 +98,8 @@ def test_without_a_background_it_is_the_posterior_at_strength_zero(
             alone.posterior(gamma=0.1)
 
 
-@quiet  # few draws: another version of the sampler may draw chains that look apart
+# The draws are few, so another version of the sampler may warn that the chains differ.
+@quiet
 def test_features_keep_their_names() -> None:
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Eigenpairs from products alone: exact for every number of components and every size."""
+"""Tests of eigenpairs from matrix products alone, for many sizes and numbers of components."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_size_and_number(size: int, share: float) -> None:
 
 
 def test_a_restarted_search_goes_on() -> None:
-    """A basis of 240 columns, several times over."""
+    """Check a search that fills its basis of 240 columns several times."""
     values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 897)])
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(900, 900)))[0]
     matrix = (rotation * values) @ rotation.T
@@ -58,11 +58,15 @@ def test_ties_are_not_accepted() -> None:
 
 
 def test_an_exact_pair_is_not_accepted_before_the_next_has_settled() -> None:
-    """The start holds the second eigenvector, and so little of the first that it shows later."""
+    """Check a start with the second eigenvector and very little of the first one.
+
+    The first eigenvector shows only after some steps.
+    """
     values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
     start = random_block(400, 9)
     start[0] *= 1e-3
-    start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]  # exactly, rounding would take its place
+    # With an exact eigenvector, rounding errors would appear in place of the small part.
+    start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]
     start = np.linalg.qr(start[:, :8])[0]
     space = SearchSpace(lambda columns: [values[:, None] * columns], start, 300)
     stages = [unconditioned(1000)]
@@ -85,7 +89,10 @@ def test_methods_that_need_matrices_make_them(method: Any) -> None:
 
 
 def test_no_direction_without_variance_is_accepted() -> None:
-    """The difference of equal features has the contrast 0, above the negative one of all else."""
+    """Check two equal features, whose difference has contrast 0 and no variance.
+
+    All other directions have negative contrast.
+    """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 400)), 3 * rng.normal(size=(900, 400))
     x[:, 1], y[:, 1] = x[:, 0], y[:, 0]
@@ -96,7 +103,7 @@ def test_no_direction_without_variance_is_accepted() -> None:
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix])
 def test_products_of_rows_are_those_of_the_covariance(convert: Any, offset: float) -> None:
-    """Also where the background is a part of the foreground and lies far from zero."""
+    """Check the products, also if the background is part of the foreground and far from zero."""
     rng = np.random.default_rng(1)
     rows = sp.random(400, 30, density=0.3, format="csr", rng=rng).toarray()
     is_background = rng.random(400) < 0.5
@@ -118,7 +125,7 @@ def test_products_of_rows_are_those_of_the_covariance(convert: Any, offset: floa
 @pytest.mark.parametrize("k", [2, 10])
 @pytest.mark.parametrize("strength", [0.0, 2.0])
 def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength: float) -> None:
-    """The rows are like cells of one type; with noise alone, the solver may give up products."""
+    """Use rows like cells of one type; without a signal, the solver may give up products."""
     rng = np.random.default_rng(k)
     counts = rng.poisson(rng.gamma(0.5, 0.1, 1000) + strength * 0.02, size=(1500, 1000))
     treated = np.arange(1500) % 2 == 1

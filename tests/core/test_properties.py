@@ -1,7 +1,7 @@
-"""Properties that hold for every dataset, on drawn values, shapes and sizes at the edges of blocks.
+"""Tests of properties that hold for every dataset, with drawn values, shapes and sizes.
 
-An error at the end of a block shows only at particular sizes. Sizes are therefore drawn around
-multiples of the widths of the blocks in which rows and features are worked on.
+An error at the end of a block shows only for particular sizes. The sizes are therefore drawn near
+multiples of the block sizes of rows and features.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from contrast_core.rows import rows_of
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 SEEDS = st.integers(0, 2**32 - 1)
-# Whole numbers: sums of them are exact, in whichever order they are added.
+# Sums of whole numbers are exact in any order.
 VALUES = st.integers(-50, 50).map(float)
 
 
 def edges(width: int, most: int = 3) -> st.SearchStrategy[int]:
-    """Sizes at the edges of blocks of this width."""
+    """Return a strategy for sizes near multiples of the block size `width`."""
     return st.builds(
         lambda blocks, more: blocks * width + more, st.integers(1, most), st.integers(-1, 1)
     )
@@ -41,7 +41,7 @@ def matrices(draw: Any, least: int = 2, most: int = 40) -> Any:
 
 
 def whole_numbers(seed: int, n: int, d: int, share: float = 1.0) -> Any:
-    """Small whole numbers, a share of them not zero, and columns of different sizes."""
+    """Return small whole numbers in columns of different scales; a share of them is nonzero."""
     rng = np.random.default_rng(seed)
     values = rng.integers(-9, 10, size=(n, d)) * rng.integers(1, 4, size=d)
     return np.where(rng.random((n, d)) < share, values, 0).astype(np.float64)
@@ -116,7 +116,7 @@ def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool
 def test_compiled_sparse_covariance_at_the_edges_of_blocks(
     thin: int, full: int, more: int, weighted: bool, seed: int
 ) -> None:
-    """Features of few entries around multiples of 64, rows around multiples of 2,048."""
+    """Check numbers of thin features near multiples of 64, and of rows near multiples of 2,048."""
     pytest.importorskip("numba")
     n = 5 * 2048 + more
     rows = np.hstack([whole_numbers(seed, n, full), whole_numbers(seed, n, thin, 0.12)])
@@ -147,7 +147,7 @@ def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any)
 
 @given(st.integers(2, 70), st.sampled_from([3, 16, 31, 32, 33, 64, 65]), st.floats(0, 5), SEEDS)
 def test_the_leading_contrasts_are_those_of_lapack(n: int, d: int, alpha: float, seed: int) -> None:
-    """Whatever the shape, and so the form in which the moments are held."""
+    """Check any shape, and so any form of the moments, against LAPACK."""
     X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
     contrast = covariance(X) - alpha * covariance(Y)
     expected = np.linalg.eigvalsh(contrast)[::-1]

@@ -1,4 +1,4 @@
-"""The report of a contrast: what its parts say, once, for every method and kind of data."""
+"""Tests of `contrast_report`: its parts agree with the functions that compute them."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ def test_what_cannot_be_tested_is_refused() -> None:
         contrast_report(CPCA(1, alpha="denoise"), X, background=Y, **FEW)
 
 
-# The bands, of `bootstrap_stability`
+# The intervals of `bootstrap_stability`
 
 
 def test_bands_hold_the_loadings_as_often_as_they_say() -> None:
-    """Over many datasets, an interval of 80% contains the true loading in about 80% of them."""
+    """Check that an interval of 80% contains the true loading in about 80% of many datasets."""
     sd_x, sd_y = np.array([3.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 1.0])
     inside = []
     for seed in range(30):
@@ -137,7 +137,7 @@ def test_bands_hold_the_loadings_as_often_as_they_say() -> None:
         )
         assert (found.lower <= found.upper).all()
         inside.append((found.lower[0, 1:] <= 0) & (found.upper[0, 1:] >= 0))
-    assert 0.66 < np.mean(inside) < 0.93  # 90 of them: 0.8 give or take three errors
+    assert 0.66 < np.mean(inside) < 0.93  # 0.8 plus or minus three standard errors of 90 values
 
 
 def test_strengths_that_are_near_end_where_one_is_not() -> None:

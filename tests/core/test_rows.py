@@ -43,7 +43,7 @@ def data(request: pytest.FixtureRequest, values: Any, tmp_path: Path) -> Any:
 
 @pytest.fixture(params=list(SELECTIONS))
 def selected(request: pytest.FixtureRequest, values: Any, data: Any) -> tuple[Rows, Any]:
-    """Rows of the data with a selection, and the values that they must hold."""
+    """Return rows of the data with a selection, and the expected values."""
     rows, columns = SELECTIONS[request.param]
     made = rows_of(data, "cells", elements=20 * D).columns(columns).take(rows)
     return made, values[rows][:, columns]
@@ -123,7 +123,7 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
         found[i].append(dense(block))
     for blocks, mask in zip(found, sets, strict=True):
         np.testing.assert_array_equal(np.concatenate(blocks), values[mask][:, 2:])
-    # Selections that overlap are made of pieces that do not.
+    # Overlapping selections are composed of disjoint pieces.
     sets = [np.arange(N) < 90, np.arange(N) % 2 == 0, (np.arange(N) > 50) & (np.arange(N) < 70)]
     made = pieces([whole.take(mask) for mask in sets])
     assert made is not None
@@ -151,7 +151,7 @@ def test_blocks_are_whole_storage_chunks_and_read_once(
     list(whole.blocks())
     assert dataset.read == [(i, min(i + step, N)) for i in every]
     dataset.read.clear()
-    # Of chunks without a row that was asked for, nothing is read; of others what is between them.
+    # A chunk without a selected row is not read; of other chunks only the needed range is read.
     list(whole.take(np.isin(np.arange(N), [3, 7, 151, 152])).blocks())
     assert dataset.read == [(3, 8), (151, 153)]
     dataset.read.clear()
@@ -170,7 +170,7 @@ def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path
     assert rows_of(sparse).load() is sparse
     twice = KINDS["duplicates"](values, tmp_path)
     rows_of(twice).load().data[:] = 0
-    assert twice.data.any()  # duplicates are added up in a copy
+    assert twice.data.any()  # duplicate entries are summed in a copy
     tensor = pytest.importorskip("torch", reason="torch is not installed").as_tensor(values)
     assert np.shares_memory(rows_of(tensor).load(), values)
 

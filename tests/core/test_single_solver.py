@@ -1,4 +1,4 @@
-"""The proved solver of one contrast against LAPACK, on spectra made to mislead it."""
+"""Tests of the proved solver of one contrast against LAPACK, on difficult spectra."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def test_ties_are_left_to_lapack(values: Any) -> None:
 
 
 def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
-    """If the start is orthogonal to a decoupled eigenvector, no residual points to that vector."""
+    """Check a start that is orthogonal to a decoupled eigenvector.
+
+    Then no residual points to that vector, and the solver must refuse the result.
+    """
     matrix = np.zeros((D, D))
     matrix[0, 0] = 20.0
     matrix[1:, 1:] = with_spectrum(spectrum(9.0, 9.0)[:-1])
@@ -84,7 +87,10 @@ def test_no_gap_gives_up_early() -> None:
 
 @pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
 def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
-    """A bound of the next eigenvalue alone says nothing of how far these are from theirs."""
+    """Check vectors at small angles to the eigenvectors.
+
+    A bound on the next eigenvalue alone does not limit these angles.
+    """
     values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
     turned = np.eye(30)[:, :2]
     turned[1, 1], turned[2, 1] = np.cos(angle), np.sin(angle)
@@ -97,7 +103,10 @@ def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
 
 
 def test_each_residual_counts_over_its_own_distance() -> None:
-    """The sine of a subspace that is a little off is bounded, and no looser than over the gap."""
+    """Check the bound on the sine of the angle of a perturbed subspace.
+
+    It holds, and it is no looser than the largest residual over the gap.
+    """
     rng = np.random.default_rng(0)
     values = np.r_[100.0, 9.0, 2.001, 2.0, np.linspace(1, -50, 26)]
     matrix = np.diag(values)
@@ -115,7 +124,7 @@ def test_each_residual_counts_over_its_own_distance() -> None:
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
 @pytest.mark.parametrize("solver", ["eigh", "gram", "lanczos"])
 def test_the_scale_may_be_far_from_one(solver: Any, scale: float) -> None:
-    """Squares of the covariance leave the range of float64, and the matrix is large."""
+    """Use a scale at which squares of the covariances leave the range of float64."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1200, 1200)), rng.normal(size=(1100, 1200))
     x[:, 0] *= 9.0

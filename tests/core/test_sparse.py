@@ -1,4 +1,4 @@
-"""Products of sparse rows: dense where columns are well filled, entry by entry where not."""
+"""Tests of products of sparse rows; well-filled columns are treated as dense."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contrast_core.rows import rows_of
 
 
 def counts(n_rows: int = 3000, n_features: int = 400) -> Any:
-    """Rows whose columns are filled from nearly not at all to fully, as counts of genes are."""
+    """Return counts like those of genes: some columns are almost empty, others are full."""
     rng = np.random.default_rng(0)
     part = np.geomspace(2e-3, 1, n_features)[rng.permutation(n_features)]
     values = rng.gamma(2.0, 1.0, size=(n_rows, n_features))
@@ -37,12 +37,12 @@ def assert_close(found: Any, wanted: Any, rtol: float = 1e-12) -> None:
     np.testing.assert_array_equal(found, found.T)
 
 
-# Products of 20,000 entries at a time: several for each dataset.
+# Blocks of 20,000 entries give several blocks for each dataset.
 blocked = partial(rows_of, elements=20_000)
 
 
 def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use compiled code for however few entries, or not at all."""
+    """Use compiled code for any number of entries, or not at all."""
     if compiled:
         pytest.importorskip("numba")
         monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0)
@@ -76,7 +76,7 @@ def test_chunks_of_any_kind_add_up_and_may_be_overwritten() -> None:
 def test_numba_is_not_started_for_little_data(
     alpha: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its start takes a second, the fit some milliseconds."""
+    """Check that numba, whose start takes a second, is not loaded for a fit of milliseconds."""
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     monkeypatch.setattr(_kernels, "_numba", lambda: pytest.fail("numba was started"))
     x, y = (sp.random(*size, density=0.05, format="csr", random_state=i) for i in (0, 1))
@@ -88,7 +88,7 @@ def test_numba_is_not_started_for_little_data(
 def test_machine_code_sums_up_the_same(
     labels: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows fill several blocks, with an empty group and row, unsorted entries and offsets."""
+    """Use several blocks with an empty group, an empty row, unsorted entries and offsets."""
     rng = np.random.default_rng(2)
     filling = rng.beta(0.4, 2.0, size=150)
     dense = (rng.random((4100, 150)) < filling) * rng.integers(1, 9, (4100, 150))
@@ -120,7 +120,7 @@ def test_machine_code_sums_up_the_same(
 
 
 def test_full_columns_far_from_zero_keep_their_digits() -> None:
-    """Also where they fill up only after the first rows."""
+    """Check full columns far from zero, also if a column is full only in the later rows."""
     rng = np.random.default_rng(1)
     rows = counts().toarray()
     rows[:, 3] = 1e6 + rng.normal(size=len(rows))
@@ -165,7 +165,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 def test_the_gram_matrix_of_sparse_rows(
     compiled: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check the Gram matrix by SciPy, and by machine code if numba is installed."""
+    """Check the Gram matrix computed by SciPy, and by compiled code if numba is installed."""
     use_numba(compiled, monkeypatch)
     monkeypatch.setattr(_kernels, "_CACHED_FEATURES", 64)
     rows = counts(400, 900)
@@ -179,7 +179,7 @@ def test_the_gram_matrix_of_sparse_rows(
 
 @pytest.mark.parametrize("full", [0.02, 0.4])
 def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
-    """Gram matrix of rows centred by dataset, with and without features treated as dense."""
+    """Check the Gram matrix of centred rows, with and without features treated as dense."""
     rng = np.random.default_rng(2)
     rows = [
         sp.random_array((n, 3000), density=0.02, format="csr", rng=rng).toarray() for n in (60, 50)
@@ -209,7 +209,8 @@ def test_products_of_centred_rows(
     n_threads: int,
 ) -> None:
     use_numba(compiled, monkeypatch)
-    rows = sp.vstack([counts(40, 300), sp.csr_array((3, 300))], format="csr")  # empty rows
+    # three rows are empty
+    rows = sp.vstack([counts(40, 300), sp.csr_array((3, 300))], format="csr")
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
     rows.data = rows.data.astype(values)
     rows.data.flags.writeable = False
@@ -236,7 +237,7 @@ def test_scores_of_sparse_rows_of_any_kind(
     rows = counts(40, 300).astype(kind)
     twice = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
     twice.indices = np.where(np.arange(twice.nnz) % 7 == 0, twice.indices[0], twice.indices)
-    twice.has_canonical_format = False  # unsorted, with duplicates
+    twice.has_canonical_format = False  # now the entries are unsorted and have duplicates
     columns = np.asarray(np.random.default_rng(0).normal(size=(300, 3)), order=ordered)
     for each in (rows, twice, rows[:0]):
         found = _sparse_products.sparse_scores(each, columns)

@@ -1,4 +1,4 @@
-"""Sparse cPCA: the elastic net of the contrast, its path, and a penalty by cross-validation."""
+"""Tests of sparse cPCA: the elastic net, its path, and a penalty chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
 @pytest.mark.parametrize("penalty", [0.1, 0.3])
 def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty: float) -> None:
-    """The alternation written out, with the ridge as rows of the data, from the same start."""
+    """Repeat the alternation with scikit-learn, the ridge as extra rows, from the same start."""
     X, Y = planted()
     values, vectors = positive_root(X, Y, 0.5)
     gram = (vectors.T * values) @ vectors

@@ -19,7 +19,7 @@ from tests.core.test_contract import planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-# A path is proved to 1e-8, at the gaps of order one here to rounding.
+# The path solver is accurate to 1e-8; with gaps near 1, as here, the errors are rounding errors.
 SAME = 1e-9
 
 

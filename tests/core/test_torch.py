@@ -1,6 +1,6 @@
-"""Rows in torch tensors, and moments taken on a device: the same results as from arrays.
+"""Tests of rows in torch tensors and of moments on a device, against results from arrays.
 
-Everything but the last part runs on torch's CPU device, through the code that CUDA takes too.
+All tests but the last ones run on torch's CPU device, with the code that CUDA also uses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pair() -> tuple[Any, Any]:
     return X, rng.normal(size=(500, 12)) @ mixing + mean
 
 
-# Blocks of 64 rows on the host and of 256 on a device: several of each, and a rest.
+# Blocks have 64 rows on the host and 256 on a device, so that there are several and a remainder.
 small = partial(rows_of, elements=64 * 12)
 LAYOUTS: list[Callable[[Any], Any]] = [
     lambda rows: rows,
@@ -55,7 +55,7 @@ def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtyp
     assert expected.covariance.dtype == np.float64
     for layout in LAYOUTS[: None if rows.is_floating_point() else 3]:
         made = layout(rows.to(device))
-        for where in (None, device):  # None: with NumPy for a tensor on the processor
+        for where in (None, device):  # None: NumPy computes the moments of a CPU tensor
             assert_same_moments(SecondMoments.from_data(small(made), device=where), expected)
     parts = map(small, rows.to(device).split(90))
     assert_same_moments(SecondMoments.from_chunks(parts, device=device), expected)
@@ -64,7 +64,7 @@ def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtyp
 @on_each_device
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.int64])
 def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) -> None:
-    """Chunks larger and smaller than what a device takes at once, read-only, strided, sparse."""
+    """Check chunks that are smaller or larger than a block, read-only, strided and sparse."""
     rows = pair[0].astype(dtype)
     expected = SecondMoments.from_data(rows)
     read_only = rows.copy()
@@ -79,7 +79,7 @@ def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) ->
 @on_each_device
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any) -> None:
-    """Also where the mean is far from zero, which costs no precision."""
+    """Check the scatter in panels, with a mean far from zero."""
     rows = pair[0] + 2.0**14
     expected = SecondMoments.from_data(rows).covariance
     sums = DeviceAccumulator("X", device, precision, elements=64 * 12, panel=5)
@@ -144,7 +144,7 @@ def test_estimators_agree_with_arrays(
         assert (found.device, found.dtype) == (X.device, dtype)
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=0, atol=tolerance)
     torch.testing.assert_close(make().fit_transform(X, background=Y), fitted.transform(X))
-    # What was fitted on tensors takes arrays, and the reverse.
+    # A model fitted to tensors takes arrays, and a model fitted to arrays takes tensors.
     np.testing.assert_allclose(
         fitted.transform(arrays[1]), plain.transform(Y).cpu().numpy(), rtol=0, atol=tolerance
     )
@@ -242,7 +242,8 @@ def test_tensors_on_different_devices_are_refused(
     pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)
-    monkeypatch.setattr(_tensor, "check_device", lambda device: device)  # as if of a second GPU
+    # This simulates a second GPU.
+    monkeypatch.setattr(_tensor, "check_device", lambda device: device)
     with pytest.raises(ValueError, match=r"X is a tensor on cpu and background is .* on meta"):
         CPCA(2).fit(X, background=Y.to("meta"))
 
@@ -288,7 +289,7 @@ def test_without_torch_a_device_is_refused_and_arrays_never_load_it() -> None:
 
 @needs_cuda
 def test_a_stream_of_many_blocks_through_cuda() -> None:
-    """More blocks than slots in flight, each reused: nothing is overwritten too early."""
+    """Check more blocks than buffers in flight, so that each buffer is reused."""
     rows = np.random.default_rng(0).normal(size=(40_500, 300)).astype(np.float32)
     expected = SecondMoments.from_data(rows)
     for _ in range(3):
@@ -302,4 +303,4 @@ def test_fitting_leaves_cuda_tensors_on_their_device() -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         CPCA(2).fit(X, background=X[::2])
     to_host = [event for event in profile.events() if "DtoH" in event.name]
-    assert 0 < len(to_host) < 30  # means and covariances, no rows
+    assert 0 < len(to_host) < 30  # means and covariances are copied, rows are not

@@ -1,4 +1,4 @@
-"""The automatic contrast in one search space, against Newton's iteration over exact eigenpairs."""
+"""Tests of the automatic contrast from one search space, against Newton's method with LAPACK."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ D = 150
 
 
 def exact(x: Any, y: Any, k: int, ridge: float) -> tuple[float, Any]:
-    """The contrast, to the last digit, and the leading eigenvectors there, as rows."""
+    """Return the exact contrast, and its leading eigenvectors as rows."""
     alpha = 0.0
     while True:
         vectors = scipy.linalg.eigh(x - alpha * y)[1][:, : -k - 1 : -1].T
@@ -40,11 +40,12 @@ def exact(x: Any, y: Any, k: int, ridge: float) -> tuple[float, Any]:
 
 
 def covariances(kind: str, seed: int = 0) -> tuple[Any, Any]:
-    """Two covariances of dimension D with spectra of a kind."""
+    """Return two covariances of dimension D with a spectrum of the given kind."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(2, 3 * D, D))
     match kind:
-        case "genes":  # on scales of their own, and correlated
+        # The features are correlated, and their scales differ.
+        case "genes":
             scale = rng.gamma(0.3, size=D) + 1e-3
             mixing = np.eye(D) + 0.1 * rng.normal(size=(D, D)) / D**0.5
             x, y = x * scale @ mixing, y * scale * rng.gamma(4.0, 0.25, size=D) @ mixing
@@ -55,7 +56,8 @@ def covariances(kind: str, seed: int = 0) -> tuple[Any, Any]:
             )
         case "clusters":
             x, y = (rows * np.repeat(np.arange(D // 10, 0, -1), 10) for rows in (x, y))
-        case "flat":  # a signal above a tail without a slope
+        # A few strong directions lie above a flat spectrum of noise.
+        case "flat":
             x[:, :3] *= [9.0, 5.0, 3.0]
             y = y[: D // 3]
     return x.T @ x / len(x), y.T @ y / len(y)
@@ -92,7 +94,7 @@ def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) ->
 
 @pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-6])
 def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever becomes of the vectors, the contrast is the right one."""
+    """Check the contrast for near ties, where the eigenvectors may be refused."""
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, D - 3)]
     basis = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
     x, y = (basis * values) @ basis.T, 0.1 * np.eye(D)
@@ -100,14 +102,15 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     found = proved_trace_ratio(x, y, 2, 0.025, 2000)
     assert found.alpha == pytest.approx(alpha, rel=1e-10)
     assert (found.pairs is None) == (gap < 1e-12)
-    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # its ridge is the same
+    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # the ridge is the same
     again, solution = automatic_contrast(*moments, 2, plan_in("dense", EAGER))
     assert again == pytest.approx(alpha, rel=1e-10)
     assert solution.solvers == (("eigh",) if gap < 1e-12 else ("search",))
     if found.pairs is not None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is not None
-    monkeypatch.setattr(_proof, "AIMS", (-1.0,))  # a bound below the eigenvalue has no proof
+    # with a bound below the eigenvalue there is no proof
+    monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is None
 
 
@@ -115,7 +118,7 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("form", ["dense", "span", "products"])
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -> None:
-    """Constants, equal features and a scale of which squares of variances are no numbers."""
+    """Use constant and equal features, and scales at which squared variances overflow."""
     rng = np.random.default_rng(0)
     n, d = (40, 90) if form == "span" else (300, 60)
     x, y = rng.normal(size=(2, n, d)) * np.r_[9.0, 7.0, 5.0, 4.0, np.linspace(1, 0.1, d - 4)]
@@ -131,9 +134,10 @@ def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> None:
-    # Features 50 to 99 vary least, but together, and with none of those that the search begins at.
+    # Features 50 to 99 have small variances but are correlated. The search starts at the features
+    # with the largest variances, which are independent of them.
     x, y = np.diag(np.linspace(5.0, 1.0, D)), np.eye(D)
-    x[50:100, 50:100] = 0.5 * np.eye(50) + 4.55 / 50  # along their sum 5.05
+    x[50:100, 50:100] = 0.5 * np.eye(50) + 4.55 / 50  # the eigenvalue of their sum is 5.05
     found = search_components(
         lambda columns: [x @ columns, y @ columns],
         (x.diagonal(), y.diagonal()),
@@ -145,8 +149,9 @@ def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> No
 
 
 def test_rounding_along_a_clear_direction_does_not_hold_up_those_that_nearly_tie() -> None:
-    # The contrast of cell types: one direction stands out, the others lie close together far above
-    # the background's, whose size is that of the rounding of sums over many rows.
+    # This spectrum is like that of cell types: one direction stands out, and the next ones are
+    # close together, far above the other directions. The rounding error of sums over many rows is
+    # as large as their distance.
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(np.eye(D) + 0.3 * rng.normal(size=(D, D)) / D**0.5)[0]
     values = np.concatenate([[3.0, 3.8e-4, 3.7e-4], -np.geomspace(0.01, 140.0, D - 3)])
@@ -182,7 +187,7 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
     with pytest.raises(NotConvergedError, match="the search for the contrast of 2 components"):
         none = replace(LIMITS, columns_each=0)
         automatic_contrast(*moments, 2, plan_in("products", none, automatic=True))
-    # Where there is nothing to go to, it goes on contrast by contrast.
+    # Without a fallback, the search continues contrast by contrast.
     alone = make_plan(Task(1, 1, 2, form="products"), replace(LIMITS, products=1))
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)
 

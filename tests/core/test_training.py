@@ -17,7 +17,7 @@ SLOPE = np.array([2.0, -1.0, 0.5], dtype=np.float32)
 
 
 class Regression:
-    """Least squares of noisy lines: minibatches, and a loss with a draw that does not matter."""
+    """A least-squares problem in minibatches, whose loss contains a small random number."""
 
     def __init__(self, n: int = 400, noise: float = 0.1) -> None:
         rng = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_without_anything_held_out_the_last_weights_are_kept() -> None:
 
 @pytest.mark.parametrize("held_out", [True, False])
 def test_going_on_is_as_if_there_had_been_no_end(held_out: bool) -> None:
-    """In three parts, of networks whose last weights are not always the best ones."""
+    """Train in three parts, in which the last weights are not always the best ones."""
     long, parts = Regression(noise=2.0), Regression(noise=2.0)
     options = {"learning_rate": 0.1, "patience": 50}
     whole = long.fit(held_out, max_epochs=9, **options)
@@ -104,7 +104,7 @@ def test_going_on_is_as_if_there_had_been_no_end(held_out: bool) -> None:
         np.testing.assert_array_equal(getattr(history, name), getattr(whole, name))
     np.testing.assert_array_equal(weights(parts), weights(long))
     np.testing.assert_array_equal(history.state.weights["weight"], whole.state.weights["weight"])
-    assert not held_out or whole.best < 9  # else the weights that were kept are the last ones
+    assert not held_out or whole.best < 9  # otherwise the best weights are the last ones
 
 
 def test_going_on_after_it_settled_waits_anew() -> None:

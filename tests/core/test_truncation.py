@@ -1,4 +1,4 @@
-"""Tests of the rules for the noise level, truncation and detectability, on given spectra."""
+"""Tests of the noise level, the truncation and the detectability for given spectra."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAN = plan_pairs(400, 100)
 
 
 def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:
-    """Moments of noise with some spikes, in units of the noise variance, in a random basis."""
+    """Return moments of noise with some spikes, in units of the noise variance, random basis."""
     rng = np.random.default_rng(seed)
     scale = np.ones(d)
     scale[: len(spikes)] = np.sqrt(1 + np.array(spikes))
@@ -42,7 +42,7 @@ def test_the_median_halves_the_marchenko_pastur_law(c: float) -> None:
     low, high = (1 - np.sqrt(c)) ** 2, (1 + np.sqrt(c)) ** 2
 
     def mass(start: float, end: float) -> float:
-        # x = t^2 takes the singularity at 0 that the density has at c = 1.
+        # The substitution x = t^2 removes the singularity of the density at 0 for c = 1.
         def density(t: float) -> float:
             return float(np.sqrt((high - t**2) * (t**2 - low)) / (np.pi * c * max(t, 1e-300)))
 
@@ -56,27 +56,37 @@ def test_the_median_halves_the_marchenko_pastur_law(c: float) -> None:
 @pytest.mark.parametrize("d", [50, 150, 450, 900])
 @pytest.mark.parametrize("n_spikes", [0, 10])
 def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> None:
-    """Spikes of up to 100 times the noise, D above and below n, a fifth of the spectrum at most."""
+    """Use spikes of up to 100 times the noise variance, with D below and above n.
+
+    At most a fifth of the eigenvalues are spikes.
+    """
     bulk = bulk_of(sample(500, d, np.geomspace(100, 5, n_spikes), sd=3.0))
     assert bulk.n_above == n_spikes
-    # Half the spread of the median over such spectra is about 1%.
+    # The tolerance is three standard deviations of the median over such spectra, about 1% each.
     assert bulk.variance == pytest.approx(9.0, rel=0.03)
 
 
 def test_the_noise_level_of_a_few_rows_is_not_off_by_the_mean_that_they_lost() -> None:
     levels = [bulk_of(sample(12, 100, seed=seed)).variance for seed in range(100)]
-    assert np.mean(levels) == pytest.approx(1, abs=0.03)  # a twelfth would be .08
+    # without the correction, the level would be 1/12 = 0.08 too low
+    assert np.mean(levels) == pytest.approx(1, abs=0.03)
 
 
 def test_pure_noise_rarely_stands_out() -> None:
-    """The edge is the 99% point of the largest noise eigenvalue: 0.6 expected in 60 samples."""
+    """Check the edge, which is the 99% point of the largest noise eigenvalue.
+
+    In 60 samples, 0.6 are expected to exceed it.
+    """
     found = [bulk_of(sample(200, d, seed=i)).n_above for i in range(20) for d in (40, 150, 300)]
     assert sum(count > 0 for count in found) <= 3
     assert max(found) <= 1
 
 
 def test_neither_units_nor_strong_spikes_nor_collinear_features_move_the_noise_level() -> None:
-    """40 features that repeat three times over: noise of 40 dimensions, three times as strong."""
+    """Check units, strong spikes, and 40 features that are repeated three times.
+
+    The repeated noise has 40 dimensions and three times the variance.
+    """
     small, large = (bulk_of(sample(300, 60, [20.0, 8.0], sd=sd)) for sd in (1e-4, 1e5))
     assert small.n_above == large.n_above == 2
     assert large.variance / small.variance == pytest.approx(1e18)
@@ -90,7 +100,7 @@ def test_neither_units_nor_strong_spikes_nor_collinear_features_move_the_noise_l
 
 
 def test_repeated_rows_need_the_effective_number() -> None:
-    """Every row five times: with n as if independent, noise passes for structure."""
+    """Repeat every row five times; if n is the number of all rows, noise passes for structure."""
     moments = sample(100, 60, [30.0])
     repeated = SecondMoments(500, moments.mean, moments.covariance)
     assert bulk_of(repeated).n_above > 1
@@ -120,7 +130,7 @@ def test_each_truncation_keeps_what_it_says() -> None:
         return len(pairs.values)
 
     assert kept("auto") == 3
-    assert kept("auto", k=5) == 5  # never fewer than the components asked for
+    assert kept("auto", k=5) == 5  # at least as many as the requested components
     assert kept(7) == 7
     assert kept(np.int64(7)) == 7
     assert kept(None) == kept(1.0) == 30
@@ -152,14 +162,14 @@ def test_impossible_truncations_are_refused() -> None:
 
 
 def test_the_expected_error_is_the_papers() -> None:
-    """METHODS: theory at n = 500, weakest spike 10."""
+    """Check METHODS: theory at n = 500 with the weakest spike 10."""
     for ratio, error in [(0.1, 0.104), (0.5, 0.229), (1.1, 0.330), (1.8, 0.410)]:
         value = expected_subspace_error(
             [50, 25, 20, 15, 10], round(500 * ratio), 500, exchangeable=False
         )
         assert value == pytest.approx(error, abs=5e-4)
         pooled = expected_subspace_error(10, round(500 * ratio), 250)
-        assert pooled == value  # two views of 250 pairs are worth one of 500
+        assert pooled == value  # two views of 250 pairs count as one view of 500
     growing = expected_subspace_error(10.0, 500, 1000, exchangeable=False, regime="growing")
     assert growing == pytest.approx(np.sqrt(0.5 / 10.5))
 
@@ -181,17 +191,18 @@ def test_the_error_is_one_below_the_detectable_spike_and_falls_above() -> None:
 
 def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
     wide, narrow = sample(50, 400), sample(50, 2)
-    # D/2n = 4: the threshold on the spike is 2, on the eigenvalue 2/3.
+    # With D / 2n = 4, the threshold is 2 for the spike and 2/3 for the eigenvalue.
     found = signal_is_detectable(np.array([0.7, 0.6]), wide, 1, 50)
     np.testing.assert_array_equal(found, [True, False])
-    # Two features and 50 pairs: any spike above .14 could be seen, but chance alone gives .46.
+    # For two features and 50 pairs, spikes above 0.14 are detectable, but chance alone gives 0.46.
     found = signal_is_detectable(np.array([0.47, 0.45]), narrow, 2, 50)
     np.testing.assert_array_equal(found, [True, False])
 
 
 def test_kishs_number() -> None:
     assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
-    assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5  # equal multiplicities: distinct rows
+    # with equal multiplicities, the number of distinct rows
+    assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5
     assert effective_n_pairs(np.repeat(["a", "b"], 4), np.arange(8)) == pytest.approx(
         2 / (1 / 2 + 1 / 8)
     )

@@ -44,7 +44,7 @@ def assert_same(first: Any, second: Any) -> None:
     one, other = numbers(first), numbers(second)
     assert one.keys() == other.keys()
     for name, value in one.items():
-        if isinstance(value, int):  # of thousands of digits
+        if isinstance(value, int):  # the integer may have thousands of digits
             assert value == other[name], name
             continue
         np.testing.assert_allclose(value, other[name], rtol=1e-9, atol=1e-12, err_msg=name)
@@ -101,7 +101,7 @@ def test_uneven_weights_keep_the_level(sigma: float) -> None:
             CPCA(1), X, background=Y, n_permutations=39, random_state=rng, **weights
         )
         p.append(test.p_values[0])
-    # 5% of 150 is 7.5; more than 15 come up in less than 1% of runs.
+    # 7.5 rejections are expected (5% of 150); the chance of more than 15 is below 1%.
     assert rejections(p, 0.05) <= 15
     assert 0.35 < np.mean(p) < 0.68
 

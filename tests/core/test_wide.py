@@ -39,7 +39,7 @@ ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
 
 
 def wide_data(mean: float = 0.0) -> tuple[Any, Any]:
-    """Two signals: one that only the foreground has, a stronger one that both have."""
+    """Return rows with a signal of the foreground alone and a stronger one of both datasets."""
     rng = np.random.default_rng(0)
     signal, nuisance = rng.normal(size=(2, D)) * (rng.random((2, D)) < 0.1)
     x = rng.normal(size=(N, D)) + np.outer(rng.normal(size=N), 3 * signal)
@@ -68,7 +68,7 @@ def exact(alpha: float, k: int = 3) -> CPCA:
 
 @cache
 def allowed(alpha: float, k: int) -> float:
-    """The accuracy that every result must have."""
+    """Return the tolerance of every result."""
     values = np.linalg.eigvalsh(moments()[0].covariance - alpha * moments()[1].covariance)
     norm = np.abs(values[[0, -1]]).max()
     return float(max(1e-8, 100 * np.finfo(float).eps * norm / (values[-k] - values[-k - 1])))
@@ -82,7 +82,8 @@ def test_it_agrees_with_the_covariance_in_feature_space(solver: Any, alpha: floa
     dense = exact(alpha)
     assert (wide.form_, dense.form_) == (SOLVERS[solver], "dense")
     assert subspace_error(wide.components_, dense.components_) <= allowed(alpha, 3)
-    np.testing.assert_allclose(wide.components_, dense.components_, atol=1e-6)  # signs too
+    # the signs are equal too
+    np.testing.assert_allclose(wide.components_, dense.components_, atol=1e-6)
     np.testing.assert_allclose(wide.components_ @ wide.components_.T, np.eye(3), atol=1e-12)
     for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):
         np.testing.assert_allclose(getattr(wide, name), getattr(dense, name), rtol=1e-6)
@@ -93,7 +94,7 @@ def test_it_agrees_with_the_covariance_in_feature_space(solver: Any, alpha: floa
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("solver", ["gram", "lanczos"])
 def test_a_mean_far_from_zero_costs_no_precision(solver: Any, dtype: Any) -> None:
-    """Mean over sd of 100."""
+    """Use a mean of 100 standard deviations."""
     x, y = (rows.astype(dtype) for rows in wide_data(mean=100.0))
     reference = SecondMoments.from_data(x), SecondMoments.from_data(y)
     for alpha in ALPHAS[1::2]:
@@ -162,14 +163,14 @@ def test_the_other_methods_agree(sparse: bool) -> None:
 
 
 def test_directions_without_variance_come_after_negative_ones() -> None:
-    """Foreground rows within the span of the background's: all eigenvalues are negative."""
+    """Use foreground rows in the span of the background rows; all eigenvalues are negative."""
     x, y = wide_data()
     x = x.mean(axis=0) + np.random.default_rng(1).normal(size=(20, M)) @ (y - y.mean(axis=0)) / 20
     with pytest.warns(ContrastWarning, match="5 of 5 components have negative contrast"):
         wide = CPCA(5, alpha=50.0, solver="gram").fit(x, background=y)
     assert (wide.contrastive_eigenvalues_ < 0).all()
     assert (wide.background_variance_ > 0).all()
-    # The same moments serve more components than there are.
+    # The same moments allow more components than there are directions with variance.
     with pytest.warns(
         ContrastWarning, match="last 65 of 90 components are directions|25 of 90 components have"
     ):
@@ -202,7 +203,7 @@ def test_more_components_than_rows(k: int, sparse: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["duplicates", "every row twice", "constant background"])
 def test_degenerate_rows(kind: str) -> None:
-    """Duplicate rows, rows of both datasets alike, constant features, a constant dataset."""
+    """Check duplicate rows, rows in both datasets, constant features and a constant dataset."""
     x, y = wide_data()
     match kind:
         case "duplicates":
@@ -221,7 +222,10 @@ def test_degenerate_rows(kind: str) -> None:
 
 
 def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
-    """Vectors lifted to the features would be off by 1e-4 if their products were not restored."""
+    """Check that components stay orthonormal.
+
+    Without a correction, the vectors in feature space would be off by 1e-4.
+    """
     rng = np.random.default_rng(0)
     x, y = (rng.normal(size=(n, 1)) * rng.normal(size=D) for n in (N, M))
     x, y = (rows + 1e-6 * rng.normal(size=rows.shape) for rows in (x, y))
@@ -241,7 +245,7 @@ def test_two_constant_datasets_have_directions_without_variance() -> None:
 
 
 def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> None:
-    """The rows are still available; each contrast has the same components as a separate fit."""
+    """Check that each contrast of the path has the components of a separate fit."""
     x, y = sparse_data()
     rows = [rows_of(part) for part in (x, y)]
     products = product_moments(rows)
@@ -257,7 +261,7 @@ def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> N
 
 
 def test_a_failed_iteration_falls_back() -> None:
-    """Without a gap after the third eigenvalue: 8 columns are not enough, nor are many."""
+    """Check a spectrum with no gap after the third eigenvalue; any number of columns fails."""
     x, y = sparse_data()
     few = replace(LIMITS, columns_each=0, entry_columns=0.1, products=8, sparse_rows=1)
     made: list[Form] = []
@@ -279,7 +283,7 @@ def test_a_failed_iteration_falls_back() -> None:
 
 
 def test_a_multiple_eigenvalue_is_found_whole() -> None:
-    """One start vector sees one direction of a tied space; a block sees more."""
+    """Check a tied eigenvalue: one start vector finds one direction, and a block finds all."""
     rng = np.random.default_rng(3)
     basis = np.linalg.qr(rng.normal(size=(D, 12)))[0].T
     scale = np.array([5.0, 5.0, 5.0, 3.0] + [1.0] * 8)

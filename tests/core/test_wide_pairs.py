@@ -20,12 +20,13 @@ from contrast_core.rows import rows_of
 from contrast_core.solve import LIMITS, Limits, PositivePairs
 from tests.core.planned import pairs_by
 
-WIDE, TALL = (40, 1600), (450, 900)  # pairs and features: more features than rows, or not
+# (pairs, features), with more features than rows in the first case only
+WIDE, TALL = (40, 1600), (450, 900)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, one_matrix=100)  # too many for a matrix
-# Pairs and features, and limits by which they are solved in the span of the rows, or by products.
+PRODUCTS = replace(LIMITS, one_matrix=100)  # the matrix would be too large for this limit
+# Each case has numbers of pairs and features, and limits that select the span or products.
 CASES = {
     "gram": (WIDE, LIMITS),
     "products": (TALL, PRODUCTS),
@@ -58,7 +59,7 @@ def weak_components_are_no_matter() -> Iterator[None]:
 def pairs(
     shape: tuple[int, int], *, mean: float = 0.0, n_loaded: int = 600, density: float = 1.0
 ) -> tuple[Any, Any]:
-    """Two shared directions, two of each view's own, and a shift between the views."""
+    """Return pairs with two shared directions, two of each view, and a shift between the views."""
     (n, d), rng = shape, np.random.default_rng(0)
     directions = np.zeros((5, d))
     directions[:, :n_loaded] = np.linalg.qr(rng.normal(size=(n_loaded, 5)))[0].T
@@ -69,7 +70,7 @@ def pairs(
         own = scale * rng.normal(size=(n, 2)) * np.sqrt(BACKGROUND) @ directions[2:4]
         noise = np.where(rng.random((n, d)) < density, rng.normal(size=(n, d)), 0.0)
         rows = signal + own + noise / np.sqrt(density) + mean
-        rows[:, -7] = mean  # a feature that does not vary
+        rows[:, -7] = mean  # a constant feature
         return rows
 
     return view(), view() + 6 * scale * directions[4]
@@ -82,7 +83,7 @@ def sparse_pairs(shape: tuple[int, int]) -> tuple[Any, Any]:
 
 @cache
 def reference(shape: tuple[int, int], sparse: bool = False) -> PairMoments:
-    """All matrices of features x features."""
+    """Return the moments with all matrices of features x features."""
     return PairMoments.from_data(*(sparse_pairs(shape) if sparse else pairs(shape)))
 
 
@@ -141,7 +142,7 @@ def test_sparse_agrees_with_dense(shape: tuple[int, int], planned: Any, exchange
 
 
 def test_a_mean_far_from_zero_costs_no_precision(shape: tuple[int, int], planned: Any) -> None:
-    """Mean over sd of 1,000."""
+    """Use a mean of 1,000 standard deviations."""
     far, near = pairs(shape, mean=1e3), pairs(shape)
     for method in (PCAPlus(), PCAPlusPlus()):
         wanted = method.fit(planned(near[0], near[1])).components_
@@ -229,7 +230,7 @@ def test_alignment_alone_agrees(
 
 
 def test_directions_without_variance_come_after_disagreement() -> None:
-    """Opposite views: no alignment is positive."""
+    """Use opposite views, for which no alignment is positive."""
     X, _ = pairs(WIDE)
     found = PCAPlus(3, exchangeable=False).fit(X, positive=-X)
     assert (found.alignment_ < 0).all()
