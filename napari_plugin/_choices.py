@@ -1,4 +1,4 @@
-"""The upper part of the dock: which image, and where its background is alone."""
+"""The upper part of the dock: the user chooses an image and where its background is alone."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 BOX, FRAMES, OTHER = "Box", "Frames", "Other layer"
 ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
 NO_CHANNELS = "none"
-_ROW = 4  # tick boxes beside each other
-_MOST = 512  # pixels of a side of the box that are looked at for signal
-_SETTLED = 250  # milliseconds without a change
+_ROW = 4  # number of tick boxes in a row
+_MOST = 512  # at most this many pixels along each side of the box are checked for signal
+_SETTLED = 250  # milliseconds without a change after which the drawn area is evaluated
 
 
 class Choices(Container[Widget]):
-    """The image, its channels, and where the background is.
+    """Widgets to choose the image, its channels, and where its background is.
 
     Parameters
     ----------
     viewer : napari.Viewer
-        Its layers are offered.
+        The viewer whose layers can be chosen.
     """
 
     image_changed = Signal()
@@ -115,10 +115,10 @@ class Choices(Container[Widget]):
         self._preselect()
         self._on_image()
 
-    # What is offered
+    # The choices that the widgets offer
 
     def _of(self, *kinds: type) -> list[Any]:
-        """Return the layers of some kinds that are not results."""
+        """Return the layers of the given kinds, except results of the plugin."""
         layers: list[Any] = [each for each in self._viewer.layers if isinstance(each, kinds)]
         return [x for x in layers if "method" not in _known(x) and not x.name.endswith(" preview")]
 
@@ -127,27 +127,28 @@ class Choices(Container[Widget]):
         return [(NO_CHANNELS, -1), *((name, i) for i, name in enumerate(names))]
 
     def reset_choices(self, *_: Any) -> None:
-        """Offer the layers that there are now; napari calls this whenever they change."""
+        """Update the choices to the viewer's layers; napari calls this whenever they change."""
         boxes = (self.image, self.area, self.other)
         chosen = [box.value for box in boxes]
-        self._selecting = True  # by nobody
+        self._selecting = True  # so that these changes do not count as choices of the user
         super().reset_choices()
         for box, layer in zip(boxes, chosen, strict=True):
-            if layer in box.choices:  # under a new name, perhaps, by which magicgui loses it
+            if layer in box.choices:  # magicgui drops the value if the layer was renamed
                 box.value = layer
         self._selecting = False
         self._preselect()
         self._on_image()
 
     def settle(self, *_: object) -> None:
-        """Note that the user has chosen: nothing is preselected while the layers are there."""
+        """Note that the user has chosen; then nothing is preselected while the image exists."""
         self._settled = self._settled or not self._selecting
 
     def _preselect(self) -> None:
-        """Choose the first image, and as its background a drawn area or equal frames.
+        """Choose the first image, and a drawn area or another stack as its background.
 
-        The image that was there first stays: a layer that is opened next to it is its background,
-        unless the samples say otherwise.
+        If a second image is opened, the first one stays chosen, and the second becomes its
+        background if its frames have the same size. The sample data mark their backgrounds
+        themselves.
         """
         images = self._of(Image)
         if (self._settled and self.image.value is not None) or not images:
@@ -167,7 +168,7 @@ class Choices(Container[Widget]):
             self.other.value, self.kind.value = others[0], OTHER
         self._selecting = False
 
-    # What follows from a choice
+    # Reactions to a choice
 
     def _on_image(self) -> None:
         layer = self.image.value
@@ -209,7 +210,7 @@ class Choices(Container[Widget]):
         self.hint.say(*self._judge_box())
 
     def _judge_box(self) -> tuple[str, Light]:
-        """Return what to say of the box before a run."""
+        """Return the hint about the size and content of the box, and the colour of its light."""
         layer, area = self._layer, self.area.value
         if layer is None or self.kind.value != BOX or area is None:
             return "", ""
@@ -256,28 +257,28 @@ class Choices(Container[Widget]):
             box.value = int(np.ravel_multi_index(place_in(self._viewer, self._layer), shape))
 
     def draw_box(self) -> None:
-        """Make a layer for a box over the image, with the tool in hand."""
+        """Add a shapes layer over the image, with the rectangle tool selected."""
         spatial: dict[str, Any] = {}
         if self._layer is not None:
             keys = ("scale", "translate", "units", "axis_labels")
             spatial = {key: getattr(self._layer, key)[-2:] for key in keys}
         look = {"face_color": "transparent", "edge_color": "#e8924c", "edge_width": 2}
         drawn = self._viewer.add_shapes(name="background", ndim=2, **look, **spatial)
-        self._viewer.dims.ndisplay = 2  # where boxes can be drawn
+        self._viewer.dims.ndisplay = 2  # boxes cannot be drawn in the 3D view
         drawn.mode = "add_rectangle"
         self._viewer.layers.selection.active = drawn
         self.kind.value, self.area.value = BOX, drawn
 
-    # What was chosen
+    # The choices of the user
 
     def check_area(self, side: int) -> None:
-        """Say whether the box is large enough for patches of this side."""
+        """Update the hint whether the box is large enough for patches of this side length."""
         if side != self._side:
             self._side = side
             self._show_what_applies()
 
     def shape_behind(self) -> tuple[int, ...] | None:
-        """Return the shape of the background's images, or None if it is an area of the image."""
+        """Return the shape of the background stack, or None if the background is an area."""
         if self.kind.value == OTHER and self.other.value is not None:
             return tuple(map(int, pixels_of(self.other.value).shape))
         if self.kind.value == FRAMES and self._layer is not None and self._layer.ndim > 2:
@@ -286,7 +287,7 @@ class Choices(Container[Widget]):
         return None
 
     def ticked(self) -> list[Channel | None]:
-        """Return the channels to run; a single None where there are none.
+        """Return the channels to run, or [None] if the image has no channels.
 
         Raises
         ------
@@ -304,13 +305,13 @@ class Choices(Container[Widget]):
         Raises
         ------
         InputError
-            If there are none, or they have RGB colours.
+            If no image is chosen, or the image has RGB colours.
         """
         what = "under Image: the one whose background is to be removed"
         return images_of(self.image.value, what, channel)
 
     def place(self, channel: Channel | None = None) -> tuple[int, ...]:
-        """Return the image that is looked at, by its index in the leading axes."""
+        """Return the index, along the leading axes, of the image that the viewer shows."""
         place = list(place_in(self._viewer, self.image.value))
         if channel is not None:
             place[channel.axis] = 0
@@ -331,7 +332,7 @@ class Choices(Container[Widget]):
             other = self.other.value
             if other is None:
                 return Pair(images)
-            if channel is not None:  # of which another layer may have the same or none
+            if channel is not None:  # the background's layer may lack this channel
                 alike = other.ndim == layer.ndim
                 alike = alike and pixels_of(other).shape[channel.axis] > channel.number
                 channel = channel if alike else None
@@ -362,6 +363,6 @@ class Choices(Container[Widget]):
 
 
 def _known(layer: Any) -> dict[str, Any]:
-    """Return what the plugin noted about a layer."""
+    """Return the plugin's entry in the metadata of a layer."""
     found: dict[str, Any] = layer.metadata.get(KEY, {})
     return found

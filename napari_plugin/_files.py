@@ -62,7 +62,9 @@ class Calibration:
 
 
 def export(data: Any, path: Path, calibration: Calibration, report: Report = no_report) -> Path:
-    """Write an array, in memory or lazy. The file gets its name only when it is complete.
+    """Write an in-memory or lazy array to a file, and return the file's path.
+
+    The file gets its final name only when it is complete.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
 
 
 def _blocks(data: Any, report: Report) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
-    """Yield blocks of images that are computed together, each with its place in the stack."""
+    """Yield blocks of images that are computed together, each with its index into the stack."""
     *leading, step = data.shape[:-2] or (1,)
     step = _together(data.shape)
     starts = range(0, data.shape[-3], step) if data.ndim > 2 else range(1)
@@ -169,7 +171,7 @@ def opened(path: Path) -> Iterator[tuple[Any, Calibration]]:
     Raises
     ------
     InputError
-        If there are none, or they have colours or channels.
+        If there are no images, or they have RGB colours or several channels.
     """
     if path.name.lower().endswith("zarr"):
         data, calibration = _read_zarr(path)
@@ -188,7 +190,7 @@ def opened(path: Path) -> Iterator[tuple[Any, Calibration]]:
         scale, units = zip(*(sizes.get(axis, (1.0, "pixel")) for axis in series.axes), strict=True)
         try:
             import zarr
-        except ImportError:  # which tifffile needs to read parts of a file
+        except ImportError:  # without zarr, tifffile can only read whole files
             yield series.asarray(), Calibration(scale, units, labels)
             return
         store = series.aszarr(level=0)
@@ -233,7 +235,7 @@ def _tiff_sizes(file: Any) -> dict[str, tuple[float, str]]:
 
 
 def _read_zarr(path: Path) -> tuple[Any, Calibration]:
-    da: Any = import_module("dask.array")  # without types
+    da: Any = import_module("dask.array")  # imported this way because dask has no type hints
 
     data = da.from_zarr(str(path / "0") if (path / "0").is_dir() else str(path))
     attributes = path / ".zattrs"

@@ -85,7 +85,7 @@ def channel_axis(layer: Image) -> int:
 
 
 def _is_unnamed(label: str) -> bool:
-    """Return whether napari numbered an axis, because it has no name."""
+    """Return whether the label is a number, which napari gives to axes without a name."""
     return label.lstrip("-").isdigit()
 
 
@@ -99,7 +99,7 @@ def calibration_of(layer: Image) -> Calibration:
 
 
 def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
-    """Return where a drawn or painted layer marks the pixels of an image.
+    """Return a mask of the pixels of an image that a drawn or painted layer marks.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
     matrix, shift = _between(layer, labels)
     if data.shape == shape and np.allclose(matrix, np.eye(2)) and np.allclose(shift, 0):
         return data
-    ndimage: Any = import_module("scipy.ndimage")  # without types
+    ndimage: Any = import_module("scipy.ndimage")  # has no type hints
     # A pixel counts as marked if it is painted in any frame or plane.
     flat = data.any(axis=tuple(range(data.ndim - 2))).astype(np.uint8)
     placed = {"output_shape": shape[-2:], "order": 0, "mode": "grid-constant"}
@@ -135,9 +135,9 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
 
 
 def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
-    # napari's own `to_labels` takes five times as long; it takes half a second for 10,000 x 10,000
-    # pixels.
-    draw: Any = import_module("skimage.draw")  # without types
+    # napari's own `to_labels` takes five times as long as this code, which takes half a second for
+    # 10,000 x 10,000 pixels.
+    draw: Any = import_module("skimage.draw")  # has no type hints
     matrix, shift = _between(shapes, layer)
     mask = np.zeros(shape[-2:], dtype=bool)
     for vertices, kind in zip(shapes.data, shapes.shape_type, strict=True):
@@ -169,9 +169,10 @@ def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def place_of(layer: Image, channel: Channel | None = None) -> dict[str, dict[str, Any]]:
-    """Return keywords that lay results and weights over a layer, or over one channel of it.
+    """Return keywords that place results and weights on a layer, or on one channel of it.
 
-    They are taken when a run starts: layers may be renamed, moved or removed while it goes on.
+    They are computed when a run starts, because the user may rename, move or remove layers during
+    the run.
     """
     first, lengths = np.zeros(layer.ndim), np.ones(layer.ndim)
     lengths[:-2] = pixels_of(layer).shape[: layer.ndim - 2]
@@ -207,9 +208,10 @@ def _moved_to(layer: Image, start: Any) -> dict[str, Any]:
 def layer_data(outcome: Outcome) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Return the data and the display keywords of each result layer, by kind of result.
 
-    The weights of all components are one layer, (k, 1, height, width) for images (time, height,
-    width). A stack (k, height, width) would share the slider of the frames, and show component 3
-    at frame 3. With k layers, the other layers would be lost in the list.
+    The weights of all components form one layer, of shape (k, 1, height, width) if the images have
+    shape (time, height, width). If the shape were (k, height, width), components and frames would
+    share one slider, and frame 3 would show component 3. Separate layers for the k components
+    would crowd the list of layers.
     """
     images, task = outcome.task.pair.foreground, outcome.task
     whole = isinstance(task.samples, Frames)

@@ -21,7 +21,7 @@ BY_SIZE, PATCHES, WHOLE = "Automatic choice", "Small patches", "Whole frames"
 
 
 class MethodChoices(Section):
-    """Method, strength, components and what is compared."""
+    """Widgets to choose the method, its strength, the components, and patches or whole frames."""
 
     moved = Signal()
     """The slider or the number of components has changed."""
@@ -32,7 +32,7 @@ class MethodChoices(Section):
             label="Suppression",
             value=50,
             max=99,
-            readout=False,  # napari's style leaves no room for its number
+            readout=False,  # napari's style leaves no room for the slider's own number
             tooltip="How strongly the background is suppressed; 50 is chosen automatically",
         )
         self._number = Label(value="50")
@@ -113,14 +113,20 @@ class MethodChoices(Section):
         self.raw.visible = slides and self.by_hand.value
 
     def show_curve(self, curve: dict[str, list[float]]) -> None:
-        """Draw what is kept of signal and background over the suppression, or nothing."""
+        """Plot the kept variance of signal and background over the suppression.
+
+        The plot is hidden if `curve` is empty.
+        """
         self.curve.setVisible(bool(curve))
         if curve:
             lines = {name: curve[name] for name in ("signal", "background")}
             self.curve.set_lines(curve["suppression"], lines, self.suppression.value / 100)
 
     def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
-        """Return what is compared in images of a shape; `behind` as for `default_samples`."""
+        """Return the samples (patches or frames) for images of this shape.
+
+        `behind` has the same meaning as for `default_samples`.
+        """
         method: Method = self.method.value
         if self.compare.value == WHOLE:
             return Frames()
@@ -135,7 +141,7 @@ class MethodChoices(Section):
         return Patches((side, side), min(step, side))
 
     def settings(self) -> Settings:
-        """Return how the background is removed."""
+        """Return the chosen settings of the background removal."""
         by_hand = self.by_hand.value and self.method.value in WITH_SLIDER
         return Settings(
             self.method.value,
@@ -149,7 +155,7 @@ class MethodChoices(Section):
         )
 
     def show_settings(self, settings: Settings) -> None:
-        """Show how a saved model was fitted."""
+        """Show the settings with which a saved model was fitted."""
         if settings.method != "automatic":
             self.method.value = settings.method
             self.suppression.value = round(100 * settings.suppression)

@@ -32,18 +32,18 @@ _MOST_FEATURES = 1024  # with more features, no curve is drawn: each point needs
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 _CHUNK = 2**17  # number of pixels of whole frames that are computed together
 
-# Measured seconds on one core for each value of a patch or frame; deliberately rough.
+# Rough measurements on one core, in seconds. The first three are per value of a patch or frame.
 _READ = 1.0e-8
 _REMOVE = 3.5e-8
 _PROJECT = 1.5e-8
-_SOLVE_FRAMES = 5e-9  # times the cube of the pixels, with the verdicts
+_SOLVE_FRAMES = 5e-9  # multiplied by the cube of the number of pixels; includes the verdicts
 _PROCESS = 2.0
 _CHECK = 1.0  # seconds for choosing the windows and checking the result
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Images, samples and settings as they were when the run began.
+    """A run: its images, samples and settings, as they were when it began.
 
     Parameters
     ----------
@@ -72,7 +72,10 @@ class Task:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether images are computed when shown: for projections, and if memory is too small."""
+        """Whether images are computed only when they are shown.
+
+        This holds for projections, and if the memory is too small for the whole result.
+        """
         large = 4 * math.prod(self.pair.foreground.shape) > self.available // 8
         return self.settings.method != "automatic" or large
 
@@ -99,10 +102,10 @@ class Outcome:
     maps : ndarray of shape (k, height, width) or of the images' shape, optional
         Weights of the components of whole frames, or the strength of the signal around each pixel.
     shown : (float, float)
-        A good range of intensities for the result.
+        Range of intensities between which the result is shown.
     ready : dict
-        The chunk of the dask array that is shown, by its key, so that the window does not compute
-        it again.
+        The chunk of the dask array that the window shows, by its key. It is kept so that the window
+        need not compute it again.
     """
 
     task: Task
@@ -115,11 +118,11 @@ class Outcome:
 
     @property
     def has_components(self) -> bool:
-        """Whether the maps are of components."""
+        """Whether the maps are weights of components."""
         return self.maps is not None and isinstance(self.solution.samples, Frames)
 
     def described(self) -> dict[str, Any]:
-        """Return how the result was made, for the metadata of its layers."""
+        """Return a description of how the result was made, for the metadata of its layers."""
         pair, solution = self.task.pair, self.solution
         settings, background = solution.settings, "frames" if pair.masks_frames else "area"
         if pair.background is not None:
@@ -144,13 +147,13 @@ def run(task: Task, report: Report) -> Outcome:
     Raises
     ------
     InputError
-        In words for the user.
+        If the run fails for a reason that the user can mend; the message is shown to the user.
     """
     return _applied(task, task.solution(report), report)
 
 
 def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: Report) -> Outcome:
-    """Return the outcome with the suppression and number of components of other settings."""
+    """Return the outcome at the suppression and number of components of `settings`."""
     k = min(settings.n_components, outcome.solution.n_features - 1)
     solution = outcome.solution.at(settings.suppression, k)
     found = _applied(replace(outcome.task, place=place), solution, report)
@@ -158,7 +161,10 @@ def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: 
 
 
 def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatImage]:
-    """Return the result on a part of the images; patches of the foreground are learnt from it."""
+    """Return the model and the result on a part of the images.
+
+    Patches of the foreground are learnt from this part only.
+    """
     solution = task.solution(report, part)
     return solution, solution.apply(part, report, "Previewing")
 
@@ -172,7 +178,8 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
             divmod(i, lengths[0]) for i, lengths in zip(task.place, denoised.chunks, strict=False)
         ]
         index = (*(number for number, _ in within), 0, 0)
-        # By dask, whose schedulers are loaded when they are first used: here, not in the window.
+        # dask loads its schedulers at their first use, so use them here rather than in the window's
+        # thread.
         original = np.asarray(as_dask(images.data, denoised.chunks).blocks[index])
         some = on_view(solution, images.name, original, report)
         ready = {(denoised.name, *index): some}
@@ -185,17 +192,18 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
     if isinstance(solution.samples, Frames):
         if solution.has_maps:
             maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
-    elif not task.is_lazy or images.n_images == 1:  # else a map for each image that is looked at
+    elif not task.is_lazy or images.n_images == 1:  # a lazy stack would need a map for each image
         maps = solution.signal_strength(images, report)
     return Outcome(task, solution, denoised, plane, maps, display_range(some), ready)
 
 
 def as_lazy(solution: Solution, images: Images, report: Report = no_report) -> Any:
-    """Return the denoised images as a dask array, whose chunks take a short time each.
+    """Return the denoised images as a dask array with small chunks.
 
-    The window reads the whole chunk of what it shows. `report` is called as a chunk is computed.
+    Chunks are small because the window computes whole chunks of the images that it shows. `report`
+    is called while a chunk is computed.
     """
-    da: Any = import_module("dask.array")  # without types
+    da: Any = import_module("dask.array")  # has no type hints
     left = max(1, _CHUNK // math.prod(images.image_shape))
     left = left if isinstance(solution.samples, Frames) else 1
     chunks: list[int] = []
@@ -209,7 +217,7 @@ def as_lazy(solution: Solution, images: Images, report: Report = no_report) -> A
 
 
 def on_view(solution: Solution, name: str, block: NDArray[Any], report: Report) -> FloatImage:
-    """Return a denoised chunk; missing pixels stay missing."""
+    """Return a denoised chunk, in which missing pixels stay missing."""
     bad = ~np.isfinite(block)
     if bad.any():
         block = np.where(bad, 0.0 if bad.all() else block[~bad].mean(), block)
@@ -219,20 +227,20 @@ def on_view(solution: Solution, name: str, block: NDArray[Any], report: Report) 
 
 
 def taken(original: Any, denoised: Any, *, is_density: bool = False) -> Any:
-    """Return what was removed; for an optical density, the light without the absorber."""
+    """Return the removed part of an image; for an optical density, the light without absorber."""
     original = original.astype(np.float32)
     return original * np.exp(denoised) if is_density else original - denoised
 
 
 def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
-    """Return what was removed, as a lazy array."""
+    """Return the removed part of the images as a lazy array."""
     one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
     original = as_dask(images.data, getattr(denoised, "chunks", one_by_one))
     return taken(original, as_dask(denoised, original.chunks), is_density=is_density)
 
 
 def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:
-    """Return percentiles of some of the pixels, between which an image is shown."""
+    """Return the intensities between which an image is shown: percentiles of some pixels."""
     finite = planes[np.isfinite(planes)]
     if not finite.size:
         return 0.0, 1.0
@@ -242,19 +250,19 @@ def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Facts about a result that are computed after it is shown.
+    """Checks of a result, computed after it is shown.
 
     Parameters
     ----------
     verdicts : tuple of Verdict
         Reasons to doubt the result.
     curve : dict of list of float
-        "suppression" from 0 to 1, and the share of the variance of "signal" and "background" that
-        is kept at each. It is empty if no curve is drawn.
+        Values of "suppression" from 0 to 1, and at each of them the share of the variance of
+        "signal" and of "background" that is kept. It is empty if no curve is drawn.
     scores : ndarray of shape (n, 2), optional
         The first two scores of at most 5,000 frames.
     places : list of tuple of int
-        The places of these frames in the stack.
+        The indices of these frames in the stack.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -264,7 +272,7 @@ class Checked:
 
 
 def examine(outcome: Outcome, report: Report) -> Checked:
-    """Return curve, scores of the frames, and verdicts."""
+    """Compute the curve, the scores of the frames, and the verdicts."""
     solution = outcome.solution
     scores, places = None, list[tuple[int, ...]]()
     if solution.has_maps and solution.n_components >= 2:
@@ -283,7 +291,7 @@ def examine(outcome: Outcome, report: Report) -> Checked:
 def frame_scores(
     outcome: Outcome, report: Report
 ) -> tuple[NDArray[np.float64], list[tuple[int, ...]]]:
-    """Return the scores of the first two components of at most 5,000 frames, and their places."""
+    """Return the first two scores of at most 5,000 frames, and the indices of these frames."""
     images, estimator = outcome.task.pair.foreground, outcome.solution.estimator
     filters = getattr(estimator, "filters_", None)
     filters = estimator.components_[:2].T if filters is None else filters[:, :2]
@@ -297,7 +305,7 @@ def frame_scores(
 
 
 def estimate(task: Task) -> str:
-    """Return in words how long a run will take and how much memory."""
+    """Return a text that says how much time and memory a run will take."""
     pair, samples, automatic = task.pair, task.samples, task.settings.method == "automatic"
     images, pixels = pair.foreground, n_pixels(pair, samples)
     if isinstance(samples, Frames):

@@ -1,4 +1,4 @@
-"""The images to work on and the place of their background, with checks before pixels are read."""
+"""Images and the place of their background, with checks that need no pixels."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from napari_plugin._settings import BoolArray, InputError, Report, Samples, Sett
 _EVERYWHERE = slice(None), slice(None)
 _FEWEST_WINDOWS = 64
 _MOST_READ = 2**24  # largest number of background pixels that are read
-_FAR = 8.0  # tiles further from the median than this many median deviations are different
+_FAR = 8.0  # a tile differs if it is further from the median than this many median deviations
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (..., height, width), in memory or lazy, with their name for messages."""
+    """Images (..., height, width), in memory or lazy, with a name that messages use."""
 
     name: str
     data: Any
@@ -55,9 +55,9 @@ class Images:
         report: Report,
         box: tuple[slice, slice] = _EVERYWHERE,
     ) -> NDArray[Any]:
-        """Return a box of the images with these numbers, (n, height, width).
+        """Read a box from the images with the given numbers, as an array (n, height, width).
 
-        Images are numbered over all leading axes.
+        The numbers count the images over all leading axes.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Images, and the images or the area that show their background alone.
+    """Images, with the images or the area in which the background is seen without signal.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Pair:
 
     @property
     def behind(self) -> Images:
-        """The images that hold the background."""
+        """The images that contain the background."""
         return self.background or self.foreground
 
     @property
@@ -119,7 +119,7 @@ class Pair:
         return np.flatnonzero(~self.mask), np.flatnonzero(self.mask)
 
     def background_alone(self, report: Report) -> tuple[Any, BoolArray | None]:
-        """Return a stack that shows the background, cropped to the mask, and the cropped mask."""
+        """Return images of the background, cropped to the mask, and the cropped mask."""
         mask, images = self.mask, self.foreground
         if mask is None:
             return self.behind.data, None
@@ -136,7 +136,7 @@ class Pair:
 
 
 def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return a limited number of the numbers, evenly spaced."""
+    """Return at most `most` of the numbers, evenly spaced."""
     if len(numbers) <= most:
         return numbers
     return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).round().astype(int)])
@@ -144,7 +144,7 @@ def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
 
 @contextmanager
 def in_words(pair: Pair) -> Iterator[None]:
-    """Raise the core's errors about pixels as errors for the user."""
+    """Replace errors of `contrast_core` about pixels by errors that are worded for the user."""
     try:
         yield
     except InputError:
@@ -175,7 +175,7 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
     Raises
     ------
     InputError
-        With what to do instead.
+        If the choices cannot work; the message says what to do instead.
     """
     for images in (pair.foreground, pair.behind):
         if len(images.shape) < 2 or not math.prod(images.shape):
@@ -265,27 +265,28 @@ def n_windows(shape: tuple[int, ...], side: int, stride: int) -> int:
 
 
 def box_of(mask: BoolArray) -> tuple[slice, slice]:
-    """Return rows and columns of the smallest box around the marked pixels."""
+    """Return the rows and columns of the smallest box around the marked pixels."""
     planes = mask.reshape(-1, *mask.shape[-2:])
     rows, columns = (np.flatnonzero(planes.any(axis=axes)) for axes in ((0, 2), (0, 1)))
     return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 def sides_of(box: tuple[slice, slice]) -> str:
-    """Return height and width of a box, in words."""
+    """Return the height and width of a box as text."""
     return " x ".join(str(side.stop - side.start) for side in box)
 
 
 def is_large_enough(box: tuple[slice, slice], side: int) -> bool:
-    """Return whether a box holds enough patches of this size to fit a model."""
+    """Return whether a box contains enough patches of this side length to fit a model."""
     sides = tuple(each.stop - each.start for each in box)
     return min(sides) >= side and n_windows(sides, side, 1) >= _FEWEST_WINDOWS
 
 
 def holds_signal(box: NDArray[Any]) -> bool:
-    """Return whether a part of a box of background differs from the rest of it.
+    """Return whether one part of a box of background differs from the rest, as signal would.
 
-    A pattern covers the whole box, so that small tiles of it have similar means and deviations.
+    A background pattern covers the whole box, so that small tiles have similar means and standard
+    deviations.
     """
     side = max(4, min(box.shape) // 12)
     n = [length // side for length in box.shape]
@@ -299,8 +300,8 @@ def holds_signal(box: NDArray[Any]) -> bool:
 
 
 def as_dask(data: Any, chunks: tuple[int, ...] | None = None) -> Any:
-    """Return an array as a dask array, of these chunks or its own; nothing is read."""
-    da: Any = import_module("dask.array")  # without types
+    """Convert an array to a dask array with the given chunks or its own, without reading it."""
+    da: Any = import_module("dask.array")  # has no type hints
     if isinstance(data, da.Array):
         return data if chunks is None else data.rechunk(chunks)
     own = getattr(data, "chunks", None) or (*(1,) * (len(data.shape) - 2), *data.shape[-2:])

@@ -1,4 +1,4 @@
-"""Widgets of which the dock consists: texts, sections, rows and a small plot."""
+"""Widgets from which the dock is built: texts, sections, rows and a small plot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARGIN, _HEIGHT = 26, 160
 
 
 class Line(Label):
-    """Text that wraps and can be copied; a verdict has a coloured light in front of it."""
+    """Text that wraps and can be copied, with a coloured light in front of it for a verdict."""
 
     def __init__(self) -> None:
         super().__init__(value="")
@@ -32,7 +32,7 @@ class Line(Label):
         label.setTextInteractionFlags(flag.TextSelectableByMouse | flag.TextSelectableByKeyboard)
 
     def say(self, text: str, light: Light = "") -> None:
-        """Show a text, and a light of this colour before it."""
+        """Show a text, with a light of this colour in front of it."""
         if (text, light) == (self.text, self.light):
             return
         self.text, self.light = text, light
@@ -42,7 +42,7 @@ class Line(Label):
 
 
 class Section(Container[Widget]):
-    """A title that opens and closes the widgets below it."""
+    """Section whose title, when clicked, shows or hides the widgets below it."""
 
     def __init__(self, title: str, widgets: list[Widget], *, labels: bool = True) -> None:
         self.button, self._title = PushButton(text=f"▸ {title}"), title
@@ -91,7 +91,7 @@ class Plot(QWidget):
     ----------
     title : str
     on_click : callable of int, optional
-        Called with the number of the point that was chosen.
+        Function that is called with the index of the chosen point.
     """
 
     def __init__(self, title: str, on_click: Callable[[int], None] | None = None) -> None:
@@ -105,12 +105,12 @@ class Plot(QWidget):
         self.setAccessibleName(title)
 
     def set_lines(self, x: list[float], lines: dict[str, list[float]], mark: float) -> None:
-        """Draw lines, with both axes from 0 to 1, and a mark at a place of the axis."""
+        """Draw lines over axes from 0 to 1, and a mark at the position `mark` of the x axis."""
         self._lines = {name: np.column_stack([x, y]) for name, y in lines.items()}
         self.set_mark(mark)
 
     def set_mark(self, mark: float) -> None:
-        """Move the mark."""
+        """Move the mark to another position of the x axis."""
         self._mark = mark
         self.update()
 
@@ -120,7 +120,7 @@ class Plot(QWidget):
         self.update()
 
     def choose(self, number: int) -> None:
-        """Choose a point, and call `on_click`."""
+        """Choose a point by its index, and call `on_click`."""
         if len(self.points) and self._on_click is not None:
             self._chosen = number % len(self.points)
             self.update()
@@ -141,17 +141,17 @@ class Plot(QWidget):
             self.choose(self._chosen + step)
 
     def places(self) -> NDArray[np.float64]:
-        """Return where the points are in the window."""
+        """Return the positions of the points in the widget, in screen pixels."""
         low, high = self.points.min(axis=0), self.points.max(axis=0)
         return self._on_screen((self.points - low) / np.where(high > low, high - low, 1.0))
 
     def _on_screen(self, shares: Any) -> NDArray[np.float64]:
-        """Return places in the window of points (n, 2) between 0 and 1."""
+        """Convert points (n, 2) between 0 and 1 to positions in the widget, in screen pixels."""
         size = np.array([self.width(), self.height()]) - 2 * _MARGIN
         return np.asarray(_MARGIN + (np.asarray(shares) * [1, -1] + [0, 1]) * size, np.float64)
 
     def paintEvent(self, _event: Any) -> None:
-        """Draw."""
+        """Draw the plot."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         ink, right = self.palette().text().color(), self.width() - _MARGIN

@@ -1,4 +1,4 @@
-"""Results in the viewer: layers made when they are asked for, moved by the slider, compared."""
+"""Layers of the results in the viewer: add them on demand, update them, and show or hide them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     import napari
 
 KINDS = ("Original", "Denoised", "Removed", "Weights")
-_HALF = 480  # pixels, half of the side of a preview: a few seconds of work
+_HALF = 480  # half of the largest side of a preview in pixels, which takes a few seconds
 
 
 @dataclass(eq=False)
 class Shown:
-    """An outcome, the layer it is of, and its own layers.
+    """An outcome, the image layer that it was computed from, and the layers that show it.
 
     Parameters
     ----------
     outcome : Outcome
     source : napari.layers.Image
     places : dict
-        Keywords that lay each kind of result over the source, see `place_of`.
+        Keywords that place each kind of result on the source, see `place_of`.
     data : dict
         Data and keywords of each kind of result, see `layer_data`.
     layers : dict
-        The layers of those kinds that have been shown.
+        The layers that exist, by kind; a layer is made when its kind is first shown.
     """
 
     outcome: Outcome
@@ -49,13 +49,13 @@ class Shown:
 
 
 class Results:
-    """The layers of the last run; several outcomes where several channels were run.
+    """The layers of the last run, with one outcome for each channel.
 
     Parameters
     ----------
     viewer : napari.Viewer
     on_gone : callable
-        Called when the user has deleted the last run's results.
+        Function that is called when the user has deleted the last run's results.
     """
 
     def __init__(self, viewer: napari.Viewer, on_gone: Callable[[], None]) -> None:
@@ -67,14 +67,14 @@ class Results:
 
     @property
     def current(self) -> Shown | None:
-        """The outcome that is looked at: that of the active layer, or the first."""
+        """The outcome of the active layer, or the first outcome if no result layer is active."""
         active = self._viewer.layers.selection.active
         found = [each for each in self.shown if active in each.layers.values()]
         return next(iter(found or self.shown), None)
 
     @property
     def is_live(self) -> bool:
-        """Whether the slider moves the result."""
+        """Whether the result follows the slider."""
         return bool(self.shown) and all(each.outcome.solution.is_live for each in self.shown)
 
     @property
@@ -84,12 +84,12 @@ class Results:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of layers that there are to show: some results have no weights."""
+        """The kinds of layers that can be shown; some results have no weights."""
         there = [each.data for each in self.shown]
         return [x for x in KINDS if x == "Original" or any(x.lower() in data for data in there)]
 
     def add(self, found: list[Shown], *, replaces: bool) -> None:
-        """Add the denoised layers of a run, all or none of them."""
+        """Add the denoised layers of a run; if one of them fails, add none."""
         old = [layer for each in self.shown for layer in each.layers.values()] if replaces else []
         try:
             for each in found:
@@ -102,14 +102,15 @@ class Results:
         self.show("Denoised")
 
     def _make(self, shown: Shown, kind: str) -> None:
-        """Add a layer, and leave napari's sliders where they are."""
+        """Add a layer without moving napari's sliders."""
         outcome, dims = shown.outcome, self._viewer.dims
         _keep_ready(outcome)
         data, keywords = shown.data[kind]
         by_pixel = kind == "weights" and not outcome.has_components
         keywords = shown.places["removed" if by_pixel else kind] | keywords
         used, n_axes, point = dims.last_used, dims.ndim, dims.point
-        # Added hidden, for napari reads the first image of a layer that is shown at once.
+        # The layer is hidden at first, because napari would read the first image of a visible layer
+        # at once.
         layer = shown.layers[kind] = self._viewer.add_image(
             data,
             name=f"{outcome.task.pair.foreground.name} {kind}",
@@ -147,7 +148,7 @@ class Results:
             self._on_gone()
 
     def move(self, found: list[tuple[Outcome, dict[str, Any]]]) -> None:
-        """Show the outcomes of another position of the slider in the layers of the run."""
+        """Update the layers of the run to the outcomes at another position of the slider."""
         for shown, (outcome, data) in zip(self.shown, found, strict=False):
             _keep_ready(outcome)
             shown.outcome, shown.data = outcome, data
@@ -156,7 +157,7 @@ class Results:
                 layer.metadata = layer.metadata | {KEY: outcome.described()}
 
     def show(self, name: str) -> None:
-        """Show one kind of layers of the last run, and hide those of all other runs."""
+        """Show one kind of layer of the last run, and hide all other result layers."""
         kind, layers = name.lower(), self._viewer.layers
         for layer in self._hidden:
             layer.visible = True
@@ -177,11 +178,11 @@ class Results:
             layer.visible = False
 
     def show_component(self, number: int) -> None:
-        """Show the map of a component."""
+        """Show the weight map of a component."""
         self._viewer.dims.set_point(0, number)
 
     def sources(self) -> tuple[str, str]:
-        """Return Python expressions for the arrays of the image and of the background's layer."""
+        """Return Python expressions for the arrays of the image layer and the background layer."""
         shown = self.current
         background = shown.outcome.task.pair.background if shown is not None else None
         names = ["" if shown is None else shown.source.name, background.name if background else ""]
@@ -192,7 +193,7 @@ class Results:
         return texts[0], texts[1]
 
     def go_to(self, place: tuple[int, ...]) -> None:
-        """Show an image of the result."""
+        """Move napari's sliders to the image of the result with this index."""
         if self.current is not None:
             layer, dims = self.current.layers["denoised"], self._viewer.dims
             world = layer.data_to_world((*place, 0, 0))[:-2]
@@ -200,13 +201,13 @@ class Results:
 
 
 def _keep_ready(outcome: Outcome) -> None:
-    """Put the chunk that is looked at where the window finds it: in napari's cache."""
+    """Put the chunk that the viewer shows into napari's cache."""
     for key, block in outcome.ready.items():
         resize_dask_cache().cache.put(key, block, cost=1.0, nbytes=block.nbytes)
 
 
 def place_in(viewer: Any, layer: Any) -> tuple[int, ...]:
-    """Return the image of a layer that is looked at, by its index in the leading axes."""
+    """Return the index, along a layer's leading axes, of the image that the viewer shows."""
     if layer.ndim < 3:
         return ()
     shape = pixels_of(layer).shape
@@ -218,13 +219,14 @@ def place_in(viewer: Any, layer: Any) -> tuple[int, ...]:
 def visible_part(layer: Any, place: tuple[int, ...], side: int | None) -> tuple[slice, ...]:
     """Return the part of an image that is on screen, as slices of the layer's data.
 
-    It has a margin of a patch's side and is no smaller than three, and at most about a million
-    pixels in the middle of the screen. Without a side it is the whole image.
+    The part has a margin of one patch side. Each of its sides is at least three patch sides long.
+    A part of more than about a million pixels is cut to the middle of the screen. If `side` is
+    None, the whole image is returned.
     """
     shape = np.array(pixels_of(layer).shape[-2:])
     low, high = np.zeros(2, dtype=int), shape
     if side is not None:
-        corners = layer.corner_pixels + np.array([[0], [1]])  # of the resolution that is drawn
+        corners = layer.corner_pixels + np.array([[0], [1]])  # in pixels of the drawn resolution
         corners = (corners * layer.downsample_factors[layer.data_level])[:, -2:]
         first, last = np.floor(corners[0]).astype(int), np.ceil(corners[1]).astype(int)
         middle = (first + last) // 2

@@ -1,4 +1,4 @@
-"""The section of the dock for files: export, models saved and loaded, whole folders, a script."""
+"""The section of the dock that exports results, reuses models, and writes a Python script."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reuse(Section):
             text="Load model…", tooltip="Apply it to other images, without a background"
         )
         self.folder = PushButton(text="Apply to folder…")
-        # Buttons in pairs fit in larger fonts too.
+        # Two buttons in a row also fit if the font is large.
         rows = [row(self.export, self.script), row(self.save, self.load), self.folder]
         super().__init__("Reuse", rows, labels=False)
         self.export.changed.connect(self._on_export)
@@ -61,13 +61,13 @@ class Reuse(Section):
         self.folder.changed.connect(self._on_folder)
 
     def show_what_applies(self, busy: bool) -> None:
-        """Enable what can be done with a result, and what can be begun."""
+        """Enable the buttons that can be used now."""
         for button in (self.export, self.script, self.save):
             button.enabled = self._results.current is not None and not busy
         self.load.enabled = self.folder.enabled = not busy
 
     def saved(self, shape: tuple[int, ...]) -> Solution | None:
-        """Return the loaded model for images of a shape."""
+        """Return the loaded model for images of this shape, or None without a loaded model."""
         return None if self.path is None else load_model(self.path, shape)
 
     def _on_export(self) -> None:
@@ -123,7 +123,7 @@ class Reuse(Section):
             self.set_path(self.ask_for_existing("Load a model", f"{_MODELS};;All files (*)"))
 
     def set_path(self, path: Path | None) -> None:
-        """Apply a saved model from now on, or go back to models that are fitted."""
+        """Apply this saved model from now on; if `path` is None, fit models again."""
         self.path = path
         self.load.text = "Load model…" if path is None else "Unload model"
         self.loaded.emit(path)
@@ -150,18 +150,18 @@ class Reuse(Section):
         self.begun.emit(Job(run, done, self.failed.emit))
 
     def ask_for_file(self, title: str, name: str, kinds: str) -> Path | None:
-        """Ask for a file to be written."""
+        """Ask the user for a file to write; return None if the dialog was cancelled."""
         text, kind = QFileDialog.getSaveFileName(self.native, title, name, kinds)
         if text and ".ome.zarr" in kind and not text.endswith("zarr"):
             text = text.removesuffix(".ome.tif") + ".ome.zarr"
         return Path(text) if text else None
 
     def ask_for_existing(self, title: str, kinds: str) -> Path | None:
-        """Ask for a file to be read."""
+        """Ask the user for a file to read; return None if the dialog was cancelled."""
         text, _ = QFileDialog.getOpenFileName(self.native, title, "", kinds)
         return Path(text) if text else None
 
     def ask_for_folder(self, title: str) -> Path | None:
-        """Ask for a folder."""
+        """Ask the user for a folder; return None if the dialog was cancelled."""
         text = QFileDialog.getExistingDirectory(self.native, title)
         return Path(text) if text else None

@@ -1,4 +1,4 @@
-"""Run jobs in a thread, one at a time; they report their progress and can be cancelled."""
+"""Run jobs in a thread, one at a time; jobs report their progress and can be cancelled."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _EVERY = 0.1
 
 @dataclass(eq=False)
 class Job:
-    """A function to run in the thread, and two to call afterwards in the window's thread.
+    """A function to run in the thread, and the functions that receive its result or exception.
 
     Parameters
     ----------
     run : callable of Report
+        Function that does the work, in the thread.
     done : callable of the result
+        Function that is called in the window's thread if `run` returns.
     failed : callable of the exception
+        Function that is called in the window's thread if `run` or `done` raises.
     """
 
     run: Callable[[Report], Any]
@@ -38,13 +41,14 @@ class Job:
 
 
 class Runner(QObject):
-    """Thread that does one job at a time; a new one waits until a cancelled one has ended.
+    """Thread that does one job at a time; a new job waits until a cancelled job has ended.
 
     Signals
     -------
     progressed(done, total, doing)
+        The work done, the total work, and the name of the step.
     idle()
-        A job has ended, whichever way.
+        A job has ended, and no other job is waiting.
     """
 
     progressed = Signal(int, int, str)
@@ -67,11 +71,11 @@ class Runner(QObject):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no job is running, and every cancelled job has ended."""
+        """Whether no job is running or waiting, and every cancelled job has ended."""
         return not self._n_alive
 
     def start(self, job: Job) -> None:
-        """Begin a job, and cancel the one that is running."""
+        """Cancel the running job, and begin a new one when it has ended."""
         self.cancel()
         self._current = job
         self._n_alive += 1
@@ -84,7 +88,7 @@ class Runner(QObject):
             job.stop.set()
 
     def _run(self, job: Job) -> None:
-        """Run a job; called in the thread."""
+        """Run a job; this is called in the thread."""
         shown, due = "", 0.0
 
         def report(done: int, total: int, doing: str) -> None:

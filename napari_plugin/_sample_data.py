@@ -1,4 +1,4 @@
-"""The samples under *File > Open Sample > contrast-suite*: they open with the dock beside them."""
+"""Sample data in the menu *File > Open Sample > contrast-suite*, which also open the dock."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LayerTuple = tuple[Any, dict[str, Any], str]
 
 
 def cells_behind_fringes() -> list[LayerTuple]:
-    """Make cells behind interference fringes, with an empty corner at the upper left.
+    """Make an image of cells behind interference fringes, with an empty upper left corner.
 
     Returns
     -------
     list of (data, keywords, "image")
-        The image, (512, 512) float32, the same on every machine; the cells alone are in its
-        metadata.
+        The image, (512, 512) float32, which is the same on every machine. Its metadata hold the
+        image of the cells without fringes.
     """
     from contrast_core.datasets import cells_behind_fringes as made
 
@@ -35,13 +35,13 @@ def cells_behind_fringes() -> list[LayerTuple]:
 
 
 def digits_on_photographs() -> list[LayerTuple]:
-    """Mix faint handwritten digits with photographs; return them and photographs alone.
+    """Make two stacks: faint handwritten digits mixed with photographs, and photographs alone.
 
     Returns
     -------
     list of (data, keywords, "image")
-        The background, then the foreground on top of it, each (2000, 28, 28) float32, the same on
-        every machine.
+        The background stack and then the foreground stack, each (2000, 28, 28) float32. Both are
+        the same on every machine.
     """
     from contrast_core.datasets import digits_on_photos
     from contrast_core.images import rows_to_stack
@@ -68,7 +68,7 @@ def digits_on_photographs() -> list[LayerTuple]:
 
 
 def _open_dock() -> None:
-    """Show the plugin's dock, where there is a window, and all of the image beside it."""
+    """Open the plugin's dock if there is a window, and zoom so that the whole image is visible."""
     import sys
 
     napari = sys.modules.get("napari")
@@ -77,9 +77,9 @@ def _open_dock() -> None:
     if window is not None:
         from qtpy.QtCore import QTimer
 
-        # The menu and this method give the dock the same title, because the plugin's display name
-        # is its name; else there would be two docks.
+        # napari recognises an open dock by its title. This title equals the one that the menu uses,
+        # because the plugin's name is also its display name. Otherwise two docks could be open.
         dock, _ = window.add_plugin_dock_widget("contrast-suite", WIDGET)
-        shown = QTimer(dock, singleShot=True)  # once the window has made room for the dock
+        shown = QTimer(dock, singleShot=True)  # waits until the dock has its place
         shown.timeout.connect(viewer.reset_view)
         shown.start()

@@ -1,4 +1,4 @@
-"""Models in files, models applied to folders of files, and scripts that repeat a run."""
+"""Save and load models, apply them to folders of files, and write scripts that repeat a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ ENDING = ".contrast"
 
 
 def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
-    """Write a model; return its path, with the ending of models, and whether its slider is kept.
+    """Write a model to a file; return the file's path, and whether its slider will work.
 
-    The slider goes on working where the moments can be written.
+    The slider of a loaded model works if the moments were written too. The path gets the ending of
+    models if it lacks it.
     """
     if not path.name.endswith(ENDING):
         path = path.with_name(path.name + ENDING)
@@ -39,7 +40,7 @@ def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
     }
     try:
         save(estimator, path, moments=True)
-    except TypeError:  # moments of large frames hold the frames
+    except TypeError:  # moments of large frames cannot be written, because they hold the frames
         save(estimator, path)
         return path, False
     return path, hasattr(estimator, "foreground_moments_")
@@ -51,7 +52,7 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
     Raises
     ------
     InputError
-        If the file holds no such model, or one for other images.
+        If the file holds no model of this plugin, or a model for images of another shape.
     """
     try:
         estimator = load(path)
@@ -82,7 +83,7 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
 def apply_to_folder(
     model: Path, source: Path, target: Path, report: Report = no_report, ending: str = ".ome.tif"
 ) -> tuple[str, ...]:
-    """Apply a saved model to every TIFF and OME-Zarr of a folder; return what went wrong.
+    """Apply a saved model to every TIFF and OME-Zarr of a folder; return messages of failures.
 
     Parameters
     ----------
@@ -90,8 +91,9 @@ def apply_to_folder(
         The model's file, the folder of images, and the folder for the results.
     report : callable, optional
     ending : str, default=".ome.tif"
-        Results have the names of the images with this ending. Images whose names differ only in
-        their ending, such as h.tif and h.tiff, keep it: h.tif.ome.tif and h.tiff.ome.tif.
+        Ending of the results, which replaces that of the images. If the names of images differ only
+        in their endings, the ending is added instead: h.tif and h.tiff become h.tif.ome.tif and
+        h.tiff.ome.tif.
 
     Raises
     ------
@@ -127,7 +129,7 @@ def apply_to_folder(
 
 
 def _tell(report: Report, done: int, total: int, doing: str, *_: object) -> None:
-    """Report the files that are done in place of the blocks of one of them."""
+    """Report how many files are done, and ignore the reports of blocks within a file."""
     report(done, total, doing)
 
 
@@ -141,9 +143,9 @@ def as_python(pair: Pair, solution: Solution, sources: tuple[str, str]) -> str:
     Parameters
     ----------
     pair, solution
-        The images of the run, and its model.
+        The images and the model of the run.
     sources : (str, str)
-        Expressions for the arrays of the image and of the background's layer.
+        Python expressions for the arrays of the image layer and the background layer.
     """
     make = _removal if solution.settings.method == "automatic" else _projection
     imports, lines = make(pair, solution)
@@ -154,7 +156,7 @@ def as_python(pair: Pair, solution: Solution, sources: tuple[str, str]) -> str:
 
 
 def _removal(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
-    """Return the imports and the lines of the automatic method."""
+    """Return the imports and the other lines of a script for the automatic method."""
     settings, samples = solution.settings, solution.samples
     patches = isinstance(samples, Patches)
     behind = "np.asarray(image)[background]" if pair.masks_frames and patches else "background"
@@ -172,7 +174,7 @@ def _removal(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
 
 
 def _projection(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
-    """Return the imports and the lines of a projection."""
+    """Return the imports and the other lines of a script for a projection."""
     settings, samples = solution.settings, solution.samples
     kind, parameter, _ = CLASSES[settings.method]
     foreground, behind, name = "image", "background", kind.__name__
@@ -202,7 +204,7 @@ def _projection(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
 
 
 def _mask(mask: np.ndarray) -> list[str]:
-    """Return lines that make a mask: a box by its slices, other shapes by their packed bits."""
+    """Return lines of code that make a mask: a box from slices, other shapes from packed bits."""
     zeros = f"background = np.zeros({mask.shape}, dtype=bool)"
     if mask.ndim == 1 and np.ptp(numbers := np.flatnonzero(mask)) + 1 == len(numbers):
         return [zeros, f"background[{numbers[0]}:{numbers[-1] + 1}] = True"]

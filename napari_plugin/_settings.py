@@ -1,4 +1,4 @@
-"""The settings that a user chooses, and types and exceptions that several modules use."""
+"""Settings that a user chooses, and types and exceptions that several modules use."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _DOING = {
 
 
 class InputError(ValueError):
-    """A setting or layer that cannot be used; its message is shown to the user in the dock."""
+    """Error of a setting or layer that cannot be used; the dock shows its message to the user."""
 
 
 class Cancelled(Exception):
-    """The user pressed Cancel, or closed the dock."""
+    """Exception that ends a run after the user pressed Cancel or closed the dock."""
 
 
 def no_report(done: int, total: int, doing: str) -> None:
@@ -54,7 +54,7 @@ def no_report(done: int, total: int, doing: str) -> None:
 
 
 def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]:
-    """Return a callable for the core's argument `progress` that passes progress on to `report`."""
+    """Return a callable for the argument `progress` of `contrast_core`, which calls `report`."""
 
     def progress(items: Iterable[Any], total: int | None = None, desc: str = "") -> Iterator[Any]:
         for done, item in enumerate(items):
@@ -68,15 +68,15 @@ def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]
 class Settings:
     """Settings of the background removal.
 
-    "Projection" means every method but the automatic one: it projects on a number of components.
+    Every method except the automatic one is called a projection, because it projects on components.
 
     Parameters
     ----------
     method : {"automatic", "cpca", "pcpca", "pca", "cpca_star"}, default="automatic"
         Method that removes the background. The automatic one needs no parameters.
     suppression : float, default=0.5
-        Position of the slider: contrast strength of a projection from 0 (none) to 1. At 0.5 the
-        strength is the automatic one.
+        Position of the slider from 0 (no contrast) to 1. At 0.5, a projection has its automatic
+        contrast strength.
     n_components : int, default=10
         Number of components that a projection keeps.
     raw_strength : float, optional
@@ -106,7 +106,7 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
     """Return the contrast strength at a position of the slider.
 
     The strength is the automatic strength times the odds of the suppression s, s / (1 - s). If the
-    strength cannot exceed `largest`, the odds multiply strength / (largest - strength) instead.
+    strength a cannot exceed `largest`, the odds multiply a / (largest - a) instead of a.
 
     Examples
     --------
@@ -126,11 +126,11 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
 def default_samples(
     shape: tuple[int, ...], method: Method, behind: tuple[int, ...] | None
 ) -> Samples:
-    """Return the default of what is compared: whole frames or patches.
+    """Return the default samples, which are whole frames or patches.
 
-    Whole frames need a background that is a stack of frames of the same size, and enough frames of
-    both. `behind` is the shape of that stack, or None if the background is an area of the images,
-    which only patches can use. Projections compare large frames by patches.
+    Whole frames are used if the background is a stack of frames of the same size and both stacks
+    have enough frames. `behind` is the shape of the background stack. It is None if the background
+    is an area of the images, which requires patches. Projections use patches for large frames.
     """
     if len(shape) < 3 or behind is None or len(behind) < 3 or behind[-2:] != shape[-2:]:
         return default_patches(method)
@@ -140,7 +140,7 @@ def default_samples(
 
 
 def default_patches(method: Method) -> Patches:
-    """Return the size and step of the patches that are used if the user has chosen none.
+    """Return the default size and step of patches.
 
     For the automatic method this is `Patches()`, which lets the core choose the windows itself.
     """

@@ -52,13 +52,13 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
 }
 """Class of a projection, the name of its strength, and the value that is chosen automatically."""
 
-_MOST_VALUES = 2**24  # of frames that are held in memory
-_MOST_BEHIND = 2**26  # the same of background frames
-_MOST_PRODUCTS = 2e10  # pixels times frames squared, for large frames: half a second
-_FEW_PIXELS = 2**21  # are enough to learn what the images of a stack have in common
-_CORNER = 64  # pixels, the longest side of a window
-_MUCH_BACKGROUND = 0.25  # share of its variance; contrastive PCA keeps .00 on the samples
-_POLL = 0.02  # seconds
+_MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
+_MOST_BEHIND = 2**26  # largest number of values of the background frames held in memory
+_MOST_PRODUCTS = 2e10  # largest pixels * frames**2 for large frames, which takes half a second
+_FEW_PIXELS = 2**21  # this many pixels suffice to learn the patches of a stack of images
+_CORNER = 64  # longest side of a window, in pixels
+_MUCH_BACKGROUND = 0.25  # share of the variance; contrastive PCA keeps .00 on the sample data
+_POLL = 0.02  # seconds between two looks at the other process
 
 
 class Judgement:
@@ -67,16 +67,17 @@ class Judgement:
     Parameters
     ----------
     known : tuple of Verdict, optional
-        The verdicts, where they are known.
+        The verdicts, if they are known already.
     blocks : list of list of SecondMoments, optional
-        Moments of blocks of the two, which are judged when the verdicts are asked for.
+        Moments of blocks of the foreground and of the background. The verdicts are computed from
+        them at the first call of `verdicts`.
     """
 
     def __init__(self, known: tuple[Verdict, ...] = (), blocks: Any = None) -> None:
         self._known, self._blocks = known, blocks
 
     def verdicts(self, report: Report) -> tuple[Verdict, ...]:
-        """Return the verdicts; the first time it may take seconds."""
+        """Return the verdicts; the first call may take seconds."""
         if self._blocks is not None:
             self._known = compute(report, self._blocks[0][0].n_features, verdicts, *self._blocks)
             self._blocks = None
@@ -92,17 +93,17 @@ class Solution:
     estimator : fitted estimator
         An estimator of the core.
     samples : Patches or Frames
-        What the estimator's rows are.
+        The parts of images that are the estimator's rows.
     settings : Settings
-        How it was fitted.
+        The settings of the fit.
     automatic : float, optional
-        For a projection: the strength chosen automatically.
+        Automatic strength of a projection.
     brightness : float, default=0
-        For the automatic method: what is added to the signal, so that images stay as bright.
+        Constant that the automatic method adds to the signal, so that images stay as bright.
     n_used : int, optional
-        How many frames were learnt from, if not all.
+        Number of frames that the model was fitted to; None if all were used.
     judgement : Judgement
-        Problems detected in the pair of images that it was fitted to.
+        Problems detected in the images and their background.
     """
 
     estimator: Estimator
@@ -115,7 +116,7 @@ class Solution:
 
     @property
     def is_live(self) -> bool:
-        """Whether the slider can solve it anew: a projection that has its moments."""
+        """Whether the slider can change it, which needs a projection that has its moments."""
         return (
             self.settings.method in WITH_SLIDER
             and self.automatic is not None
@@ -124,29 +125,32 @@ class Solution:
 
     @property
     def n_features(self) -> int:
-        """Pixels of a sample."""
+        """Number of pixels of a sample."""
         return int(self.estimator.n_features_in_)
 
     @property
     def n_components(self) -> int:
-        """Number of components that were found, or that were asked for."""
+        """Number of components that were found; if that is unknown, the requested number."""
         return int(getattr(self.estimator, "n_components_", self.settings.n_components))
 
     @property
     def has_maps(self) -> bool:
-        """Whether components of whole frames have maps of weights and scores."""
+        """Whether the model has components of whole frames, with weight maps and scores."""
         is_library = getattr(self.estimator, "method_", "") == "library"
         return isinstance(self.samples, Frames) and not is_library and self.n_components > 0
 
     def at(self, suppression: float, n_components: int) -> Solution:
-        """Return the solution for another suppression and number of components; nothing is read."""
+        """Return the solution at another suppression and number of components.
+
+        It is computed from the moments, so that no pixels are read.
+        """
         settings = replace(
             self.settings, suppression=suppression, n_components=n_components, raw_strength=None
         )
         moments = self.estimator.foreground_moments_, self.estimator.background_moments_
         known = self.automatic
         if settings.method == "pcpca" and n_components != self.settings.n_components:
-            known = None  # its range depends on the number of components
+            known = None  # the range of PCPCA's gamma depends on the number of components
         estimator, automatic = fit_projection(*moments, settings, known)
         return replace(self, estimator=estimator, settings=settings, automatic=automatic)
 
@@ -167,7 +171,7 @@ class Solution:
         return mapped(self.samples, lambda x: function(x) + brightness, images, report, doing)
 
     def signal_strength(self, images: Images, report: Report) -> FloatImage:
-        """Return how strong the signal is around each pixel; the samples are patches."""
+        """Return the strength of the signal around each pixel, for a model of patches."""
         estimator, sides = self.estimator, self.samples.sides  # type: ignore[union-attr]
 
         def strengths(rows: NDArray[Any]) -> NDArray[np.floating]:
@@ -211,7 +215,7 @@ class Solution:
 def mapped(
     samples: Samples, function: Callable[..., Any], images: Images, report: Report, doing: str
 ) -> FloatImage:
-    """Return the result of a function of samples of the images, put back in their place."""
+    """Apply a function to the samples of images, and assemble the results into images."""
     with in_words(Pair(images)):
         found = samples.map(function, images.data, progress=progress_of(report, doing))
     return np.asarray(found, dtype=np.float32)
@@ -225,17 +229,18 @@ def fit(
     part: Images | None = None,
     few: bool = False,
 ) -> Solution:
-    """Fit a model; `report` is called between blocks and may stop it.
+    """Fit a model.
 
     Parameters
     ----------
     pair, samples, settings
-        The images and the choices.
+        The images, the kind of samples, and the settings.
     report : callable
+        Function that is called between blocks. It stops the fit by raising `Cancelled`.
     part : Images, optional
-        For a preview: the part of the images that patches of the foreground are learnt from.
+        Part of the images to which a preview fits patches of the foreground.
     few : bool, default=False
-        Whether patches are learnt from a few of the images.
+        Whether patches of the foreground are taken from only a few of the images.
 
     Raises
     ------
@@ -276,7 +281,7 @@ def _automatic(
         }
         first = (0,) * (len(part.shape) - 2)
         corner = np.asarray(image[(*first, slice(_CORNER), slice(_CORNER))])
-    if n_features > LONGEST_HERE:  # in another process
+    if n_features > LONGEST_HERE:  # the fit runs in another process, which cannot report progress
         options["progress"] = False
     run = partial(suppress_background, apply_to=corner, **options)
     found = compute(report, n_features, run, image, background)
@@ -325,9 +330,10 @@ def _projection(
 def _frames(
     pair: Pair, report: Report, most: int, most_behind: int
 ) -> tuple[NDArray[Any], NDArray[Any], int | None]:
-    """Return frames with signal and frames of background, at most so many values of them.
+    """Read frames with signal and frames of background, evenly spread.
 
-    The third is the number of frames with signal if they are not all.
+    About `most` and `most_behind` values are read, but at least eight frames of each. The third
+    item is the number of frames with signal that were read, or None if all were read.
     """
     n_pixels = math.prod(pair.foreground.image_shape)
     signal, alone = pair.numbers()
@@ -342,7 +348,7 @@ def _frames(
 def fit_projection(
     x: Any, y: Any, settings: Settings, automatic: float | None
 ) -> tuple[Estimator, float]:
-    """Return a projection of moments or rows, and the strength that is chosen automatically."""
+    """Fit a projection to moments or rows, and return it with its automatic strength."""
     kind, parameter, rule = CLASSES[settings.method]
     k, raw = settings.n_components, settings.raw_strength
     with muted():
@@ -361,25 +367,25 @@ def fit_projection(
                 return fitted, automatic
             x, y = fitted.foreground_moments_, fitted.background_moments_
         largest = {"alpha": math.inf, "beta": 1.0}.get(parameter)
-        if largest is None:  # PCPCA's automatic strength is nine tenths of its largest
+        if largest is None:  # PCPCA's automatic strength is nine tenths of its largest strength
             largest = automatic / 0.9
         value = strength(automatic, settings.suppression, largest=largest)
         return kind(k, **{parameter: value}).fit(x, background=y), automatic
 
 
 def compute(report: Report, n_features: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return ``function(*arguments)``, computed in a process of its own where that is long.
+    """Return ``function(*arguments)``, computed in another process if there are many features.
 
-    Decompositions of more than a few hundred features take seconds and cannot be interrupted, and
-    some of them hold Python's lock, so that even in a thread they stop the window. The process ends
-    at once if `report` raises. Exceptions of the function are raised here.
+    Decompositions of more than a few hundred features take seconds and cannot be interrupted. Some
+    of them hold Python's global lock, so that even in a thread they would freeze the window. The
+    process is ended at once if `report` raises. Exceptions of the function are raised here.
     """
     if n_features <= LONGEST_HERE:
         return function(*arguments)
     report(0, 0, "Solving")
-    # Unlike multiprocessing, loky does not run the script again that opened the window.
-    loky: Any = import_module("joblib.externals.loky")  # without types
-    threads = str(max(1, (os.cpu_count() or 1) // 2))  # the window draws on the others
+    # Unlike multiprocessing, loky does not run the user's main script again in the new process.
+    loky: Any = import_module("joblib.externals.loky")  # has no type hints
+    threads = str(max(1, (os.cpu_count() or 1) // 2))  # the other cores are left to the window
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     pool = loky.ProcessPoolExecutor(1, env=dict.fromkeys(names, threads))
     try:

@@ -1,4 +1,4 @@
-"""The dock: it binds choices, model, threads and result layers, and holds no science."""
+"""The dock widget, which connects the choices, the computations, the threads and the layers."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _WIDTH, _BAR = 330, 20
 
 
 class ContrastiveDenoising(Container[Widget]):
-    """Remove from images what is also seen where there is no signal.
+    """Dock that removes from images the patterns that are also seen where there is no signal.
 
     Parameters
     ----------
     napari_viewer : napari.Viewer
-        Its layers are offered, and results are added to it.
+        The viewer whose layers can be chosen, and to which results are added.
     """
 
     def __init__(self, napari_viewer: napari.Viewer) -> None:
@@ -94,14 +94,15 @@ class ContrastiveDenoising(Container[Widget]):
         self.native.destroyed.connect(self._abandon)
 
     def _lay_out(self) -> None:
-        """Do what magicgui leaves to Qt: a dock of any height that scrolls."""
+        """Lay out the dock with Qt, so that it scrolls if the window is low."""
         make_accessible(self._all)
         self.frames.setVisible(False)
         self._result.native.layout().addWidget(self.frames)
         inside = self._all.native
         inside.layout().addStretch()
         inside.setMinimumWidth(_WIDTH)
-        # napari docks the inside of a scrollable container, so the scroll area is our own.
+        # The scroll area is made here, because of a scrollable container of magicgui, napari docks
+        # only the inside.
         self._scroll.setWidget(inside)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -111,18 +112,18 @@ class ContrastiveDenoising(Container[Widget]):
         self.margins = (0, 0, 0, 0)
 
     def reset_choices(self, *_: Any) -> None:
-        """Offer the layers that there are now; napari calls this whenever they change."""
+        """Update the choices to the viewer's layers; napari calls this whenever they change."""
         self.choices.reset_choices()
         self._show_what_applies()
 
-    # Words
+    # Messages
 
     def _show_words(self) -> None:
-        """Scroll to what was said, once it has its place."""
+        """Scroll to the message of the status line."""
         self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
 
     def _show_cost(self, *_: object) -> None:
-        """Say how long a run will take, and ask whether light is absorbed where that matters."""
+        """Show the time that a run will take, and the box "Light is absorbed" if it applies."""
         words, is_film = "", False
         try:
             images = self.choices.images()
@@ -141,7 +142,7 @@ class ContrastiveDenoising(Container[Widget]):
         return Task(pair, samples, self.method.settings(), place, available)
 
     def _fail(self, error: Exception) -> None:
-        """Say what failed; where it was not foreseen, give napari the details."""
+        """Show a message about an error; for an unexpected error, give napari the details."""
         text = (
             "This failed for a reason that was not foreseen; nothing was changed. The details are "
             "among napari's notifications (lower right corner)."
@@ -161,7 +162,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._finish(text)
 
     def _finish(self, text: str) -> None:
-        """Say what was done, and be ready for the next job."""
+        """Show a message about the last job, and enable the buttons for the next one."""
         self._set_busy(False)
         self.status.say(text)
         QTimer.singleShot(0, self._show_words)
@@ -169,7 +170,7 @@ class ContrastiveDenoising(Container[Widget]):
     # Run, preview, cancel
 
     def _tasks(self) -> list[tuple[Task, Channel | None]]:
-        """Return what is to be done, a task for each channel; choices that cannot work raise."""
+        """Return a task for each channel; raise InputError if the choices cannot work."""
         found = []
         for channel in self.choices.ticked():
             images = self.choices.images(channel)
@@ -192,7 +193,7 @@ class ContrastiveDenoising(Container[Widget]):
         return found
 
     def _on_run(self) -> None:
-        """Check the choices and start a run; choices that are refused change nothing."""
+        """Check the choices, and start a run if they can work."""
         try:
             layer = self.choices.image.value
             tasks = [(task, place_of(layer, channel)) for task, channel in self._tasks()]
@@ -238,12 +239,12 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _on_progress(self, done: int, total: int, doing: str) -> None:
         bar = self.progress.native
-        bar.setUpdatesEnabled(False)  # else all of the window is painted at once, canvas and all
+        bar.setUpdatesEnabled(False)  # otherwise the whole window, with its canvas, is repainted
         if self.progress.max != total:
             self.progress.max = total
         self.progress.value = min(done, total)
         bar.setUpdatesEnabled(True)
-        self.status.say(doing)  # without scrolling to it
+        self.status.say(doing)  # without `_finish`, which would scroll to this message
 
     def _on_outcomes(self, found: list[Shown]) -> None:
         self.results.add(found, replaces=self.replaces.value)
@@ -271,18 +272,21 @@ class ContrastiveDenoising(Container[Widget]):
         self._preview = None
 
     def _on_cancel(self) -> None:
-        """Free the dock at once; the thread stops at its next block."""
+        """Cancel the job: the dock is free at once, and the thread stops at its next block."""
         self._abandon()
         self._finish("Cancelled; nothing was added.")
 
     def _abandon(self, *_: object) -> None:
-        """Stop all work."""
+        """Cancel the jobs of all three threads."""
         self._moves = False
         for runner in (self._runner, self._mover, self._examiner):
             runner.cancel()
 
     def _watch_dock(self) -> None:
-        """Stop all work when the dock is closed, which only takes the widget out of it."""
+        """Cancel all jobs when the dock is closed.
+
+        The signal of the dock is needed, because closing the dock does not destroy this widget.
+        """
         dock = self.native.parent()
         while dock is not None and not isinstance(dock, QDockWidget):
             dock = dock.parent()
@@ -304,17 +308,17 @@ class ContrastiveDenoising(Container[Widget]):
         self.component.visible = self.view.value == "Weights" and self.component.max > 0
         self.reuse.show_what_applies(busy)
 
-    # What follows from a choice
+    # Reactions to a choice
 
     def _on_image(self) -> None:
-        """Take away what was said and drawn of another image."""
+        """Remove the preview, messages and plots of the previous image."""
         self._remove_preview()
         if not self.cancel.enabled:
             self.status.say("")
             self._clear()
 
     def _on_area(self) -> None:
-        """Let the preview follow the box."""
+        """Compute the preview again after the box has changed."""
         if self._preview in self._viewer.layers and not self.cancel.enabled:
             self._on_preview()
 
@@ -394,13 +398,13 @@ class ContrastiveDenoising(Container[Widget]):
     # The live slider
 
     def _on_slider(self) -> None:
-        """Move the result, if the slider belongs to it."""
+        """Update the result to the position of the slider, if the slider applies to it."""
         method, shown = self.method.method.value, self.results.shown
         if not self.results.is_live or self.cancel.enabled or method not in WITH_SLIDER:
             return
         other = method != shown[0].outcome.solution.settings.method and self.reuse.path is None
         if other or self.choices.image.value not in (None, shown[0].source):
-            return  # chosen for the next run
+            return  # the slider was moved for the next run, not for the result that is shown
         self._moves = True
         if not self._mover.is_busy:
             self._start_move()
@@ -420,7 +424,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._mover.start(Job(work, self.results.move, self._fail))
 
     def _on_mover_idle(self) -> None:
-        if self._moves and self.results.is_live:  # the latest position of the slider wins
+        if self._moves and self.results.is_live:  # the slider moved meanwhile
             self._start_move()
         else:
             self._moves = False
