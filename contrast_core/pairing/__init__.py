@@ -1,9 +1,10 @@
-"""Positive pairs of unpaired rows: the same thing seen under two conditions.
+"""Positive pairs of similar rows from two conditions, for data that come without pairs.
 
-`scaled_features` and `pairing_basis` make rows of both conditions comparable, `neighbor_pairs`
-pairs them; `PositivePairs` then indexes the rows that `contrast_core.PCAPlusPlus` is fitted on.
-`ilisi`, `kbet` and `label_transfer` measure how well an embedding mixes the conditions;
-`mixing_scores` has these and others.
+`scaled_features` and `pairing_basis` make rows of both conditions comparable, and `neighbor_pairs`
+pairs them. The result, `PositivePairs`, indexes the rows on which `contrast_core.PCAPlusPlus` is
+fitted. `ilisi` and `kbet` measure how well an embedding mixes the conditions, and `label_transfer`
+measures how well labels can be predicted across conditions. `mixing_scores` computes these and
+other scores.
 """
 
 from contrast_core.pairing._basis import pairing_basis, scaled_features

@@ -21,7 +21,7 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
-_ROUNDING = 1e-12  # relative rounding error of rows that equal the mean of their label
+_ROUNDING = 1e-12  # rows that deviate less than this from their label's mean are taken as equal
 
 
 class ScaledFeatures(NamedTuple):
@@ -40,19 +40,19 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     """Divide each feature by its standard deviation and cap extremely large values.
 
     Features are not centred, so that sparse data stay sparse. Only values far above the mean are
-    capped, since counts are skewed to the right.
+    capped, because counts are skewed to the right.
 
     Parameters
     ----------
     X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-        Log-normalised counts, for example.
+        The rows, for example of log-normalised counts.
     clip : float, default=10.0
         Largest distance above the mean, in standard deviations; infinity means no cap.
 
     Returns
     -------
     ScaledFeatures
-        Features that do not vary have scale 0.
+        The scaled features, the scales and the caps. Features that do not vary have scale 0.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     [rows], factor = to_unit_scale(data.load())
     moments = FeatureMoments.from_data(data if factor == 1 else rows_of(rows))
     mean, sd = moments.mean, np.sqrt(moments.variance)
-    # A constant feature has a variance of rounding errors.
+    # Because of rounding errors, the computed variance of a constant feature need not be 0.
     varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
     scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=varies)
     cap = np.full_like(mean, np.inf)
@@ -90,7 +90,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     else:
         matrix = np.minimum(rows, cap)
         matrix *= scale
-    with np.errstate(over="ignore"):  # a cap beyond float64 cuts nothing
+    with np.errstate(over="ignore"):  # a cap that overflows to infinity caps nothing
         return ScaledFeatures(matrix, cap / factor, scale * factor)
 
 
@@ -116,7 +116,7 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
     Returns
     -------
     ndarray of shape (n, k)
-        Scores, in descending order of variance. They are the same at every call.
+        Scores, in descending order of variance. The result is deterministic.
 
     Raises
     ------
@@ -160,8 +160,9 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
         rmatvec=lambda u: transposed_times(u.ravel()),
         dtype=np.float64,
     )
-    # A fixed starting vector makes the iteration deterministic. It is random rather than constant:
-    # centring can make a constant vector an exact singular vector, where the iteration stays.
+    # A fixed starting vector makes the iteration deterministic. It is random rather than constant,
+    # because centring can make a constant vector an exact singular vector, and the iteration would
+    # never leave it.
     start = np.random.default_rng(0).normal(size=max(rows.shape))
     largest = np.abs(rows @ start[: rows.shape[1]]).max()
     if np.abs(times(start[: rows.shape[1]])).max() <= _ROUNDING * largest:

@@ -1,4 +1,4 @@
-"""Matching of the clusters of two sets of rows."""
+"""Match the clusters of two sets of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contrast_core.rows import Rows, load_into_memory, rows_of
 def match_clusters(
     X: MatrixLike, positive: MatrixLike, clusters: ArrayLike, positive_clusters: ArrayLike
 ) -> list[tuple[Any, Any]]:
-    """Match clusters one to one, by the cosine of their centroids.
+    """Match the clusters of two sets of rows one to one, by the cosines of their centroids.
 
     The matching has the largest possible sum of cosines. If one set has more clusters than the
     other, some of its clusters stay unmatched.
@@ -42,7 +42,7 @@ def match_clusters(
     References
     ----------
     "PCA++: How uniformity induces robustness to background noise in contrastive learning",
-    Appendix I.2; the optimal assignment and the common space are additions.
+    Appendix I.2. The optimal assignment and the common space are not in the paper.
 
     Examples
     --------

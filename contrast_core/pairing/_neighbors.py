@@ -1,4 +1,4 @@
-"""Pairs of neighbouring rows with equal labels."""
+"""Pair neighbouring rows of two sets that have equal labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from contrast_core.rows import rows_of
 
 Search: TypeAlias = Literal["auto", "exact", "approximate"]
 
-_EXACT_DISTANCES = 1e9  # about 20 s of brute force in 20 dimensions, one label at a time
+_EXACT_DISTANCES = 1e9  # of one label; the exact search takes about 20 s in 20 dimensions
 
 
 def neighbor_pairs(
@@ -49,7 +49,7 @@ def neighbor_pairs(
     Parameters
     ----------
     X, positive : array-like of shape (n, n_features) and (m, n_features)
-        The two sets in one space, a few dimensions (see `pairing_basis`).
+        The two sets in a common space of few dimensions (see `pairing_basis`).
     within, positive_within : array-like of shape (n,) and (m,), optional
         Label of each row, such as the donor. Only rows with equal labels are paired. A label with
         rows in one set only has no pairs, but is listed in the result.
@@ -60,16 +60,16 @@ def neighbor_pairs(
         enough if one row is a neighbour of the other. Then every row of a label is paired, even if
         the other set has no rows of its kind.
     clusters, positive_clusters : array-like of shape (n,) and (m,), optional
-        Cluster of each row. If they are given, only rows of matched clusters are paired. Clusters
-        are matched within each label, see `match_clusters`.
+        Cluster of each row. If clusters are given, they are matched within each label (see
+        `match_clusters`), and only rows of matched clusters are paired.
     max_pairs : int, optional
-        Largest number of pairs for each two matched clusters, or for each label if there are no
-        clusters. The pairs with the smallest distances are kept.
+        Largest number of pairs for each pair of matched clusters, or for each label if no clusters
+        are given. The pairs with the smallest distances are kept.
     search : {"auto", "exact", "approximate"}, default="auto"
-        Search for neighbours. "exact" uses scikit-learn and "approximate" the package pynndescent.
-        "auto" is exact except for labels with more than a billion distances.
+        Search for neighbours. "exact" uses scikit-learn, and "approximate" uses the package
+        pynndescent. "auto" is exact except for labels with more than a billion distances.
     random_state : int, optional
-        Seed of the approximate search; the exact one is deterministic.
+        Seed of the approximate search; the exact search is deterministic.
 
     Returns
     -------
@@ -104,7 +104,9 @@ def neighbor_pairs(
     mutual = check_flag(mutual, "mutual")
     random_state = check_seed(random_state)
     check_choice(search, "search", ["auto", "exact", "approximate"])
-    dense = not (first.is_sparse and second.is_sparse)  # scikit-learn needs both of one kind
+    dense = not (
+        first.is_sparse and second.is_sparse
+    )  # scikit-learn needs both sparse or both dense
     loaded = (rows.load(dense=dense).astype(np.float64, copy=False) for rows in (first, second))
     (rows, positive_rows), scale = to_unit_scale(*loaded)
     labels, positive_labels = _two_labels(
@@ -162,7 +164,7 @@ def _two_labels(
         return np.zeros(n, dtype=np.intp), np.zeros(m, dtype=np.intp)
     found = check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
     kinds = tuple(each.dtype.kind for each in found)
-    # Labels of clusters need not be comparable between the sets.
+    # Only labels of `within` are compared between the sets; labels of clusters may differ in type.
     if name == "within" and set(kinds) & set("US") and set(kinds) & set("biuf"):
         raise TypeError(
             f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
@@ -177,7 +179,7 @@ def _blocks(
     members: tuple[NDArray[np.intp], NDArray[np.intp]],
     clusters: tuple[NDArray[Any], NDArray[Any]] | None,
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield sets of rows of a label that may be paired: all rows, or those of matched clusters."""
+    """Yield the rows of a label that may be paired: all rows, or the rows of matched clusters."""
     i, j = members
     if not len(i) or not len(j):
         return
@@ -218,7 +220,7 @@ def _neighbors(
     approximate = search == "approximate" or (
         search == "auto" and float(shape[0]) * shape[1] > _EXACT_DISTANCES
     )
-    # pynndescent cannot build its graph on a handful of rows, but there the exact search is cheap.
+    # pynndescent cannot build its graph on a handful of rows. The exact search is cheap for them.
     if approximate and shape[1] > 100:
         index = _approximate_index(rows, n_neighbors, random_state).query(queries, k=n_neighbors)[0]
     else:

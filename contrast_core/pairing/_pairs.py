@@ -1,4 +1,4 @@
-"""The result of pairing: the pairs, and the fraction of rows that they cover."""
+"""Result of a pairing: the pairs, and the fraction of rows that they cover."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LabelSummary(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PositivePairs:
-    """Pairs of a row of X with a row of the positive view, sorted by the two indices.
+    """Pairs of rows, one from X and one from the positive view, sorted by the two indices.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class PositivePairs:
     distances : ndarray of shape (n_pairs,)
         Euclidean distance between the two rows of a pair, in the space in which they were paired.
     within : tuple of LabelSummary
-        A summary for each label that has rows in at least one view, sorted by label.
+        A summary for each label that occurs in at least one view, sorted by label.
 
     See Also
     --------
-    contrast_core.contrast.effective_n_pairs : The equivalent number of independent pairs.
+    contrast_core.contrast.effective_n_pairs : Return the equivalent number of independent pairs.
     """
 
     rows: NDArray[np.intp]
@@ -59,7 +59,7 @@ class PositivePairs:
 
     @property
     def coverage(self) -> tuple[float, float]:
-        """Return the fraction of rows that are paired, in X and in the positive view."""
+        """Return the fraction of rows that are in a pair, for X and for the positive view."""
         paired = sum(each.n_rows_paired for each in self.within)
         positive_paired = sum(each.n_positive_rows_paired for each in self.within)
         return (

@@ -1,4 +1,4 @@
-"""Rescaling of rows whose squares would overflow or vanish in float64."""
+"""Rescale rows whose squares would overflow or vanish in float64."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NEAR = 100  # squares of numbers from 2**-100 to 2**100 neither overflow nor va
 
 
 def to_unit_scale(*matrices: Any) -> tuple[tuple[Any, ...], float]:
-    """Scale matrices by one power of 2 so that squares are finite; return them and the factor.
+    """Scale matrices by one power of 2 so that their squares neither overflow nor vanish.
 
-    The factor is 1 if no scaling is needed. Distances between the scaled rows have to be divided by
-    it.
+    The scaled matrices and the factor are returned. The factor is 1 if no scaling is needed.
+    Distances between scaled rows must be divided by it.
     """
     filled = [matrix for matrix in matrices if 0 not in matrix.shape]
     largest = max((max(float(m.max()), -float(m.min())) for m in filled), default=0.0)

@@ -1,4 +1,4 @@
-"""Tests of whether a contrast is real: they resample rows or units such as donors."""
+"""Tests of whether a contrast is real, by resampling rows or units such as donors."""
 
 from contrast_core.significance._advice import ContrastAdvice, contrast_advice
 from contrast_core.significance._bootstrap import BootstrapStability, bootstrap_stability

@@ -1,4 +1,4 @@
-"""Advise whether a contrast is needed, and for how many components, by cross-validation."""
+"""Advise by cross-validation whether a contrast is needed, and up to how many components."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from contrast_core.significance._units import Sample, two_samples
 from contrast_core.solve import plan_for, solve_trace_ratio
 from contrast_core.spectral import CPCA, CPCAStar
 
-METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first one that is good enough is advised
+METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first method that is good enough is advised
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _N_FOLDS = 5
 _ENOUGH = 0.9  # a method is good enough if it holds at least this share of the largest excess
-_WEAKER_RIDGE = 0.4  # times the ridge of cPCA*, which gives a tenth of the mean background variance
+_WEAKER_RIDGE = 0.4  # whitening's ridge over that of cPCA*: a tenth of the mean background variance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,14 +35,15 @@ class ContrastAdvice(ShortRepr):
     Parameters
     ----------
     n_components : ndarray of shape (K,)
-        Numbers of components, k.
+        The numbers of components k at which the methods are compared.
     excess : ndarray of shape (K, 4)
         Excess variance that the first k directions of PCA, cPCA*, cPCA and whitening hold.
     lower, upper : ndarray of shape (K, 4)
         Ends of the 95% interval of the excess over units, by Student's t.
     p_value : float
-        P-value of the excess along the leading direction of cPCA*, which is also that of cPCA. The
-        null hypothesis is that units of foreground and background have the same distribution.
+        P-value of the excess along the leading direction of cPCA*, which is also the leading
+        direction of cPCA. The null hypothesis is that units of foreground and background have the
+        same distribution.
     """
 
     n_components: NDArray[np.intp]
@@ -74,8 +75,7 @@ class ContrastAdvice(ShortRepr):
         Parameters
         ----------
         found : bool, optional
-            Whether there is anything to find, according to another test. By default, the attribute
-            `found`.
+            Whether another test found an effect. By default, the attribute `found` is used.
         """
         if not (self.found if found is None else found):
             return (
@@ -119,19 +119,20 @@ def contrast_advice(
 ) -> ContrastAdvice:
     r"""Compare PCA, cPCA*, cPCA and whitening by the excess variance that they hold.
 
-    A fifth of the units is left out at a time. The other units choose the k directions V of each
-    method, without labels, and give the covariance of the background along them,
-    :math:`S = V (C_Y + \tau I) V^\top`, with the ridge :math:`\tau` of cPCA*. In coordinates in
-    which S is the identity, let :math:`\bar x` and :math:`\bar y` be the squared distances of
-    left-out foreground and background rows from the means of the other units, averaged over units.
-    The excess is
+    A fifth of the units is left out at a time. Each method is fitted to the other units, without
+    labels, and gives k directions, the rows of V. The other units also give the covariance of the
+    background along these directions, :math:`S = V (C_Y + \tau I) V^\top`, with the ridge
+    :math:`\tau` of cPCA*. The left-out rows are then projected on V, in coordinates in which S is
+    the identity. Let :math:`\bar x` be the squared distance of left-out foreground rows from the
+    foreground mean of the other units, averaged over units, and :math:`\bar y` the same for the
+    background. The excess is
 
     .. math:: k \, \frac{\bar x - \bar y}{\bar y + \tau \operatorname{tr} S^{-1}} ,
 
-    which is the variance of the foreground beyond that of the background, relative to the variance
-    of the background plus the ridge, summed over k directions. It depends on the subspace only, not
-    on its basis. Numerator and denominator come from units that did not choose V, so overfitting
-    cannot enlarge the excess.
+    This is the difference of the foreground and background variances, divided by the background
+    variance plus the ridge, and summed over k directions. It depends on the subspace only, not on
+    its basis. The variances come from units that did not choose V, so overfitting cannot enlarge
+    the excess.
 
     Parameters
     ----------
@@ -159,9 +160,9 @@ def contrast_advice(
     Notes
     -----
     The methods are PCA of the foreground, cPCA* and cPCA with their automatic strengths, and
-    whitening. Whitening is by the background's covariance plus a tenth of its mean variance in
-    every direction, which is cPCA* at a larger beta. The numbers of components are 1, 2, 3, 5, 10,
-    20 and 50, as far as there are enough features and rows.
+    whitening. Whitening uses the background's covariance plus a ridge of a tenth of the mean
+    background variance; PCA after this whitening is cPCA* at a larger beta. The numbers of
+    components are 1, 2, 3, 5, 10, 20 and 50, as far as there are enough features and rows.
 
     The advice compares variances and uses no labels. A difference between groups may be easier or
     harder to see than its share of the excess suggests.
@@ -203,8 +204,8 @@ def contrast_advice(
                 size[fold == i] = _squared_lengths(sample.rows[fold == i], moments.mean, chosen)
     x_units, y_units = (_unit_means(s, size) for s, size in zip(sides, sizes, strict=True))
     difference, error, df = _difference(x_units, y_units, samples.shared)
-    # Folds share rows that choose directions, so errors are correlated: Nadeau and Bengio correct
-    # the standard error by this factor.
+    # The errors of different folds are correlated, because their directions are fitted to
+    # overlapping sets of rows. Nadeau and Bengio correct the standard error by this factor.
     error *= math.sqrt(1 + n_folds / (n_folds - 1))
     unit = (y_units.mean(axis=0) + ridges.mean(axis=0)) / np.array(numbers)[:, None]
     excess, margin = difference / unit, student.ppf(0.975, df) * error / unit
@@ -214,7 +215,7 @@ def contrast_advice(
 
 
 def _codes(sample: Sample) -> NDArray[np.intp]:
-    """Return the number of each row's unit."""
+    """Return the index of each row's unit."""
     return np.arange(sample.rows.shape[0]) if sample.codes is None else sample.codes
 
 
@@ -241,7 +242,7 @@ def _directions(
 def _whitened(
     directions: list[list[FloatArray]], background: SecondMoments, ridge: float
 ) -> list[list[FloatArray]]:
-    """Return bases of the same subspaces, in which the background plus the ridge is identity."""
+    """Return bases of the same subspaces in which background plus ridge is the identity matrix."""
     return [
         [
             np.linalg.solve(

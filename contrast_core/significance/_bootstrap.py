@@ -1,4 +1,4 @@
-"""Bootstrap of the components: how far they would move if other rows had been drawn."""
+"""Bootstrap of the components, which shows how far they move if other rows are drawn."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class BootstrapStability(ShortRepr):
         of a resample are first matched one to one to those of the data, because their order may
         change.
     retained : ndarray of shape (B, k)
-        Share of each component that lies in the resample's subspace. If it is high where `matched`
-        is low, the component is real but turns within the subspace, because eigenvalues are nearly
-        tied.
+        Share of each component that lies in the resample's subspace. If `retained` is high and
+        `matched` is low, the subspace is stable, but the component turns within it because
+        eigenvalues are nearly tied.
     angles : ndarray of shape (B, k)
         Principal angles between the subspace of the data and that of each resample, in radians,
         descending.
@@ -58,11 +58,11 @@ class BootstrapStability(ShortRepr):
     lower, upper : ndarray of shape (k, n_features)
         Lower and upper end of a percentile interval for each loading. A share `level` of the
         resamples lies within the interval, and equal shares lie below and above it. The components
-        of a resample are first rotated within their subspace to lie as near to those of the data as
-        possible. The intervals therefore describe the subspace; the difference between `matched`
-        and `retained` says how far components turn within it.
+        of a resample are first rotated within their subspace to be as close as possible to the
+        components of the data. The intervals therefore show the uncertainty of the subspace. The
+        difference between `matched` and `retained` shows how far components turn within it.
     level : float
-        Share of the resamples within these intervals.
+        Share of the resamples that lies within these intervals.
     n_units, n_background_units : int or None
         Number of units in each dataset; None if rows were drawn one by one.
     """
@@ -109,9 +109,12 @@ def bootstrap_stability(
     r"""Measure how stable components are by resampling rows, or units, with replacement.
 
     Foreground and background are resampled separately. The components :math:`V^*` of each resample
-    are compared with the components V of the data in three ways: each component with its
-    counterpart, each component :math:`v_j` with the whole resampled subspace, of which it keeps the
-    share :math:`\|V^{*\top} v_j\|^2`, and the two subspaces by their principal angles.
+    are compared with the components V of the data in three ways:
+
+    - by the squared cosine between each component and its counterpart;
+    - by the share :math:`\|V^{*\top} v_j\|^2` of each component :math:`v_j` that lies in the
+      resample's subspace;
+    - by the principal angles between the two subspaces.
 
     Parameters
     ----------
@@ -157,8 +160,8 @@ def bootstrap_stability(
 
     Notes
     -----
-    Stability is not significance: a component can be stable although it is noise in a few features,
-    or dominated by a single unit. Each unit is reduced to its moments only once.
+    Stability is not significance. A component can be stable although it is noise in a few features,
+    or although a single unit dominates it. Each unit is reduced to its moments only once.
 
     References
     ----------
@@ -214,8 +217,8 @@ def _bands(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of the interval of each loading over the resamples.
 
-    With a `basis`, components are in its coordinates; they are mapped to feature space for a few
-    features at a time, to save memory.
+    If `basis` is given, the components are coordinates in this basis. To save memory, they are
+    mapped to feature space a few features at a time.
     """
     ends = [(1 - level) / 2, (1 + level) / 2]
     if basis is None:
@@ -233,7 +236,7 @@ def _bands(
 def _draw(
     samples: TwoSamples, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Draw how often each unit of the two datasets is in a resample.
+    """Draw how many times each unit of the two datasets occurs in a resample.
 
     A unit that both datasets share is drawn equally often in both.
     """
@@ -245,7 +248,7 @@ def _draw(
         drawn[samples.shared[:, side]] = shared_times
         alone = samples.unshared(side)
         strata = np.zeros(sample.n_units, np.intp) if sample.strata is None else sample.strata
-        for stratum in np.unique(strata[alone]):  # every background keeps its number of units
+        for stratum in np.unique(strata[alone]):  # every background keeps its number of rows
             some = alone[strata[alone] == stratum]
             drawn[some] = _times(len(some), rng)
         times.append(drawn)
@@ -253,5 +256,5 @@ def _draw(
 
 
 def _times(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return how often each of n units comes up in n draws."""
+    """Return how many times each of n units is drawn in n draws with replacement."""
     return np.bincount(rng.integers(max(n, 1), size=n), minlength=n)

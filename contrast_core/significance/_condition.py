@@ -1,4 +1,4 @@
-"""Permutation test of a condition: it permutes which donors, or parts of donors, were treated."""
+"""Permutation test of a condition, which permutes the labels of donors or parts of donors."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def condition_test(
     r"""Test whether a condition makes a component, by permuting which donors were treated.
 
     `permutation_test` asks whether two datasets have the same covariance, and ignores their means.
-    Here the difference between the conditions is part of what is tested. X holds the rows of
-    treated donors (animals, cultures), the background those of controls, and the foreground is
-    both together, unless `include_background` is False. Under the null hypothesis a donor's rows do
-    not depend on its condition. So for each relabelling, other donors count as treated, both sets
-    are formed again (each donor counts the same, however many rows it has), and the contrast is
-    fitted again:
+    This test includes the difference between the means. X holds the rows of treated donors
+    (animals, cultures), and the background holds the rows of controls. The foreground consists of
+    both together, unless `include_background` is False. Under the null hypothesis, a donor's rows
+    do not depend on its condition. Each relabelling therefore chooses other donors as treated,
+    forms both sets again, and fits the contrast again. Each donor counts the same, however many
+    rows it has. The statistic and p-value of component j are
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{\#\{\text{relabellings}: T_j^{(b)} \ge T_j\}}{\#\{\text{relabellings}\}} ,
@@ -89,17 +89,18 @@ def condition_test(
     Returns
     -------
     PermutationTest
-        In its statistics and strengths, every donor counts the same.
+        The result, in which every donor has the same weight.
 
     Raises
     ------
     ValueError
         If there are fewer than 20 relabellings, so that no p-value can reach 0.05. The smallest
         designs with at least 20 are 3 donors against 3, 1 against 19, and 5 donors with rows in
-        both sets (32 relabellings). Also if some donors have rows in one set only, but no donor has
-        rows in the other set only, and in the cases in which `permutation_test` raises it.
+        both sets (32 relabellings). The error is also raised if some donors have rows in one set
+        only but no donor has rows in the other set only, and in the cases in which
+        `permutation_test` raises it.
     TypeError
-        As in `permutation_test`.
+        In the cases in which `permutation_test` raises it.
 
     Warns
     -----
@@ -114,13 +115,14 @@ def condition_test(
     because the earlier components are those of the data.
 
     The moments of a donor with few rows are noisy. If the treated donors had more rows than the
-    controls, the noise alone would tell the two sets apart. So rows are left out at random until
-    both parts of a donor have equally many rows, and until a donor with rows in one set only has no
-    more rows than the smaller of the two sets' medians.
+    controls, the noise alone would distinguish the two sets. Rows are therefore left out at random,
+    so that both parts of a donor have equally many rows. For donors with rows in one set only, the
+    median number of rows is computed in each set, and no such donor keeps more rows than the
+    smaller median.
 
-    Rows without units are held dense. Donors are reduced to their moments once. These take (number
-    of units) times D^2 numbers, in single precision from 700 features on. Each relabelling is then
-    one small eigenproblem.
+    Rows without units are stored as a dense matrix. Donors are reduced to their moments once, which
+    takes (number of units) times D^2 numbers, in single precision from 700 features on. Each
+    relabelling is then one small eigenproblem.
 
     References
     ----------
@@ -168,7 +170,7 @@ def condition_test(
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
-    """Leave out rows at random, so that numbers of rows do not tell the two sets apart."""
+    """Leave out rows at random, so that numbers of rows do not distinguish the two sets."""
     sizes = samples.foreground.sizes, samples.background.sizes
     most = [size.copy() for size in sizes]
     alone = [samples.unshared(side) for side in (0, 1)]

@@ -1,4 +1,4 @@
-"""Cross-fitted trace ratio: directions from one half of the rows, variances from the other."""
+"""Cross-fitted trace ratio: one half of the rows gives directions, the other half variances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from contrast_core.contrast import held_out_ratio
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import Weights, two_samples
 
-_BLOCKS = 8  # parts of the units; there are 35 ways to split them into halves of four
+_BLOCKS = 8  # units are dealt into 8 blocks; there are 35 splits into halves of four blocks
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,9 +34,9 @@ class CrossFittedRatio(ShortRepr):
     ratio : float
         Median of `ratios`. The ratio of a single split is noisy, especially with few units.
     ratios : ndarray of shape (2 * n_splits,)
-        Two ratios for each split, because each half chooses the directions once.
+        Two ratios for each split, because the directions are fitted to each half once.
     baseline : float
-        tr(C_X) / tr(C_Y), the ratio along directions without contrast.
+        The ratio of the total variances, tr(C_X) / tr(C_Y).
     n_units, n_background_units : int or None
         Number of units in each dataset; None if rows were split one by one.
     """
@@ -49,7 +49,7 @@ class CrossFittedRatio(ShortRepr):
 
     @property
     def relative(self) -> float:
-        """Return the ratio divided by the baseline; without an effect it is 1 or slightly less."""
+        """Return the ratio divided by the baseline, which is at most about 1 without an effect."""
         return self.ratio / self.baseline
 
 
@@ -64,11 +64,11 @@ def cross_fitted_ratio(
     random_state: int | np.random.Generator | None = None,
     **weights: Unpack[Weights],
 ) -> CrossFittedRatio:
-    r"""Return the size of an effect: the trace ratio on rows that did not choose the directions.
+    r"""Estimate the size of an effect by a trace ratio on rows that did not choose the directions.
 
-    One half of the rows chooses the k directions V of the automatic contrast
-    (`contrast_core.contrast.trace_ratio_alpha`). The ratio along V is then computed from the
-    covariances :math:`C'` of the other half:
+    The automatic contrast (`contrast_core.contrast.trace_ratio_alpha`) is fitted to one half of the
+    rows and gives k directions V. The ratio along V is then computed from the covariances
+    :math:`C'` of the other half:
 
     .. math:: \frac{\operatorname{tr} V^\top C'_X V}{\operatorname{tr} V^\top C'_Y V + k\tau'} .
 
@@ -87,18 +87,18 @@ def cross_fitted_ratio(
         Number of components of the contrast, k.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor or animal of each row. All rows of a unit stay in the same half. A label that
-        occurs in both datasets is one unit. Without units, rows are treated as independent and held
-        dense; if several rows come from the same donor, the ratio is then too large. Neighbouring
-        frames of a film are similar too: use stretches of the film as units that are longer than
-        its events, such as ``np.arange(n_frames) // 500``, and different labels in the background,
-        such as ``-1 - np.arange(n_frames) // 500``.
+        occurs in both datasets is one unit. Without units, rows are treated as independent and
+        stored as a dense matrix; if several rows come from the same donor, the ratio is then too
+        large. Neighbouring frames of a film are similar too. For a film, use as units stretches
+        that are longer than its events, such as ``np.arange(n_frames) // 500``. Use different
+        labels in the background, such as ``-1 - np.arange(n_frames) // 500``.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
         row counts as one independent row, whatever its weight.
     background_mix : array-like of shape (number of backgrounds,), optional
         Share of each background in the mixture, as for `CPCA.fit`.
     n_splits : int, default=10
-        Number of random splits; each is used both ways.
+        Number of random splits. In each split, both halves choose directions once.
     random_state : int, Generator or None, default=None
         Seed of the splits.
 
@@ -114,11 +114,11 @@ def cross_fitted_ratio(
 
     Notes
     -----
-    The ratio measures how large a contrast is. It does not say whether chance alone would give a
-    contrast as large, because the spread of `ratios` comes from splits of one dataset only. Units
-    differ even without a condition: untreated blood cells of two donors give 1.1 to 1.4 times the
-    baseline. So compare with the ratio of background units against each other, and decide by
-    `permutation_test` or `condition_test`.
+    The ratio measures how large a contrast is. It does not show whether chance alone would give an
+    equally large contrast, because the spread of `ratios` comes from splits of one dataset only.
+    Units differ even without a condition: untreated blood cells of two donors give 1.1 to 1.4 times
+    the baseline. Therefore compare the ratio with that of background units against each other, and
+    test significance by `permutation_test` or `condition_test`.
 
     References
     ----------
@@ -171,7 +171,7 @@ def cross_fitted_ratio(
 def _halves(
     of_unit: list[NDArray[np.intp]], n_splits: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """Return up to `n_splits` of the most even splits, each as the blocks of one half."""
+    """Return up to `n_splits` of the most even splits, each given by the blocks of one half."""
     sizes = [np.bincount(blocks, minlength=_BLOCKS) for blocks in of_unit]
     halves = [half for half in combinations(range(_BLOCKS), _BLOCKS // 2) if half[0] == 0]
     uneven = [sum(abs(2 * n[list(half)].sum() - n.sum()) for n in sizes) for half in halves]

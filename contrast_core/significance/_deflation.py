@@ -1,4 +1,4 @@
-"""Deflation: find components one after the other, each in what the earlier ones leave."""
+"""Deflation, which finds components one after the other and removes each from the data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from contrast_core.significance._units import Units
 class Deflation:
     """Components of two covariances, and the units with these components removed.
 
-    The direction that is removed with component j (counted from 0) is mapped to coordinate axis j
-    by a reflection of the units. The next component is then found in the coordinates after j. A
-    subclass defines `_given`.
+    To remove component j (counted from 0), the units are reflected so that its direction becomes
+    coordinate axis j. The next component is then found in the coordinates after j. A subclass
+    defines `_given`.
 
     Parameters
     ----------
     statistic : Statistic
-        The statistic, which also finds the leading component.
+        The object that computes the statistic and finds the leading component.
     n_varying : int
         Number of features, or coordinates, that vary.
     units : tuple of Units
@@ -92,7 +92,7 @@ class Deflation:
         return rows
 
     def _check(self, totals: tuple[float, float]) -> None:
-        """Raise ValueError if a dataset does not vary after the components so far are removed."""
+        """Raise ValueError if a dataset is constant after removal of the earlier components."""
         j, rounding = len(self.found), self.units[0].rounding
         for total, name, whole in zip(
             totals, ("X", "background"), self.totals[0] if j else (0.0, 0.0), strict=True

@@ -20,24 +20,25 @@ from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import two_samples
 
 _FLIPS = 20  # number of draws of the noise
-_CLIP = 2.0  # largest row length and largest standard deviation of noise, relative to the median
+_CLIP = 2.0  # largest length of a row and largest noise deviation of a feature, over their medians
 _QUANTILE = 2.55  # standard deviations above the mean: 99% of the Tracy-Widom law
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContrastDimension(ShortRepr):
-    """Dimensions of a foreground that its background lacks, from `contrast_dimension`.
+    """Number of dimensions that only the foreground has, as computed by `contrast_dimension`.
 
     Parameters
     ----------
     n_own : int
-        Number of dimensions that the foreground alone has.
+        Number of dimensions of the foreground that the background lacks.
     n_foreground, n_background : int
         Number of dimensions of each dataset that stand out from its own noise.
     cosines : ndarray of shape (min(n_foreground, n_background),)
-        Cosines of the principal angles between the two leading subspaces, descending.
+        Cosines of the principal angles between the leading subspaces of the two datasets,
+        descending.
     threshold : float
-        The cosine below which a direction is not shared.
+        Directions with a cosine below the threshold are not shared.
     """
 
     n_own: int
@@ -68,10 +69,11 @@ def contrast_dimension(
     The numbers and the threshold :math:`1 - \varepsilon` come from resampling the data. This
     assumes neither normal noise nor noise of equal variance.
 
-    - A principal direction stands out if its variance exceeds the largest variance of noise. The
-      noise is what the earlier directions leave of the rows, with a random sign of every entry,
-      which keeps the variances of the features and heavy tails. Rows longer than twice the median
-      length are shortened to that length, so that a few rows cannot form a direction.
+    - A principal direction stands out if its variance exceeds the largest variance of noise. To
+      draw noise, the earlier directions are removed from the rows, and every entry gets a random
+      sign. The noise therefore keeps the features' variances and heavy tails. Rows longer than
+      twice the median length are shortened to that length, so that a few rows cannot form a
+      direction.
     - The threshold of the cosines is a quantile (`level`) of the smallest cosine in bootstrap
       samples. For these, the background is rotated so that its leading subspace shares as many
       directions as possible with that of the foreground.
@@ -103,14 +105,15 @@ def contrast_dimension(
 
     See Also
     --------
-    permutation_test : Which components have more contrast than chance gives.
+    permutation_test : Test which components have more contrast than chance gives.
 
     Notes
     -----
-    `permutation_test` asks another question, namely whether variances differ in any direction. A
-    direction of both datasets that has four times the variance in the foreground is significant
-    there, but is not counted here. A direction that is too weak in the background to stand out from
-    its noise is counted here as the foreground's own.
+    `permutation_test` answers another question, namely whether variances differ in any direction.
+    Suppose that both datasets vary along a direction, with four times the variance in the
+    foreground. `permutation_test` finds it significant, but `contrast_dimension` does not count it.
+    A direction that does not stand out from the noise in the background is counted as the
+    foreground's own.
 
     The noise of different features is assumed to be uncorrelated, with standard deviations of at
     most twice their median. A single feature that varies more is counted as a dimension, so
@@ -150,7 +153,7 @@ def contrast_dimension(
         sample_weight=sample_weight,
         background_weight=background_weight,
     )
-    # Random signs must be applied to features, not to coordinates in the span of the rows.
+    # Random signs must be applied to features, so rows in a basis are mapped back to features.
     first, second = (
         _WeightedRows(
             part.means if samples.basis is None else part.means @ samples.basis, part.counts
@@ -194,15 +197,16 @@ class _WeightedRows:
         return np.asarray(centred * np.sqrt(self.weights)[:, None])
 
     def drawn(self, rng: np.random.Generator) -> _WeightedRows:
-        """Return a bootstrap sample."""
+        """Draw a bootstrap sample of the rows."""
         chosen = rng.integers(len(self.rows), size=len(self.rows))
         return _WeightedRows(self.rows[chosen], self.weights[chosen])
 
     def rotated(self, directions: FloatArray, others: FloatArray) -> _WeightedRows:
-        """Rotate the rows so that these orthonormal directions (d, D) become the others."""
+        """Rotate the rows so that `directions` (d, D) become `others` (d, D), both orthonormal."""
         rows, directions = self.rows.copy(), directions.copy()
         for direction, other in zip(directions, others, strict=True):
-            # The reflection that maps one to the other leaves the earlier directions unchanged.
+            # This reflection maps `direction` to `other`. Both are orthogonal to the directions
+            # that were mapped before, so it leaves those unchanged.
             normal = direction - other
             if (length := float(normal @ normal)) > np.finfo(np.float64).eps:
                 rows -= np.outer(rows @ normal, 2 / length * normal)
@@ -230,7 +234,8 @@ class _WeightedRows:
                 _largest_square(noise * rng.choice([-1.0, 1.0], noise.shape)) for _ in range(_FLIPS)
             ]
             edge = np.mean(largest) + _QUANTILE * np.std(largest, ddof=1)
-            # The remaining rows have fewer dimensions than the noise, with the same total variance.
+            # The remaining rows have the total variance of the noise in fewer dimensions, which
+            # raises their largest variance by the ratio of the Marchenko-Pastur edges.
             edge *= _edge(n - 1 - k, n_features - k) / _edge(n, n_features)
             if not values[k] ** 2 > edge:
                 return k
@@ -240,7 +245,7 @@ class _WeightedRows:
 
 
 def _edge(n: int, n_features: int) -> float:
-    """Return the Marchenko-Pastur edge: the largest eigenvalue of white noise with total 1."""
+    """Return the Marchenko-Pastur edge, the largest eigenvalue of white noise with trace 1."""
     return (math.sqrt(n) + math.sqrt(n_features)) ** 2 / (n * n_features)
 
 
@@ -256,7 +261,7 @@ def _cosines(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _turned_into(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Rotate the second directions so that the smaller of the two spans lies in the larger one."""
+    """Rotate `second` so that the smaller one of the two row spaces lies in the larger one."""
     left, _, right = np.linalg.svd(first @ second.T)
     shared = min(len(first), len(second))
     principal = left[:, :shared].T @ first

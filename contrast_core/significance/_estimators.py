@@ -1,4 +1,4 @@
-"""Clones of an estimator for resampling, with a fixed strength and any number of components."""
+"""Clone estimators for resampling, with a fixed strength and a given number of components."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contrast_core.significance._units import TwoSamples, Units
 from contrast_core.solve import Design
 from contrast_core.spectral import CPCA
 
-_SMALL = 1000  # features; up to this number, several BLAS threads are slower than one
+_SMALL = 1000  # up to this number of features, several BLAS threads are slower than one
 
 
 def fitted_on(
@@ -28,12 +28,14 @@ def fitted_on(
     X: MatrixLike,
     background: MatrixLike | Sequence[MatrixLike],
 ) -> MomentContrast:
-    """Return a clone of the estimator, fitted to the units, or to the rows if data are wide.
+    """Return a clone of the estimator, fitted to the units.
+
+    The clone is fitted to the rows instead if there are more features than rows.
 
     Raises
     ------
     TypeError
-        If the estimator is not a linear one that contrasts by second moments.
+        If the estimator is not a linear method that contrasts second moments.
     """
     check_estimator(estimator)
     if samples.basis is None:
@@ -43,7 +45,7 @@ def fitted_on(
 
 
 def check_estimator(estimator: object) -> None:
-    """Raise TypeError unless it is a linear method that contrasts second moments."""
+    """Raise TypeError unless the estimator is a linear method that contrasts second moments."""
     if not isinstance(estimator, MomentContrast):
         raise TypeError(
             f"estimator is {type(estimator).__name__}; expected a linear contrastive method such "
@@ -54,22 +56,22 @@ def check_estimator(estimator: object) -> None:
 def quietly_fitted(
     estimator: MomentContrast, X: Any, background: Any, design: Design | None = None
 ) -> MomentContrast:
-    """Return a fitted clone, without warnings about components that the caller is going to test."""
+    """Return a fitted clone; mute warnings about components that the caller will test anyway."""
     fitted: MomentContrast = clone(estimator)
     with muted("negative contrast|hardly about"):
         return fitted.fit(X, background=background, **({} if design is None else vars(design)))
 
 
 def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContrast:
-    """Return an unfitted estimator with the strength of the fit; PCPCA becomes cPCA.
+    """Return an unfitted estimator with the contrast strength of a fitted one.
 
-    PCPCA's components are those of cPCA at ``alpha = gamma'``, but its noise variance need not
-    exist at that strength for every resample.
+    For PCPCA, a cPCA at ``alpha = gamma'`` is returned, which has the same components. PCPCA itself
+    cannot be used, because its noise variance may not exist at that strength for every resample.
 
     Raises
     ------
     TypeError
-        If the estimator has no contrast strength that could be held.
+        If the estimator has no contrast strength that can be kept fixed.
     """
     if not isinstance(fitted, StrengthPath):
         raise TypeError(
@@ -84,7 +86,7 @@ def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContra
 
 
 def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
-    """Return the components in the coordinates of the units, (k, D or r)."""
+    """Return the components (k, D), or (k, r) if the units are in the coordinates of a basis."""
     components = fitted.components_
     return components if samples.basis is None else components @ samples.basis.T
 
@@ -93,8 +95,8 @@ def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
 def resampling(samples: TwoSamples) -> Iterator[None]:
     """Limit BLAS to one thread while many small problems are solved.
 
-    Threads that wait for each other make small products and eigenproblems many times slower on a
-    busy machine, and gain little on an idle one.
+    With several threads, small products and eigenproblems are hardly faster on an idle machine. On
+    a busy machine they are many times slower, because threads wait for each other.
     """
     small = samples.foreground.rows.shape[1] <= _SMALL
     with blas_threads() as blas, blas.limit(limits=1 if small else None):

@@ -1,4 +1,4 @@
-"""Permutation test of components: it permutes which rows, or units, are foreground."""
+"""Permutation test of components, which permutes the rows or units between the two datasets."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class PermutationTest(ShortRepr):
     Parameters
     ----------
     p_values : ndarray of shape (k,)
-        P-value of each component. They do not decrease, so that a component is significant only if
-        all earlier components are.
+        P-value of each component. The values never decrease from one component to the next, so that
+        a component is significant only if all earlier components are significant.
     statistics : ndarray of shape (k,)
         Statistics of the original data, each computed after the earlier components are removed. At
         an automatic strength, the statistic of component j is
@@ -39,8 +39,8 @@ class PermutationTest(ShortRepr):
         Statistics under each relabelling.
     strengths : ndarray of shape (k,)
         Contrast strength at which each component was found, on the scale of the estimator's
-        parameter (for `PCPCA`, gamma'). It is the component's own automatic strength, or the given
-        one.
+        parameter (for `PCPCA`, gamma'). It is the component's own automatic strength, or the
+        strength that the estimator was given.
     components : ndarray of shape (k, n_features)
         The directions that were tested, at unit length.
     n_permutations : int
@@ -48,7 +48,7 @@ class PermutationTest(ShortRepr):
     n_distinct : int
         Number of all distinct relabellings.
     exact : bool
-        Whether all of them were used, including the original labels.
+        Whether all distinct relabellings were used, including the original labels.
     n_units, n_background_units : int or None
         Number of units in each dataset; None if rows were permuted one by one.
     """
@@ -59,7 +59,7 @@ class PermutationTest(ShortRepr):
     strengths: FloatArray
     components: FloatArray
     n_permutations: int
-    n_distinct: int = field(repr=False)  # may have thousands of digits
+    n_distinct: int = field(repr=False)  # too long to print: it may have thousands of digits
     exact: bool
     n_units: int | None
     n_background_units: int | None
@@ -74,7 +74,8 @@ class PermutationTest(ShortRepr):
     ) -> Self:
         """Compute p-values from the data's components and the statistics of relabelled data."""
         observed = np.array([found.statistic for found in deflated.found])
-        # The original labels are among the relabellings, where their statistic differs by rounding.
+        # If the original labels are among the relabellings, the statistic recomputed for them
+        # differs from `observed` by rounding. It must still count as reaching `observed`.
         reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)
         samples, components = relabellings.samples, deflated.components()
         exact, total = relabellings.is_exact, relabellings.total
@@ -116,12 +117,12 @@ def permutation_test(
     progress: Progress = False,
     **weights: Unpack[Weights],
 ) -> PermutationTest:
-    r"""Test how many components are real by permuting which rows, or units, are foreground.
+    r"""Test how many components are real by permuting the rows, or units, of both datasets.
 
     The null hypothesis of component j is that foreground and background have the same covariance,
     up to a common factor, once the earlier components are removed. A direction that is strong in
-    the background alone also contradicts this hypothesis: relative to it, all other directions
-    stand out in the foreground, and they are correctly significant.
+    the background alone also contradicts this hypothesis. Relative to that direction, all other
+    directions stand out in the foreground, so they are correctly significant.
 
     Components are found one after the other. Component j is the leading direction at the automatic
     contrast :math:`\alpha_j` of *one* component, after the earlier components are removed. (The
@@ -131,27 +132,28 @@ def permutation_test(
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
 
-    with :math:`\alpha_j` chosen anew for every relabelling. Before relabelling, each dataset is
+    where :math:`\alpha_j` is chosen anew for every relabelling. Before relabelling, each dataset is
     centred at its geometric median and divided by the median length of its rows (for units, the
     median of their root mean squares). With means and total variances instead, a few long rows
     would decide the result. The geometric median has a sampling error. Therefore, for every
     relabelling, each dataset is shifted by a draw from the distribution of this error. Without
     these shifts, tests with few units would be significant far too often.
 
-    Before the next component, the pattern :math:`C_X v_j` is projected out, so that the scores of
-    the foreground on later components are uncorrelated with the scores on component j. Projecting
-    out :math:`v_j` itself would leave some of a dominant component behind, because :math:`v_j` also
-    leans away from directions in which the background happens to vary.
+    Before the next component is found, the pattern :math:`C_X v_j` is projected out. The scores of
+    the foreground on later components are then uncorrelated with the scores on component j. If
+    :math:`v_j` itself were projected out, part of a dominant component would remain, because
+    :math:`v_j` is also tilted away from directions in which the background happens to vary.
 
     Parameters
     ----------
     estimator : CPCA, CPCAStar or PCPCA
         The method and number of components; it is cloned. If `alpha` or `beta` is automatic, the
-        test is as above, and the same for cPCA and cPCA*. If it is a number, all relabellings use
-        this number. Component j is then the estimator's own component, the statistic is its
-        eigenvalue, and :math:`v_j` is projected out (for cPCA and for orthogonal cPCA*). Each
-        relabelled set is scaled to the total variance of the data. PCPCA is tested as cPCA at
-        ``alpha = gamma'``, which has the same components; an automatic gamma' is chosen once.
+        test is as described above, and cPCA and cPCA* give the same result. If the strength is a
+        number, all relabellings use this number. Component j is then the estimator's own component,
+        the statistic is its eigenvalue, and :math:`v_j` is projected out (for cPCA and for
+        orthogonal cPCA*). Each relabelled set is scaled to the total variance of the original set.
+        PCPCA is tested as cPCA at ``alpha = gamma'``, which has the same components; an automatic
+        gamma' is chosen once.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
         several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
@@ -169,8 +171,9 @@ def permutation_test(
     background_mix : array-like of shape (number of backgrounds,), optional
         Share of each background in the mixture, as for `CPCA.fit`.
     n_permutations : int, default=999
-        Number of random relabellings, B. If there are no more than that many in total, all are used
-        including the original labels, and p is the share whose statistic reaches the observed one.
+        Number of random relabellings, B. If no more than B distinct relabellings exist, all are
+        used, including the original labels. The p-value is then the share of relabellings whose
+        statistic is at least the observed one.
     random_state : int, Generator or None, default=None
         Seed of the relabellings and of the shifts of the centres. Because of the shifts, p-values
         of few units are slightly random even if all relabellings are used.
@@ -191,8 +194,8 @@ def permutation_test(
         dataset only; if a dataset does not vary once the earlier components are removed; or if the
         strength cannot be tested ("denoise", inf).
     TypeError
-        If the estimator is none of these, moments are given, or a parameter or label has the wrong
-        type.
+        If the estimator is not CPCA, CPCAStar or PCPCA, moments are given, or a parameter or label
+        has the wrong type.
 
     Warns
     -----
@@ -209,8 +212,8 @@ def permutation_test(
     lognormal variable). By unit it was 2% to 6%, for 4 against 4 to 9 against 9 units, also with t
     distributions (250 sets each). P-values of later components are less accurate.
 
-    Units are reduced to their moments once, which takes (number of units) D^2 numbers. Single rows
-    are held dense.
+    Units are reduced to their moments once, which takes (number of units) times D^2 numbers. Rows
+    without units are stored as a dense matrix.
 
     References
     ----------
@@ -257,14 +260,14 @@ def permutation_test(
 
 
 class _Sums(NamedTuple):
-    """Total weight, and sums of first and second moments, of units chosen from both datasets."""
+    """Total weight of some units, and their sums of first and second moments in each dataset."""
 
     weight: float
     first: tuple[FloatArray, FloatArray]
     second: tuple[FloatArray, FloatArray]
 
     def covariance(self, j: int, scales: tuple[float, float]) -> FloatArray:
-        """Return the covariance in the coordinates from j on, with datasets divided by `scales`."""
+        """Return the covariance in the coordinates from j on, of datasets divided by `scales`."""
         first = sum(part[j:] / scale for part, scale in zip(self.first, scales, strict=True))
         second = sum(
             part[j:, j:] / scale**2 for part, scale in zip(self.second, scales, strict=True)
@@ -275,7 +278,7 @@ class _Sums(NamedTuple):
 
 @dataclass
 class _DeflatedSamples(Deflation):
-    """Centred units of foreground and background, each divided by a scale of its own."""
+    """Deflation of the centred units of two datasets, each of which is divided by its own scale."""
 
     given: NDArray[np.bool_] = field(kw_only=True)
     shared: NDArray[np.intp] = field(kw_only=True)
@@ -297,9 +300,9 @@ class _DeflatedSamples(Deflation):
     def _errors_of_centres(self, rng: np.random.Generator) -> list[FloatArray]:
         """Draw the sampling error of the centre of each dataset.
 
-        Centred units nearly sum to zero. If they were relabelled without this error, the sum of the
-        units in the new foreground would be nearly opposite to the sum of those in the new
-        background. The statistic would then be too low, and far too low with few units.
+        The centred units of a dataset nearly sum to zero. Without this error, the units that a
+        relabelling moves and the units that it leaves in place would have nearly opposite sums. The
+        statistic would then be too low, and far too low with few units.
         """
         draws = [rng.normal(size=len(units)) for units in self.units]
         # The two parts of a shared unit have opposite means, so they use the same draw.
@@ -321,7 +324,7 @@ class _DeflatedSamples(Deflation):
 
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:
-    """Subtract the mean of both parts from each shared unit, and then each dataset's centre."""
+    """Subtract the mean of its two parts from each shared unit, then the centre of each dataset."""
     means = [part.means.copy() for part in units]
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):

@@ -1,4 +1,4 @@
-"""Relabellings of a permutation test: other choices of the units that form the foreground."""
+"""Relabellings of a permutation test, which choose other units as the foreground."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Relabellings:
-    """The relabellings of a permutation test: all of them, or some drawn at random.
+    """Relabellings of a permutation test: all of them, or some drawn at random.
 
-    The two parts of a unit that occurs in both datasets may be swapped. All other units are
-    distributed freely, but each dataset keeps its number of units.
+    A unit that occurs in both datasets has two parts, which are either swapped or left in place.
+    All other units are distributed freely, but each dataset keeps its number of units.
     """
 
     samples: TwoSamples
@@ -32,7 +32,7 @@ class Relabellings:
 
     @classmethod
     def from_samples(cls, samples: TwoSamples, n_permutations: int) -> Relabellings:
-        """Use all relabellings if there are no more than `n_permutations`.
+        """Use all relabellings if at most `n_permutations` exist, and random ones otherwise.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Relabellings:
 
     @property
     def given(self) -> NDArray[np.bool_]:
-        """Return the original labels: whether each unit of both datasets is foreground."""
+        """Return the original labels: a mask of the foreground among the units of both datasets."""
         return np.arange(self.samples.n_units) < self.samples.foreground.n_units
 
     def statistics(
@@ -87,13 +87,13 @@ class Relabellings:
 
     @cached_property
     def _free(self) -> NDArray[np.intp]:
-        """Return the positions of the units that are in one dataset only, among all units."""
+        """Return the indices, among all units, of the units that occur in one dataset only."""
         return np.concatenate(
             [self.samples.unshared(0), self.samples.unshared(1) + self.samples.foreground.n_units]
         )
 
     def _labels(self, swapped: ArrayLike, chosen: ArrayLike) -> NDArray[np.bool_]:
-        """Return which units are foreground if these pairs swap and these free units are chosen."""
+        """Return the mask of the foreground, given the swapped pairs and the chosen free units."""
         labels = np.zeros(self.samples.n_units, dtype=bool)
         pairs = self.samples.pairs
         labels[pairs[:, 0]] = ~np.asarray(swapped, dtype=bool)

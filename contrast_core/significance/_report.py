@@ -1,4 +1,4 @@
-"""Report on a contrast and its certainty, for the supplement of a paper."""
+"""Report on a contrast and how certain it is, for the supplement of a paper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from contrast_core.solve import Design, loaded_rows
 
 Columns: TypeAlias = dict[str, list[Any]]
 
-_NEAR = 10.0  # degrees; subspaces at smaller angles are reported as the same
+_NEAR = 10.0  # degrees; subspaces whose largest angle is smaller are reported as the same
 _LEVEL = 0.05
 _EXCESS = (
     "Excess variance of the first components on units that did not choose them, in units of the "
@@ -35,10 +35,11 @@ _EXCESS = (
 
 @dataclass(frozen=True, eq=False)
 class ContrastReport:
-    """Summary of a contrast and of its certainty, as computed by `contrast_report`.
+    """Summary of a contrast and how certain it is, as computed by `contrast_report`.
 
-    It prints as plain text, and as a table in a notebook. `statements`, `components` and `features`
-    return its parts, for example for ``pandas.DataFrame(report.features())``.
+    The report prints as plain text, and as tables in a notebook. The methods `statements`,
+    `components` and `features` return its parts, for example for
+    ``pandas.DataFrame(report.features())``.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class ContrastReport:
     n_rows : tuple of int
         Numbers of rows of foreground and background.
     advice : ContrastAdvice
-        Whether a contrast is needed, by the excess variance on left-out units.
+        Advice on whether a contrast is needed, from the excess variance on left-out units.
     test : PermutationTest
         Permutation test of the components.
     stability : BootstrapStability
@@ -68,7 +69,7 @@ class ContrastReport:
     angles: FloatArray
 
     def statements(self) -> dict[str, str]:
-        """Return the sentences of the report by their subject."""
+        """Return the sentences of the report as a dictionary with their subjects as keys."""
         return {
             "contrast": self._contrast(),
             "data": self._data(),
@@ -80,12 +81,11 @@ class ContrastReport:
         }
 
     def components(self) -> Columns:
-        """Return a table of the components, by columns.
+        """Return a table of the components, as a dictionary of columns.
 
-        The columns are the variances of foreground and background along each component, the
-        contrast index, the p-value of the permutation test, and two measures of stability under
-        resampling (see `bootstrap_stability`): the agreement with the matched component, and the
-        share that the resample's whole subspace retains.
+        For each component, the table has the variances of foreground and background, the contrast
+        index, and the p-value of the permutation test. It also has two measures of stability under
+        resampling, which are the means of `matched` and `retained` of `bootstrap_stability`.
         """
         fitted: Any = self.estimator
         return {
@@ -99,18 +99,18 @@ class ContrastReport:
         }
 
     def features(self, n_top: int = 10) -> Columns:
-        """Return a table of the features with the largest loadings in each component, by columns.
+        """Return a table of the features with the largest loadings, as a dictionary of columns.
 
         Parameters
         ----------
         n_top : int, default=10
-            Number of features of each component; all of them if there are fewer.
+            Number of features to show for each component.
 
         Returns
         -------
         dict of lists
-            ``component``, ``feature``, ``loading``, and the ends of its bootstrap band, ``lower``
-            and ``upper``.
+            The columns ``component``, ``feature`` and ``loading``, and the ends ``lower`` and
+            ``upper`` of the loading's bootstrap interval.
         """
         n_top = check_count(n_top, "n_top")
         found = self.stability
@@ -238,10 +238,11 @@ def contrast_report(
     - which contrast was used, and how it was chosen;
     - whether there is anything to find, and how many components are significant at 5%
       (`permutation_test`);
-    - whether PCA would do, and for how many components a contrast is needed
+    - whether PCA is good enough, and for how many components a contrast is needed
       (`contrast_core.significance.contrast_advice`);
     - how certain the components and loadings are (`bootstrap_stability`);
-    - over which strengths the subspace stays the same, and which features make it up.
+    - over which strengths the subspace stays the same;
+    - which features have the largest loadings.
 
     Parameters
     ----------
@@ -281,7 +282,7 @@ def contrast_report(
 
     See Also
     --------
-    contrast_core.contrast_path : All strengths, with their subspaces.
+    contrast_core.contrast_path : Fit the contrast at many strengths, and compare the subspaces.
 
     Notes
     -----
@@ -331,14 +332,14 @@ def contrast_report(
 
 
 def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the default grid of strengths, and each subspace's largest angle to the fitted one."""
+    """Return the default strengths, and the largest angle of each subspace to the fitted one."""
     path: list[StrengthPath] = fitted.path()
     angles = [principal_angles(other.components_, fitted.components_)[0] for other in path]  # type: ignore[attr-defined]
     return np.array([other.strength_ for other in path]), np.array(angles)
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which near strengths are joined to `own` by strengths that are all near."""
+    """Return a mask of the strengths in the contiguous range of near strengths around `own`."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(

@@ -1,4 +1,4 @@
-"""Estimate which rows responded, by a two-component mixture of held-out scores."""
+"""Estimate which rows responded, with a two-component mixture model of held-out scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contrast_core._validation import FloatArray, check_number, real_array
 from contrast_core.significance._condition_shift import _VARIANCE_FACTOR
 
 _ITERATIONS = 500
-_CLOSEST = 1.0  # smallest distance of the components, in standard deviations
+_CLOSEST = 1.0  # smallest distance between the two means, in standard deviations
 _FEWEST = 10
 _Z = 1.959964  # standard normal quantile of a 95% interval
 
@@ -28,8 +28,8 @@ class Responders:
         Probability that the row responded. Rows of the background did not respond by definition, so
         their values show how well the posterior is calibrated.
     threshold : float
-        Rows with a posterior above the threshold are called responders. It is so high that at most
-        the share `level` of the background is called.
+        Rows with a posterior above the threshold are called responders. The threshold is chosen so
+        that at most the share `level` of the background is called.
     called : ndarray of bool of shape (n,)
         Whether each row of the foreground is called a responder.
     shift : float
@@ -56,19 +56,22 @@ class Responders:
         Parameters
         ----------
         rows, background_rows : index or mask, optional
-            The rows, and the background rows with which they are compared. By default all rows.
+            The rows, and the background rows with which they are compared. By default, all rows are
+        used.
 
         Returns
         -------
         tuple of float
-            Share, and the ends of its interval, from 0 to 1; NaN without rows.
+            The share, and the lower and upper end of its interval, all from 0 to 1. They are NaN if
+            there are fewer than two rows in either set.
         """
         values, others = self.posterior[rows], self.background_posterior[background_rows]
         if min(len(values), len(others)) < 2:
             return np.nan, np.nan, np.nan
         baseline = others.mean()
         room = max(self.sensitivity - self.background_posterior.mean(), np.finfo(float).eps)
-        # `condition_shift` needs the same factor: rows chose each other's direction.
+        # As in `condition_shift`, this factor accounts for correlated scores: each part of the rows
+        # helped to choose the direction along which another part is scored.
         error = np.sqrt(
             _VARIANCE_FACTOR * (values.var() / len(values) + others.var() / len(others))
         )
@@ -166,5 +169,5 @@ def responders(
 
 
 def _posterior(z: FloatArray, prior: float, shift: float) -> FloatArray:
-    """Return the posterior of the second of two normal components with means 0 and `shift`."""
+    """Return the posterior of the component with mean `shift`, against the one with mean 0."""
     return np.asarray(expit(logit(prior) + shift * z - shift**2 / 2))

@@ -1,4 +1,4 @@
-"""The statistic of a permutation test: the leading component's contrast of two covariances."""
+"""Statistic of a permutation test: the contrast of the leading component of two covariances."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Leading(NamedTuple):
 
     statistic: float
     direction: FloatArray  # (D,)
-    removed: FloatArray  # (D,), projected out before the next component
-    near: FloatArray | None  # columns (D, b) from which the search in relabelled data starts
+    removed: FloatArray  # (D,), the direction that is projected out before the next component
+    near: FloatArray | None  # (D, b), the columns from which the search in relabelled data starts
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Statistic:
 
     @classmethod
     def for_estimator(cls, estimator: MomentContrast, fitted: MomentContrast) -> Statistic:
-        """Make the statistic of an estimator that was fitted to the data.
+        """Return the statistic for an estimator that was fitted to the data.
 
         Raises
         ------
         TypeError
             If the estimator is neither cPCA nor cPCA* nor PCPCA.
         ValueError
-            If its strength cannot be tested.
+            If the estimator's strength cannot be tested.
         """
         match fitted:
             case CPCA() if estimator.get_params()["alpha"] == "denoise":
@@ -111,8 +111,8 @@ class Statistic:
         """Compute the statistic of covariances (D, D), given the total variances of the data.
 
         `n_varying` is the number of features, or coordinates, that vary. `given` is the component
-        of the original data. If there are many features, the search for the component of relabelled
-        data starts from it.
+        of the original data; with many features, it is the starting point of the search for the
+        component of relabelled data.
         """
         free = self.alpha is None and self.beta is None
         p, q = (
@@ -171,5 +171,5 @@ def _unless_auto(estimator: MomentContrast, name: str, value: float) -> float | 
 
 
 def _ratio(total: float, of: float) -> float:
-    """Return a scale factor; it is 0 for constant features."""
+    """Return the factor that scales the variance `of` to `total`, or 0 if `of` is 0."""
     return total / of if of > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Units of resampling: single rows, or sets of rows such as donors, reduced to their moments."""
+"""Units of resampling, which are single rows or sets of rows reduced to their moments."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Units:
 
     @property
     def weights(self) -> FloatArray:
-        """Return the weight of each unit, (U,): 1 for a donor, however many rows it has."""
+        """Return the weight of each unit, (U,), which is 1 for a donor with any number of rows."""
         return self.counts if self.covariances is None else np.ones(len(self))
 
     def centred(self) -> Self:
         """Subtract the geometric median of the units' means, by Weiszfeld's iteration.
 
-        The geometric median is the point with the least sum of distances to them. It is about as
-        precise as the mean, but a few units that are far away do not move it.
+        The geometric median is the point with the least sum of distances to the means. It is about
+        as precise as their average, but a few units that are far away hardly move it.
         """
         centre = np.asarray(np.average(self.means, axis=0, weights=self.weights))
         for _ in range(_MAX_ITERATIONS):
@@ -75,9 +75,9 @@ class Units:
     def error_of_centre(self, draw: FloatArray) -> FloatArray:
         """Return a draw of the error of the geometric median, given normal numbers (U,).
 
-        To first order, the error is the mean of the vectors from the centre to the units, scaled to
-        length one, divided by the mean of their inverse lengths. So a unit that is far away does
-        not count more than others.
+        Let u be the vectors from the centre to the units. To first order, the error is the mean of
+        ``u / norm(u)``, divided by the mean of ``1 / norm(u)``. A unit that is far away therefore
+        counts no more than the others.
         """
         lengths = np.linalg.norm(self.means, axis=1)
         pull = self.weights / np.maximum(lengths, 1e-9 * lengths.mean() + _SMALLEST)
@@ -86,9 +86,9 @@ class Units:
     def scale(self, j: int) -> float:
         """Return the median size of the centred units in the coordinates from j on.
 
-        The size of a unit is the root of its mean squared length; the size of a single row is its
-        length. If the median is zero, because most rows are equal, the root mean square is returned
-        instead.
+        The size of a unit is the root mean square length of its rows; the size of a single row is
+        its length. If the median is zero, because most rows are equal, the root mean square of the
+        sizes is returned instead.
         """
         squares = (self.means[:, j:] ** 2).sum(axis=1)
         if self.covariances is not None:
@@ -110,7 +110,8 @@ class Units:
         size, kept = self.means.shape[1], self.covariances
         if kept is None:
             return float(4 * size * np.finfo(np.float64).eps) ** 2
-        # Rounding errors in single precision are independent: they grow as the root of the size.
+        # In single precision, rounding errors are treated as independent, so that their sum grows
+        # with the square root of the number of features.
         digits = float(np.finfo(kept.dtype).eps)
         return 4 * digits * (size if kept.dtype == np.float64 else math.sqrt(size))
 
@@ -169,7 +170,10 @@ class Units:
         )
 
     def moments(self, mass: FloatArray, n_rows: float | None = None) -> SecondMoments:
-        """Return the moments of units with these weights (U,), for a dataset of `n_rows` rows."""
+        """Return the moments of a mixture of units with weights `mass` (U,).
+
+        `n_rows` is the number of rows that the moments report; by default it is the total weight.
+        """
         share = mass / mass.sum()
         return SecondMoments._unchecked(
             round(mass.sum() if n_rows is None else n_rows),
@@ -180,9 +184,9 @@ class Units:
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Return weighted sums of the means of some units, and of their second moments about 0.
+        """Return the weighted sums of the means and of the second moments about 0 of some units.
 
-        `shift` (D,) is first added to all units.
+        The vector `shift` (D,) is first added to all units.
         """
         weights, means = self.weights[chosen], self.means[chosen] + shift
         first = weights @ means
@@ -193,7 +197,7 @@ class Units:
         return first, second
 
     def mirrored(self, normal: FloatArray) -> Self:
-        """Return the units, reflected at the plane through 0 whose normal has length one, (D,)."""
+        """Reflect the units at the plane through 0 with this unit normal vector (D,)."""
         means = self.means - 2 * np.outer(self.means @ normal, normal)
         if self.covariances is None:
             return replace(self, means=means)
@@ -206,10 +210,10 @@ class Units:
 
 
 class Sample(NamedTuple):
-    """Rows in memory, and the number of the unit that each belongs to.
+    """Rows in memory, with the index of the unit to which each row belongs.
 
-    If `codes` is None, every row is a unit of its own. The mean of the weights is 1. `strata` is
-    the number of each row's dataset, if there are several backgrounds.
+    If `codes` is None, every row is a unit of its own. The mean of the weights is 1. If there are
+    several backgrounds, `strata` is the index of the background of each row.
     """
 
     rows: Any
@@ -231,7 +235,7 @@ class Sample(NamedTuple):
         return np.bincount(self.codes)
 
     def units(self, dtype: DTypeLike = np.float64) -> Units:
-        """Compute the units of this dataset, which takes one pass over its rows."""
+        """Compute the units of this dataset, in one pass over its rows."""
         if self.codes is None:
             return Units.from_rows(self.rows, self.weights)
         return Units.from_labels(self.rows, self.codes, self.name, dtype, self.weights)
@@ -243,12 +247,12 @@ class Sample(NamedTuple):
         shuffled = rng.permutation(len(self.codes))
         order = shuffled[np.argsort(self.codes[shuffled], kind="stable")]
         first = np.cumsum(self.sizes) - self.sizes
-        place = np.arange(len(order)) - first[self.codes[order]]  # within its unit
+        place = np.arange(len(order)) - first[self.codes[order]]  # rank of each row within its unit
         kept = np.sort(order[place < most[self.codes[order]]])
         return self._replace(rows=self.rows[kept], codes=self.codes[kept])
 
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
-        """Join all units that have the same number in `of_unit` (U,) into larger units."""
+        """Join the units with the same index in `of_unit` (U,) into one larger unit each."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
         return Units.from_labels(self.rows, codes, self.name, weights=self.weights)
 
@@ -256,10 +260,10 @@ class Sample(NamedTuple):
 class TwoSamples(NamedTuple):
     """Foreground and background with their units.
 
-    `shared` (S, 2) holds the numbers of the units that have the same label in both datasets.
-    `n_varying` is the number of features that vary in at least one dataset. With more features than
-    rows, `basis` (r, D) is an orthonormal basis of the span of all rows, and the rows are given in
-    its coordinates; otherwise it is None.
+    `shared` (S, 2) holds the indices, in each dataset, of the units whose label occurs in both.
+    `n_varying` is the number of features that vary in at least one dataset. If there are more
+    features than rows, `basis` (r, D) is an orthonormal basis of the span of all rows, and the rows
+    are stored in its coordinates. Otherwise `basis` is None.
     """
 
     foreground: Sample
@@ -277,7 +281,7 @@ class TwoSamples(NamedTuple):
 
     @property
     def pairs(self) -> NDArray[np.intp]:
-        """Return the positions of the shared units among all units, (S, 2)."""
+        """Return the indices of the shared units among the units of both datasets, (S, 2)."""
         return self.shared + np.array([0, self.foreground.n_units], dtype=np.intp)
 
     def units(self, dtype: DTypeLike = np.float64) -> tuple[Units, Units]:
@@ -285,15 +289,15 @@ class TwoSamples(NamedTuple):
         return self.foreground.units(dtype), self.background.units(dtype)
 
     def unshared(self, side: int) -> NDArray[np.intp]:
-        """Return the units that occur in this dataset only (0 foreground, 1 background)."""
+        """Return the indices of the units that occur in one dataset only (0 is the foreground)."""
         sample = (self.foreground, self.background)[side]
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
 
     def dealt(self, n_parts: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
         """Assign the units of each dataset to parts at random, and return the part of each unit.
 
-        The numbers of units in the parts differ by at most one. A unit that occurs in both datasets
-        is in the same part in both.
+        The parts differ by at most one in their number of units. A unit that occurs in both
+        datasets is assigned to the same part in both.
         """
         shared = rng.permutation(len(self.shared)) % n_parts
         parts = []
@@ -311,7 +315,8 @@ class TwoSamples(NamedTuple):
         The answer is False if less than half of the background rows are distinct, because then
         equal rows are to be expected.
         """
-        # Equal rows have equal products with one vector; different rows, practically never.
+        # Rows are compared by their products with a vector: equal rows have equal products, and
+        # different rows have different products with near certainty.
         vector = np.random.default_rng(0).normal(size=self.foreground.rows.shape[1])
         x, y = (np.asarray(sample.rows @ vector) for sample in (self.foreground, self.background))
         x = np.sort(x)
@@ -323,7 +328,7 @@ class TwoSamples(NamedTuple):
         return bool((away <= rounding).all()) and len(np.unique(y)) > len(y) / 2
 
     def numbers(self) -> tuple[int | None, int | None]:
-        """Return the numbers of units of foreground and background; None for single rows."""
+        """Return the numbers of units of foreground and background; None without units."""
         if self.foreground.codes is None:
             return None, None
         return self.foreground.n_units, self.background.n_units
@@ -338,7 +343,7 @@ def two_samples(
     fewest: int = 2,
     **weights: Unpack[Weights],
 ) -> TwoSamples:
-    """Read both datasets, and leave out rows of weight zero.
+    """Load both datasets with their units, and leave out rows of weight zero.
 
     Raises
     ------
@@ -382,7 +387,7 @@ def two_samples(
     basis = None
     if x.shape[1] > x.shape[0] + y.shape[0]:
         x, y = (part.toarray() if issparse(part) else part for part in (x, y))
-        # Exact: every covariance of these rows lives in the rows' span.
+        # This loses nothing, because every covariance of these rows vanishes outside their span.
         directions, coordinates = np.linalg.qr(np.vstack([x, y]).astype(np.float64).T)
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])
@@ -394,7 +399,7 @@ def two_samples(
 def _weighted(
     rows: Any, weights: FloatArray | None
 ) -> tuple[Any, FloatArray | None, NDArray[np.bool_]]:
-    """Return the rows that have weight, their weights with mean 1, and which rows these are."""
+    """Return the rows of positive weight, their weights scaled to mean 1, and a mask of them."""
     if weights is None:
         return rows, None, np.ones(rows.shape[0], dtype=bool)
     used = weights > 0
@@ -418,7 +423,7 @@ def _n_varying(x: Any, y: Any) -> int:
 
 
 def _coded(labels: NDArray[Any], name: str, fewest: int) -> tuple[list[Any], NDArray[np.intp]]:
-    """Return the names of the units, and the position of each row's unit among them."""
+    """Return the names of the units, and the index of each row's unit."""
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < fewest:
         raise ValueError(

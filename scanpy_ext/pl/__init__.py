@@ -1,4 +1,4 @@
-"""Plot the results of `scanpy_ext.tl` and `scanpy_ext.pp`; a plot has its function's name."""
+"""Plot results of `scanpy_ext.tl` and `scanpy_ext.pp`, with the same names as the functions."""
 
 from ._contrast_check import contrast_check
 from ._contrast_curve import contrast_curve

@@ -1,4 +1,4 @@
-"""Plot the cells on both sides of a contrast, and its ratio beside those of donors."""
+"""Plot the cells of both sets of a contrast, and compare its ratio with ratios between donors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .._docs import documented
 from .._result import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, legend_below, room
 
-_MANY = 30  # more rows of donors and cell types than this are drawn as a table
-_LETTERS = 28  # length of names for which the default width leaves room
-_FEW = 4  # least number of bars that a panel has room for, so that few bars are not thick
-_TIMES = 4.0  # ratio of shares at the ends of the colour scale
+_MANY = 30  # with more combinations of donor and cell type, the left panel is a table
+_LETTERS = 28  # number of letters of a name that fit into the default width
+_FEW = 4  # a panel has room for at least this many bars, so that a few bars are not thick
+_TIMES = 4.0  # largest ratio of shares on the colour scale
 
 
 @documented
@@ -28,13 +28,16 @@ def contrast_check(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the cells of a contrast, and its ratio beside the ratios of donors alone.
+    """Plot the cells of a contrast, and compare its ratio with the ratios between donors.
 
-    The left panel shows the composition of foreground and background: a type that the background
-    lacks imitates an effect. The right panel shows the cross-fitted ratio (red), which should
-    exceed the ratios of one donor's controls against another's (grey). If there are many donors and
-    cell types, the left panel is a table: its colours show the share of a type in the foreground
-    over that in the background, and both numbers of cells are written where one of them is 0.
+    The left panel shows the composition of foreground and background. Check it first, because a
+    cell type that the background lacks looks like an effect. If there are many donors and cell
+    types, this panel is a table. The colour of a cell of the table is the share of a type in the
+    foreground divided by its share in the background. Both numbers of cells are written where one
+    of them is 0.
+
+    The right panel shows the cross-fitted ratio (red). It should exceed the grey ratios, in which
+    the controls of one donor are compared with the controls of another.
 
     Parameters
     ----------

@@ -25,17 +25,17 @@ def contrast_curve(
 ) -> Drawn:
     """Plot the variance of the foreground against that of the background, over the strengths.
 
-    There is a dot for each strength of `scanpy_ext.tl.cpca_path`; the representatives are labelled.
-    PCA of the foreground is at the top right. A stronger contrast has less background variance, and
-    also less foreground variance. cPCA keeps and sharpens the difference between conditions: at the
-    best strengths the background's variance has fallen and the foreground's has not.
+    There is a dot for each strength of `scanpy_ext.tl.cpca_path`, and the representatives are
+    labelled. PCA of the foreground is at the top right. A stronger contrast has less background
+    variance, and also less foreground variance. At the best strengths, the background variance has
+    fallen and the foreground variance has not.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
     component
-        A component, counted from 1. By default the variances are summed over all components.
+        A component, counted from 1. By default, the variances are summed over all components.
     key
         Name of the result in `.uns`: the method's, or the `key_added` that was given.
     {FIGURE}
@@ -59,7 +59,7 @@ def contrast_curve(
         np.asarray(result[f"{side}_variance"])[:, columns].sum(axis=1)
         for side in ("foreground", "background")
     )
-    # Variances below the floor are rounding errors, whose logarithms would stretch the axis.
+    # Variances below the floor are rounding errors. Their logarithms would stretch the axis.
     background = np.maximum(background, FLOOR**2 * background.max())
     with drawing("contrast_curve", (1, 1), (4.2, 3.4), ax, figsize, show, save, return_fig) as plot:
         [panel] = plot.axes
@@ -70,7 +70,7 @@ def contrast_curve(
             panel.annotate(
                 titled(alpha),
                 (background[i], foreground[i]),
-                xytext=(6, -3) if alpha else (-6, 3),  # the next strength is near PCA
+                xytext=(6, -3) if alpha else (-6, 3),  # keeps the labels of PCA and the next apart
                 textcoords="offset points",
                 ha="left" if alpha else "right",
                 va="top" if alpha else "bottom",

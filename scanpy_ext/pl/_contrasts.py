@@ -1,4 +1,4 @@
-"""Plot which levels respond, by which genes, and with what evidence."""
+"""Plot which levels respond, in which genes, and how strong the evidence is."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def contrasts(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot which levels respond, by which genes, and with what evidence.
+    """Plot which levels respond, in which genes, and how strong the evidence is.
 
-    This is a dot plot of genes and levels, like `sc.pl.dotplot`. The colour of a dot is the loading
-    of the gene on the level's direction (red: higher in the condition), and its size is the
-    stability. The second panel shows the cross-fitted ratio of each level with its 95% interval;
-    the line at 1 means no response. The mark is filled if the adjusted p-value is at most 5%, or,
-    without p-values, if the interval is above 1. Levels that could not be compared are left out,
-    but are in the table `scanpy_ext.get.contrasts`.
+    The first panel is a dot plot of genes and levels, like `sc.pl.dotplot`. The colour of a dot is
+    the loading of the gene on the level's direction (red: higher in the condition), and the size of
+    a dot is the loading's stability. The second panel shows the cross-fitted ratio of each level
+    with its 95% interval; a ratio of 1 means no response. The mark is filled if the adjusted
+    p-value is at most 5%. Without p-values, it is filled if the interval is above 1. Levels that
+    could not be compared are left out, but are in the table `scanpy_ext.get.contrasts`.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.contrasts` was run.
     n_genes
-        Number of genes to show for each level, those with its largest loadings.
+        Number of genes to show for each level. The genes with the largest loadings are shown.
     key
-        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
+        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given to it.
     {FIGURE}
 
     Returns

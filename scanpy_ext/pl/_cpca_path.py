@@ -1,4 +1,4 @@
-"""Plot the embedding of a path at each representative contrast."""
+"""Plot the embeddings at the representative contrast strengths of a path."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ def cpca_path(
 ) -> Drawn:
     """Plot the embeddings at the representative contrast strengths, side by side.
 
-    There is one panel for each representative of `scanpy_ext.tl.cpca_path`, titled with its alpha;
-    the first, alpha = 0, is PCA of the foreground. cPCA keeps and sharpens the difference between
-    conditions: look for the strength at which the groups that PCA mixes come apart. Each panel
-    has its own scale, but an axis that hardly varies is not stretched. A representative whose
-    components do not vary at all has no panel.
+    There is one panel for each representative of `scanpy_ext.tl.cpca_path`, with its alpha as
+    title. The first panel, alpha = 0, is PCA of the foreground. Look for the strength at which
+    groups separate that PCA mixes. Each panel has its own scale, but an axis along which cells
+    hardly vary is not stretched. A representative whose components do not vary at all has no panel.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
     color
-        Column of `adata.obs`, or gene, by which the cells are coloured. If several are given, there
-        is a row of panels for each.
+        Column of `adata.obs`, or gene, by which the cells are coloured. If several are given, each
+        has its own row of panels.
     components
         The two components to draw, counted from 1: `(3, 4)` or `"3,4"`.
     key

@@ -1,4 +1,4 @@
-"""Plot the losses of a training."""
+"""Plot the training loss and the held-out loss of a contrastive VAE."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cvae(
     adata
         Annotated data matrix on which `scanpy_ext.tl.cvae` was run.
     key
-        Name of its result in `.uns`.
+        Name of the result in `.uns`.
     {FIGURE}
 
     Returns

@@ -24,16 +24,16 @@ Save: TypeAlias = str | PathLike[str] | bool | None
 Drawn: TypeAlias = list[Axes] | Figure | None
 
 
-FLOOR = 1e-3  # share of the widest axis; values that vary less are drawn as constant
-_FONT_SIZE = 10.0  # font size for which the sizes of panels are given
+FLOOR = 1e-3  # values that vary less than this share of the widest axis are drawn as constant
+_FONT_SIZE = 10.0  # sizes of panels are given for this font size
 _DPI = 150
 _LETTER = 0.08  # width of a letter in inches
-_LINEAR = 0.7  # an axis of fewer decades may contain only one of 1, 2, 5 and 10
+_LINEAR = 0.7  # axes of fewer decades get evenly spaced ticks: few of 1, 2, 5 and 10 lie on them
 _SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))  # decades, subdivisions
 
 
 class Plot:
-    """Figure that is being drawn: its panels, and the value that the function returns."""
+    """Figure that is being drawn, with its panels and the value that the function returns."""
 
     def __init__(self, figure: Figure, axes: NDArray[Any]) -> None:
         self.figure = figure
@@ -62,11 +62,11 @@ def drawing(
     Parameters
     ----------
     name
-        Name of the plotting function, with which the name of the file begins.
+        Name of the plotting function. The file's name begins with it.
     shape
-        Rows and columns of panels.
+        Numbers of rows and columns of panels.
     frames
-        Keep all four sides of the panels' frames.
+        Whether all four sides of the panels' frames are drawn.
 
     The other parameters are documented in every plotting function.
 
@@ -110,7 +110,7 @@ def _panels(
     ax: AxesGiven,
     figsize: tuple[float, float] | None,
 ) -> tuple[Figure, NDArray[Any]]:
-    """Return a figure and its axes: those given, or new ones."""
+    """Return the figure and the axes that were given, or new ones."""
     n_rows, n_columns = shape
     if ax is not None:
         axes = np.array(ax, dtype=object).ravel()
@@ -134,7 +134,7 @@ def _panels(
 
 
 def _check_size(figsize: object) -> None:
-    """Raise ValueError if these are not the width and height of a figure."""
+    """Raise ValueError if `figsize` is not a pair of positive numbers."""
     if figsize is None:
         return
     try:
@@ -154,7 +154,7 @@ def grid(n_panels: int, widest: int) -> tuple[int, int]:
 
 
 def room(names: Iterable[object], letters: int = 14) -> float:
-    """Return the inches that the longest name needs beyond the width of `letters` letters."""
+    """Return the extra width, in inches, of the longest name beyond that of `letters` letters."""
     longest = max((len(str(name)) for name in names), default=0)
     return _LETTER * max(0, longest - letters)
 
@@ -170,7 +170,7 @@ def legend_below(ax: Axes, given: AxesGiven, *, side: str = "center") -> None:
 
 
 def few_log_ticks(axis: Axis) -> None:
-    """Set about three ticks of a logarithmic axis, as plain numbers, over any range."""
+    """Set about three ticks on a logarithmic axis of any range, labelled with plain numbers."""
     low, high = axis.get_view_interval()
     decades = np.log10(high / low)
     if decades < _LINEAR:
@@ -184,10 +184,10 @@ def few_log_ticks(axis: Axis) -> None:
 
 
 def _path(name: str, save: Save) -> Path | None:
-    """Return where a figure is saved.
+    """Return the path to which a figure is saved, or None if it is not saved.
 
-    As in scanpy, text without a folder is appended to the name of the function, and the file is in
-    `sc.settings.figdir`. A path object, or text with a folder, is the path of the file.
+    As in scanpy, a string without a folder is appended to the name of the function, and the file is
+    saved in `sc.settings.figdir`. A path object, or a string with a folder, is used as the path.
     """
     if save is None or isinstance(save, bool):
         if not (save or sc.settings.autosave):
@@ -203,9 +203,10 @@ def _path(name: str, save: Save) -> Path | None:
 
 
 def chosen_components(components: object, n_components: int) -> list[int]:
-    """Return components counted from 1, given as a list, one number, or text with commas.
+    """Return the chosen components as a list of numbers counted from 1.
 
-    Raises TypeError or ValueError if a component does not exist, or none is given.
+    They may be given as a list, as one number, or as a string with commas. TypeError or ValueError
+    is raised if a component does not exist, or if none is given.
     """
     asked: Any = components
     if isinstance(asked, str):
@@ -220,5 +221,5 @@ def chosen_components(components: object, n_components: int) -> list[int]:
 
 
 def titled(alpha: float) -> str:
-    """Return a contrast strength as text."""
+    """Return a title that shows a contrast strength."""
     return f"alpha = {float(f'{alpha:.3g}'):g}"  # 1000 rather than 1e+03

@@ -12,7 +12,7 @@ from .._docs import documented
 from .._loadings import loadings_of
 from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, grid, room
 
-_WIDE = 5  # panels in a row
+_WIDE = 5  # largest number of panels in a row
 
 
 @documented
@@ -32,21 +32,20 @@ def loadings(
     """Plot the genes with the largest loadings of each component, with their signs.
 
     This is the counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes with the largest
-    absolute loadings, so an end of a component with small loadings may be missing. cPCA keeps and
-    sharpens the difference between conditions: genes at one end are higher in the cells at that end
-    of the embedding.
+    absolute loadings, so that all of them may have the same sign. Genes with positive loadings are
+    higher in cells with large scores, and genes with negative loadings in cells with small scores.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which a method of `scanpy_ext.tl` was run.
     components
-        The components to show, counted from 1 as in `sc.pl.pca_loadings`: `[3, 4]`, `"3,4"`. All by
-        default, at most three.
+        The components to show, counted from 1 as in `sc.pl.pca_loadings`, such as `[3, 4]` or
+        `"3,4"`. By default, the first three are shown, or all if there are fewer.
     n_points
         Number of genes per component. Genes with a loading of zero are left out.
     key, level
-        The result, and the set of its loadings, as in `scanpy_ext.get.loadings`.
+        The name of the result and the set of its loadings, as in `scanpy_ext.get.loadings`.
     {FIGURE}
 
     Returns

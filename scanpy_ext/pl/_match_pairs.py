@@ -26,10 +26,11 @@ def match_pairs(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the number of positive pairs by donor, the cells that they cover, and their distances.
+    """Plot the number of positive pairs of each donor, the cells that they cover, and distances.
 
-    The three panels show the pairs per donor, the fraction of each donor's stimulated and control
-    cells that are in a pair, and the distances of each donor's pairs (quartiles, and 5 to 95%).
+    The first panel shows the number of pairs of each donor. The second shows the fraction of each
+    donor's stimulated and control cells that are in a pair. The third shows the distances between
+    the cells of a pair (quartiles, and 5% to 95% quantiles).
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def match_pairs(
 
 
 def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:
-    """Return the donor of each cell as text, or one name for all cells without a column."""
+    """Return the donor of each cell as a string; without a column, all cells get the same name."""
     if donor is None or donor not in adata.obs.columns:
         return np.full(adata.n_obs, "all cells", dtype=object)
     return np.array([text(value) for value in adata.obs[donor].to_numpy()], dtype=object)

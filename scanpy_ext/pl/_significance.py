@@ -21,12 +21,12 @@ def significance(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot how far each component stands out against chance, and how stable it is.
+    """Plot the significance and the stability of each component.
 
     The left panel shows the statistic of each component, and the 95% quantile of the statistics of
-    relabelled data. The p-values are written below the components, and are marked as exploratory if
-    cells were permuted instead of donors. The right panel shows how well each component is found
-    again when donors are drawn with replacement.
+    relabelled data. The p-values are written below the components. They are marked as exploratory
+    if cells were permuted instead of donors. The right panel shows how well each component is
+    recovered when donors are drawn with replacement.
 
     Parameters
     ----------

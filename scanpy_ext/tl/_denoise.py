@@ -27,14 +27,14 @@ def denoise(
     layer_added: str = "denoised",
     copy: bool = False,
 ) -> AnnData | None:
-    """Write a corrected layer: the expression that the components of a contrast explain.
+    """Add a layer with the part of the expression that the components of a contrast explain.
 
-    Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found and
-    removes the variation that the background has as well. A cell x becomes
-    `offset + V V' (x - mean)` with the components as the columns of V [1]_ (Sec. 3.3); for cLVM it
-    becomes its salient part, as in `contrast_core.CLVM.denoise`. Few components simplify the data
-    strongly: use the layer for pictures of the effect, not for tests. After a fit within donors
-    each cell is centred by its donor's mean, so that differences between donors are removed too.
+    Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found, and
+    removes variation that the background has too. A cell x becomes `offset + V V' (x - mean)`,
+    where the columns of V are the components [1]_ (Sec. 3.3). For cLVM, a cell becomes its salient
+    part, as in `contrast_core.CLVM.denoise`. Few components simplify the data strongly, so use the
+    layer for pictures of the effect, not for tests. After a fit within donors, each cell is centred
+    by its donor's mean, so that differences between donors are removed too.
 
     Parameters
     ----------
@@ -42,16 +42,16 @@ def denoise(
         Annotated data matrix on which `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca` or `clvm` was
         run.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the method, or the `key_added` that was given.
     offset
-        The vector to add afterwards. `"foreground"` adds the foreground mean, so that values are on
-        the scale of the input. `"difference"` adds the foreground mean minus the background mean,
-        so that values are changes against the background. `"none"` adds nothing.
+        The vector that is added to each cell. `"foreground"` adds the foreground mean, so that
+        values are on the scale of the input. `"difference"` adds the foreground mean minus the
+        background mean, so that values are changes against the background. `"none"` adds nothing.
     layer
-        The layer to correct, or `None` for `.X`. By default the layer of the fit.
+        The layer to denoise, or `None` for `.X`. By default, it is the layer of the fit.
     layer_added
-        Name of the corrected layer. A layer of that name is replaced only if this function wrote
-        it.
+        Name of the denoised layer. An existing layer of that name is replaced only if this function
+        wrote it.
     {COPY}
 
     Returns
@@ -59,15 +59,15 @@ def denoise(
     `None`, or the updated copy with `copy=True`. Sets this field:
 
     `.layers['denoised' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
-        All cells, dense, in the precision of the input. Genes outside the `mask_var` of the fit
-        are NaN: nothing is known about them.
+        The denoised expression of all cells, dense, in the precision of the input. Genes outside
+        the `mask_var` of the fit are NaN, because the components do not include them.
     `.uns['denoise']['denoised' | layer_added]` : `dict`
         The arguments that were given.
 
     Raises
     ------
     ValueError
-        If there is no such result, it has no components of genes (a kernel, `obsm`, PCA++),
+        If there is no such result, its components cannot rebuild genes (a kernel, `obsm`, PCA++),
         `offset` is unknown, `layer_added` is a name that files cannot hold, or another function
         wrote a layer of this name.
     TypeError

@@ -38,10 +38,10 @@ def kernel_cpca(
 ) -> AnnData | None:
     """Kernel contrastive PCA: cPCA in the feature space of a kernel.
 
-    Kernel cPCA keeps and sharpens the difference between conditions, even one that no linear
-    direction shows [1]_ (eq. 5, App. E). Foreground and background together should have at most
-    some thousand cells: time grows with the cube of their number. All cells of `adata` are
-    embedded, also those in neither set.
+    Kernel cPCA keeps and sharpens the difference between conditions, even if no linear direction
+    shows this difference [1]_ (eq. 5, App. E). Foreground and background together should have at
+    most a few thousand cells, because the time grows with the cube of their number. All cells of
+    `adata` are embedded, including cells that are in neither set.
 
     Parameters
     ----------
@@ -54,12 +54,12 @@ def kernel_cpca(
         Contrast strength: a number from 0 to infinity, or `"auto"`; see
         `contrast_core.KernelCPCA`.
     kernel
-        A kernel of scikit-learn's `pairwise_kernels`, or a callable of two rows. Distances among
-        thousands of genes say little: `obsm="X_pca"` is often the better input.
+        A kernel of scikit-learn's `pairwise_kernels`, or a callable of two rows. Distances in
+        thousands of genes are hardly informative, so `obsm="X_pca"` is often the better input.
     kernel_gamma
-        Coefficient of the kernel. By default 1 / number of genes (or dimensions) / their mean
-        variance over the foreground and background cells, as `gamma="scale"` in scikit-learn's
-        `SVC`; 1 for the chi2 kernels.
+        Coefficient of the kernel. By default, it is 1 / (number of genes or dimensions * their mean
+        variance over the foreground and background cells), similar to `gamma="scale"` in
+        scikit-learn's `SVC`. For the chi2 kernels, the default is 1.
     {DATA}
     {OBSM}
     key_added
@@ -73,9 +73,9 @@ def kernel_cpca(
     `.obsm['X_kernel_cpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding, centred by the foreground mean in feature space.
     `.uns['kernel_cpca' | key_added]['alpha']` : `float`
-        The contrast strength in use.
+        The contrast strength that was used.
     `.uns['kernel_cpca' | key_added]['kernel_gamma']` : `float`
-        The coefficient in use.
+        The coefficient of the kernel that was used.
     `.uns['kernel_cpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus alpha times background variance, per component.
     {KEPT}
@@ -131,7 +131,7 @@ def kernel_cpca(
 
 
 def _scale(foreground: Any, background: Any) -> float:
-    """Return one over the total variance of both sets, each centred by its own mean."""
+    """Return 1 over the total variance of both sets, each of which is centred by its own mean."""
     moments = [FeatureMoments.from_data(rows) for rows in (foreground, background)]
     total = sum(float(of_set.squares.sum()) for of_set in moments)
     return sum(of_set.n_samples for of_set in moments) / total if total > 0 else 1.0
