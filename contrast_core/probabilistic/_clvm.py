@@ -47,64 +47,70 @@ from contrast_core.solve import Design, Plan, contrast_moments
 
 
 class CLVM(LatentModel):
-    r"""Contrastive latent variable model: what both datasets share, and what one alone has.
+    r"""Contrastive latent variable model: shared variation, and variation of the foreground alone.
 
-    Shared latent variables z act on foreground and background alike, salient ones t on the
-    foreground alone,
+    Shared latent variables z act on both datasets. Salient latent variables t act on the foreground
+    only:
 
     .. math:: x = S z + W t + \mu_x + \varepsilon, \qquad y = S z + \mu_y + \varepsilon,
 
-    all of them standard normal and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. S, W and
-    :math:`\sigma^2` maximise the likelihood of all rows; :math:`\mu` is the mean of each dataset.
-    There is no contrast strength to choose, only the two numbers of dimensions.
+    All latent variables are standard normal, and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. The
+    fit chooses S, W and :math:`\sigma^2` to maximise the likelihood of all rows; :math:`\mu` is the
+    mean of each dataset. There is no contrast strength to choose, only the two numbers of
+    dimensions.
 
-    Expectation maximisation (EM) needs only counts, means and covariances: an iteration is a
-    product of the covariances with the loadings.
+    Expectation maximisation (EM) needs only the numbers of rows, the means and the covariances:
+    each iteration multiplies the covariances by the loadings.
 
-    Values may be missing, as NaN, in foreground and background, and `robust` lets outliers count
-    for less. The likelihood is then that of the observed values of each row, and every step of EM
-    reads the rows. Missing values, `robust`, the selection of features by `sparsity` and that of
-    shared dimensions by `ard` can be combined.
+    Both datasets may have missing values (NaN), and `robust` reduces the weight of outliers. In
+    both cases the likelihood is that of the observed values of each row, and every step of EM reads
+    the rows. Missing values, `robust`, `sparsity` (which selects features) and `ard` (which selects
+    shared dimensions) can be combined.
 
-    ``inference="vi"`` maximises the variational bound by stochastic gradients, for counts and for
-    robust fits to data that are not in memory. It begins at what EM finds. It is slower and less
-    exact, so prefer ``"em"`` wherever both can do the same.
+    ``inference="vi"`` maximises the variational bound by stochastic gradients. It serves counts,
+    and robust fits to data that are not in memory. It starts from the solution that EM finds. It is
+    slower and less exact, so prefer ``"em"`` wherever both apply.
 
     Parameters
     ----------
     n_salient : int, default=2
-        Salient latent dimensions, t, from 0; k + t from 1 to one below the number of features that
-        vary: at least one direction must be left for the noise.
+        Number of salient latent dimensions, t, at least 0. The sum k + t must be at least 1 and
+        below the number of features that vary, to leave one direction for the noise.
     n_shared : int, default=2
-        Shared latent dimensions, k, from 0.
+        Number of shared latent dimensions, k, at least 0.
     noise : "normal" or "counts", default="normal"
-        Distribution of the values. "counts", with "vi", is for raw counts: negative binomial, with
-        mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)` with the row's total
-        :math:`\ell_i` and a dispersion for each feature. Loadings are then of logarithms of rates,
-        and relative: what would multiply all features alike is in the total.
+        Distribution of the values. "counts" needs "vi" and models raw counts as negative binomial,
+        with mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)`, where :math:`\ell_i` is
+        the row's total, and with one dispersion for each feature. The loadings then describe
+        logarithms of rates. They are relative: a factor common to all features is part of the
+        total.
     sparsity : "auto", "horseshoe" or float above 0, optional
-        How to select the features that have salient loadings; by default all have. A number is the
-        penalty rho of :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|` on the rows of W, with the rows
-        of the unpenalised fit as weights, in units of the log-likelihood: features whose salient
-        loadings add less than about rho / 2 are dropped, and the likelihood is then maximised with
-        the other rows at zero. "auto" tries rho from 1 to 740,000 and takes the selection with the
-        least Bayesian information criterion. If that is least without salient variables, the model
-        has none, ``t = 0``. With "vi", rho is chosen for the fit with which it begins.
-        "horseshoe" keeps the features that the horseshoe prior,
-        :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales, does not shrink away; with
-        missing values or `robust` it needs "vi". With ``n_salient=1`` and few features to leave
-        out it leaves out fewer.
+        How to select the features that have salient loadings. By default all features have them.
+
+        A number is the rho of the penalty :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|`, in units of
+        the log-likelihood, where :math:`\hat w_i` are the rows of the unpenalised W. Features whose
+        salient loadings add less than about rho / 2 to the log-likelihood are dropped. A last fit
+        without the penalty holds their rows of W at zero.
+
+        "auto" tries rho from 1 to 740,000 and takes the selection with the smallest Bayesian
+        information criterion. If the criterion is smallest without salient variables, the model has
+        none (``t = 0``). "vi" uses the rho that is chosen for its EM start.
+
+        "horseshoe" keeps the features that the horseshoe prior does not shrink away. The prior is
+        :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or
+        `robust` it needs "vi". It drops fewer features if ``n_salient=1`` and few features have no
+        salient part.
     ard : bool, default=False
-        Automatic relevance determination of shared dimensions: under a vague prior on the length of
-        each column of S, columns that add too little vanish, and the likelihood is maximised with
-        the others. `n_shared` is then the largest number. It finds the right number where the noise
-        has the same variance in every direction; where it does not, as in the mouse data and most
-        real tables, it keeps all columns.
+        Whether to choose the number of shared dimensions by automatic relevance determination;
+        `n_shared` is then the largest number. A vague prior on the length of each column of S
+        shrinks columns that add too little to zero. A last fit without the prior uses the other
+        columns. The number is right where the noise has the same variance in every direction.
+        Otherwise, as in the mouse data and most real tables, all columns are kept.
     robust : "entries" or "rows", optional
-        Student's t instead of the normal distribution, with 4 degrees of freedom: "entries" for the
-        noise of each value on its own, if single values are wrong; "rows" for each row as a whole,
-        noise and latent variables, if whole samples are wrong. The data must be in memory, except
-        with "vi".
+        Whether to replace the normal distribution by Student's t, with 4 degrees of freedom.
+        "entries" is for single wrong values: the noise of each value has a t distribution of its
+        own. "rows" is for samples that are wrong as a whole: each row, with its noise and latent
+        variables, has one. The data must be in memory, except with "vi".
     priors : dict, optional
         Parameters of the paper's priors, under these names:
 
@@ -113,47 +119,51 @@ class CLVM(LatentModel):
             paper's inverse gamma prior of the noise variance. The paper's b is not set but
             estimated: it is a times `noise_variance_`.
         ``"adaptive_penalty"`` (True)
-            With a number for `sparsity`: False for the paper's :math:`\rho \sum_i \|w_i\|`, rho in
-            units of the log-likelihood per unit of the data.
+            False selects the paper's penalty :math:`\rho \sum_i \|w_i\|`, with rho in units of the
+            log-likelihood per unit of the data. It needs a number for `sparsity`.
         ``"feature_groups"``
             Labels of the features, (n_features,), such as the sensor that each one belongs to.
-            With a number or "auto" for `sparsity` the penalty is then on the length of all rows of
-            W of a group together, so that the features of a group are selected together.
+            With a number or "auto" for `sparsity`, the penalty then applies to the joint length of
+            all rows of W in a group, so that the features of a group are selected together.
         ``"horseshoe_scale"`` (1)
             :math:`b_g` of the global scale, :math:`\tau \sim C^+(0, b_g)`.
         ``"horseshoe_threshold"``, ``"horseshoe_probability"`` (0.5)
-            A feature goes where :math:`\rho_i^2 \tau^2` is below :math:`\delta` with a probability
-            above :math:`p_0`. By default the larger of 0.01 and :math:`8 \sigma^2 / n`, in units of
-            the features' mean variance.
+            The threshold :math:`\delta` and the probability :math:`p_0`. A feature is dropped if
+            :math:`\rho_i^2 \tau^2` is below :math:`\delta` with a probability above :math:`p_0`.
+            The default threshold is the larger of 0.01 and :math:`8 \sigma^2 / n`, in units of the
+            features' mean variance.
         ``"ard_shape"``, ``"ard_rate"`` (0.001 each)
-            :math:`a_0` and, in units of the noise variance, :math:`b_0` of the inverse gamma prior
-            of the variance of each shared column, with `ard`.
+            :math:`a_0` and :math:`b_0` of the inverse gamma prior of the variance of each shared
+            column, with `ard`; :math:`b_0` is in units of the noise variance.
     inference : "em" or "vi", default="em"
-        Expectation maximisation; or stochastic variational inference, which needs torch and reads
-        minibatches of rows from data of every kind. The posterior of a row's latent variables has a
-        full covariance. It is exact with normal noise and with ``robust="rows"``, where the bound
-        is the log-likelihood; with ``robust="entries"`` it is independent of the values' weights;
-        for counts it is the best normal one; with ``sparsity="horseshoe"`` rows of W have
-        posteriors too, and gradients are taken at draws from them.
+        "em" is expectation maximisation. "vi" is stochastic variational inference, which needs
+        torch and reads minibatches of rows from data of every kind.
+
+        With "vi" the posterior of a row's latent variables has a full covariance. It is exact with
+        normal noise and with ``robust="rows"``, where the bound equals the log-likelihood. With
+        ``robust="entries"`` it is independent of the weights of the values. For counts it is the
+        best normal approximation. With ``sparsity="horseshoe"`` the rows of W have posteriors too,
+        and gradients are taken at draws from them.
     n_init : int, default=1
-        Number of starts; the most likely solution is kept. The first start is the leading
-        components of the background and of the contrast, the others are random.
+        Number of starts; the most likely solution is kept. The first start consists of the leading
+        components of the background and of the contrast. The others are random.
     tol : float above 0, default=1e-6
-        Length of the gradient at which EM ends: the gradient of the log-likelihood per row with
-        respect to the loadings, in units of the noise's standard deviation, and to the logarithm of
-        its variance. (The likelihood is constant to nine digits long before the subspaces stop
-        turning.) With missing values or `robust`, ten times `tol` is instead the length of a step
-        in these coordinates. Ignored with "vi", which ends once the bound has not risen for eight
-        passes at each of three learning rates.
+        Length of the gradient at which EM ends. The gradient is that of the log-likelihood per row,
+        with respect to the loadings, in units of the noise's standard deviation, and to the
+        logarithm of the noise variance. (The likelihood is constant to nine digits long before the
+        subspaces stop turning.) With missing values or `robust`, EM ends instead when a step in
+        these coordinates is shorter than ten times `tol`. "vi" ignores `tol`: it ends once the
+        bound has not risen for eight passes at each of three learning rates.
     max_iter : int, default=3000
-        Largest number of evaluations of the likelihood for each start; with missing values or
-        `robust` each of them reads the rows. With "vi", largest number of passes over the rows.
+        Largest number of evaluations of the likelihood for each start. With missing values or
+        `robust` each evaluation reads the rows. With "vi", largest number of passes over the rows.
     random_state : int, Generator or None, default=None
-        Seed of the random starts and, with "vi", of the order of minibatches and of draws.
+        Seed of the random starts. With "vi" it also seeds the order of minibatches and the draws.
     device : str or torch.device, optional
-        Device on which "vi" computes, such as "cuda"; by default the processor.
+        Device on which "vi" computes, such as "cuda"; by default the CPU.
     progress : bool or callable, default=False
-        Whether to show a bar of the passes of "vi": tqdm's, or one that is called as tqdm is.
+        Whether to show a progress bar of the passes of "vi". A callable replaces tqdm and takes the
+        same arguments.
 
     Attributes
     ----------
@@ -161,57 +171,59 @@ class CLVM(LatentModel):
         Orthonormal rows that span the columns of W; the entry of largest magnitude in each is
         positive.
     salient_loadings_ : ndarray of shape (n_features, t)
-        W, rotated by its singular vectors: orthogonal columns in descending order of length. (The
-        model leaves the rotation open.)
+        W, rotated so that its columns are orthogonal and in descending order of length. (The model
+        does not determine the rotation.)
     selected_ : ndarray of bool of shape (n_features,)
         Features with a salient loading.
     shared_loadings_ : ndarray of shape (n_features, k)
-        S, rotated likewise; with `ard`, of as many columns as it keeps. They need not be
-        orthogonal to those of W.
+        S, rotated likewise. With `ard` it has only the columns that are kept. The columns of S need
+        not be orthogonal to those of W.
     noise_variance_ : float
-        sigma^2; with `robust` the square of Student's scale. Not set for counts.
+        sigma^2; with `robust`, the squared scale of Student's t. Not set for counts.
     degrees_of_freedom_ : float
         With `robust` only: degrees of freedom of Student's t.
     shrunk_probability_ : ndarray of shape (n_features,)
         With ``sparsity="horseshoe"`` only: posterior probability that :math:`\rho_i^2 \tau^2` of a
         feature is below the threshold of `priors`; 1 for constant features.
     dispersions_ : ndarray of shape (n_features,)
-        For counts only: r, where a count of mean a has the variance :math:`a + a^2 / r`.
+        For counts only: r of each feature. A count with mean a has the variance
+        :math:`a + a^2 / r`.
     library_size_ : float
-        For counts only: mean total of the foreground's rows, which samples have for theirs.
+        For counts only: mean total of the foreground's rows. Rows that are sampled have this total.
     latent_covariance_ : ndarray of shape (t, t)
-        Covariance of t given a complete row, the same for every row; with `robust` for weights of
-        1. Not defined for counts.
+        Covariance of t given a complete row, which is the same for every row. With `robust` it
+        holds for weights of 1. Not defined for counts.
     tails_ : {"normal", "entries", "rows", "counts"}
         Distribution of the values in the fit; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
-        Log-likelihood of all rows of both datasets at the start and after each step, natural
-        logarithms, over the features that vary. It does not fall, except by rounding (which grows
-        with the ratio of the largest variance to the noise's). With ``robust="entries"`` it is the
-        variational lower bound. Not set with "vi".
+        Log-likelihood of all rows of both datasets at the start and after each step, over the
+        features that vary, as a natural logarithm. It does not fall, except by rounding (which
+        grows with the ratio of the largest variance to the noise variance). With
+        ``robust="entries"`` it is the variational lower bound. Not set with "vi".
     elbo_ : ndarray of shape (number of passes + 2,)
-        With "vi" only: the variational lower bound of that log-likelihood, at the start, after each
-        pass and at the end, where the parameters are those of the highest one.
+        With "vi" only: the variational lower bound of the log-likelihood at the start, after each
+        pass and at the end. The fit ends with the parameters of the highest bound.
     n_iter_ : int
         Number of steps taken, or of passes with "vi".
     converged_ : bool
         Whether `tol` was reached; with "vi", whether the bound no longer rose.
     foreground_variance_, background_variance_ : ndarray of shape (t,)
-        Variance of foreground and background along each component; with missing values or `robust`
-        the model's, of loadings and `noise_variance_`.
+        Variances of foreground and background along each component. With missing values or `robust`
+        they are the variances under the model, from the loadings and `noise_variance_`.
     contrast_index_ : ndarray of shape (t,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
-        only); NaN where neither varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these variances, from -1 (background only) to 1
+        (foreground only); NaN where neither dataset varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of foreground and background; for counts the logarithms of the features' shares of a
-        row's total where latent variables are zero.
+        Means of foreground and background. For counts, logarithms of each feature's share of a
+        row's total when all latent variables are zero.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        Moments of the data; not set with missing values or `robust`. SpanMoments, for more features
-        than rows, hold the rows.
+        Moments of the data; not set with missing values or `robust`. SpanMoments, which are used
+        for more features than rows, hold the rows.
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
-        From centred rows to scores, the posterior means of t, and back, as `inverse_transform`
-        says; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`. There
-        are none with ``robust="entries"``, which weighs each value of a row, nor with counts.
+        `projection_` maps centred rows to scores, the posterior means of t; `reconstruction_` maps
+        scores back, as in `inverse_transform`. Together with the mean they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`. Neither exists with ``robust="entries"``, which weights
+        each value of a row, nor with counts.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -220,20 +232,23 @@ class CLVM(LatentModel):
     Raises
     ------
     ValueError
-        On `fit`: if the latent variables explain all that varies, so that the likelihood has no
-        maximum, `sparsity` leaves no feature, or a parameter is out of range. With missing values
-        or `robust`: if a feature is never observed in one of the datasets, fewer than two rows have
-        a value, or ``sparsity="horseshoe"`` is given without "vi". With these or "vi": if `within`,
-        weights or several backgrounds are given, which need moments. With counts: if values are not
-        whole numbers from 0.
+        By `fit`, in these cases:
+
+        - Always: if the latent variables explain all variance, so that the likelihood has no
+          maximum, if `sparsity` leaves no feature, or if a parameter is out of range.
+        - With missing values or `robust`: if a feature is never observed in one of the datasets, if
+          fewer than two rows have a value, or if ``sparsity="horseshoe"`` is given without "vi".
+        - With missing values, `robust` or "vi": if `within`, weights or several backgrounds are
+          given, which need moments.
+        - With counts: if values are not whole numbers of at least 0.
     ImportError
         With "vi", if torch is not installed.
 
     Warns
     -----
     ContrastWarning
-        If `tol` is not reached after `max_iter` evaluations or passes, or the two datasets' scales
-        differ by orders of magnitude.
+        If the fit has not converged after `max_iter` evaluations or passes, or if the scales of the
+        two datasets differ by orders of magnitude.
 
     See Also
     --------
@@ -242,16 +257,18 @@ class CLVM(LatentModel):
     Notes
     -----
     Without salient variables this is probabilistic PCA of both datasets, each about its own mean.
-    Without shared ones W spans what probabilistic PCA of the foreground finds, but the noise is
-    that of both: :math:`\sigma^2 = (n \sum_{i>t} \lambda_i(C_X) + m \operatorname{tr} C_Y) /
+    Without shared variables W spans the subspace that probabilistic PCA of the foreground finds,
+    but the noise is estimated from both datasets:
+    :math:`\sigma^2 = (n \sum_{i>t} \lambda_i(C_X) + m \operatorname{tr} C_Y) /
     (n(D - t) + mD)`.
 
-    The noise has the same variance in every feature: standardise the datasets, each on its own,
-    where scales mean nothing. What the background has beyond k shared dimensions counts as noise,
-    so with a k too small W finds what both have; with one too large S explains what only the
-    foreground has. On the mouse data any k from 1 to 8 separates the groups. Each dataset counts by
-    its number of rows, several backgrounds by all their rows together, weighted rows by their total
-    weight. Features that vary in neither dataset are left out of the likelihood.
+    The noise has the same variance in every feature. If the units of the features are arbitrary,
+    standardise each dataset on its own first. Background variation beyond k shared dimensions
+    counts as noise: if k is too small, W finds variation that both datasets have. If k is too
+    large, S explains variation that only the foreground has. On the mouse data any k from 1 to 8
+    separates the groups. The weight of a dataset in the likelihood is its number of rows, or the
+    total weight of its rows; several backgrounds count with all their rows. Features that vary in
+    neither dataset are left out of the likelihood.
 
     References
     ----------
@@ -342,16 +359,15 @@ class CLVM(LatentModel):
 
         .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
 
-        This is the least squares estimate of W t, with what shared variables and noise add as the
-        errors: a projection on the span of W along what the background would do, which is not an
-        orthogonal one.
+        This is the generalised least squares estimate of W t, in which the shared part and the
+        noise are the errors. It is an oblique projection on the span of W.
 
         Parameters
         ----------
         X : as for `transform`
             Rows to denoise.
         offset : {"foreground", "difference", "none"}, default="foreground"
-            What is added back, as in `CPCA.denoise`.
+            Mean to add to the denoised rows, as in `CPCA.denoise`.
 
         Returns
         -------
@@ -360,8 +376,8 @@ class CLVM(LatentModel):
         Raises
         ------
         ValueError
-            If `offset` is none of the three, the features are not those of the fit, or a value is
-            NaN or infinite.
+            If `offset` is not one of these three strings, if the features are not those of the fit,
+            or if a value is NaN or infinite.
         """
         return super().denoise(X, offset=offset)
 
@@ -377,23 +393,25 @@ class CLVM(LatentModel):
         Parameters
         ----------
         X : as for `transform`
-            Rows from anywhere.
+            Rows of either dataset, or new rows.
         dataset : {"foreground", "background"}, default="foreground"
-            Which model the rows follow: the one of the background has no salient part.
+            The dataset whose model the rows follow. The model of the background has no salient
+            part.
         within : array-like of shape (n,), optional
-            As for `transform`; background rows are centred by their label's mean among these rows.
+            Labels, as for `transform`. Background rows are centred by the mean of their label in
+            `X`.
 
         Returns
         -------
         ndarray of shape (n, n_shared)
-            For a dask array or a tensor, the same, as from `transform`.
+            For a dask array or a tensor, the result is of the same kind, as from `transform`.
 
         Raises
         ------
         ValueError
-            If `dataset` is neither, or as for `transform`.
+            If `dataset` is neither of the two names, or in the cases of `transform`.
         TypeError
-            As for `transform`.
+            In the cases of `transform`.
         """
         check_is_fitted(self)
         return self._latent_means(X, dataset, slice(self._n_shared), within)
@@ -482,7 +500,7 @@ class CLVM(LatentModel):
         return self._described(names, tails, search, found.described(start, tails))
 
     def _search(self, varies: NDArray[np.bool_]) -> tuple[int, Search, Sparsity | None, bool]:
-        """Return k, how to look for a maximum, and what to select."""
+        """Return k, the settings of the search for a maximum, `sparsity` and `ard`, all checked."""
         k, t = check_dimensions(self.n_shared, self.n_salient, int(varies.sum()))
         search = Search(
             t,
@@ -514,6 +532,7 @@ class CLVM(LatentModel):
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design
     ) -> tuple[Moments, Moments, Plan]:
-        # Rows of the loadings are features only where the coordinates are.
+        # Sparsity selects rows of the loadings, which are features only if the solver "eigh" keeps
+        # the features as coordinates.
         solver = "auto" if self.sparsity is None else "eigh"
         return contrast_moments(X, background, solver=solver, products=False, design=design)

@@ -1,4 +1,4 @@
-"""The fitted density of one dataset: few latent variables and noise of one variance."""
+"""The density of one dataset: a linear model with few latent variables and isotropic noise."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from contrast_core.rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class FactorModel:
-    r"""The model :math:`x = L z + \mu + \varepsilon` of rows of which values may be missing.
+    r"""The model :math:`x = L z + \mu + \varepsilon` of rows, which may have missing values.
 
-    Its methods take blocks of dense rows, NaN where a value is missing. Rows with the same values
-    observed share a linear system of the size of z.
+    Its methods take blocks of dense rows with NaN for missing values. Rows with the same pattern of
+    observed values share a k x k linear system.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class FactorModel:
     loadings : ndarray of shape (n_features, k)
         L; its columns need not be orthogonal.
     noise_variance : float
-        sigma^2, positive; for Student's t the square of its scale.
+        sigma^2, positive; for Student's t, its squared scale.
     tails : {"normal", "entries", "rows"}
         Distribution of the noise: normal, or Student's t of each value or of each whole row.
     degrees : float
@@ -64,26 +64,26 @@ class FactorModel:
         return linear_posterior(self.model).gain
 
     def latent_means(self, rows: Any) -> FloatArray:
-        """Return the posterior means of z, (n, k); 0 where nothing is observed."""
+        """Return the posterior means of z, (n, k), which are 0 for a row with nothing observed."""
         found: FloatArray = self._posterior(rows)[1].latent
         return found
 
     def log_density(self, rows: Any) -> FloatArray:
-        """Return the log-density of what is observed, (n, 1); 0 where nothing is."""
+        """Return the log-density of the observed values of each row, (n, 1), or 0 without any."""
         found: FloatArray = self._posterior(rows)[1].log_density[:, None]
         return found
 
     def normal_log_densities(self, rows: Rows) -> FloatArray:
         """Return the normal log-density of each row, (n,), for rows of every kind.
 
-        Complete rows take a projection on the axes of L and what it leaves, by Woodbury's identity
-        and the determinant lemma.
+        For complete rows it is computed from the projection on the principal axes of L and from the
+        residual, by Woodbury's identity and the determinant lemma.
         """
         axes, lengths, _ = np.linalg.svd(self.loadings, full_matrices=False)
         noise, variances = self.noise_variance, lengths**2 + self.noise_variance
         n_features, k = axes.shape
         constant = n_features * np.log(2 * np.pi) + np.log(variances).sum()
-        complete = partial(  # arrays as keywords, which become tensors for rows that are tensors
+        complete = partial(  # keyword arrays become tensors if the rows are tensors
             _complete_log_densities,
             mean=self.mean,
             axes=axes,
@@ -101,7 +101,7 @@ class FactorModel:
         return np.asarray(np.where(observed, rows, found.latent @ self.loadings.T + self.mean))
 
     def deviations(self, rows: Any) -> FloatArray:
-        """Return conditional standard deviations of missing values, (n, n_features), else 0."""
+        """Return conditional standard deviations, (n, n_features), 0 for observed values."""
         observed, found = self._posterior(rows)
         variances = self.noise_variance + found.covariance @ outer_products(self.loadings).T
         return np.asarray(np.where(observed, 0.0, np.sqrt(variances)))
@@ -141,7 +141,7 @@ class FactorModel:
 
 
 def by_completeness(complete: Any, incomplete: Any) -> Any:
-    """Return a function of dense blocks: one without missing values, another one with them."""
+    """Return a function of dense blocks that calls `incomplete` if a value is NaN."""
     return partial(_either, complete=complete, incomplete=incomplete)
 
 

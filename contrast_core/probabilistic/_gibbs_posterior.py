@@ -21,7 +21,7 @@ from contrast_core.linalg import aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import plan_for, solve_contrasts
 
-_FLOOR = 0.01  # of the noise variance at gamma = 0
+_FLOOR = 0.01  # default noise floor, as a share of the noise variance at gamma = 0
 
 
 class GibbsPosterior:
@@ -41,32 +41,33 @@ class GibbsPosterior:
         noise_floor: float | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> Any:
-        r"""Draw loadings and noise from the Gibbs posterior, to see how certain they are.
+        r"""Draw loadings and noise variance from the Gibbs posterior, to see their uncertainty.
 
-        With :math:`A = W W^\top + \sigma^2 I`, n foreground rows and a flat prior,
+        With :math:`A = W W^\top + \sigma^2 I`, n foreground rows and a flat prior, its density is
 
         .. math:: \log \pi(W, \sigma^2) = -\frac{w n}{2} \left[ (1 - \gamma) \log |A|
             + \operatorname{tr} A^{-1} C(\gamma) \right] + \text{const}, \qquad
             \sigma^2 \ge \sigma_0^2 ,
 
-        whose maximum is the closed form. At ``gamma = 0`` and ``learning_rate = 1`` it is the
-        posterior of probabilistic PCA. The density is computed from the moments of the fit, so the
-        time does not depend on the number of rows. The No-U-Turn sampler of nutpie draws from it;
-        the extra ``posterior`` installs nutpie and ArviZ.
+        The maximum of this density is the closed form of the fit. At ``gamma = 0`` and
+        ``learning_rate = 1`` it is the posterior of probabilistic PCA. The density is computed from
+        the moments of the fit, so the time does not depend on the number of rows. The No-U-Turn
+        sampler of nutpie draws from it. The extra ``posterior`` of the package installs nutpie and
+        ArviZ.
 
         Parameters
         ----------
         draws : int from 10, default=1000
-            Number of draws that each chain keeps, after a warm-up of half as many draws, at least
-            400.
+            Number of draws that each chain keeps. The warm-up before them takes half as many draws,
+            but at least 400.
         chains : int from 2, default=4
             Number of independent chains.
         gamma : float from 0 to below 1, optional
             Contrast strength, by default that of the fit. The posterior also exists above
             `gamma_max_`, where the closed form does not.
         learning_rate : float above 0, default=1.0
-            w, by which the weight of every row is multiplied. Row weights count as numbers of rows;
-            where they mean something else, w can correct for it.
+            The factor w, which multiplies the weight of every row. Row weights are taken as numbers
+            of rows; if they mean something else, w can correct for that.
         noise_floor : float above 0, optional
             :math:`\sigma_0^2`, in the units of the data's variances; by default a hundredth of the
             noise variance at ``gamma = 0``.
@@ -76,13 +77,18 @@ class GibbsPosterior:
         Returns
         -------
         arviz.InferenceData
-            `posterior` holds, for each chain and draw: ``loadings`` (feature, component), W,
-            rotated to be as near as possible to the W of the closed form; ``noise_variance``;
-            ``components`` (component, feature), the orthonormal basis of W's span nearest to the
-            components of the closed form; ``feature_weights`` (component, feature), their squares
-            as `feature_weights` scales them. None of them depends on the rotation of a draw of W,
-            which the model leaves open. `arviz.summary` lists means, bands and diagnostics,
-            `arviz.hdi` gives the bands as arrays, `arviz.plot_forest` draws them.
+            Its group `posterior` holds these variables for each chain and draw:
+
+            - ``loadings`` (feature, component): W, rotated as near as possible to the closed form.
+            - ``noise_variance``: sigma^2.
+            - ``components`` (component, feature): the orthonormal basis of W's span that is nearest
+              to the components of the closed form.
+            - ``feature_weights`` (component, feature): the squared components, scaled as by the
+              function `feature_weights`.
+
+            None of them depends on the rotation of a draw of W, which the model does not determine.
+            `arviz.summary` lists means, intervals and diagnostics, `arviz.hdi` returns the
+            intervals as arrays, and `arviz.plot_forest` draws them.
 
         Raises
         ------
@@ -90,28 +96,29 @@ class GibbsPosterior:
             If nutpie or ArviZ is not installed.
         ValueError
             If the posterior is not proper, because ``w n (1 - gamma)`` is not above ``D + d - 1``;
-            if a parameter is out of range; or if the fit was to incomplete data or comes from a
-            file without moments.
+            if a parameter is out of range; or if the fit has no moments, because its data were
+            incomplete or because it was loaded from a file without them.
         TypeError
             If a parameter has the wrong type.
 
         Warns
         -----
         ContrastWarning
-            Before sampling, if the closed form's noise variance is not above the floor: the
-            posterior then lies at the floor and is as narrow as the floor is low. After sampling,
-            if R-hat, effective sample sizes or divergences show that the chains have not converged.
+            Before sampling, if the closed form's noise variance is not above the floor. The
+            posterior then concentrates at the floor, and a lower floor makes it narrower. After
+            sampling, if R-hat, effective sample sizes or divergences show that the chains have not
+            converged.
 
         Notes
         -----
-        A Gibbs posterior expresses the uncertainty of minimising a loss, not of a probability model
-        of both datasets: at ``gamma > 0`` the coverage of its intervals differs from the nominal
-        one for every w. `contrast_core.bootstrap_stability` measures how the result varies with the
-        rows.
+        A Gibbs posterior expresses the uncertainty of the minimiser of a loss; it is not the
+        posterior of a probability model of both datasets. At ``gamma > 0`` the coverage of its
+        intervals differs from the nominal coverage for every w.
+        `contrast_core.bootstrap_stability` measures how the result varies with the rows.
 
         W is drawn as a lower trapezoidal matrix in the coordinates of the eigenvectors of
-        :math:`C(\gamma)`, with the volume of its rotations as a factor of the density, so that no
-        chain wanders among equivalent matrices.
+        :math:`C(\gamma)`, and the density is multiplied by the volume of the rotations of W. Chains
+        therefore do not wander among equivalent matrices.
 
         References
         ----------
@@ -187,14 +194,14 @@ def _noise_floor(noise_floor: object, x: Moments, y: Moments, d: int) -> float:
 
 
 class _Density(NamedTuple):
-    """Posterior in the coordinates of the contrast's eigenvectors; variances are over `unit`."""
+    """Posterior density in the coordinates of the contrast's eigenvectors, in units of `unit`."""
 
     directions: FloatArray
-    values: FloatArray  # eigenvalues of C(gamma) over the unit, descending
+    values: FloatArray  # eigenvalues of C(gamma) divided by the unit, descending
     gamma: float
     floor: float
     noise_variance: float
-    lengths: FloatArray  # of the closed form's loadings, made positive
+    lengths: FloatArray  # lengths of the closed form's loadings, at least 0.01
     unit: float
 
     @classmethod
@@ -207,7 +214,7 @@ class _Density(NamedTuple):
         return cls(directions, values / unit, gamma, floor, noise_variance, lengths, unit)
 
     def start(self, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return where chains start: W, their spread, and the log of the noise above its floor."""
+        """Return the start: W, the spread of chains, and the log of the noise above its floor."""
         loadings = np.zeros((len(self.values), len(self.lengths)))
         np.fill_diagonal(loadings, self.lengths)
         above = max(self.noise_variance - self.floor, 0.1 * self.floor) / self.unit
@@ -252,7 +259,7 @@ class _Density(NamedTuple):
         return log_density
 
     def variables(self, found: Draws) -> dict[str, FloatArray]:
-        """Return draws in the units and features of the data, turned towards the closed form."""
+        """Return draws in the units and features of the data, rotated towards the closed form."""
         d, loadings, logarithms = len(self.lengths), found.matrices, found.others[..., 0]
         transposed = np.swapaxes(loadings, -1, -2)
         closed_form = np.zeros((d, len(self.values)))

@@ -1,4 +1,4 @@
-"""PCPCA of rows with missing values: the maximum of the likelihood of what is observed."""
+"""PCPCA of rows with missing values, by maximising the likelihood of the observed values."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from contrast_core.probabilistic._valid_range import ValidRange, check_gamma, la
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
 
-_SMALLEST_NOISE = 1e-8  # of the mean variance: below it, rounding decides the likelihood
-_LARGEST_LOADING = 1e3  # times the root of the total variance: beyond it the fit diverges
-_LEAST_START_NOISE = 0.01  # of the mean variance
+_SMALLEST_NOISE = 1e-8  # in units of the mean variance; below it rounding decides the likelihood
+_LARGEST_LOADING = 1e3  # in units of the root of the total variance; beyond it the fit diverges
+_LEAST_START_NOISE = 0.01  # in units of the mean variance
 # Logarithms of the noise of the random starts, in units of the mean variance: starts with the same
 # noise mostly reach the same maximum, and small incomplete data have several.
 _RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
-# Small data have the most local maxima, and their fits take milliseconds: the number of random
-# starts grows with this number of values over that of the data, between these limits.
+# Small data have the most local maxima, and their fits take milliseconds. The number of random
+# starts is therefore _MANY_STARTS over the number of values, within the limits _FEWEST and _MOST.
 _MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
-_RIDGE = 1e-7  # of W's squared length, in the search for gamma_max
-_SEARCH_STEPS = 200  # of that search, whose gain after so many is below what matters
-_GRADIENT = 1e-8  # per feature, at which the iteration ends
-_CONVERGED = 1e-5  # per feature, up to which rounding may end it earlier
+_RIDGE = 1e-7  # relative to W's squared length, in the search for gamma_max
+_SEARCH_STEPS = 200  # iterations of the search for gamma_max; more change the result too little
+_GRADIENT = 1e-8  # largest derivative, per feature, at which the iteration ends
+_CONVERGED = 1e-5  # the same limit where rounding ends the iteration earlier
 
 
 class IncompleteRows(NamedTuple):
-    """Foreground and background, of which some values are missing, divided by `scale`.
+    """Foreground and background rows with missing values, divided by `scale`.
 
-    `filled` are the moments of both with means for what is missing, and how they are solved;
-    `shares` are those of foreground and background rows that have each feature observed.
+    `filled` holds the moments of both datasets with means in place of missing values, and the plan
+    to solve their contrast. `shares` holds, for each feature, the share of foreground and of
+    background rows in which it is observed.
     """
 
     rows: ObservedRows
@@ -67,21 +68,22 @@ class IncompleteFit(NamedTuple):
 
 
 def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> IncompleteRows:
-    """Read foreground and backgrounds, centred by the means of what is observed.
+    """Read foreground and backgrounds, and centre them by the means of the observed values.
 
-    Rows with nothing observed, or of no weight, are left out.
+    Rows with nothing observed, or with zero weight, are left out.
 
     Raises
     ------
     ValueError
-        If rows have labels (`within`), fewer than two have a value, or a feature is never observed.
+        If rows have labels (`within`), if fewer than two rows have a value, or if a feature is
+        never observed.
     """
     shares = check_mix(np.ones(len(parts) - 1) if mix is None else mix, len(parts) - 1)
     means, values, observed, weights = [], [], [], []
     for part, share in zip(parts, (1.0, *shares), strict=True):
         rows, seen, weight = observed_part(part)
         mean = _mean(rows, seen, weight)
-        mean += _mean(rows - mean, seen, weight)  # what rounding left, far from zero
+        mean += _mean(rows - mean, seen, weight)  # corrects rounding of values far from zero
         means.append(share * mean)
         values.append(np.where(seen, rows - mean, 0.0))
         observed.append(seen)
@@ -91,7 +93,7 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
     foreground, background = np.zeros((2, len(stacked)))
     foreground[:n], background[n:] = weights[0], np.concatenate(weights[1:])
     both = Design(sample_weight=foreground[:n], background_weight=background[n:])
-    # Its checks of the range of float64 and of the scales of both are those of complete data.
+    # As for complete data, this call checks the range of float64 and the scales of both datasets.
     moments = contrast_moments(
         stacked[:n], background=stacked[n:], n_components=d, products=False, design=both
     )
@@ -142,7 +144,7 @@ def _mean(values: FloatArray, seen: NDArray[np.bool_], weights: FloatArray) -> F
 
 
 def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -> IncompleteFit:
-    """Maximise the likelihood of what is observed, from several starts.
+    """Maximise the likelihood of the observed values, from several starts.
 
     Raises
     ------
@@ -166,7 +168,7 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
             f"largest derivative is {np.abs(best.jac).max():.2g}. Raise max_iter={max_iter}, or "
             "take a smaller gamma."
         )
-    # The density of x is that of x / scale over scale for each value observed.
+    # Change of variables: each observed value divides the density of x / scale by the scale.
     shares = data.shares
     shift = float((shares[0] - strength * shares[1]).sum() * np.log(data.scale))
     squared = data.scale**2
@@ -186,13 +188,14 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
 
 
 def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
-    r"""Return the contrasts at which the likelihood has a maximum, as far as can be found.
+    r"""Return the contrast strengths at which the likelihood has a maximum, as far as known.
 
-    Three things end them. At 1 the weights of both datasets cancel. A feature f that is observed
-    too rarely in the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, is best described by an
-    infinite variance. And where :math:`\gamma` times what some W leaves of the background exceeds
-    what it leaves of the foreground, sigma^2 goes to zero; the least ratio of the two is searched
-    for from several starts, so it is an upper bound, and the exact end where nothing is missing.
+    Three conditions end the range. At 1 the weights of both datasets cancel. A feature f that is
+    observed too rarely in the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, has an infinite
+    variance at the maximum. Third, sigma^2 goes to zero if some W leaves a residual in the
+    background that, times :math:`\gamma`, exceeds its residual in the foreground. A search from
+    several starts finds the least ratio of the two residuals. It is an upper bound of the end, and
+    exact where nothing is missing.
     """
     x, y = data.shares
     ratios = x / y
@@ -258,7 +261,7 @@ def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
 
 
 def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[FloatArray]:
-    """Return where the searches start, (n_features, d): components of filled rows, random ones."""
+    """Return starts of the searches, (n_features, d): components of filled rows, then random."""
     x, y, plan = data.filled
     closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
     n_values = sum(block.values.size for block in data.rows.blocks)
@@ -268,9 +271,10 @@ def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[F
 
 
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
-    """Return starts, W and log sigma^2: closed forms of filled rows at two contrasts, and random.
+    """Return starts, each W and log sigma^2 in one vector.
 
-    Where there is no closed form at this contrast, the noise is a small part of the variance.
+    The first ones are the closed forms of filled rows at ``gamma`` and at 0, the others are random.
+    If there is no closed form at ``gamma``, the first noise is a small part of the variance.
     """
     x, y, plan = data.filled
     starts = []

@@ -30,7 +30,7 @@ from contrast_core.solve import Design, design_rows
 
 
 class LatentModel(ScoreMixin, MomentContrast):
-    """Base of `PCPCA` and `CLVM`: a density of rows, of which values may be missing.
+    """Base class of `PCPCA` and `CLVM`: a density of rows that may have missing values.
 
     A subclass defines `_fit_parts` and `_loadings`, and sets ``noise_variance_``.
     """
@@ -85,7 +85,7 @@ class LatentModel(ScoreMixin, MomentContrast):
 
     @property
     def _option(self) -> str:
-        """The parameter that asks for a noise that is not normal, as it is written."""
+        """The parameter that selected noise that is not normal, written as in a call."""
         return "noise='counts'" if self._tails == "counts" else f"robust={self._tails!r}"
 
     @property
@@ -107,41 +107,46 @@ class LatentModel(ScoreMixin, MomentContrast):
     def reconstruction_(self) -> FloatArray:
         """Map from posterior means to centred rows, (t, n_features)."""
         loadings = self._loadings("foreground")[:, self._n_shared :]
-        # A latent variable as weak as the noise is shrunk to zero, from which nothing leads back.
+        # A latent variable as weak as the noise has scores of zero, which no map can invert: the
+        # pseudo-inverse leaves it out.
         return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
-        r"""Return the posterior means of the latent variables; for `CLVM`, of the salient ones.
+        r"""Return the posterior means of the latent variables, for `CLVM` only of the salient ones.
 
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
             M = (S S^\top + \sigma^2 I)^{-1}
 
-        with S = 0 for `PCPCA`. What shared latent variables or the noise explain counts for little.
-        With ``robust="rows"`` a row's weight leaves this as it is; with ``robust="entries"`` it is
-        the mean where weights of the row's values and latent variables, each given the other as in
-        the E-step, have settled, from weights of 1.
+        with S = 0 for `PCPCA`. Directions that shared latent variables or the noise explain have
+        little weight. With ``robust="rows"`` the formula holds unchanged, because the weight of a
+        row does not affect its posterior mean. With ``robust="entries"`` the E-step is iterated,
+        from weights of 1, until the latent variables and the weights of the row's values no longer
+        change.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse, except with ``robust="entries"`` and for
-            counts. NaN in dense rows is a missing value, whether or not the fit had any: the mean
-            is then given what is observed, and 0 if nothing is.
+            Rows of either dataset, or new rows. Sparse input stays sparse, except with
+            ``robust="entries"`` and for counts. NaN in dense rows is a missing value, whether or
+            not the fit had any. The mean is then conditional on the observed values, and 0 if there
+            are none.
         within : array-like of shape (n,), optional
-            As in `CPCA.transform`, for complete rows; not with ``robust="entries"`` or counts.
+            Labels, as in `CPCA.transform`. They need complete rows, and are not possible with
+            ``robust="entries"`` or counts.
 
         Returns
         -------
         ndarray of shape (n, n_components) or (n, n_salient)
-            Their posterior covariance is `latent_covariance_` for every complete row.
+            Posterior means. The posterior covariance is `latent_covariance_` for every complete
+            row.
 
         Raises
         ------
         ValueError
-            If the features are not those of the fit, a value is infinite, or one is NaN in rows
-            with `within`, sparse rows or a tensor.
+            If the features are not those of the fit, if a value is infinite, or if a value is NaN
+            in sparse rows, in a tensor or together with `within`.
         TypeError
-            If X is a tensor and the model that of ``robust="entries"`` or of counts.
+            If X is a tensor and the fit was for counts or had ``robust="entries"``.
         """
         check_is_fitted(self)
         return self._latent_means(X, "foreground", slice(self._n_shared, None), within)
@@ -173,7 +178,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return either
 
     def _weighted_rows(self, X: MatrixLike) -> Rows:
-        """Return rows for a model that weighs them one by one."""
+        """Return checked rows for a model whose scores are not linear; refuse tensors."""
         rows = self._rows(X, missing=self._tails != "counts")
         if not (rows.can_miss or rows.is_sparse):
             raise TypeError(
@@ -187,8 +192,8 @@ class LatentModel(ScoreMixin, MomentContrast):
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
-        with M as in `transform`. After `transform` this is what `denoise` gives. The model's mean
-        of a row given t is ``t @ W.T + mean_``.
+        with M as in `transform`. After `transform` the result equals that of `denoise`. (The
+        model's mean of a row given t is another one, ``t @ W.T + mean_``.)
 
         Parameters
         ----------
@@ -213,32 +218,33 @@ class LatentModel(ScoreMixin, MomentContrast):
     def score_samples(self, X: MatrixLike, *, dataset: Dataset = "foreground") -> FloatArray:
         r"""Return the log-density of each row under the model of its dataset.
 
-        Normal, about the mean of the dataset. With ``robust="rows"`` Student's t with the same
-        scale; with ``robust="entries"`` and for counts, which have no closed form, the variational
-        lower bound.
+        The density is normal about the mean of the dataset. With ``robust="rows"`` it is Student's
+        t with the same scale. With ``robust="entries"`` and for counts the log-density has no
+        closed form, and the variational lower bound is returned instead.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere. The density of dense rows with missing values (NaN) is that of what
-            is observed.
+            Rows of either dataset, or new rows. For dense rows with missing values (NaN) the
+            density is that of the observed values.
         dataset : {"foreground", "background"}, default="foreground"
-            Which of the two. `PCPCA` has the same covariance for both, about their own means;
-            `CLVM` has no salient part in the background, so that the difference tells which of them
-            a row is more like.
+            Dataset whose model is used. `PCPCA` has one covariance for both datasets, about their
+            own means. `CLVM` has no salient part in the background, so the difference of the two
+            log-densities tells which dataset a row resembles more.
 
         Returns
         -------
         ndarray of shape (n,)
-            Natural logarithms; 0 for a row of which nothing is observed.
+            Natural logarithms; 0 for a row with nothing observed.
 
         Raises
         ------
         ValueError
-            If `dataset` is neither, or a background that the fit did not have; if the features are
-            not those of the fit, a value is infinite, or one is NaN in sparse rows or a tensor.
+            If `dataset` is neither of the two names, or names a background that the fit did not
+            have; if the features are not those of the fit; if a value is infinite, or is NaN in
+            sparse rows or a tensor.
         TypeError
-            If X is a tensor and the model robust or of counts.
+            If X is a tensor and the fit was robust or for counts.
         """
         model = self._model(dataset)
         if isinstance(model, FactorModel) and model.tails == "normal":
@@ -255,45 +261,46 @@ class LatentModel(ScoreMixin, MomentContrast):
         n_draws: int | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> Any:
-        r"""Fill missing values in from what is observed of the same row.
+        r"""Fill in missing values by their mean given the observed values of the same row.
 
         .. math:: \hat x_u = \bar x_u + L_u \operatorname{E}[z \mid x_o], \qquad
             \operatorname{Cov}[x_u \mid x_o] = \sigma^2
             \bigl(I + L_u (L_o^\top L_o + \sigma^2 I)^{-1} L_u^\top\bigr)
 
-        with o and u for the observed and missing values of a row, and L for the loadings of all
+        Here o and u are the observed and missing values of a row, and L are the loadings of all
         latent variables of the dataset.
 
         Parameters
         ----------
         X : array-like, masked array or DataFrame of shape (n, n_features)
-            Rows from anywhere; NaN (or a mask) marks what is missing. For a row with nothing
-            observed the conditional mean is the mean of the dataset.
+            Rows of either dataset, or new rows. NaN (or a mask) marks missing values. For a row
+            with nothing observed the conditional mean is the mean of the dataset.
         dataset : {"foreground", "background"}, default="foreground"
-            Which dataset the rows are like, as in `score_samples`.
+            Dataset whose model is used, as in `score_samples`.
         return_std : bool, default=False
             Whether to return the conditional standard deviations too.
         n_draws : int, optional
-            Return so many draws of the missing values instead of their means. Values of a row are
-            drawn jointly.
+            Number of draws of the missing values to return instead of their means. The missing
+            values of a row are drawn jointly.
         random_state : int, Generator or None, default=None
             Seed of the draws.
 
         Returns
         -------
         ndarray of shape (n, n_features), or (n_draws, n, n_features)
-            X in float64 with its missing values filled in; what is observed is as it was. With
-            `return_std` a tuple of this and the standard deviations, (n, n_features), 0 where a
-            value is observed.
+            X in float64 with its missing values filled in; observed values are unchanged. With
+            `return_std`, a tuple of this array and the standard deviations, (n, n_features), which
+            are 0 where a value is observed.
 
         Raises
         ------
         ValueError
-            If the fit was robust or of counts, `dataset` is neither, the features are not those of
-            the fit, a value is infinite, or draws are asked for together with standard deviations.
+            If the fit was robust or for counts, if `dataset` is neither of the two names, if the
+            features are not those of the fit, if a value is infinite, or if both draws and standard
+            deviations are requested.
         TypeError
-            If X is sparse or a tensor, in which nothing can be missing, or a parameter has the
-            wrong type.
+            If X is sparse or a tensor, which cannot have missing values here, or if a parameter has
+            the wrong type.
 
         References
         ----------
@@ -347,15 +354,19 @@ class LatentModel(ScoreMixin, MomentContrast):
         add_noise: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> FloatArray:
-        """Draw rows like those of the foreground; with `PCPCA`, like its part that X alone has.
+        """Draw rows from the model of the foreground.
+
+        With `PCPCA` that model describes the variation that the foreground has and the background
+        lacks.
 
         Parameters
         ----------
         n_samples : int, default=1
             Number of rows.
         add_noise : bool, default=False
-            Whether to add the noise. Without it the rows lie in the span of the loadings, or are
-            expected counts; with it they are draws from the density of `score_samples`.
+            Whether to add the noise. With noise the rows are draws from the density of
+            `score_samples`. Without it they lie in the span of the loadings about the mean, or are
+            expected counts.
         random_state : int, Generator or None, default=None
             Seed of the draws.
 
@@ -387,7 +398,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return tags
 
     def _fit_design(self, X: MatrixLike | Moments, background: Any, design: Design) -> Self:
-        """Let missing values through to the fit; reduce complete data to moments."""
+        """Fit to the rows where a subclass needs them, else to the moments of the complete data."""
         several = background if type(background) in (list, tuple) else [background]
         parts = []
         if not any(is_moments(one) for one in (X, *several)):
@@ -401,7 +412,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return super()._fit_design(X, background, design)
 
     def _rows_with_gaps(self, X: Any, background: Any, design: Design) -> list[Rows]:
-        """Return foreground and backgrounds, with NaN let through in those that are in memory."""
+        """Return foreground and backgrounds, in which NaN is allowed for rows in memory."""
         remedy = (
             f"{type(self).__name__} takes missing values (NaN) of arrays, masked arrays and "
             "DataFrames in memory, not of sparse matrices, tensors, stored or dask data. Convert "
@@ -415,14 +426,14 @@ class LatentModel(ScoreMixin, MomentContrast):
         ]
 
     def _fit_parts(self, parts: Sequence[Rows], design: Design) -> Self | None:
-        """Fit from foreground and backgrounds, or return None where their moments are enough.
+        """Fit to the rows of foreground and backgrounds, or return None if moments are enough.
 
-        There are no parts if moments were given.
+        `parts` is empty if moments were given instead of rows.
         """
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        for name in [each for each in vars(self) if each.endswith("_")]:  # of a fit before
+        for name in [each for each in vars(self) if each.endswith("_")]:  # of an earlier fit
             if name not in attributes:
                 delattr(self, name)
         return super()._set_fitted(feature_names, **attributes)

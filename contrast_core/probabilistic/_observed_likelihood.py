@@ -1,7 +1,8 @@
 """The contrastive likelihood of the observed values of rows, and its gradient.
 
-By Fisher's identity the gradient of the density of what is observed of a row is the expected
-gradient of the whole, so that the posteriors of the latent variables are all it takes.
+By Fisher's identity the gradient of the log-density of a row's observed values is the posterior
+expectation of the gradient of the joint log-density of these values and the latent variables.
+Therefore the posteriors of the latent variables suffice to compute it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from contrast_core.rows import ELEMENTS
 
 
 class ContrastiveLikelihood(NamedTuple):
-    """The objective, and its derivatives by W, (n_features, d), and by log sigma^2."""
+    """The objective, and its derivatives with respect to W (n_features, d) and log sigma^2."""
 
     value: float
     by_loadings: FloatArray
@@ -33,23 +34,24 @@ class ContrastiveLikelihood(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Logarithm of a ratio of residuals, and its derivative by W, (n_features, d)."""
+    """Logarithm of a ratio of residuals, and its derivative with respect to W (n_features, d)."""
 
     value: float
     by_loadings: FloatArray
 
 
 class _Block(NamedTuple):
-    """Rows that are taken together, sorted by which of their values are observed.
+    """Rows that are processed together, sorted by their pattern of observed values.
 
     values : ndarray of shape (b, n_features)
-        Rows about their means, 0 where a value is missing.
+        Centred rows, 0 where a value is missing.
     masks : ndarray of shape (P, n_features)
-        For each pattern 1 where a value is observed, else 0.
+        One row for each pattern: 1 where a value is observed, else 0.
     codes, starts : ndarrays of shape (b,) and (P,)
-        The pattern of each row, ascending, and the first row of each pattern.
+        The index of each row's pattern, ascending, and the first row of each pattern.
     foreground, background : ndarray of shape (b,)
-        Weight of each row in its dataset; 0 in the other. Each sums to one over all blocks.
+        Weight of each row in the two datasets, 0 in the one that it does not belong to. The weights
+        of each dataset sum to one over all blocks.
     """
 
     values: FloatArray
@@ -62,10 +64,11 @@ class _Block(NamedTuple):
     def sums(
         self, weights: FloatArray, latent: FloatArray, covariance: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return weighted sums over rows, for each feature over those that have it observed.
+        """Return weighted sums of products; each feature sums over the rows that have it observed.
 
-        Products of values with latent variables (n_features, d), and of latent variables with each
-        other (n_features, d, d), to which a covariance, the same for all rows of a pattern, adds.
+        The first sum is of values times latent variables (n_features, d). The second is of the
+        outer products of the latent variables (n_features, d, d). If a posterior covariance is
+        given, which is the same for all rows of a pattern, the second sum includes it.
         """
         n_features, d = self.masks.shape[1], latent.shape[1]
         weighted = weights[:, None] * latent
@@ -80,7 +83,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ObservedRows:
-    """Foreground and background rows in blocks, whose d x d systems take little memory."""
+    """Foreground and background rows in blocks, which bound the memory for d x d systems."""
 
     blocks: tuple[_Block, ...]
 
@@ -93,7 +96,7 @@ class ObservedRows:
         background: FloatArray,
         d: int,
     ) -> ObservedRows:
-        """Sort rows by pattern; `d` is the number of components that they will be used for."""
+        """Sort rows by pattern into blocks; the number of components `d` limits their size."""
         order = np.argsort(patterns_of(observed)[1], kind="stable")
         n, n_features = values.shape
         step = max(1, ELEMENTS // max(n_features, d * d))
@@ -109,11 +112,11 @@ class ObservedRows:
     def likelihood(
         self, loadings: FloatArray, log_noise: float, gamma: float
     ) -> ContrastiveLikelihood:
-        r"""Return value and gradient of the objective at ``gamma``, adjusted for sample sizes.
+        r"""Return value and gradient of the objective, with ``gamma`` adjusted for sample sizes.
 
         .. math:: \sum_i a_i \log N(x_i^o; 0, A_i) - \gamma \sum_j b_j \log N(y_j^o; 0, B_j)
 
-        with weights a and b that sum to one.
+        The weights a and the weights b each sum to one.
 
         References
         ----------
@@ -135,19 +138,19 @@ class ObservedRows:
         return ContrastiveLikelihood(value, by_loadings, by_log_noise)
 
     def residual_ratio(self, loadings: FloatArray, ridge: float) -> Ratio:
-        r"""Return foreground over background of what W leaves of the observed values.
+        r"""Return the log ratio of the residuals of W in foreground and background.
 
         .. math:: \log \frac{\sum_i a_i r(x_i)}{\sum_j b_j r(y_j)}, \qquad
             r(x) = \min_z \|x_o - W_o z\|^2 + \tau \|z\|^2, \quad
             \tau = \text{ridge} \cdot \|W\|_F^2 / d
 
-        The ridge only keeps systems solvable where fewer values are observed than d; the ratio
+        The ridge only keeps systems solvable for rows with fewer than d observed values. The ratio
         does not depend on the length of W.
         """
         d = loadings.shape[1]
         tau = ridge * float((loadings**2).sum()) / d
         found = [(block, each.latent) for block, each in self._posteriors(Model(loadings, tau))]
-        # The least squares solutions z are posterior means where tau is the noise variance.
+        # The ridge solutions z are the posterior means with tau as the noise variance.
         lefts = [
             (block.values * (block.values - latent @ loadings.T)).sum(axis=1)
             for block, latent in found
@@ -167,16 +170,16 @@ class ObservedRows:
     def expected_variances(
         self, components: FloatArray, lengths: FloatArray, noise: float
     ) -> tuple[FloatArray, FloatArray]:
-        r"""Return the variances of both datasets along the model's axes, given what is observed.
+        r"""Return expected variances of both datasets along the axes, given the observed values.
 
-        Missing values count with their conditional mean and covariance under the model, so that
-        at a maximum :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, as for complete
-        rows.
+        Missing values enter with their conditional mean and covariance under the model. At a
+        maximum, therefore, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, as for
+        complete rows.
 
         Parameters
         ----------
         components : ndarray of shape (d, n_features)
-            Orthonormal rows, of which the loadings are `lengths` times.
+            Orthonormal rows. The loadings are these rows times `lengths`.
         lengths : ndarray of shape (d,)
         noise : float
 

@@ -31,39 +31,39 @@ from contrast_core.solve import (
 
 
 class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
-    r"""Probabilistic contrastive PCA: a density for the foreground that the background lacks.
+    r"""Probabilistic contrastive PCA: a density under which the foreground alone is likely.
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
-    :math:`z \sim N(0, I_d)` and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. Its parameters make
-    the foreground likely and the background, about its own mean, unlikely,
+    :math:`z \sim N(0, I_d)` and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. The fit makes the
+    foreground likely and the background, about its own mean, unlikely:
 
     .. math:: \max_{W, \sigma^2} \;
         \frac1n \sum_i \log p(x_i) - \frac{\gamma}{m} \sum_j \log p(y_j) ,
 
-    which has a closed form. With the top-d eigenpairs :math:`(\Lambda, U)` of
+    The solution has a closed form in the top-d eigenpairs :math:`(\Lambda, U)` of
     :math:`C(\gamma) = C_X - \gamma\, C_Y`,
 
     .. math:: \sigma^2 = \frac{\operatorname{tr} C(\gamma) - \operatorname{tr} \Lambda}
         {(1 - \gamma)(D - d)}, \qquad
         W = U \Bigl(\frac{\Lambda}{1 - \gamma} - \sigma^2 I\Bigr)^{1/2} .
 
-    ``gamma`` is the paper's gamma', adjusted for the sample sizes: the scale of `CPCA`'s alpha.
-    The paper's gamma, which multiplies sums, is ``gamma * n / m``. The components are those of
-    `CPCA` at ``alpha = gamma``; ``gamma = 0`` is probabilistic PCA of the foreground, and so is
-    a fit without a background.
+    ``gamma`` is the paper's gamma', which is adjusted for the sample sizes and has the scale of
+    `CPCA`'s alpha. The paper's gamma, which multiplies sums, is ``gamma * n / m``. The components
+    are those of `CPCA` at ``alpha = gamma``. With ``gamma = 0`` or without a background the model
+    is probabilistic PCA of the foreground.
 
-    Values may be missing, as NaN, in foreground and background. The densities are then those of
-    what is observed of each row, and their maximum is found by L-BFGS.
+    Both datasets may have missing values (NaN). The objective then uses the density of the observed
+    values of each row, and L-BFGS finds its maximum.
 
     Parameters
     ----------
     n_components : int, default=2
-        Latent dimensions, d, from 1 to the number of features - 1: at least one direction must be
-        left for the noise.
+        Number of latent dimensions, d, from 1 to the number of features - 1: at least one direction
+        must be left for the noise.
     gamma : "auto" or float from 0 to below `gamma_max_`, default="auto"
-        Contrast strength. "auto" takes 0.9 of `gamma_max_`, at which there is a model
-        whenever there is one at any strength; for incomplete data that times the share of observed
-        values, the mean of foreground and background.
+        Contrast strength. "auto" takes 0.9 of `gamma_max_`. A model exists there whenever one
+        exists at any strength. For incomplete data "auto" also multiplies by the share of observed
+        values, averaged over foreground and background.
     max_iter : int, default=1000
         Largest number of iterations of L-BFGS from each start, for incomplete data.
 
@@ -73,45 +73,48 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Orthonormal rows U^T, which span the columns of W; the entry of largest magnitude in each is
         positive.
     loadings_ : ndarray of shape (n_features, d)
-        W, with orthogonal columns, in descending order of length (the model leaves their rotation
-        open).
+        W, with orthogonal columns in descending order of length. (The model does not determine
+        their rotation.)
     noise_variance_ : float
         sigma^2.
     latent_covariance_ : ndarray of shape (d, d)
-        Covariance of z given a row, sigma^2 (W^T W + sigma^2 I)^-1: the same for every row, and
-        diagonal.
+        Covariance of z given a complete row, sigma^2 (W^T W + sigma^2 I)^-1. It is diagonal and the
+        same for every row.
     gamma_, strength_ : float
         The contrast strength used.
     gamma_max_ : float
-        The model exists for ``0 <= gamma < gamma_max_``; at most 1. There sigma^2 is zero, unless
-        `gamma_max_` is 1, where the weights of foreground and background cancel. For incomplete
-        data this is necessary, not sufficient: see the notes.
+        End of the valid range, at most 1: the model exists for ``0 <= gamma < gamma_max_``. At the
+        end sigma^2 is zero, or, if `gamma_max_` is 1, the weights of foreground and background
+        cancel. For incomplete data the condition is necessary but not sufficient: see the notes.
     contrastive_eigenvalues_ : ndarray of shape (d,)
-        Leading eigenvalues of C(gamma), descending and positive; divided by ``1 - gamma_`` they are
-        the model's variances along the components.
+        Leading eigenvalues of C(gamma), descending and positive. Divided by ``1 - gamma_`` they are
+        the variances of the model along the components.
     foreground_variance_, background_variance_ : ndarray of shape (d,)
-        Variance of foreground and background along each component; of incomplete data expected,
-        given what is observed, under the model.
+        Variances of foreground and background along each component. For incomplete data they are
+        expected values under the model, given the observed values.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two, from -1 (background only) to 1 (foreground
-        only), whatever the data's scale; NaN where neither varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)` of these variances, from -1 (background only) to 1
+        (foreground only). It does not depend on the data's scale, and is NaN where neither dataset
+        varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of foreground and background; of incomplete data of what is observed, which takes it
-        to be missing completely at random.
+        Means of foreground and background. For incomplete data they are means of the observed
+        values, which assumes that values are missing completely at random.
     objective_ : float
-        The maximum: mean log-density of the foreground's rows minus gamma times the background's.
+        Value of the objective at its maximum: the mean log-density of the foreground's rows minus
+        gamma times the mean log-density of the background's rows.
     n_iter_, converged_ : int, bool
-        Iterations of L-BFGS from the best start, and whether they ended at a maximum; 1 and True
-        for complete data.
+        Number of iterations of L-BFGS from the best start, and whether they ended at a maximum. For
+        complete data they are 1 and True.
     start_objectives_ : ndarray of shape (number of starts,)
-        For incomplete data only: the maximum reached from each start; those below `objective_` are
-        local.
+        For incomplete data only: the maximum reached from each start. Values below `objective_` are
+        local maxima.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        For complete data only: the moments from which `at` and `path` work. SpanMoments, for more
-        features than rows, hold the rows: do not change these as long as `at` or `path` is in use.
+        For complete data only: the moments that `at` and `path` use. SpanMoments, for more features
+        than rows, hold the rows themselves: do not change the rows while `at` or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
-        From centred rows to scores, the posterior means of z, and back, as `inverse_transform`
-        says; with the mean they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `projection_` maps centred rows to scores, the posterior means of z; `reconstruction_` maps
+        scores back, as in `inverse_transform`. Together with the mean they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -120,34 +123,41 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     Warns
     -----
     ContrastWarning
-        If the two datasets' scales differ by orders of magnitude, or L-BFGS has not converged.
+        If the scales of the two datasets differ by orders of magnitude, or if L-BFGS has not
+        converged.
 
     Notes
     -----
     The tail :math:`t(\gamma) = \operatorname{tr} C(\gamma) - \operatorname{tr} \Lambda` is concave
-    and does not increase, so the valid contrasts form an interval; its end is found exactly, not
-    by the paper's Remark 1, a sufficient bound that can stop far below it (0.024 instead of 0.629
-    on the mouse data). It depends on the scales of the two datasets: standardise them, each on its
-    own, where their scales mean nothing. Groups separate best towards `gamma_max_`, but there
-    sigma^2 goes to zero and the density narrows to a subspace. At 0.9 of it the silhouette is at
-    least 90% of the best on the mouse, toy and digit data. Clean held-out digits are then more
-    likely than under probabilistic PCA for eight of twelve choices of the pictures that hid them;
-    the closer to `gamma_max_`, the less likely they become. On rows like the foreground's `score`
-    falls as `gamma` rises, so it cannot choose `gamma`.
+    and does not increase, so the valid contrast strengths form an interval. Its end is computed
+    exactly. The paper's Remark 1 gives only a sufficient bound, which can be far lower (0.024
+    instead of 0.629 on the mouse data). The end depends on the scales of the two datasets: if the
+    units are arbitrary, standardise each dataset on its own.
+
+    Groups separate best towards `gamma_max_`, but there sigma^2 goes to zero and the density
+    narrows to a subspace. At 0.9 of `gamma_max_` the silhouette is at least 90% of the best on the
+    mouse, toy and digit data. At that strength clean held-out digits are more likely than under
+    probabilistic PCA for eight of twelve choices of the pictures that hid them; closer to
+    `gamma_max_` they become less likely. For rows like the foreground's, `score` falls as `gamma`
+    rises, so it cannot be used to choose `gamma`.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
-    Woodbury's identity, so time and memory grow linearly with the rows. Iterations start from the
-    closed form of the data filled in with means, at ``gamma`` and at 0, and from fixed random
-    loadings with different noise: four, and up to 32 for data of fewer than 750 values, which have
-    more local maxima. A row with nothing observed changes nothing. The objective is
-    unbounded where a feature f has :math:`\gamma\, m_f / m \ge n_f / n`, with the numbers of rows
-    that have it observed, or where some W leaves less of the foreground's observed values than
-    gamma times what it leaves of the background's; `gamma_max_` is where either begins, the second
-    as far as a search from as many starts finds. Groups must be centred before; `at` and `path`
-    need complete data.
+    Woodbury's identity, so time and memory grow linearly with the number of rows. The iterations
+    start from the closed form of the data with means filled in, at ``gamma`` and at 0, and from
+    fixed random loadings with different noise. There are four random starts, and up to 32 for data
+    of fewer than 750 values, which have more local maxima. A row with nothing observed has no
+    effect.
 
-    At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n:
-    second moments divide by n here, as in the paper.
+    The objective is unbounded in two cases. The first is a feature f with
+    :math:`\gamma\, m_f / m \ge n_f / n`, where :math:`m_f` and :math:`n_f` are the numbers of
+    background and foreground rows that have it observed. The second is a W whose residual variance
+    in the observed foreground is smaller than gamma times its residual variance in the observed
+    background. `gamma_max_` is the smallest gamma at which either case occurs. The second case is
+    found by a search from as many starts, which can miss the smallest such gamma. Centre groups
+    before the fit; `at` and `path` need complete data.
+
+    At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n,
+    because second moments divide by n here, as in the paper.
 
     References
     ----------
@@ -267,7 +277,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         valid: ValidRange,
         solution: OneContrast,
     ) -> Self:
-        """Set the model of Theorem 3, whose sums are divided by n here."""
+        """Set the closed form of Theorem 3, with means over rows in place of the paper's sums."""
         values, components = solution.values, solution.components
         total = foreground.total_variance - gamma * background.total_variance
         n_noise = foreground.n_features - valid.n_components
@@ -307,7 +317,7 @@ def _described(
     noise_variance: float,
     variances: tuple[FloatArray, FloatArray],
 ) -> dict[str, Any]:
-    """Return the fitted attributes of a model with these axes, variances along them, and noise."""
+    """Return the fitted attributes of a model, from its components, variances and noise."""
     lengths = np.sqrt(np.maximum(model_variances - noise_variance, 0.0))
     return {
         "components_": components,

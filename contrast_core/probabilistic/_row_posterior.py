@@ -1,11 +1,12 @@
 r"""Posterior of the latent variables of each row, for NumPy arrays and torch tensors.
 
 A row is :math:`x = L z + \mu + \varepsilon` with standard normal z and noise that is normal or
-Student's t. Only the values that are observed count: with the rows :math:`L_o` of the loadings that
-belong to them, z has the covariance :math:`\sigma^2 (L_o^\top L_o + \sigma^2 I)^{-1}`, so that
-no matrix is larger than the number of latent variables squared. This is the E-step of expectation
-maximisation, the gradient of PCPCA's likelihood of incomplete rows, and the bound that stochastic
-variational inference climbs.
+Student's t. The posterior uses only the observed values of the row. With the rows :math:`L_o` of
+the loadings that belong to these values, the posterior covariance of z is
+:math:`\sigma^2 (L_o^\top L_o + \sigma^2 I)^{-1}`, so that no matrix is larger than the number of
+latent variables squared. Three computations use these posteriors: the E-step of expectation
+maximisation, the gradient of PCPCA's likelihood of incomplete rows, and the bound of stochastic
+variational inference.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from contrast_core._validation import FloatArray
 
 Tails: TypeAlias = Literal["normal", "entries", "rows", "counts"]
 
-DEGREES = 4.0  # of freedom, by default, of Student's t
-_WEIGHTING_STEPS = 500  # at most, of the weights of a new row's values
-_SETTLED = 1e-9  # change of the latent variables of a new row, at which their iteration ends
+DEGREES = 4.0  # default degrees of freedom of Student's t
+_WEIGHTING_STEPS = 500  # largest number of E-steps for new rows
+_SETTLED = 1e-9  # change of the latent variables at which the E-steps for new rows end
 
 
 class Model(NamedTuple):
-    """Loadings of all latent variables, the shared ones first (size, k + t); noise variance."""
+    """Loadings (size, k + t), with the shared latent variables first, and the noise variance."""
 
     loadings: FloatArray
     noise: float
 
 
 class RowPosteriors(NamedTuple):
-    """Per row: log-density, weights (n, D), means (n, k) and covariances (n, k * k) of z."""
+    """Log-density, weights (n, D), means (n, k) and covariances (n, k * k) of z for each row."""
 
     log_density: Any
     weights: Any
@@ -43,7 +44,7 @@ class RowPosteriors(NamedTuple):
 
 
 class LinearPosterior(NamedTuple):
-    """Posterior given complete rows: map from centred rows to means (size, k), and covariance."""
+    """Posterior given complete rows: the map from centred rows to means, and the covariance."""
 
     gain: FloatArray
     covariance: FloatArray
@@ -57,17 +58,17 @@ def linear_posterior(model: Model) -> LinearPosterior:
 
 
 def principal_axes(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the axes (k, k) on which the columns of the loadings are orthogonal.
+    """Return the axes (k, k) of latent space on which the columns of the loadings are orthogonal.
 
-    With them come the squared lengths of the columns there (k,), and the posterior precisions in
-    units of those of the prior (k,).
+    Also return the squared lengths of the columns on these axes (k,), and the posterior precisions
+    in units of the prior's precision (k,).
     """
     squares, axes = np.linalg.eigh(model.loadings.T @ model.loadings)
     return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
 
 
 def patterns_of(observed: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return the distinct patterns of observed values (P, D), as 0 and 1, and each row's (n,)."""
+    """Return the distinct patterns of observed values (P, D), and each row's pattern index (n,)."""
     packed = np.packbits(observed, axis=1)
     _, first, codes = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return observed[first].astype(np.float64), codes.reshape(-1)
@@ -87,14 +88,15 @@ def expected(
     Parameters
     ----------
     left : array of shape (n, n_features)
-        Rows about their mean, 0 where a value is missing.
+        Centred rows, 0 where a value is missing.
     seen : array of shape (n, n_features), or fewer rows
-        1 where a value is observed, else 0. A single row serves all; with `codes` there is one for
-        each pattern, whose linear system is then solved once.
+        1 where a value is observed, else 0. A single row applies to all rows. With `codes` there is
+        one row for each pattern, and the linear system of each pattern is solved once.
     weights : array of shape (n, n_features)
-        Weight of each value, for ``"entries"`` only; `seen` to begin with.
+        Weight of each value, used for ``"entries"`` only. The first E-step takes `seen`.
     model : Model
-        For tensors the noise variance is a tensor too, and gradients flow.
+        Loadings and noise variance. For tensors the noise variance is a tensor too, and gradients
+        flow to both.
     tails
         Distribution of the noise.
     codes : array of shape (n,), optional
@@ -105,9 +107,10 @@ def expected(
     Returns
     -------
     RowPosteriors
-        For ``"entries"`` the log-density is the variational bound in which weights and latent
-        variables are independent, each the best given the other's last. What is the same for all
-        rows may come once.
+        For ``"entries"`` the log-density is a variational bound. In it weights and latent variables
+        are independent: the latent variables are optimal for the given weights, and the new weights
+        are optimal for these latent variables. Arrays that are the same for all rows may have only
+        one row.
     """
     xp = namespace(left)
     loadings, noise = model
@@ -132,7 +135,7 @@ def expected(
         new = seen * _weights(scaled, degrees)
         return RowPosteriors(inside - divergence, new, latent, covariance)
     given = given if codes is None else given[codes]
-    # A sum of squared residuals: a difference of sums of squares could lose all of its digits.
+    # Squared residuals are summed, because a difference of sums of squares could lose all digits.
     distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
     distance = distance + (latent**2).sum(axis=1)
     log_determinant = log_determinant + (n_seen - k) * xp.log(noise)
@@ -147,7 +150,7 @@ def expected(
 
 
 def _scaled(left: Any, latent: Any, covariance: Any, model: Model, degrees: float) -> Any:
-    """Return expected squared residuals, over the noise variance times the degrees of freedom."""
+    """Return expected squared residuals divided by noise variance and degrees of freedom."""
     around = (left - latent @ model.loadings.T) ** 2 + covariance @ outer_products(model.loadings).T
     return around / (degrees * model.noise)
 
@@ -166,7 +169,7 @@ def value_weights(
 def settled(
     left: Any, seen: Any, model: Model, tails: Tails, codes: Any = None, degrees: float = DEGREES
 ) -> RowPosteriors:
-    """Iterate the E-step of new rows until the weights of their values no longer change."""
+    """Return posteriors of new rows; for ``"entries"``, iterate the E-step until they settle."""
     if tails != "entries":
         return expected(left, seen, seen, model, tails, codes, degrees)
     seen = seen if codes is None else seen[codes]
@@ -180,14 +183,14 @@ def settled(
 
 
 def from_standard(latent: Any, covariance: Any, log_determinant: Any) -> Any:
-    """Return the divergence of normal posteriors, covariances (n, k * k), from the prior."""
+    """Return the Kullback-Leibler divergence of normal posteriors from the standard normal."""
     k = latent.shape[1]
     traces = covariance[:, :: k + 1].sum(axis=1)
     return 0.5 * (traces + (latent**2).sum(axis=1) - k - log_determinant)
 
 
 def namespace(array: Any) -> Any:
-    """Return the module whose functions take such arrays: NumPy or torch."""
+    """Return the module of an array's functions: NumPy or torch."""
     return np if isinstance(array, np.ndarray) else import_module("torch")
 
 
@@ -203,7 +206,7 @@ def outer_products(vectors: Any) -> Any:
 
 
 def identity(k: int, like: Any) -> Any:
-    """Return the identity matrix, as an array or a tensor like another one."""
+    """Return the identity matrix, of the kind, dtype and device of another array."""
     if isinstance(like, np.ndarray):
         return np.eye(k)
     return namespace(like).eye(k, dtype=like.dtype, device=like.device)

@@ -10,12 +10,12 @@ from contrast_core._validation import as_number, check_choice, check_n_component
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, solve_contrasts
 
-_AUTO_FRACTION = 0.9  # of gamma_max: papers/pcpca.py measures it
-_MAX_ITERATIONS = 100  # Newton's on a concave function: under ten in practice
+_AUTO_FRACTION = 0.9  # share of gamma_max for gamma="auto"; measured in papers/pcpca.py
+_MAX_ITERATIONS = 100  # limit of Newton's method on a concave function, which takes under ten
 
 
 class ValidRange(NamedTuple):
-    """Contrast strengths from 0 to below `end`, at which a model with `n_components` exists.
+    """Range of contrast strengths, from 0 to below `end`, at which the model exists.
 
     `observed` is the share of values that are not missing, and `reason` says what ends the range.
     """
@@ -64,7 +64,7 @@ def check_latent_dimension(n_components: object, n_features: int) -> int:
 
 
 def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) -> float:
-    r"""Return the largest gamma: where the noise variance becomes zero, or 1.
+    r"""Return the end of the valid range: the gamma with zero noise variance, or 1 at most.
 
     The noise variance is proportional to the tail :math:`t(\gamma)`, the sum of all but the d
     largest eigenvalues of the contrast. The tail is concave and does not increase: its derivative
@@ -78,8 +78,8 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
     Raises
     ------
     ValueError
-        If the background is constant, or the range is empty: the foreground varies in at most d
-        directions.
+        If the background is constant, or if the foreground varies in at most d directions, which
+        makes the range empty.
     """
     if not background.varies.any():
         raise ValueError(
