@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Autoencoder(ScoreMixin, Embedding):
-    """Base of `CVAE`, which trains the networks."""
+    """Base class of `CVAE` with the methods of a fitted model; `CVAE` trains the networks."""
 
     networks: Mapping[str, nn.Module] | None
     device: Any
@@ -59,20 +59,20 @@ class Autoencoder(ScoreMixin, Embedding):
     def transform(self, X: MatrixLike) -> FloatArray:
         """Return the posterior means of the salient latent variables.
 
-        Background rows are embedded like rows of the foreground: near those foreground rows in
-        which nothing is added.
+        The same encoder embeds background rows. They come to lie near foreground rows that have no
+        salient part.
 
         Parameters
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Rows from anywhere, read in blocks.
+            Rows of either dataset, or new rows. They are read in blocks.
 
         Returns
         -------
         ndarray of shape (n, n_salient)
-            For a dask array, a dask array, not yet computed; for a tensor, a
-            tensor on its device, through which gradients flow.
+            For a dask array, the result is a dask array that is not yet computed. For a tensor, it
+            is a tensor on the same device, through which gradients flow.
 
         Raises
         ------
@@ -94,23 +94,23 @@ class Autoencoder(ScoreMixin, Embedding):
         Returns
         -------
         ndarray of shape (n, n_shared)
-            For a dask array or a tensor, the same, as from `transform`.
+            For a dask array or a tensor, the result is of the same kind, as from `transform`.
 
         Raises
         ------
         ValueError
-            As for `transform`.
+            In the cases of `transform`.
         """
         rows, coder = self._rows(X), self._coder()
         scores: FloatArray = rows.map(partial(coder.shared), self.latent_sizes_[1], dense=True)
         return scores
 
     def denoise(self, X: MatrixLike) -> FloatArray:
-        r"""Return what the salient part adds to the background, :math:`f_t(\operatorname{E} t)`.
+        r"""Return the salient part of rows, :math:`f_t(\operatorname{E} t)`.
 
-        This is the paper's de-noised target: the shared part is left out, and with it the
-        background, including its mean. For counts, which the two parts multiply, it is the
-        background's mean profile as the salient part alone changes it, at the sum of each row.
+        This is the paper's de-noised target. It leaves out the shared part and the mean of the
+        background. For counts both parts act by factors. The result is then the mean profile of the
+        background, changed by the salient part alone and scaled to the sum of each row.
 
         Parameters
         ----------
@@ -120,12 +120,13 @@ class Autoencoder(ScoreMixin, Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            In the units of the data. For a dask array or a tensor, the same, as from `transform`.
+            Values in the units of the data. For a dask array or a tensor, the result is of the same
+            kind, as from `transform`.
 
         Raises
         ------
         ValueError
-            As for `transform`.
+            In the cases of `transform`.
 
         References
         ----------
@@ -143,19 +144,19 @@ class Autoencoder(ScoreMixin, Embedding):
         X : as for `transform`
             Rows.
         dataset : {"foreground", "background"}, default="foreground"
-            Which dataset the rows are like; the background has no salient part.
+            Dataset whose model is used. The model of the background has no salient part.
 
         Returns
         -------
         ndarray of shape (n,)
-            Natural logarithms of densities in the units of the data. The expectation over latent
-            variables is computed by a cubature rule of third degree, without random numbers. Bounds
-            of fits to the same data can be compared; they are not densities.
+            Lower bounds of log-densities (natural logarithms) in the units of the data. A cubature
+            rule of third degree computes the expectation over latent variables without random
+            numbers. Bounds of different fits to the same data can be compared.
 
         Raises
         ------
         ValueError
-            If `dataset` is neither, or as for `transform`.
+            If `dataset` is neither of the two names, or in the cases of `transform`.
         """
         check_choice(dataset, "dataset", ("foreground", "background"))
         rows, coder = self._rows(X), self._coder()
@@ -182,8 +183,9 @@ class Autoencoder(ScoreMixin, Embedding):
         denoised : bool, default=False
             Whether to leave the shared part out, as `denoise` does.
         add_noise : bool, default=False
-            Whether to add the noise; counts are then drawn from the negative binomial, else they
-            are expected counts. Their sum is the mean of the background's rows.
+            Whether to add the noise. For counts, rows with noise are draws from the negative
+            binomial, and rows without noise are expected counts. The expected sum of a row is the
+            mean sum of the background's rows.
         random_state : int, Generator or None, default=None
             Seed of the draws.
 
@@ -242,7 +244,7 @@ class Autoencoder(ScoreMixin, Embedding):
         return check_device("cpu" if self.device is None else self.device)
 
     def _coder(self) -> Coder:
-        """Return the fitted networks, built anew for each use: weights are kept as arrays."""
+        """Return the fitted networks, which are rebuilt from the weights, kept as arrays."""
         check_is_fitted(self)
         from contrast_core.deep._coding import Coder
         from contrast_core.deep._state import restored

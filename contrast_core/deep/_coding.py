@@ -1,4 +1,4 @@
-"""Fitted networks at work on rows of every kind, and from latent variables back to rows."""
+"""Application of fitted networks: from rows to latent variables, and back to rows."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from contrast_core.deep._reading import Measured
 def row_model(
     measured: Measured, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> RowModel:
-    """Return the density of rows with these measures."""
+    """Return the density of rows: negative binomial if the scale has rates, else normal."""
     if measured.rates_ is None:
         return Gaussian()
     return NegativeBinomial(measured.mean_, measured.unit_, measured.rates_, device, dtype)
 
 
 class Coder:
-    """Encoders and decoders between rows in their own units and latent variables.
+    """Maps between rows in the units of the data and latent variables.
 
-    Its methods turn blocks of rows, dense or sparse, into ndarrays, and tensors into tensors
-    through which gradients flow. They compute in float64, so that the result for a row does not
-    depend on the other rows of its block.
+    Its methods take blocks of dense or sparse rows and return ndarrays. For a tensor they return a
+    tensor, through which gradients flow. They compute in float64, so that the result for a row does
+    not depend on the other rows of its block.
     """
 
     def __init__(
         self, networks: ContrastiveNetworks, measured: Measured, device: torch.device
     ) -> None:
-        # Gradients flow to tensors that are given, not to weights.
+        # Gradients flow to the rows, not to the weights.
         self.networks = networks.eval().double().requires_grad_(False)
         self.measured = measured
         self._to(device)
@@ -58,7 +58,7 @@ class Coder:
         return self._apply(rows, lambda x: self._encoded(x, "shared"))
 
     def denoised(self, rows: Any) -> Any:
-        """Return what the salient latent variables add to the background, in units of the rows."""
+        """Return the salient part of rows, in the units of the data."""
 
         def function(x: Tensor) -> Tensor:
             decoded = self.networks.salient_decoder(self._encoded(x, "salient"))
@@ -75,7 +75,10 @@ class Coder:
     def decoded(
         self, salient: NDArray[Any] | None, shared: NDArray[Any] | None, *, noise: int | None
     ) -> FloatArray:
-        """Return rows from latent variables of either kind or both; `noise` seeds its draws."""
+        """Return rows from salient or shared latent variables or both.
+
+        `noise` is the seed of the noise, or None for rows without noise.
+        """
         parts = {"salient_decoder": salient, "shared_decoder": shared}
         with torch.no_grad():
             total: Any = 0.0
@@ -109,7 +112,7 @@ class Coder:
     def _bounds(self, x: Tensor, y: Tensor) -> Tensor:
         n_latent = self.networks.n_latent
         k = sum(n_latent) if len(x) else n_latent[1]
-        # The cubature of third degree: on the axes, at the radius of a normal variable.
+        # Cubature rule of third degree: the mean over points at distance sqrt(k) on the axes.
         points = k**0.5 * torch.eye(k, dtype=x.dtype, device=x.device)
         total = torch.zeros(len(x) + len(y), dtype=x.dtype, device=x.device)
         for point in (*points, *-points):
@@ -132,6 +135,6 @@ class Coder:
         if not self._counts:
             dense = (dense - self.measured.mean_) / self.measured.unit_
         with torch.no_grad():
-            # Torch knows neither other byte orders nor negative strides.
+            # Torch supports neither foreign byte orders nor negative strides.
             dense = np.ascontiguousarray(dense, dtype=np.float64)
             return function(torch.tensor(dense, device=self.device)).numpy(force=True)

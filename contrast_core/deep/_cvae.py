@@ -32,95 +32,99 @@ if TYPE_CHECKING:
 
 
 class CVAE(BackgroundMixin, Autoencoder):
-    r"""Contrastive variational autoencoder: shared and salient latent variables, not linear.
+    r"""Contrastive variational autoencoder: nonlinear shared and salient latent variables.
 
-    Shared latent variables z act on foreground and background alike, salient ones t on the
-    foreground alone, each through a network,
+    Shared latent variables z act on both datasets. Salient latent variables t act on the foreground
+    only. Each acts through a network:
 
     .. math:: x = f_s(z) + f_t(t) + \varepsilon, \qquad y = f_s(z) + \varepsilon,
 
     with standard normal z and t and :math:`\varepsilon \sim N(0, \sigma^2 I)`. Two more networks
-    give the mean and the variance of a normal posterior of each latent variable of a row. All four,
-    and :math:`\sigma`, maximise the evidence lower bound of both datasets by Adam in minibatches,
-    read from wherever the data are. Rows are centred by the background's mean, so that :math:`f_t`
-    includes the shift of the foreground, and divided by the root of the background's mean variance,
-    so that the model is the same in any units.
+    compute the mean and the variance of a normal posterior of each latent variable of a row. Adam
+    fits the four networks and :math:`\sigma` to minibatches by maximising the evidence lower bound
+    of both datasets. The data need not be in memory. Rows are centred by the background's mean, so
+    that :math:`f_t` includes the shift of the foreground. They are then divided by the root of the
+    background's mean variance, so that the model does not depend on the units.
 
-    ``noise="counts"`` is a model of raw counts, such as those of single cells. With their sum
-    :math:`\ell` and the background's shares r of the features,
+    ``noise="counts"`` is a model of raw counts, such as those of single cells. With the row's sum
+    :math:`\ell` and the background's share :math:`r_g` of each feature in all counts,
 
     .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) .
 
-    Needs torch.
+    `CVAE` needs torch.
 
     Parameters
     ----------
     n_salient : int, default=2
-        Salient latent dimensions, from 1.
+        Number of salient latent dimensions, at least 1.
     n_shared : int, default=8
-        Shared latent dimensions, from 1. With too few of them the salient ones describe what the
-        background has as well.
+        Number of shared latent dimensions, at least 1. If there are too few, the salient dimensions
+        also describe variation of the background.
     noise : {"normal", "counts"}, default="normal"
         Distribution of rows given the latent variables: normal, or negative binomial for raw
         counts.
     networks : dict of torch.nn.Module, optional
-        Networks instead of the paper's, under some of the names ``"salient_encoder"`` and
-        ``"shared_encoder"``, from rows (b, n_features) to means and logarithms of variances side by
-        side, (b, 2 * latent), and ``"salient_decoder"`` and ``"shared_decoder"``, from (b, latent)
-        to (b, n_features). Those of images begin with ``torch.nn.Unflatten(1, (1, height, width))``
-        and end with ``torch.nn.Flatten()``. They are copied, and start from the weights they have.
-        By default two hidden layers of 128 and 256 units with ReLU, the wider one on the side of
-        the rows.
+        Networks that replace the default ones of the same names. ``"salient_encoder"`` and
+        ``"shared_encoder"`` map rows (b, n_features) to means and logarithms of variances side by
+        side, (b, 2 * latent). ``"salient_decoder"`` and ``"shared_decoder"`` map latent variables
+        (b, latent) to rows (b, n_features). Encoders of images begin with
+        ``torch.nn.Unflatten(1, (1, height, width))``, and their decoders end with
+        ``torch.nn.Flatten()``. The networks are copied, and training starts from their weights. The
+        default networks are the paper's: two hidden layers of 128 and 256 units with ReLU, of which
+        the wider one is next to the rows.
     max_iter : int, optional
-        Largest number of passes over the data. By default as many as make 4000 minibatches, from
-        20 to 400.
+        Largest number of passes over the data. By default it is chosen to give 4000 minibatches,
+        within 20 to 400 passes.
     batch_size : int, default=128
         Number of rows in a minibatch, from both datasets together in proportion to their rows.
     learning_rate : float above 0, default=1e-3
         Learning rate of Adam.
     validation_fraction : float from 0 to 0.5, default=0.1
-        Share of the rows of both datasets, at most 5000 of each, that are held out. Training ends
-        once their bound has not risen for a tenth of the epochs (at least five), and the weights
-        are those of the best epoch. With 0 the weights of the last epoch are kept.
+        Share of the rows of each dataset that is held out, at most 5000 rows of each. Training ends
+        once the bound of these rows has not risen for a tenth of the epochs (at least five), and
+        the weights of the best epoch are kept. With 0 the weights of the last epoch are kept.
     warm_start : bool, default=False
-        Whether to go on with the last fit, which may have been in another process (see
-        `contrast_core.load`), for `max_iter` more passes. On the same data, which the held-out loss
-        shows, the result is as if the training had not been interrupted, to the last bit on the
-        same processor. On other data only the best weights and the scale are taken over.
+        Whether to continue the last fit for `max_iter` more passes. The fit may come from another
+        process (see `contrast_core.load`). The held-out loss shows whether the data are the same.
+        If they are, the result is as if the training had not been interrupted, to the last bit on
+        the same processor. On other data only the best weights and the scale are reused.
     device : str or torch.device, optional
-        Device to compute on, such as ``"cuda"``; training uses products in bfloat16 on a GPU that
-        has it. By default the processor.
+        Device to compute on, such as ``"cuda"``; by default the CPU. On a GPU that supports
+        bfloat16, training uses it for products.
     progress : bool or callable, default=False
-        Whether to show a bar of the passes: tqdm's, or one that is called as tqdm is.
+        Whether to show a progress bar of the passes. A callable replaces tqdm and takes the same
+        arguments.
     random_state : int, Generator or None, default=None
-        Seed of the first weights, of the minibatches and of the draws. With an integer the numbers
-        are the same each time on the same processor with as many threads. Layers of `networks` that
-        draw on their own, such as dropout, follow torch's global seed instead.
+        Seed of the first weights, of the minibatches and of the draws. With an integer, results are
+        reproducible on the same processor with the same number of threads. Layers of `networks`
+        that draw random numbers themselves, such as dropout, use torch's global seed instead.
 
     Attributes
     ----------
     weights_ : dict of ndarrays
-        Weights of the networks, by torch's names, and ``log_noise``.
+        Weights of the networks and ``log_noise``, under their names in torch.
     mean_ : ndarray of shape (n_features,)
-        Mean of the background; for counts, of the logarithms of counts scaled to 10,000 per row.
+        Mean of the background. For counts, mean of the logarithms of the background's counts scaled
+        to 10,000 per row.
     unit_ : float
-        Root of the background's mean variance, likewise.
+        Root of the mean variance of the features in the background; for counts, of the same
+        logarithms.
     noise_variance_ : float or ndarray of shape (n_features,)
         :math:`\sigma^2` in the data's squared units; for counts :math:`1 / \theta`, the
         overdispersion of each feature.
     training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
-        Minus the mean evidence lower bound per row, in the scaled units of the fit: in each epoch,
-        and on the held-out rows after it (NaN without such rows). Epochs before a warm start are
-        included.
+        Negative mean evidence lower bound per row, in the scaled units of the fit. The first is the
+        mean during each epoch, the second that of the held-out rows after it (NaN without such
+        rows). Epochs before a warm start are included.
     best_epoch_ : int
-        Epoch after which the weights were kept.
+        Epoch whose weights were kept.
     n_iter_ : int
-        Number of epochs, those before a warm start included.
+        Number of epochs, including those before a warm start.
     converged_ : bool
         Whether the held-out loss had settled before `max_iter`.
     training_state_ : dict of arrays and numbers, or None
-        What a warm start needs: the weights of the last epoch and the state of Adam, at most three
-        times the size of `weights_`. None if the training diverged.
+        State that a warm start needs: the weights of the last epoch and the state of Adam, at most
+        three times the size of `weights_`. It is None if the training diverged.
     seed_ : int
         Seed of everything that is random in the training, drawn from `random_state`.
     latent_sizes_ : tuple of int
@@ -130,16 +134,17 @@ class CVAE(BackgroundMixin, Autoencoder):
 
     Notes
     -----
-    The paper has an encoder of z for each dataset; here one serves both, so that rows of unknown
-    origin can be embedded. The salient encoder takes background rows as well.
+    The paper has one encoder of z for each dataset. Here one encoder of z serves both, so that rows
+    of unknown origin can be embedded. The salient encoder takes background rows as well.
 
-    Posteriors of latent variables are unique up to rotation and more, as those of any variational
-    autoencoder: axes of a scatter plot have no meaning on their own, and other seeds give other
-    pictures. Two kinds of digits separate on two axes; ten kinds do not.
+    As in any variational autoencoder, the latent variables are not unique: rotations, among other
+    changes, give an equivalent model. The axes of a scatter plot therefore have no meaning on their
+    own, and other seeds give other pictures. Two kinds of digits separate on two axes; ten kinds do
+    not.
 
     See Also
     --------
-    CLVM : The linear model of the same kind, by exact maximum likelihood.
+    CLVM : The linear counterpart, fitted by exact maximum likelihood.
 
     References
     ----------
@@ -161,8 +166,8 @@ class CVAE(BackgroundMixin, Autoencoder):
     ((200, 2), (7, 10))
     """
 
-    # Networks of the user's own are code, which model files do not hold, and a device may not be
-    # there where the file is read.
+    # The user's own networks are code, which model files do not hold. The device may not exist on
+    # the machine that reads the file.
     _not_saved: ClassVar[tuple[str, ...]] = ("networks", "device")
 
     def __init__(
@@ -201,8 +206,8 @@ class CVAE(BackgroundMixin, Autoencoder):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Foreground rows, of one condition or several together. They stay where they are: only
-            minibatches are dense.
+            Foreground rows, of one condition or several together. The rows are read in minibatches,
+            and only minibatches are made dense.
         y : ignored
         background : as X, of shape (m, n_features)
             Background rows, with the features of `X` in the same order.
@@ -214,12 +219,13 @@ class CVAE(BackgroundMixin, Autoencoder):
         Raises
         ------
         ValueError, TypeError
-            If a parameter is out of range; if the features differ, a value is NaN or infinite, or
-            is no count with ``noise="counts"``; if a dataset has one row, or the background does
-            not vary; if a network's output does not fit; if the loss is NaN or infinite in the
-            first epoch. (In a later epoch that is a warning, and the best weights so far are kept.)
+            If a parameter is out of range; if the two datasets have different features; if a value
+            is NaN or infinite, or is not a count with ``noise="counts"``; if a dataset has only one
+            row, or the background does not vary; if a network's output has the wrong shape; or if
+            the loss is NaN or infinite in the first epoch. (In a later epoch such a loss is a
+            warning, and the best weights so far are kept.)
         ImportError
-            Without torch.
+            If torch is not installed.
         """
         _check_torch()
         from contrast_core.deep._fit import fit_networks
@@ -289,7 +295,7 @@ class CVAE(BackgroundMixin, Autoencoder):
         )
 
     def _history(self) -> History:
-        """Return the training that a warm start goes on from."""
+        """Return the training that a warm start continues."""
         from contrast_core.deep._state import state_from
         from contrast_core.deep._training import History
 
@@ -300,7 +306,7 @@ class CVAE(BackgroundMixin, Autoencoder):
         )
 
     def _check_loaded(self) -> None:
-        """Refuse a file whose weights or state cannot be those of a training."""
+        """Raise ValueError unless the weights, state and seed of a file are valid."""
         state, parts = self.training_state_, [self.weights_]
         if state is not None:
             parts += [state["weights"], *state["adam"].values()]
@@ -332,7 +338,7 @@ class CVAE(BackgroundMixin, Autoencoder):
                 f"{shown(fitted)}, but they are {shown(asked)} now. Set them back, or leave "
                 "warm_start out."
             )
-        self._rows(x)  # with the features of the fit
+        self._rows(x)  # checks that the features are those of the fit
 
 
 def _check_torch() -> None:

@@ -16,9 +16,9 @@ from contrast_core.deep._training import History, train
 from contrast_core.feedback import Progress
 from contrast_core.rows import Rows
 
-_STEPS = 4000  # minibatches, where the number of epochs is left open
-_EPOCHS = 20, 400  # and then at least and at most
-_LARGER = 4  # times the rows of a minibatch, where no gradients are needed
+_STEPS = 4000  # number of minibatches that the default number of epochs gives
+_EPOCHS = 20, 400  # limits of the default number of epochs
+_LARGER = 4  # minibatches of held-out rows are larger by this factor: they need no gradients
 
 
 def fit_networks(
@@ -36,9 +36,9 @@ def fit_networks(
     progress: Progress,
     before: History | None,
 ) -> History:
-    """Maximise the evidence lower bound, as the mean over the rows of both datasets.
+    """Maximise the evidence lower bound, averaged over the rows of both datasets.
 
-    By default `max_epochs` is the number of passes that make 4000 minibatches, from 20 to 400.
+    If `max_epochs` is None, the number of passes gives 4000 minibatches, within 20 to 400 passes.
     """
     rng = np.random.default_rng(seed)
     (x, out_x), (y, out_y) = (split(z, held_out_share, rng) for z in (foreground, background))

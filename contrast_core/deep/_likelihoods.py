@@ -1,4 +1,4 @@
-"""Likelihoods of rows given the outputs of the decoders: normal, or counts."""
+"""Likelihoods of rows given the outputs of the decoders: normal or negative binomial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contrast_core.deep._reading import TARGET
 
 
 class RowModel(Protocol):
-    """A density of rows, of tensors."""
+    """Interface of a density of rows, for tensors."""
 
     def seen(self, rows: Tensor) -> Tensor:
         """Return the inputs of the encoders for a minibatch of rows, (b, n_features)."""
@@ -23,7 +23,7 @@ class RowModel(Protocol):
 
 
 class Gaussian:
-    r"""Normal noise of one variance, :math:`x \sim N(f, \sigma^2 I)`, of scaled rows."""
+    r"""Density :math:`x \sim N(f, \sigma^2 I)` of scaled rows, with one noise variance."""
 
     def seen(self, rows: Tensor) -> Tensor:
         return rows
@@ -34,15 +34,18 @@ class Gaussian:
 
 
 class NegativeBinomial:
-    r"""Counts :math:`x_g \sim NB(\ell\,\mathrm{softmax}(f + \log r)_g, \theta_g)`, l the row's sum.
+    r"""Density :math:`x_g \sim NB(\ell\,\mathrm{softmax}(f + \log r)_g, \theta_g)` of counts.
+
+    Here :math:`\ell` is the sum of the row.
 
     Parameters
     ----------
     mean, unit
-        Mean and scale of the logarithms of counts at 10,000 per row: encoders take differences from
-        the mean in this unit.
+        Mean and scale of the logarithms of counts scaled to 10,000 per row. The input of the
+        encoders is standardised by them.
     rates : ndarray of shape (n_features,)
-        r, the background's share of each feature in all counts, from which decoders start.
+        r, the share of each feature in all counts of the background. Decoders that return zero give
+        these shares.
     """
 
     def __init__(
@@ -66,8 +69,8 @@ class NegativeBinomial:
 
     def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
         log_mean = self.proportions(decoded) + torch.log(_totals(rows))
-        dispersion = torch.exp(-2 * log_noise)  # the inverse of the variance of a gamma noise
-        # log(theta + mean), which neither overflows nor loses the smaller one.
+        dispersion = torch.exp(-2 * log_noise)  # theta, the inverse variance of gamma noise
+        # logaddexp gives log(theta + mean) without overflow and without loss of the smaller term.
         log_both = torch.logaddexp(log_mean, -2 * log_noise)
         density = (
             torch.lgamma(rows + dispersion)

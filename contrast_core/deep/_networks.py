@@ -14,13 +14,13 @@ from contrast_core._validation import shown
 
 Sizes: TypeAlias = dict[str, tuple[int, int]]
 
-_HIDDEN = (128, 256)  # the paper's
+_HIDDEN = (128, 256)  # widths of the hidden layers in the paper
 
 
 def sizes_of(n_features: int, n_salient: int, n_shared: int) -> Sizes:
-    """Return the input and output widths of each network, by its name.
+    """Return the input and output widths of each network, under its name.
 
-    Encoders return means and logarithms of variances side by side.
+    The output of an encoder holds means and logarithms of variances side by side.
     """
     return {
         "salient_encoder": (n_features, 2 * n_salient),
@@ -36,7 +36,7 @@ class ContrastiveNetworks(nn.Module):
     Parameters
     ----------
     given : mapping of str to torch.nn.Module
-        Networks, which are copied, instead of the default ones.
+        Networks that replace default ones; they are copied.
     sizes : dict
         Widths of the networks, as from `sizes_of`.
     noise_shape : tuple of int
@@ -86,7 +86,7 @@ def perceptron(widths: tuple[int, ...], generator: torch.Generator) -> nn.Sequen
     """Return fully connected layers with ReLU between them, with torch's default first weights."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
-        # Created without values: torch would draw them from its global state.
+        # The layer is created without values, because torch would draw them from its global state.
         layer = nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu")
         for parameter in layer.parameters():
             nn.init.uniform_(parameter, -(n_in**-0.5), n_in**-0.5, generator=generator)
@@ -114,13 +114,13 @@ def _checked(given: Mapping[str, nn.Module] | None, sizes: Sizes) -> Mapping[str
 
 
 def _check_fits(module: nn.Module, name: str, width: int, height: int) -> None:
-    """Try a network on two rows."""
+    """Raise ValueError unless a network maps two rows to an output of the right shape."""
     module.eval()
     reason = ""
     try:
         with torch.no_grad():
             found = module(torch.zeros(2, width))
-    except Exception as error:  # whatever a network of somebody else's raises
+    except Exception as error:  # a user's network can raise any error
         reason = f"fails with {type(error).__name__}: {str(error).splitlines()[0][:150]}"
     else:
         if not isinstance(found, Tensor):

@@ -12,23 +12,23 @@ from contrast_core.deep._networks import ContrastiveNetworks
 
 
 class LatentPosterior(NamedTuple):
-    """Independent normal latent variables of each row, (b, k) each."""
+    """Independent normal posteriors of the latent variables of each row; arrays are (b, k)."""
 
     mean: Tensor
     log_variance: Tensor
 
     def at(self, noise: Tensor) -> Tensor:
-        """Return the values for standard normal draws, (b, k) or (k,); gradients flow through."""
+        """Return latent variables for standard normal draws, (b, k) or (k,), with gradients."""
         return self.mean + torch.exp(0.5 * self.log_variance) * noise
 
     def divergence(self) -> Tensor:
-        """Return the divergence from the standard normal prior, (b,)."""
+        """Return the Kullback-Leibler divergence from the standard normal prior, (b,)."""
         terms = self.mean.square() + self.log_variance.exp() - 1 - self.log_variance
         return 0.5 * terms.sum(dim=1)
 
 
 def posterior(encoder: torch.nn.Module, seen: Tensor) -> LatentPosterior:
-    """Return the posterior of the latent variables of rows, from an encoder."""
+    """Return the posterior of the latent variables that an encoder gives for rows."""
     return LatentPosterior(*encoder(seen).to(seen.dtype).chunk(2, dim=1))
 
 
@@ -44,8 +44,8 @@ def bounds(
     .. math:: \operatorname{E} \ln p(x \mid f_s(z) + f_t(t)) - KL(q(z \mid x) \| p(z))
         - KL(q(t \mid x) \| p(t)),
 
-    without t for the background; the foreground's rows come first. The `noise` is that of t, of the
-    foreground's rows, and that of z, of all rows.
+    The terms with t are left out for the background. The result lists the foreground's rows first.
+    `noise` holds standard normal draws of t for the foreground's rows, and of z for all rows.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Rows for training: checked, measured, some held out, and passed through in minibatches."""
+"""Rows for training: their checks, their scale, held-out rows, and minibatches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from contrast_core.rows import Rows, load_into_memory, minibatches
 
 Noise: TypeAlias = Literal["normal", "counts"]
 
-TARGET = 1e4  # counts per row, of what encoders see of counts
-_MOST_HELD_OUT = 5000  # rows, which are kept in memory
+TARGET = 1e4  # encoders see logarithms of counts that are scaled to this sum per row
+_MOST_HELD_OUT = 5000  # largest number of held-out rows, which are kept in memory
 
 
 class Measured(NamedTuple):
@@ -26,7 +26,8 @@ class Measured(NamedTuple):
     mean_, unit_
         Mean (n_features,) and root of the mean variance of the input of the encoders.
     rates_, total_
-        For counts: the share of each feature in all counts, above zero, and the mean sum of a row.
+        For counts: the share of each feature in all counts, which is above zero, and the mean sum
+        of a row.
     """
 
     mean_: FloatArray
@@ -36,12 +37,12 @@ class Measured(NamedTuple):
 
     @property
     def of_minibatches(self) -> dict[str, Any]:
-        """Return how `minibatches` scales rows: counts stay as they are."""
+        """Return the options by which `minibatches` scales rows; counts are not scaled."""
         return {} if self.rates_ is not None else {"shift": self.mean_, "scale": self.unit_}
 
 
 def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
-    """Return the mean and scale of the background, after a check of both datasets.
+    """Check both datasets, and return the mean and scale of the background.
 
     Raises
     ------
@@ -57,14 +58,14 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
         totals += np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
         parts.append(FeatureMoments.at_once(normalised(block)))
     seen = reduce(FeatureMoments.merge, parts)
-    # Half a count for a feature that the background lacks, because the foreground may have it.
+    # A feature without background counts gets half a count, because the foreground may have some.
     rates = np.maximum(totals, 0.5)
     mean_total = float(totals.sum() / y.shape[0])
     return Measured(seen.mean, _unit(seen, y.name), rates / rates.sum(), mean_total)
 
 
 def look_through(datasets: Sequence[Rows], noise: Noise) -> None:
-    """Check before training that values are finite and, for a model of counts, counts."""
+    """Check before training that values are finite, and for a count model that they are counts."""
     for rows in datasets:
         for block in rows.blocks():
             if noise == "counts":
@@ -92,7 +93,7 @@ def _unit(seen: FeatureMoments, name: str) -> float:
 
 
 def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Split into rows to fit to, and random rows in memory that are held out, at least one."""
+    """Split rows into training rows and at least one random held-out row, kept in memory."""
     n = rows.shape[0]
     n_out = min(max(1, round(share * n)), _MOST_HELD_OUT) if share else 0
     chosen = np.zeros(n, dtype=bool)

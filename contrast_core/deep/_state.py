@@ -1,4 +1,4 @@
-"""Weights and the state of a training as arrays, which fitted estimators hold and files save."""
+"""Conversion of weights and training states to arrays, for fitted estimators and files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def restored(networks: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def stored(state: State | None, weights: Arrays) -> dict[str, Any] | None:
-    """Return a state as arrays; it shares the arrays of the weights where they are the same."""
+    """Return a training state as arrays; it shares `weights` if these are the last weights."""
     if state is None:
         return None
     last = _arrays(state.weights)

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent on minibatches: one loop for everything that torch fits here."""
+"""Stochastic gradient descent on minibatches: the training loop of all models that use torch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from contrast_core.feedback import Progress, with_progress
 Batch: TypeAlias = tuple[NDArray[Any], ...]
 Loss: TypeAlias = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 
-_SMOOTHED = 3  # epochs whose mean held-out loss counts
-_SAME_LOSS = 1e-4  # relative: the same data on another machine, which rounds otherwise
-_HELD_OUT_SEED = 0  # of the draws of every evaluation, so that epochs differ by the weights alone
+_SMOOTHED = 3  # number of epochs over which the held-out loss is averaged
+_SAME_LOSS = (
+    1e-4  # relative difference of the loss of the same data on machines that round otherwise
+)
+_HELD_OUT_SEED = 0  # seed of every evaluation, so that epochs differ only by the weights
 
 
 class State(NamedTuple):
-    """State of a training, from which it can go on as if it had not been interrupted.
+    """State of a training, with which it continues as if it had not been interrupted.
 
     weights : dict of tensors
         Weights of the last epoch, which need not be the best ones.
     adam : dict of dicts of tensors
-        State of Adam for each weight: running means of gradients and of their squares, and steps.
+        State of Adam for each weight: running means of the gradient and of its square, and the
+        number of steps.
     lowest : float
         Lowest held-out loss so far.
     first : int
-        Number of epochs before, on other data.
+        Number of earlier epochs on other data.
     """
 
     weights: dict[str, Tensor]
@@ -41,17 +44,17 @@ class State(NamedTuple):
 
 
 class History(NamedTuple):
-    """Losses and lengths of a training, with those of the training that it continued.
+    """Losses of a training, including the epochs of the training that it continued.
 
     training, held_out : ndarrays of shape (n_epochs,)
         Mean loss during each epoch, and on the held-out rows after it; NaN without such rows.
     best : int
-        Epoch after which the weights were kept.
+        Epoch whose weights were kept.
     ended : {"settled", "max_epochs", "not finite"}
         Why the training ended: the held-out loss no longer fell, `max_epochs` was reached, or a
-        loss or a weight was NaN or infinite. The weights are then the best ones before that.
+        loss or a weight was NaN or infinite. In the last case the best earlier weights are kept.
     state : State or None
-        None if the training diverged.
+        State after the last epoch, or None if the training diverged.
     """
 
     training: FloatArray
@@ -78,38 +81,38 @@ def train(
     mixed: bool = True,
     progress: Progress = False,
 ) -> History:
-    """Fit the weights of a module by Adam, and leave it in evaluation mode with the best ones.
+    """Fit a module by Adam, and leave it in evaluation mode with the best weights.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Its weights are changed in place, on the device, where it stays.
+        Module to fit. It is moved to the device, and its weights are changed in place.
     loss : callable
         Computes the mean loss per row, a scalar tensor, from a minibatch of tensors on the device
         and a generator of random numbers.
     batches : callable
-        Returns the minibatches of a pass over the data, tuples of ndarrays, in an order that it
-        draws from the generator.
+        Returns the minibatches of a pass over the data as tuples of ndarrays. It draws their order
+        from the generator.
     held_out : callable, optional
         Returns the held-out rows, in the same minibatches each time. Without it the training does
-        not end early, and the weights are the last ones.
+        not end early, and the last weights are kept.
     seed : int
-        Seed from which the randomness of each epoch follows; nothing global is seeded.
+        Seed of the random numbers of all epochs; no global generator is seeded.
     max_epochs : int
         Largest number of passes over the data.
     patience : int
-        Number of epochs after which the training ends if the held-out loss, the mean of three
-        epochs, has not fallen.
+        Training ends if the held-out loss, averaged over three epochs, has not fallen for this
+        number of epochs.
     before : History, optional
-        A training to go on from; the module holds the weights that it kept. If their held-out loss
-        is what it was, so that the data are the same, or if nothing is held out, the epochs follow
-        as if there had been no end in between. Otherwise Adam starts anew from these weights.
+        A training to continue; the module holds the weights that it kept. If the held-out loss of
+        these weights is the same as before, or if nothing is held out, the data are taken to be the
+        same, and the epochs follow without a break. Otherwise Adam starts anew from these weights.
     least_gain : float, default=0
-        By how much the held-out loss must fall to count as lower.
+        Amount by which the held-out loss must fall to count as lower.
     learning_rate : float, default=1e-3
         Learning rate of Adam.
     parameters : iterable, optional
-        Parameter groups for torch's optimiser, instead of all parameters at one rate.
+        Parameter groups for torch's optimiser. By default all parameters have one learning rate.
     device : torch.device or str, default="cpu"
         Device to compute on.
     mixed : bool, default=True
@@ -124,7 +127,7 @@ def train(
     Raises
     ------
     ValueError
-        If the loss is NaN or infinite in the first epoch, or the state to go on from belongs to
+        If the loss is NaN or infinite in the first epoch, or if the state of `before` belongs to
         other weights.
     """
     device = torch.device(device)
@@ -202,14 +205,14 @@ def _copied(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _is_finite(module: nn.Module, *values: float) -> bool:
-    """Return whether losses and weights are finite; a last step may spoil the weights alone."""
+    """Return whether losses and weights are finite; the last step can make only weights NaN."""
     return bool(np.isfinite(values).all()) and all(
         bool(torch.isfinite(weights).all()) for weights in module.parameters()
     )
 
 
 def _kept_by(adam: torch.optim.Adam, module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return Adam's state by the names of weights, without those that no loss reached."""
+    """Return Adam's state under the names of weights, except weights without a gradient."""
     return {
         name: {key: value.detach().clone() for key, value in adam.state[weights].items()}
         for name, weights in module.named_parameters()
@@ -218,12 +221,12 @@ def _kept_by(adam: torch.optim.Adam, module: nn.Module) -> dict[str, dict[str, T
 
 
 def _resume(module: nn.Module, adam: torch.optim.Adam, state: State) -> None:
-    """Put the last weights into the module, and into Adam what it kept.
+    """Load the last weights into the module, and the state of Adam into the optimiser.
 
     Raises
     ------
     ValueError
-        If the state belongs to other weights, which Adam itself does not check.
+        If the state belongs to other weights. (Adam itself does not check that.)
     """
     named = dict(module.named_parameters())
     for name, kept in state.adam.items():
