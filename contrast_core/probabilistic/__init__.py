@@ -1,4 +1,4 @@
-"""Methods with a density: what the data are likely to be, not only where they vary."""
+"""Contrastive methods that fit a probability density to the data."""
 
 from contrast_core.probabilistic._clvm import CLVM
 from contrast_core.probabilistic._factor_model import FactorModel

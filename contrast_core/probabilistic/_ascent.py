@@ -1,4 +1,4 @@
-"""Ascent to a maximum by a fixed-point map that never descends, such as EM's, accelerated."""
+"""Accelerated ascent to a maximum by a monotone fixed-point map, such as that of EM."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scipy.optimize import minimize
 
 from contrast_core._validation import FloatArray
 
-_MEMORY = 10  # steps that are mixed before the memory starts anew
-_MAPS = 300  # evaluations after which a quasi-Newton method takes over
+_MEMORY = 10  # largest number of steps that are mixed; then the memory is cleared
+_MAPS = 300  # number of evaluations after which a quasi-Newton method takes over
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class Evaluation(NamedTuple):
-    """The objective, its gradient and the map's next point, at a point."""
+    """The objective, its gradient and the next point of the map, all evaluated at one point."""
 
     value: float
     gradient: FloatArray
@@ -25,7 +25,7 @@ class Evaluation(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """The end of an ascent.
+    """Result of an ascent.
 
     point : ndarray of shape (p,)
     values : ndarray of shape (number of points,)
@@ -47,16 +47,16 @@ def ascend(
     max_iter: int,
     smooth: bool = True,
 ) -> Ascent:
-    """Maximise by Anderson mixing of the map, then by L-BFGS where that has not been enough.
+    """Maximise by Anderson mixing of the map, then by L-BFGS if mixing has not converged.
 
-    Mixing extrapolates the last steps of the map. Where the objective would fall, it takes the
-    map's own step instead. On likelihoods of latent variables it needs half as many evaluations as
-    SQUAREM. Where the likelihood is nearly flat neither converges, but L-BFGS does.
+    Mixing extrapolates the last steps of the map. If the objective would fall, it takes the map's
+    own step instead. On likelihoods of latent variable models it needs half as many evaluations as
+    SQUAREM. On a nearly flat likelihood neither of these converges, but L-BFGS does.
 
     Parameters
     ----------
     evaluate : callable
-        Objective, gradient and map at a point; the map must not lower the objective.
+        Computes objective, gradient and map at a point. The map must not lower the objective.
     start : ndarray of shape (p,)
         First point.
     tol : float
@@ -65,8 +65,8 @@ def ascend(
     max_iter : int
         Largest number of evaluations.
     smooth : bool, default=True
-        Whether the objective has a gradient. Otherwise the step of the map takes its place, and
-        only the map is mixed.
+        Whether the objective has a gradient. If not, the step of the map is given in its place, and
+        only Anderson mixing is used.
 
     References
     ----------
@@ -92,14 +92,14 @@ def _mixing(
     """Return the end of Anderson mixing, and the number of evaluations."""
     point, here = start, evaluate(start)
     n, values = 1, [here.value]
-    points: list[FloatArray] = []  # since the memory started anew
+    points: list[FloatArray] = []  # points since the memory was cleared
     steps: list[FloatArray] = []
     while np.linalg.norm(here.gradient) > tol and n < max_iter:
         points, steps = [*points, point], [*steps, here.update - point]
         found = None
         if len(points) > 1:
             point, n = _extrapolated(points, steps), n + 1
-            with suppress(np.linalg.LinAlgError):  # an extrapolation that went astray
+            with suppress(np.linalg.LinAlgError):  # the extrapolated point can be invalid
                 found = evaluate(point)
         if found is None or not found.value >= here.value - 4 * _EPS * abs(here.value):
             if len(points) > 1:
@@ -116,8 +116,9 @@ def _mixing(
 def _extrapolated(points: list[FloatArray], steps: list[FloatArray]) -> FloatArray:
     """Return the point to which Anderson mixing extrapolates.
 
-    If steps were linear in the point, the step would be shortest there. The differences of steps
-    are nearly dependent, so that least squares cut off small singular values.
+    If the step were a linear function of the point, it would be shortest at the extrapolated point.
+    The differences of steps are nearly linearly dependent, so the least squares solution cuts off
+    small singular values.
     """
     of_points, of_steps = np.diff(points, axis=0), np.diff(steps, axis=0)
     weights = np.linalg.lstsq(of_steps.T, steps[-1], rcond=1e-12)[0]

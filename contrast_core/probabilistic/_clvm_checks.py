@@ -21,7 +21,7 @@ from contrast_core.solve import Design
 
 
 def check_tails(robust: object, noise: object, inference: object) -> Tails:
-    """Return the distribution that `robust` and `noise` ask for, if `inference` has it."""
+    """Return the distribution that `robust` and `noise` select, if `inference` supports it."""
     method = check_choice(inference, "inference", ["em", "vi"])
     if check_choice(noise, "noise", ["normal", "counts"]) == "counts":
         if robust is not None:
@@ -42,7 +42,7 @@ def check_tails(robust: object, noise: object, inference: object) -> Tails:
 
 
 def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
-    """Refuse what a fit from rows does not combine with: what needs moments."""
+    """Raise ValueError for options that need moments, which a fit from rows does not have."""
     centre = "subtract the mean or median of each label's rows first, in foreground and background"
     refused = {
         "within": (design.within is not None, centre),
@@ -62,7 +62,7 @@ def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
 
 
 def check_in_memory(parts: Sequence[Rows], what: str) -> None:
-    """Refuse rows that cannot be read again and again."""
+    """Raise TypeError for rows that are not in memory, because they are read many times."""
     for part in parts:
         if not (part.in_memory and (part.can_miss or part.is_sparse)):
             raise TypeError(
@@ -72,7 +72,7 @@ def check_in_memory(parts: Sequence[Rows], what: str) -> None:
 
 
 def check_streamed(parts: Sequence[Rows], design: Design) -> None:
-    """Refuse what stochastic inference cannot take."""
+    """Raise an error for data or options that stochastic inference does not support."""
     if not parts:
         raise TypeError(
             "inference='vi' reads rows, which moments do not hold: give the data instead, or "

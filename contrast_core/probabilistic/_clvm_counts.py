@@ -1,4 +1,4 @@
-"""Posteriors and likelihood bounds of rows of counts, for NumPy arrays and torch tensors."""
+"""Posteriors and log-likelihood bounds of rows of counts, for NumPy arrays and torch tensors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from contrast_core.probabilistic._row_posterior import (
     outer_products,
 )
 
-_STEPS = 60  # of Newton's method; about ten in practice
-_SETTLED = 1e-6
+_STEPS = 60  # largest number of steps of Newton's method; about ten in practice
+_SETTLED = 1e-6  # change of the posteriors at which Newton's method ends
 _LEAST_TOTAL = 1e-9  # total of a row without counts, which carries no information
 
 
@@ -25,24 +25,24 @@ def _quadrature(n: int) -> list[tuple[float, float]]:
     return list(zip(nodes, shares / shares.sum(), strict=True))
 
 
-# Quadrature rules of expectations over a normal variable: for the bound's terms, and a shorter one
-# for their slopes, which need less accuracy.
+# Quadrature rules for expectations over a normal variable. The bound uses the longer one; its
+# derivatives need less accuracy.
 _BOUND, _SLOPES = _quadrature(5), _quadrature(3)
 
 
 class CountModel(NamedTuple):
-    r"""Negative binomial counts: a row's total times shares that depend on its latent variables.
+    r"""Negative binomial model of counts, whose means depend on latent variables.
 
-    The mean of a count is :math:`a = \ell_i \exp(\mu_j + \lambda_j^\top z_i)`, its variance
-    :math:`a + a^2 / r_j`.
+    The mean of a count is :math:`a = \ell_i \exp(\mu_j + \lambda_j^\top z_i)`, where
+    :math:`\ell_i` is the total of the row. Its variance is :math:`a + a^2 / r_j`.
 
     loadings : array of shape (n_features, k)
     mean : array of shape (n_features,)
-        mu: the logarithm of each feature's share of a row's total, l.
+        mu, the logarithm of each feature's share of a row's total where z is zero.
     log_dispersion : array of shape (n_features,)
         Logarithm of r.
     library_size : float
-        Total of the rows that are drawn.
+        Total of the rows that `sample` draws.
     """
 
     loadings: Any
@@ -62,7 +62,7 @@ class CountModel(NamedTuple):
         return found
 
     def sample(self, n: int, rng: np.random.Generator, add_noise: bool) -> FloatArray:
-        """Draw rows of counts, or of expected counts without noise, (n, n_features)."""
+        """Draw rows of counts, (n, n_features); without noise return expected counts."""
         logarithms = rng.standard_normal((n, self.loadings.shape[1])) @ self.loadings.T + self.mean
         rates, r = self.library_size * np.exp(logarithms), np.exp(self.log_dispersion)
         drawn = rng.negative_binomial(r, r / (r + rates)) if add_noise else rates
@@ -79,8 +79,8 @@ class NormalPosteriors(NamedTuple):
 def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
     """Return a lower bound of the log-probability of each row, (n,), given its posterior.
 
-    It needs expectations of ``log(1 + exp(psi))`` with psi normal, entry by entry, which quadrature
-    gives.
+    The bound needs the expectation of ``log(1 + exp(psi))`` for each entry, where psi is normal.
+    Quadrature computes it.
     """
     xp = namespace(counts)
     loadings, r, k = model.loadings, xp.exp(model.log_dispersion), model.loadings.shape[1]
@@ -101,7 +101,7 @@ def count_posteriors(
 ) -> NormalPosteriors:
     """Return the normal posteriors, with full covariances, that maximise the bound.
 
-    Newton's method for the means, with the covariances that the expected curvature gives there.
+    Newton's method updates the means. The covariances follow from the expected curvature there.
 
     Parameters
     ----------
@@ -134,8 +134,8 @@ def count_posteriors(
             p = 1 / (1 + xp.exp(-xp.clip(centre + node * spread, -500, 500)))
             slope = slope - share * (counts + r) * p
             curvature = curvature + share * (counts + r) * (p * (1 - p))
-        # A narrow posterior asks for a wide one and the other way round where a row is far from
-        # what the model expects: where the precision turns back by much it goes half as far.
+        # For a row that is far from what the model expects, the precision can oscillate between
+        # large and small values. If it turns back by much, its step is halved.
         before = xp.linalg.inv(found.covariance.reshape(n, k, k))
         change = (curvature @ outer).reshape(n, k, k) + prior - before
         turn = (change * prior).sum(axis=(1, 2))
@@ -144,8 +144,8 @@ def count_posteriors(
         last = turn
         inverse = xp.linalg.inv(before + part[:, None, None] * change)
         step = (inverse @ (slope @ loadings - found.latent)[:, :, None])[:, :, 0]
-        # Where a logarithm changes by one, the curvature changes by at most itself: a step that is
-        # shorter where it is long never descends.
+        # If a log-mean changes by one, the curvature changes by at most its own size. Shortening
+        # long steps therefore keeps the bound from falling.
         turned = abs(step @ loadings.T)
         longest = (turned.max(axis=1) if xp is np else turned.amax(dim=1))[:, None] + 1e-12
         latent = found.latent + step * (xp.log1p(longest) / longest)
@@ -158,20 +158,20 @@ def count_posteriors(
 
 
 def _base(counts: Any, model: CountModel) -> Any:
-    """Return the logarithms of means over dispersions where latent variables are zero."""
+    """Return the logarithms of mean over dispersion at zero latent variables, (n, n_features)."""
     xp = namespace(counts)
     totals = xp.clip(counts.sum(axis=1), _LEAST_TOTAL, None)
     return xp.log(totals)[:, None] + (model.mean - model.log_dispersion)
 
 
 def _logarithms(found: NormalPosteriors, base: Any, loadings: Any) -> tuple[Any, Any]:
-    """Return the mean and standard deviation of the log of each mean over its dispersion."""
+    """Return the posterior mean and standard deviation of each log of mean over dispersion."""
     xp = namespace(base)
     variances = found.covariance @ outer_products(loadings).T
     return base + found.latent @ loadings.T, xp.sqrt(xp.clip(variances, 0.0, None))
 
 
 def checked_counts(rows: Any, name: str = "X") -> FloatArray:
-    """Return rows in double precision, or raise ValueError unless they are counts."""
+    """Return rows in double precision; raise ValueError if they are not counts."""
     check_counts(rows, name)
     return np.asarray(rows, dtype=np.float64)

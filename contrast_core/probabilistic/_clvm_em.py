@@ -15,15 +15,15 @@ from contrast_core.probabilistic._ascent import Ascent, Evaluation, ascend
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior, Sums
 from contrast_core.probabilistic._row_posterior import Model, principal_axes
 
-_LEAST_NOISE = 1e-13  # of the mean variance; below it the noise is rounding
-_FIRST_NOISE = 0.1
+_LEAST_NOISE = 1e-13  # in units of the mean variance; smaller values are rounding errors
+_FIRST_NOISE = 0.1  # noise variance at the start, in the same units
 
 
 class DatasetSummary(NamedTuple):
-    """Summary of a dataset for the likelihood, in units in which features vary by 1 on average.
+    """Summary of a dataset for the likelihood, scaled so that the mean variance of features is 1.
 
     weight : float
-        Number of rows, as a share of those of both datasets.
+        Share of this dataset in the rows of both datasets.
     total : float
         Trace of the covariance.
     apply : callable
@@ -43,7 +43,7 @@ class Means(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Data and dimensions of the likelihood that is maximised.
+    """Data and dimensions that define the likelihood.
 
     x, y : DatasetSummary
         Foreground and background.
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     n_rows : float
         Number of rows of both datasets.
     unit : float
-        In the units of the data: the standard deviation that counts as 1.
+        Standard deviation, in the units of the data, that is scaled to 1.
     """
 
     x: DatasetSummary
@@ -65,14 +65,14 @@ class Problem(NamedTuple):
     unit: float
 
     def log_likelihoods(self, per_row: FloatArray) -> FloatArray:
-        """Convert log-likelihoods per row to those of all rows, in the units of the data."""
+        """Convert log-likelihoods per row to log-likelihoods of all rows, in the data's units."""
         return np.asarray(self.n_rows * (per_row - self.n_features * np.log(self.unit)))
 
 
 class Fit(NamedTuple):
     """A model, the objective per row at each accepted step, and whether the fit converged.
 
-    A fit to rows also has the means, in the units of the model, and the weights of all values.
+    A fit to rows also holds the means, in the units of the model, and the weights of all values.
     """
 
     model: Model
@@ -85,8 +85,8 @@ class Fit(NamedTuple):
 class _Expected(NamedTuple):
     """E-step of one dataset, per row: log-density, its gradient, and sums.
 
-    With B the map from rows to posterior means and G the posterior covariance, ``cross`` is
-    ``C B^T`` and ``second`` is ``G + B C B^T``.
+    Let C be the covariance of the dataset, B the map from rows to posterior means and G the
+    posterior covariance. Then ``cross`` is ``C B^T`` and ``second`` is ``G + B C B^T``.
     """
 
     log_density: float
@@ -98,7 +98,8 @@ class _Expected(NamedTuple):
 
 def _expected(side: DatasetSummary, model: Model, n_features: int) -> _Expected:
     axes, squares, precisions = principal_axes(model)
-    # On these axes nothing cancels: columns may be nearly parallel and far longer than the noise.
+    # On these axes no digits cancel, even if columns are nearly parallel and much longer than the
+    # noise.
     loadings, noise = model.loadings @ axes, model.noise
     gain = loadings / (precisions * noise)
     cross = side.apply(loadings) / (precisions * noise)
@@ -121,8 +122,8 @@ def _expected(side: DatasetSummary, model: Model, n_features: int) -> _Expected:
 class Expectation(NamedTuple):
     """E-step of both datasets, per row: log-likelihood, its gradient, and sums.
 
-    The gradient is by the loadings and by the logarithm of the noise variance. Up to a constant the
-    expected log-likelihood of other loadings L is, with the noise variance s,
+    The gradient is with respect to the loadings and the logarithm of the noise variance. With the
+    noise variance s, the expected log-likelihood of new loadings L is, up to a constant,
     ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s``.
     """
 
@@ -153,8 +154,8 @@ def evaluate(
 ) -> tuple[float, Model, Model]:
     """Return log-likelihood plus log-prior per row, its gradient, and the step of EM.
 
-    The M-step is exact for loadings that are not orthogonal, where Severson et al.'s eqs. 6 and 7
-    assume that they are.
+    The M-step is exact for all loadings, whereas eqs. 6 and 7 of Severson et al. assume that the
+    loadings are orthogonal.
     """
     value, slope, cross, second = expect(model, problem)
     before, n = model.loadings, problem.n_rows
@@ -167,7 +168,7 @@ def evaluate(
 def expected_noise(
     loadings: FloatArray, cross: FloatArray, second: FloatArray, problem: Problem
 ) -> float:
-    """Return the M-step's noise variance, given its loadings."""
+    """Return the noise variance of the M-step, given the new loadings."""
     total = problem.x.weight * problem.x.total + problem.y.weight * problem.y.total
     left = total - 2 * (loadings * cross).sum() + (loadings @ second * loadings).sum()
     return float(left / problem.n_features)
@@ -181,18 +182,18 @@ def fit_em(
     tol: float,
     max_iter: int,
 ) -> Fit:
-    """Maximise the likelihood, and a prior's, by accelerated EM.
+    """Maximise the likelihood times a prior by accelerated EM.
 
     Parameters
     ----------
     problem, start
         The data, and where to begin.
     tol : float
-        Length of the gradient of the log-likelihood per row, by the loadings in units of the
-        noise's standard deviation and by the logarithm of its variance; of a step, where the prior
-        has no gradient.
+        Length of the gradient at which EM ends. The gradient is that of the log-likelihood per row,
+        with respect to the loadings, in units of the noise's standard deviation, and to the
+        logarithm of the noise variance. If the prior has no gradient, the length of a step is used.
     max_iter : int
-        Evaluations of the likelihood, at most.
+        Largest number of evaluations of the likelihood.
 
     Raises
     ------
@@ -215,19 +216,19 @@ def fit_em(
 
 
 class Scale(NamedTuple):
-    """Models as points: loadings in units of a first noise, then the logarithm of the variance."""
+    """Conversion of models to points: loadings over `unit`, then the logarithm of the noise."""
 
     shape: tuple[int, ...]
     unit: float
 
     def model(self, point: FloatArray) -> Model:
         """Return the model at a point."""
-        # Where an extrapolation went astray the likelihood is to be low, not out of range.
+        # An extrapolated noise is clipped, so that the likelihood is low rather than out of range.
         noise = np.exp(np.clip(point[-1], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE])))
         return Model(self.unit * point[:-1].reshape(self.shape), float(noise))
 
     def gradient(self, slope: Model) -> FloatArray:
-        """Convert a gradient by loadings and log noise variance to one by the point."""
+        """Convert a gradient of loadings and log noise variance to the gradient at a point."""
         return np.append(self.unit * slope.loadings.ravel(), slope.noise)
 
     def point(self, model: Model, problem: Problem) -> FloatArray:
@@ -243,7 +244,7 @@ class Scale(NamedTuple):
 
 
 def likelihood_problem(x: Moments, y: Moments, n_shared: int) -> Problem:
-    """Return the likelihood's problem, over the features that vary in either dataset."""
+    """Return the problem of two datasets, over the features that vary in either of them."""
     n_rows = x.n_samples + y.n_samples
     n_features = int((x.varies | y.varies).sum())
     share = x.n_samples / n_rows
@@ -263,9 +264,9 @@ def _apply(moments: Moments, unit: float, columns: FloatArray) -> FloatArray:
 
 
 def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Model:
-    """Return the first model: leading components of the background and of the contrast.
+    """Return the first model, from leading components of the background and of the contrast.
 
-    Without salient variables the two datasets count as one.
+    Without salient variables the shared components are those of both datasets together.
     """
     k, noise = problem.n_shared, _FIRST_NOISE
     parts = [(y, 1.0)] if n_salient else [(x, problem.x.weight), (y, problem.y.weight)]
@@ -283,14 +284,14 @@ def first_model(x: Moments, y: Moments, problem: Problem, n_salient: int) -> Mod
 
 
 def random_model(size: int, n_latent: int, rng: np.random.Generator) -> Model:
-    """Return a random start, whose loadings are on average as long as the rows."""
+    """Return a random start with standard normal loadings, the scale of the data."""
     return Model(rng.standard_normal((size, n_latent)), _FIRST_NOISE)
 
 
 def rotated(
     lift: Callable[[FloatArray], FloatArray], loadings: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return loadings in feature space with orthogonal columns, and their directions as rows."""
+    """Return loadings of features with orthogonal columns, and unit vectors of them as rows."""
     directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
     directions[~loadings.any(axis=1)] = 0.0
     components = fix_signs(lift(directions.T))
