@@ -1,9 +1,9 @@
-"""Times and memory, ours and others', one file after the other: `python benchmarks [NAME ...]`.
+"""Benchmarks of time and memory, also of other packages: `python benchmarks [NAME ...]`.
 
-Without names fifty minutes. Each file says what it measures and what must be reached, and fails
-below it; those that install another package say so too. `peers`, `cvae`, `cluster`,
-`sweep`, `large_images` and the napari plugin, whose window needs a screen, run only if they are
-named.
+Without names the benchmarks take fifty minutes. Each file states what it measures and its bounds,
+and fails if a bound is missed. A file that installs another package says so. The benchmarks
+`peers`, `cvae`, `cluster`, `sweep`, `large_images` and those of the napari plugin run only if they
+are named. The napari window needs a screen.
 """
 
 from __future__ import annotations

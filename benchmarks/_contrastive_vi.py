@@ -1,4 +1,7 @@
-"""ContrastiveVI of scvi-tools on the cells that `cvae.py` left in a folder, for its own Python."""
+"""Fit ContrastiveVI of scvi-tools to the cells that `cvae.py` wrote into a folder.
+
+`cvae.py` runs this script with the Python of a separate environment that has scvi-tools.
+"""
 
 import sys
 import warnings
@@ -22,7 +25,7 @@ with warnings.catch_warnings():
     fitted = everything[used].copy()
     scvi.external.ContrastiveVI.setup_anndata(fitted)
     model = scvi.external.ContrastiveVI(fitted, n_salient_latent=2, n_background_latent=8)
-    # The foreground is all cells, as for the other methods, so that the controls are in both.
+    # As for the other methods, the foreground is all cells, so it also contains the controls.
     model.train(
         background_indices=np.flatnonzero(~treated[used]),
         target_indices=np.arange(used.sum()),

@@ -1,16 +1,20 @@
-"""Contrastive PCA of many sparse cells beside `sc.pp.pca`: time and memory.
+"""Time and memory of contrastive PCA of many sparse cells, compared with `sc.pp.pca`.
 
-2,000 genes. `tl.cpca` at one alpha and at the automatic one, whose foreground is all cells and
-whose background the control cells, and `sc.pp.pca` with scanpy's default solver and as many
-components, by turns, median of three, CPU seconds on one BLAS thread, after a run on few cells that
-compiles. Memory: the peak of what Python allocates beyond the matrix. Then 20,000 cells from a
-backed file.
+All datasets have 2,000 genes. `tl.cpca` runs at one alpha and at the automatic alpha. Its
+foreground is all cells, and its background is the control cells. `sc.pp.pca` runs with scanpy's
+default solver and the same number of components. The calls alternate, and each time is the median
+of three in CPU seconds on one BLAS thread. A first run on few cells, which compiles code, is not
+timed. Memory is the peak that Python allocates beyond the matrix. At the end, 20,000 cells are read
+from a backed file.
 
-Two kinds of cells. "types": Poisson counts of ten cell types and a response of fifty genes; with
-ten components PCA has a gap there and its iteration is done at once; types cancel out of the
-contrast, which has none. "resampled": Poisson counts of rates between those of a real cell and of
-its nearest neighbours, of blood cells with and without interferon that come with the tutorials,
-1,267 genes made 2,000 by repeating some at other levels: a spectrum that falls gradually.
+There are two kinds of cells:
+
+- "types" are Poisson counts of ten cell types, of which fifty genes respond to the treatment. With
+  ten components PCA has a spectral gap here, so its iteration converges at once. The cell types
+  cancel out of the contrast, which therefore has no such gap.
+- "resampled" are Poisson counts whose rates lie between those of a real blood cell and of its
+  nearest neighbours, with and without interferon (from the tutorials). Their 1,267 genes are
+  extended to 2,000 by repeating some at other levels. Their spectrum falls gradually.
 """
 
 from __future__ import annotations
@@ -36,7 +40,9 @@ from contrast_core.linalg import subspace_error
 N_GENES, NEIGHBOURS, LARGE = 2_000, 10, 10**7
 REAL = ROOT / "tutorials" / "data" / "kang_labelled_2donors.h5ad"
 DESIGN = {"groupby": "condition", "reference": "ctrl", "mask_var": None}
-RATIO = 2.0  # at most, from so many entries on as LARGE; below, so many seconds by components:
+# A matrix with at least LARGE nonzero entries is bounded by the ratio of times to `sc.pp.pca`, a
+# smaller one by seconds, for each number of components.
+RATIO = 2.0
 SECONDS = {2: 0.5, 10: 1.5}
 
 

@@ -1,16 +1,17 @@
-"""Cells in a zarr file through a cluster of two workers, against one machine that reads them once.
+"""Cells in a zarr file, processed by a cluster of two workers and by a single process.
 
     python -m benchmarks.cluster [CELLS ...]      # 50000 200000 by default: some minutes
 
-Cells x 2,000 genes, 6% not zero, as log-normalised counts. A tenth of the cells is in neither
-condition. `cx.tl.cpca` (10 components, one alpha) reads the cells twice, for the moments and to
-embed them; on one machine the chunks are read once and the moments of both conditions taken.
+The data resemble log-normalised counts of 2,000 genes, 6% of them not zero. A tenth of the cells
+belongs to neither condition. On the cluster, `cx.tl.cpca` (10 components, one alpha) reads the
+cells twice: once for the moments, and once to embed them. The single process reads the chunks once
+and computes the moments of both conditions.
 
-CPU seconds of all processes, which a busy machine changes less than elapsed ones; the memory of a
-worker is its largest resident size, imports included.
+Times are CPU seconds of all processes, because a busy machine changes these less than elapsed
+seconds. The memory of a worker is its largest resident size, including imports.
 
-Must reach: at most 1.3 times the CPU seconds of one machine; below 600 MB for each worker, whatever
-the number of cells.
+Bounds: the cluster takes at most 1.3 times the CPU seconds of the single process, and each worker
+stays below 600 MB for any number of cells.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from benchmarks.common.report import Report, run
 from contrast_core import SecondMoments
 
 N_GENES, SHARE, BLOCK = 2000, 0.06, 10_000
-WARM = 10_000  # cells, for imports and compiled code before anything is timed
+WARM = 10_000  # cells of a first call, which imports and compiles code and is not timed
 WORST_TIME, WORST_MEMORY = 1.3, 600
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
@@ -61,10 +62,10 @@ def write(path: Path, n: int) -> None:
 
 
 def on_one_machine(path: Path) -> tuple[float, float]:
-    """Return the CPU seconds of reading all cells, and of the moments of both conditions."""
+    """Return the CPU seconds to read all cells, and to compute the moments of both conditions."""
     lazy = ad.experimental.read_lazy(path)
     known = lazy.obs[["condition"]].to_memory()["condition"]
-    SecondMoments.from_data(block(WARM, 0))  # imports and compiles
+    SecondMoments.from_data(block(WARM, 0))  # imports and compiles code before the timing
     start = time.process_time()
     with dask.config.set(scheduler="synchronous"):
         rows = sp.vstack([each.compute() for each in lazy.X.blocks.ravel()], format="csr")
@@ -81,14 +82,14 @@ def usage() -> tuple[float, float]:
 
 
 def on_a_cluster(path: Path) -> tuple[float, float, float]:
-    """Return the CPU seconds of the workers and of this process, and a worker's memory."""
+    """Return the CPU seconds of the workers and of this process, and a worker's peak in MB."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         lazy = ad.experimental.read_lazy(path)
         first = ad.AnnData(lazy.X[:WARM], obs=lazy.obs[["condition"]].to_memory().iloc[:WARM])
-        cx.tl.cpca(first, **DESIGN, n_comps=10, alpha=1.0)  # imports and compiles
+        cx.tl.cpca(first, **DESIGN, n_comps=10, alpha=1.0)  # imports and compiles code
         before = client.run(usage)
         start = time.process_time()
         cx.tl.cpca(lazy, **DESIGN, n_comps=10, alpha=1.0)

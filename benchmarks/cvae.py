@@ -1,12 +1,13 @@
-"""CVAE on cells: beside cPCA, CLVM and ContrastiveVI, and its memory.
+"""Compare CVAE with cPCA, CLVM and ContrastiveVI on cells, and measure the memory of CVAE.
 
-*Cells* (CONTRAST_DATA): glioblastoma cells with and without panobinostat, Kang's blood cells with
-and without interferon, raw counts. Every patient or donor in turn is left out of embedding and
-discriminant; the foreground are all other cells, the background their controls. Two dimensions:
-cPCA and CLVM of log counts, CVAE of counts, and ContrastiveVI of scvi-tools, where the variable
-SCVI_PYTHON names a Python that has it (an environment of its own: `pip install scvi-tools`).
+*Cells* (CONTRAST_DATA): the data are raw counts of glioblastoma cells with and without
+panobinostat, and of Kang's blood cells with and without interferon. Each patient or donor in turn
+is left out of the embedding and of the linear discriminant. The foreground is all other cells, and
+the background is the controls among them. Every method has two dimensions: cPCA and CLVM on log
+counts, CVAE and ContrastiveVI on counts. ContrastiveVI of scvi-tools runs only if the variable
+SCVI_PYTHON names the Python of a separate environment with `pip install scvi-tools`.
 
-*Memory*: 100,000 + 100,000 sparse cells x 2,000 genes, one epoch.
+*Memory*: one epoch on 100,000 + 100,000 sparse cells x 2,000 genes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def logarithms(counts: Any) -> Any:
 
 
 def linear(method: Any) -> Any:
-    """Return a function that fits to the logarithms of some cells and scores all."""
+    """Return a function that fits a method to log counts of some cells and scores all cells."""
 
     def scores(counts: Any, used: Any, treated: Any) -> Any:
         logs = logarithms(counts)
@@ -97,7 +98,7 @@ def cells(folder: Path) -> None:
 
 
 def epoch() -> float:
-    """Return the largest resident memory, in GB, of one epoch."""
+    """Train for one epoch and return the peak of the resident memory in GB."""
     rng = np.random.default_rng(0)
     counts = sp.random(N_CELLS, N_GENES, density=0.06, format="csr", rng=rng, dtype=np.float32)
     counts.data = 1.0 + rng.poisson(1.0, counts.nnz).astype(np.float32)

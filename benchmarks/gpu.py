@@ -1,15 +1,18 @@
-"""Moments and the path of 41 contrasts with a GPU, beside the processor.
+"""Moments and a path of 41 contrasts on a GPU, compared with the processor.
 
-    python -m benchmarks.gpu       # n = m = 200,000, D = 2000; 10 GB of each memory, a few minutes
-    python -m benchmarks.gpu --device cpu --rows 3000 --features 300    # only: does it run?
+    # n = m = 200,000, D = 2000; takes a few minutes and 10 GB of host and of device memory
+    python -m benchmarks.gpu
+    # only tests that the benchmark runs
+    python -m benchmarks.gpu --device cpu --rows 3000 --features 300
 
-Foreground and background are float32 with mean over standard deviation about 100. Measured: the
-rate of float64 products of the device, the moments of both datasets from tensors on the device and
-from arrays of the host (`device="cuda"`), the same on the processor, and the path from those
-moments. Wall seconds with the device synchronised, medians.
+Foreground and background are float32, and their mean is about 100 standard deviations. The
+benchmark measures the device's rate of float64 products, the time of the moments of both datasets,
+and the time of the path from these moments. The moments are computed on the device from tensors
+that are already there and from arrays of the host (`device="cuda"`), and on the processor. Times
+are medians of wall seconds with the device synchronised.
 
-Must hold: at every contrast the subspace from the GPU's moments is within
-max(1e-8, 100 eps |C| / gap) of LAPACK's from the processor's, by the sine of the largest angle.
+Bound: at every contrast the subspace from the GPU's moments agrees with LAPACK's subspace from the
+processor's moments. The sine of the largest angle is at most max(1e-8, 100 eps |C| / gap).
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from contrast_core import SecondMoments, contrast_path
 
 
 def make_rows(n: int, d: int, device: Any, seed: int) -> Any:
-    """Return rows with a power-law spectrum, a large mean and, for seed 0, own directions."""
+    """Return rows with a power-law spectrum and a large mean; seed 0 adds eight own directions."""
     shared = torch.Generator(device).manual_seed(99)
     own = torch.Generator(device).manual_seed(seed)
     options: dict[str, Any] = {"device": device, "dtype": torch.float32}
@@ -53,7 +56,7 @@ def make_rows(n: int, d: int, device: Any, seed: int) -> Any:
 
 
 def wall(call: Callable[[], Any], device: Any, repeats: int) -> tuple[float, Any]:
-    """Return the median seconds after a first call, and the result."""
+    """Return the median seconds of the calls after the first one, and the last result."""
     taken = []
     for _ in range(repeats + 1):
         start = time.perf_counter()

@@ -1,10 +1,11 @@
-"""Images larger than memory: a stored image of 10,000 x 10,000 pixels, and 2,000 frames.
+"""Time and memory for a stored image of 10,000 x 10,000 pixels and a recording of 2,000 frames.
 
     python -m benchmarks.large_images [image] [recording]
 
-The image has cells behind a grid that repeats in every chunk of 1,000 x 1,000 pixels; results go to
-a file. The recording has four patterns that flicker, in frames of 512 x 512 pixels, and 300 frames
-of background. Memory is what the process allocates itself (RssAnon), without pages of files.
+The image shows cells behind a grid, and its chunks of 1,000 x 1,000 pixels are all alike. Results
+are written to a file. The recording has frames of 512 x 512 pixels with four flickering patterns,
+and 300 frames of background. Memory is what the process allocates itself (RssAnon); mapped pages of
+files do not count.
 
 Bounds: each chunk of the image is loaded at most four times, and the image takes at most ten
 minutes of one core; the recording takes at most 2 GB.
@@ -46,7 +47,7 @@ class StoredImage:
 
 
 class Recording:
-    """Frames of flickering patterns and noise, made as they are read."""
+    """Frames of flickering patterns and noise, which are generated when they are read."""
 
     def __init__(self, n_frames: int, first: int, *, signal: float) -> None:
         self.shape, self.dtype = (n_frames, *FRAME), np.dtype("f4")
@@ -69,7 +70,10 @@ class Recording:
 
 
 def measured(call: Callable[[str], Any]) -> tuple[Any, float, float, float]:
-    """Return the result of a call with a folder, wall and CPU seconds, and the peak of GB."""
+    """Return the result of a call, its wall and CPU seconds, and its peak memory in GB.
+
+    The call receives the path of a temporary folder.
+    """
     peak, done = [0.0], threading.Event()
 
     def watch() -> None:

@@ -1,9 +1,9 @@
-"""Speed of the napari plugin without its window: reading, redrawing, removing, memory.
+"""Speed and memory of the napari plugin's computations, measured without its window.
 
     python -m benchmarks.napari_live [live] [memory]
 
-Medians of processor seconds of one thread, so that other work on the machine does not count; bounds
-are those of the window on a quiet machine.
+Times are medians of processor seconds on one thread, so that other work on the machine does not
+count. The bounds are the delays that a user of the window may see on a quiet machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def task(pair: Pair, samples: Any, settings: Settings = PROJECTION) -> Task:
 
 
 def live(report: Report) -> None:
-    """Reading and fitting, moving the slider, and from Run to picture."""
+    """Times of reading and fitting, of moving the slider, and from Run to the picture."""
 
     def timed(name: str, most: float, work: Any, repeats: int = 3) -> None:
         [(taken, _)] = seconds(work, repeats=repeats)

@@ -118,7 +118,7 @@ def bare(viewer: Viewer, layer: Any, like: Any) -> Times:
 
 
 def one_run(viewer: Viewer, dock: Any) -> tuple[float, float, list[tuple[Any, Times]]]:
-    """Return how long a run and an idle window block, and the time to add each layer."""
+    """Return how long a run blocks the window, how long an idle one blocks, and layer times."""
     pulse = Pulse()
     wait(lambda: False, 2)
     idle = pulse.longest

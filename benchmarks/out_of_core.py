@@ -1,9 +1,10 @@
-"""Moments of rows that come in chunks, against the machine's own rate of symmetric products.
+"""Moments of rows that come in chunks, compared with the speed of BLAS's symmetric product.
 
-50,000 x 2000 float32. Chunks are made once and handed out again and again, so that neither a disk
-nor a random generator is timed. The limit is what BLAS's symmetric product does on one such block
-in the same rounds, without reading or shifting. CPU seconds on one thread by turns, medians. Dask
-runs in the same process. Memory is that of a process of its own beyond its imports and chunks.
+The data have 50,000 x 2000 float32 values. A few chunks are made once and used repeatedly, so that
+neither a disk nor a random generator is timed. The limit is the time that BLAS needs for the
+symmetric products of such chunks alone, without reading or shifting them. The calls alternate, and
+times are medians of CPU seconds on one thread. Dask runs in the same process. Memory is measured in
+a separate process, beyond its imports and chunks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks.common.report import Report, run
 from contrast_core import SecondMoments
 from contrast_core.linalg import add_products
 
-D, CHUNK, N_CHUNKS, FEW = 2000, 4096, 13, 4  # a few products suffice for the limit
+D, CHUNK, N_CHUNKS, FEW = 2000, 4096, 13, 4  # the limit is measured on FEW products
 
 
 def make_pool() -> list[Any]:
@@ -39,9 +40,9 @@ def products(rows: Any) -> None:
 
 
 def memory(n_chunks: int, precision: Any) -> float:
-    """Return the GB that the moments of so many chunks need."""
+    """Return the memory in GB that the moments of `n_chunks` chunks need."""
     pool = make_pool()
-    SecondMoments.from_data(pool[0][:300, :10])  # what is imported on first use
+    SecondMoments.from_data(pool[0][:300, :10])  # imports what is loaded on first use
     before = peak_memory()
     SecondMoments.from_chunks(chunks(pool, n_chunks), precision=precision)
     return peak_memory() - before
@@ -49,7 +50,7 @@ def memory(n_chunks: int, precision: Any) -> float:
 
 def main(report: Report) -> None:
     pool = make_pool()
-    # A task for each chunk, as when they are read, so that dask frees one after the other.
+    # Each chunk is a separate task, as if it were read from a file, so that dask can free it.
     read = delayed(lambda i: pool[i % len(pool)], pure=False)
     blocks = [da.from_delayed(read(i), (CHUNK, D), np.float32) for i in range(N_CHUNKS)]
     doubles, lazy = pool[0].astype(np.float64), da.concatenate(blocks)
@@ -67,7 +68,7 @@ def main(report: Report) -> None:
     report.measured("dask / the plain loop", by_dask / plain, most=1.1)
     same = np.abs(other.covariance - found.covariance).max()
     report.measured("  difference of covariances", float(same), most=1e-12)
-    unit = (CHUNK * D + D**2) * 8 / 2**30  # a chunk and D^2 in float64
+    unit = (CHUNK * D + D**2) * 8 / 2**30  # one chunk and one D x D matrix in float64
     for precision in ("double", "single"):
         few, many = (in_a_process(memory, n, precision) for n in (N_CHUNKS // 2, 4 * N_CHUNKS))
         report.measured(f"GB, {precision}, 200,000 rows", many, most=5 * unit)

@@ -1,10 +1,11 @@
-"""Beside the packages that others published, as installed today: `python benchmarks peers`.
+"""Compare the suite with other published packages: `python benchmarks peers`.
 
-They are installed for the length of the run. First whether they find the same subspaces as this
-suite, once their conventions are converted (docs/coming_from.md has the conversions as a table):
-sines are of the largest principal angle. Then how well known groups separate where nothing is
-chosen, and where the packages depart from the papers or from what a caller would expect. Times
-beside them are in `benchmarks/speed.py`.
+The current versions of the packages are installed for the length of the run. The first part tests
+whether they find the same subspaces as this suite once their conventions are converted;
+docs/coming_from.md lists the conversions in a table. Sines are of the largest principal angle. The
+second part measures how well known groups separate with all defaults. The third part shows where
+the packages depart from the papers or from what a caller would expect. `benchmarks/speed.py`
+compares the times.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from contrast_core import CPCA, PCPCA, CPCAStar, contrast_path
 from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_four_groups
 from contrast_core.linalg import subspace_error
 
-# Name on the package index: module, and the version that docs/coming_from.md describes. The fork
-# contrastive-cv kept the name of the module.
+# Each package index name is mapped to the module and to the version that docs/coming_from.md
+# describes. The fork contrastive-cv kept the name of the original module.
 PACKAGES = {
     "contrastive": ("contrastive", "1.2.0"),
     "contrastive-cv": ("contrastive", "0.2.0"),
@@ -43,7 +44,7 @@ SINE, DIFFERENCE = 1e-7, 1e-8
 
 
 def packages() -> dict[str, Any]:
-    """Return the module of every package that can be installed today."""
+    """Install the packages and return the module of each one that can be installed."""
     found = {}
     for name, (module, described) in PACKAGES.items():
         try:
@@ -59,14 +60,14 @@ def packages() -> dict[str, Any]:
 
 
 def quietly(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, without what packages print and warn of."""
+    """Return the result of a call, and suppress its output and warnings."""
     with warnings.catch_warnings(), redirect_stdout(StringIO()), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return call()
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """Return the error of a call as a text, or "runs"."""
+    """Return the error that a call raises as text, or "runs" if it raises none."""
     try:
         quietly(call)
     except Exception as error:
@@ -110,7 +111,7 @@ def same_subspaces(report: Report, found: dict[str, Any]) -> None:
     }.items():
         X, Y = data.foreground, data.background
         n, m = len(X), len(Y)
-        x, y = (rows.T for rows in centred(X, Y))  # pcpca: (D, n), not centred for you
+        x, y = (rows.T for rows in centred(X, Y))  # pcpca takes centred data of shape (D, n)
         print(f"\n{name}: n = {n}, m = {m}, D = {X.shape[1]}")
         ours = CPCA().fit(X, background=Y)
         for peer in ("contrastive", "contrastive-cv"):
@@ -154,9 +155,13 @@ def same_subspaces(report: Report, found: dict[str, Any]) -> None:
 
 
 def largest_and_smallest_in_turn(X: Any, Y: Any, limit: float, count: int) -> tuple[Any, Any]:
-    """Return gcPCA's orthogonal components from ours: each time the datasets change places."""
+    """Return gcPCA's orthogonal components, computed with this suite.
+
+    The component with the largest index is found and projected out, then the one with the smallest
+    index, and so on in turn.
+    """
     ends: tuple[list[Any], list[Any]] = [], []
-    # On the directions of the span, which further removals must not change.
+    # The span of the data is determined once, so that removing components does not change it.
     values, vectors = np.linalg.eigh(sum(np.cov(part.T, bias=True) for part in (X, Y)))
     kept = vectors[:, values * limit >= values[-1]]
     X, Y = X @ kept, Y @ kept
@@ -184,10 +189,10 @@ def same_directions(report: Report, found: dict[str, Any]) -> None:
         ("four groups", groups.foreground, groups.background),
         ("mouse protein, 50 + 50 rows", mouse.foreground[::5][:50], mouse.background[::2][:50]),
     ):
-        X, Y = centred(*sets)  # not centred for you
+        X, Y = centred(*sets)  # gcPCA does not centre
         print(f"\n{name}: n = {len(X)}, m = {len(Y)}, D = {X.shape[1]}")
         d, limit = min(*X.shape, len(Y)), 1e13
-        if d < X.shape[1]:  # theirs: the leading min(n, m, D) directions of both together
+        if d < X.shape[1]:  # gcPCA keeps the min(n, m, D) leading directions of the pooled data
             pooled = np.linalg.eigvalsh(X.T @ X / len(X) + Y.T @ Y / len(Y))[::-1]
             limit = pooled[0] / np.sqrt(pooled[d - 1] * pooled[d])
         directions = fitted_gcpca(package, X, Y, method="v4").loadings_.T
@@ -201,7 +206,7 @@ def same_directions(report: Report, found: dict[str, Any]) -> None:
 
 
 def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
-    """Return the embeddings of the foreground that a package gives where nothing is chosen."""
+    """Return the embeddings of the foreground that a package computes with all its defaults."""
     if name.startswith("contrastive"):
         return module.CPCA().fit_transform(X, Y)
     if name == "pcpca":
@@ -216,7 +221,7 @@ def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
 
 
 def by_default(found: dict[str, Any]) -> None:
-    """Print how well known groups separate, nothing chosen (the best of several views)."""
+    """Print how well known groups separate with all defaults, in the best of several views."""
     mice, digits = load_mouse_protein(), digits_on_photos(1500)
     print(f"\n{'nothing chosen':38}{'mice: silhouette':>20}{'digits: accuracy':>20}")
     for name, module in {"contrast_core": None, **found}.items():
@@ -257,7 +262,7 @@ def of_contrastive(module: Any, X: Any, Y: Any) -> dict[str, object]:
         module.CPCA(standardize=False, n_components=k) for k in (2, 2, 2, 1)
     )
     manual = {"alpha_selection": "manual"}
-    np.random.seed(0)  # noqa: NPY002 - its clustering draws from the global generator
+    np.random.seed(0)  # noqa: NPY002 - the package's clustering uses the global generator
     alphas = module.CPCA(standardize=False).fit_transform(X, Y, return_alphas=True)[1]
     scores = moved.fit_transform(X + 5.0, Y + 5.0, alpha_value=2.0, **manual)
     new = moved.transform(X + 5.0, alpha_value=2.0, **manual)

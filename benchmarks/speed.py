@@ -1,10 +1,10 @@
-"""Dense data in memory beside peers, the papers' own algorithms and PCA.
+"""Speed on dense data in memory, compared with peers, the papers' algorithms and PCA.
 
-CPU seconds on one BLAS thread, medians of three, both sides of a ratio by turns in the same
-process, so that a busy machine does not decide (10,000 x 10,000 and the wide rows of `contrastive`,
-which take minutes: once). `contrastive` 1.2.0 and `pcpca` 0.4 are installed for the length of the
-run. Sines of the largest angle are to LAPACK's subspaces, in units of what is allowed:
-max(1e-8, 100 eps |C| / gap).
+Times are medians of three in CPU seconds on one BLAS thread. Both sides of a ratio alternate in the
+same process, so that a busy machine does not distort it. The data of 10,000 x 10,000 and the wide
+data with `contrastive` take minutes and run only once. `contrastive` 1.2.0 and `pcpca` 0.4 are
+installed for the length of the run. Errors are sines of the largest angle to LAPACK's subspaces,
+divided by the allowed error max(1e-8, 100 eps |C| / gap).
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def path(report: Report, contrastive: Any) -> None:
 
 
 def likelihood(report: Report, pcpca: Any) -> None:
-    """Time PCPCA, complete and with missing values; the peer takes centred features as rows."""
+    """Time PCPCA on complete data and with missing values.
+
+    The peer takes centred data with features as rows.
+    """
     X, Y = expression_like(500)
     x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
     peer = pcpca.PCPCA(n_components=2, gamma=0.5)
@@ -89,7 +92,7 @@ def wide(report: Report, contrastive: Any) -> None:
     [(slow, _)] = seconds(lambda: peer.fit_transform(X, Y), repeats=1)
     what = "41 contrasts of 1000 + 1000 x 20,000, contrastive / ours"
     report.measured(what, slow / fast, least=8.0)
-    # LAPACK in an independent basis of the span, from a QR decomposition.
+    # The reference is LAPACK's solution in an independent basis of the span (QR decomposition).
     both = np.vstack([X - X.mean(axis=0), Y - Y.mean(axis=0)])
     basis, triangle = scipy.linalg.qr(both.T, mode="economic", check_finite=False)
     covariances = [part @ part.T / 1000 for part in (triangle[:, :1000], triangle[:, 1000:])]
@@ -99,7 +102,7 @@ def wide(report: Report, contrastive: Any) -> None:
 
 
 def pca(report: Report) -> None:
-    """Compare one contrast with PCA of all rows."""
+    """Time cPCA at one contrast, compared with PCA of all rows."""
     X, Y = expression_like(2000)
     both, plain = np.vstack([X, Y]), PCA(2, svd_solver="covariance_eigh")
     (slow, _), (fast, _) = seconds(
@@ -115,11 +118,11 @@ def pca(report: Report) -> None:
 
 
 def pairs(report: Report) -> None:
-    """Compare PCA++ with the plain generalised eigenproblem."""
+    """Time PCA++, compared with the plain generalised eigenproblem."""
     X, positive = paired(4000, 2000)
 
     def published() -> None:
-        """Find eigenvectors of the truncated inverse of S times S+."""
+        """Compute the eigenvectors of the truncated inverse of S multiplied by S+."""
         values, vectors = np.linalg.eigh(X.T @ X / len(X))
         inverse = (vectors[:, -100:] / values[-100:]) @ vectors[:, -100:].T
         np.linalg.eig(inverse @ ((X.T @ positive + positive.T @ X) / (2 * len(X))))
@@ -142,7 +145,7 @@ def pairs(report: Report) -> None:
 
 
 def expression_like(n_features: int, seed: int = 0) -> tuple[Any, Any]:
-    """Return rows with a spectrum like expression data's, and eight directions in X alone."""
+    """Return X and Y with a spectrum like that of expression data; X has eight own directions."""
     rng = np.random.default_rng(seed)
     spectrum = np.maximum(3 / np.sqrt(np.arange(1, n_features + 1)), 0.15)
     rotation = np.linalg.qr(rng.normal(size=(n_features, n_features)))[0]
@@ -154,7 +157,7 @@ def expression_like(n_features: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def paired(n_pairs: int, n_features: int) -> list[Any]:
-    """Return two views that share five directions, each with background in five others."""
+    """Return two views that share five directions and have independent background in others."""
     rng = np.random.default_rng(0)
     signal = rng.normal(size=(n_pairs, 5)) * np.sqrt([50, 25, 20, 15, 10])
     views = []

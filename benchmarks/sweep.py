@@ -1,7 +1,8 @@
-"""`solver="auto"` beside the best forced solver, over a sweep of shapes: `python benchmarks sweep`.
+"""Compare `solver="auto"` with the fastest solver for many shapes: `python benchmarks sweep`.
 
-CPU seconds of one thread. Prints the worst five ratios. To be reached: no ratio above 1.5, of fits
-that take more than 20 ms. `--small` leaves out what takes more than some seconds.
+Times are CPU seconds of one thread. A ratio is the time of "auto" divided by that of the fastest
+solver. The benchmark prints the five largest ratios; none may be above 1.5. Fits of less than 20 ms
+are not compared. `--small` leaves out fits that take more than a few seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FORCED = ("eigh", "gram", "lanczos")
 
 
 def data(n: int, m: int, d: int, density: float) -> tuple[Any, Any]:
-    """Return rows with a falling spectrum, shared factors and some of the foreground alone."""
+    """Return data with a falling spectrum, four shared factors and four of the foreground alone."""
     rng = np.random.default_rng([n, d])
     scale = 0.2 + 3 * (1 + np.arange(d)) ** -0.5
     shared, own = rng.normal(size=(4, d)), rng.normal(size=(4, d))
@@ -54,7 +55,7 @@ def cpu_seconds(fit: Any) -> float:
 
 
 def affordable(solver: str, n: int, d: int, task: str, most: float) -> bool:
-    """Return whether a forced solver ends within some seconds."""
+    """Return whether a solver is expected to finish within `most` seconds."""
     size = {"eigh": d, "gram": n, "lanczos": 0}[solver]
     sums = n * d * {"eigh": d, "gram": n, "lanczos": 500}[solver]
     contrasts = 41 if task == "path" else 8 if task == "automatic" else 1
@@ -65,7 +66,7 @@ def main(report: Report) -> None:
     small = "--small" in sys.argv
     most, rows, features = (3.0, SMALL_ROWS, SMALL_FEATURES) if small else (60.0, ROWS, FEATURES)
     x, y = data(3000, 2000, 800, 0.1)
-    for solver, alpha in product(FORCED, (1.0, "auto")):  # imports and compiles
+    for solver, alpha in product(FORCED, (1.0, "auto")):  # imports and compiles code
         CPCA(2, alpha=alpha, solver=solver).fit(x, background=y)
     found = []
     for n, d, density in product(rows, features, DENSITIES):

@@ -1,10 +1,13 @@
-"""Elapsed time and memory of one contrast, and of a path, with more features than rows.
+"""Elapsed time and memory of one contrast and of a path when features outnumber rows.
 
-*dense*: 1000 + 1000 rows of 20,000 features. *gap*, *noise*: 1500 + 1500 sparse rows of 25,000
-features, 7% of them not zero, with a spectral gap (groups of cells that share programmes of genes)
-and without one (independent entries). Elapsed seconds on two threads, imports and compilation left
-out, and peak memory (resident) beyond the data; medians of five, each in a process of its own.
-`benchmarks/speed.py` has the path beside `contrastive`.
+- "dense": 1000 + 1000 rows of 20,000 features.
+- "gap": 1500 + 1500 sparse rows of 25,000 features, 7% of them not zero. Cells share gene
+  programmes, so the spectrum has a gap.
+- "noise": sparse rows of the same size with independent entries and no spectral gap.
+
+Times are elapsed seconds on two threads without imports and compilation. Memory is the peak of the
+resident memory beyond the data. Both are medians of five runs, each in a separate process.
+`benchmarks/speed.py` compares the path with `contrastive`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from contrast_core import CPCA, contrast_path
 from contrast_core.linalg import subspace_error
 
 N, D, DENSITY = 3000, 25_000, 0.07
-# Most seconds and most GB of each kind of data and each strength.
+# Upper bounds in seconds and in GB for each kind of data and each contrast.
 BOUNDS = {
     ("dense", "path"): (np.inf, 1.5),
     ("dense", "1"): (2.0, 1.5),
@@ -32,7 +35,7 @@ BOUNDS = {
 
 
 def make_data(kind: str) -> tuple[Any, Any]:
-    """Return foreground and background with two shared directions and two of the foreground's."""
+    """Return data with two shared directions and two of the foreground alone ("noise": none)."""
     rng = np.random.default_rng(0)
     if kind == "dense":
         directions = rng.normal(size=(4, 20_000)) * (rng.random((4, 20_000)) < 0.05)
@@ -58,7 +61,7 @@ def make_data(kind: str) -> tuple[Any, Any]:
 def fit_cost(kind: str, alpha: str) -> tuple[float, float]:
     """Return elapsed seconds on two threads and peak memory beyond the data."""
     X, Y = make_data(kind)
-    CPCA(alpha=1.0).fit(X[:200], background=Y[:200])  # imports and compilation
+    CPCA(alpha=1.0).fit(X[:200], background=Y[:200])  # imports and compiles code
     forget_peak()
     before = peak_memory()
     with threadpool_limits(2):

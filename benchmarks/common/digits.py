@@ -1,7 +1,7 @@
-"""Digits 0 and 1 on outdoor pictures, in the place of the papers' digits on ImageNet's grass.
+"""Digits 0 and 1 on outdoor pictures, which replace the papers' digits on ImageNet's grass.
 
-The pictures are the twelve photographs that are bundled, and, with CONTRAST_DATA, fifteen BSDS500
-scenes of meadows and undergrowth, which may be used but not distributed.
+The pictures are the twelve bundled photographs and, with CONTRAST_DATA, fifteen BSDS500 scenes of
+meadows and undergrowth. The scenes may be used but not distributed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class DigitsOnPictures(NamedTuple):
     background: Any  # (n, 784), pixels 0 to 1
     labels: Any  # (n,), 0 or 1
     clean: Any  # (n, 784), the digits in the foreground, pixels 0 to 0.25
-    held_out: Any  # (1000, 784), digits that are not in the foreground, alone, pixels 0 to 1
-    same_pictures: Any  # (n, 784), more crops of the pictures that hide the digits, 0 to 1
+    held_out: Any  # (1000, 784), other digits without a picture behind them, pixels 0 to 1
+    same_pictures: Any  # (n, 784), more crops of the foreground's pictures, pixels 0 to 1
 
 
 def digits_on_scenes(data: Path, n_samples: int = 5000, *, seed: int = 0) -> DigitsOnPictures:
-    """Return a quarter of a digit on random crops of scenes, and crops of other scenes.
+    """Return digits at a quarter of their strength on crops of scenes, and crops of other scenes.
 
-    The seed decides which scenes hide the digits, as in the published scripts of PCPCA: with so few
-    scenes the result depends on it.
+    The seed decides which scenes hide the digits, as in the published scripts of PCPCA. There are
+    so few scenes that the result depends on the seed.
     """
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
     return _mixed(mnist, small_scenes(data), n_samples, seed)
@@ -44,7 +44,7 @@ def small_scenes(data: Path) -> Any:
 
 
 def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPictures:
-    """Return the same with the bundled photographs and digits."""
+    """Return the bundled digits on crops of bundled photographs, and crops of other photographs."""
     with as_file(files("contrast_core.datasets") / "data") as folder:
         mnist = np.load(folder / "mnist_zeros_ones.npz")
         photographs = np.load(folder / "photographs.npz")["images"] / 255.0
@@ -54,7 +54,11 @@ def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPi
 def over_deals(
     data: Path | None, measure: Callable[[DigitsOnPictures, int], Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield each kind of pictures with the columns of what a function measures on twelve deals."""
+    """Yield each kind of pictures with the results of `measure` on twelve assignments.
+
+    Each assignment deals the pictures out anew to foreground and background. The results have one
+    row for each value that `measure` returns, and one column for each assignment.
+    """
     kinds = {"photographs": lambda seed: digits_on_photographs(seed=seed)}
     if data is not None:
         kinds["scenes"] = lambda seed: digits_on_scenes(data, seed=seed)
@@ -82,7 +86,7 @@ def _mixed(mnist: Any, pictures: Any, n_samples: int, seed: int) -> DigitsOnPict
 
 
 def _resampling(length: int, target: int) -> Any:
-    """Return the weights (target, length) of bilinear resizing, widened against aliasing."""
+    """Return the weights (target, length) of linear resizing with a filter against aliasing."""
     width = length / target
     centres = (np.arange(target) + 0.5) * width - 0.5
     weights = np.maximum(0.0, 1 - np.abs(np.arange(length) - centres[:, None]) / width)

@@ -22,17 +22,17 @@ from contrast_core.linalg import subspace_error
 
 
 def standardised(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return features whose known values have mean 0 and sd 1; constant features become 0."""
+    """Scale the observed values of each feature to mean 0 and sd 1; constant features become 0."""
     sd = np.nanstd(rows, axis=0)
     sd[sd == 0] = 1
     return (rows - np.nanmean(rows, axis=0)) / sd
 
 
 def silhouette(scores: NDArray[Any], labels: NDArray[Any], *, scaled: bool = True) -> float:
-    """Return the mean silhouette of known groups, from at most 2000 of the rows.
+    """Return the mean silhouette of known groups over at most 2000 randomly chosen rows.
 
     By default each axis is first scaled to unit standard deviation, as in the published scripts for
-    the mice. `scaled=False` takes the scores as they are.
+    the mice. With `scaled=False` the scores are not scaled.
     """
     sample = 2000 if len(scores) > 2000 else None
     if scaled:
@@ -45,7 +45,7 @@ def accuracy(
 ) -> float:
     """Return the cross-validated accuracy of a linear discriminant.
 
-    There are five folds, or nine folds that keep the rows of a group together.
+    There are five folds. If `groups` is given, there are nine, and no group is split over folds.
     """
     folds = StratifiedKFold(5) if groups is None else StratifiedGroupKFold(9)
     model = LinearDiscriminantAnalysis()
@@ -53,7 +53,7 @@ def accuracy(
 
 
 def seconds(*calls: Callable[[], Any], repeats: int = 3) -> list[tuple[float, Any]]:
-    """Return the median CPU seconds of each call, made by turns, and what it returned."""
+    """Run the calls in turn; return the median CPU seconds and the result of each."""
     taken: list[list[float]] = [[] for _ in calls]
     results: list[Any] = [None] * len(calls)
     for _ in range(repeats):
@@ -65,7 +65,7 @@ def seconds(*calls: Callable[[], Any], repeats: int = 3) -> list[tuple[float, An
 
 
 def allocated(call: Callable[[], Any]) -> float:
-    """Return the most memory that a call allocates, in GB."""
+    """Return the peak of the memory that a call allocates, in GB."""
     tracemalloc.start()
     try:
         call()
@@ -75,7 +75,7 @@ def allocated(call: Callable[[], Any]) -> float:
 
 
 def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns in a fresh process of its own, on one BLAS thread."""
+    """Call a function in a new process with one BLAS thread, and return its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_on_one_thread, call, *arguments).result()
 
@@ -86,20 +86,20 @@ def _on_one_thread(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def peak_memory() -> float:
-    """Return the most memory that this process has held, in GB, so far or since `forget_peak`."""
+    """Return the peak memory of this process in GB, since its start or since `forget_peak`."""
     with open("/proc/self/status") as status:
         [line] = [line for line in status if line.startswith("VmHWM")]
     return int(line.split()[1]) / 2**20
 
 
 def forget_peak() -> None:
-    """Start to count the peak anew, from the memory that is in use now (Linux)."""
+    """Reset the peak memory to the memory that is in use now (Linux only)."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
-    """Return the largest sine between subspaces and LAPACK's, relative to what rounding allows."""
+    """Return the largest sine between subspaces and LAPACK's, divided by the rounding bound."""
     worst = 0.0
     for alpha, found in zip(alphas, components, strict=True):
         values, vectors = scipy.linalg.eigh(c_x - alpha * c_y)
@@ -111,9 +111,9 @@ def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
 
 
 def highest_level(n_sets: int) -> float:
-    """Return the largest share of rejections at 5% that so many nulls may show.
+    """Return the largest acceptable share of rejections at level 5% among null datasets.
 
-    It is 7% for 1,000 sets or more. For fewer sets it is the share that a binomial count at 5%
-    exceeds once in 1,000 times.
+    It is 7% for 1,000 datasets or more. For fewer it is the share that a binomial count with
+    probability 5% exceeds once in 1,000 times.
     """
     return 0.07 if n_sets >= 1000 else float(binom.ppf(0.999, n_sets, 0.05) / n_sets)

@@ -1,4 +1,4 @@
-"""Packages that others published, installed for the length of a benchmark."""
+"""Temporary installation of other published packages during a benchmark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def installed(*requirements: str) -> Iterator[str]:
-    """Install packages in a throw-away folder, first on the path; forget their modules at the end.
+    """Install packages in a temporary folder at the front of the path, and remove them at the end.
 
-    Their dependencies are not installed: they are here, or serve plots only.
+    Their dependencies are not installed, because they are already present or only needed for
+    plots.
     """
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

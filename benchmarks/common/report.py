@@ -1,4 +1,4 @@
-"""Rows of a figure beside the paper's, or beside its bound; the rows that miss are counted."""
+"""Print each result beside the paper's result or beside its bound, and record those that miss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from contrast_core import ContrastWarning
 
-warnings.simplefilter("ignore", ContrastWarning)  # the studies go to the ends of the ranges
+warnings.simplefilter("ignore", ContrastWarning)  # studies also use the extreme contrasts
 
 
 class Report:
@@ -24,7 +24,7 @@ class Report:
         self.missed: list[str] = []
 
     def row(self, what: str, paper: object, here: object, reached: Any, *, short: str = "") -> None:
-        """Print a paper's figure and ours; `short` is the known reason why ours falls short."""
+        """Print a paper's result and ours; `short` is the known reason why ours is worse."""
         verdict = "reached" if reached else "short" if short else "MISSED"
         print(f"{what:46}{_shown(paper):>16}  {_shown(here):26}  {verdict}", flush=True)
         if not reached:
@@ -34,11 +34,11 @@ class Report:
                 self.missed.append(what)
 
     def note(self, what: str, here: object) -> None:
-        """Print a figure of ours that the paper does not print."""
+        """Print a result of ours that the paper does not report."""
         print(f"{what:46}{'-':>16}  {_shown(here)}", flush=True)
 
     def bound(self, what: str, reached: Any) -> None:
-        """Print whether a statement holds that must hold."""
+        """Print whether a required statement holds."""
         print(f"{what}: {'reached' if reached else 'MISSED'}", flush=True)
         if not reached:
             self.missed.append(what)
@@ -46,7 +46,7 @@ class Report:
     def measured(
         self, what: str, value: float, *, least: float = -np.inf, most: float = np.inf
     ) -> None:
-        """Print a figure of ours, which must lie between the bounds that are given."""
+        """Print a result of ours, which must lie between the given bounds."""
         sides = (("at least", least), ("at most", most))
         bounds = ", ".join(f"{word} {side:.3g}" for word, side in sides if np.isfinite(side))
         good = bool(least <= value <= most)
@@ -57,9 +57,10 @@ class Report:
 
 
 def run(*studies: Callable[[Report], object], threads: int = 1) -> NoReturn:
-    """Run the studies that the command line names, or all; the exit status tells of missed rows.
+    """Run the studies that the command line names, or all of them, and exit.
 
-    The docstring of a study is printed above its rows.
+    The docstring of a study is printed above its rows. The exit status is 1 if a row misses its
+    bound.
     """
     report = Report()
     named = [study for study in studies if study.__name__ in sys.argv[1:]]
@@ -76,7 +77,7 @@ def run(*studies: Callable[[Report], object], threads: int = 1) -> NoReturn:
 
 
 def spread(values: Any) -> str:
-    """Return the least, the median and the largest value as a text."""
+    """Return the smallest, the median and the largest value as text."""
     low, middle, high = np.quantile(values, [0, 0.5, 1])
     return f"{low:.2f} / {middle:.2f} / {high:.2f}"
 

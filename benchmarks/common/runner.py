@@ -24,8 +24,8 @@ def run(
 ) -> int:
     """Run the files of a folder, each in its own process, and return 0 if all their bounds hold.
 
-    `groups` gives the files under each heading. `needs` gives the module that a file cannot do
-    without. A file in `when_named` runs only if it is named.
+    `groups` maps each heading to its files. `needs` maps a file to the module that it requires. A
+    file in `when_named` runs only if the command line names it.
     """
     names = [name for group in groups.values() for name in group]
     parser = argparse.ArgumentParser(
@@ -58,7 +58,7 @@ def run(
 
 
 def _run_file(file: str) -> tuple[int, list[str]]:
-    """Run a file and show what it prints; return its status, and its rows that are short."""
+    """Run a file and show its output; return its exit status and its rows marked "short"."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": path}
     before = getrusage(RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""Real data with known groups, for the benchmarks: what is bundled, and more with CONTRAST_DATA."""
+"""Real data with known groups for the benchmarks; CONTRAST_DATA adds to the bundled datasets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def tasks() -> dict[str, ContrastData]:
-    """Return all datasets with labels that this machine has."""
+    """Return all labelled datasets that are available."""
     found = {"mouse": load_mouse_protein(), "digits on photographs": digits_on_photos()}
     folder = data_folder()
     if folder is not None:
@@ -27,7 +27,7 @@ def tasks() -> dict[str, ContrastData]:
 
 
 def data_folder() -> Path | None:
-    """Return the folder that CONTRAST_DATA names, if any."""
+    """Return the folder that CONTRAST_DATA names, or None if it is not set."""
     folder = os.environ.get("CONTRAST_DATA")
     return Path(folder) if folder else None
 
@@ -35,8 +35,8 @@ def data_folder() -> Path | None:
 def kang_cells() -> ContrastData:
     """Return blood cells of donor 101, and control cells of donor 107 as the background.
 
-    Donor 101's cells are with and without interferon. Values are log1p of counts per 10,000, for
-    the 1,000 genes of largest variance over all cells.
+    The cells of donor 101 include cells treated with interferon and untreated ones. Values are
+    log1p of counts per 10,000, for the 1,000 genes with the largest variance over all cells.
     """
     import anndata
 
@@ -57,7 +57,7 @@ def kang_cells() -> ContrastData:
 
 
 def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return cells of five tumours: log1p of counts per 10,000, patients, and who is treated."""
+    """Return log1p of counts per 10,000, the patient and the treatment of cells of five tumours."""
     import anndata
 
     adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
