@@ -1,10 +1,10 @@
 """Principal angles between the row spaces of two sets of components.
 
-Problem: how far apart two subspaces are, whatever bases they are given in. Cosines of the angles
-are the singular values of the product of orthonormal bases, but lose small angles to rounding;
-SciPy takes the sines of those (Björck and Golub, Mathematics of Computation 27:579, 1973; Knyazev
-and Argentati, SIAM Journal on Scientific Computing 23:2008, 2002), so every angle is exact to a few
-roundings.
+Problem: measure how far apart two subspaces are, whatever bases they are given in. The cosines of
+the angles are the singular values of the product of two orthonormal bases, but rounding makes small
+angles inaccurate. SciPy therefore computes small angles from their sines (Björck and Golub,
+Mathematics of Computation 27:579, 1973; Knyazev and Argentati, SIAM Journal on Scientific Computing
+23:2008, 2002), so that every angle is exact to a few rounding errors.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
     Raises
     ------
     ValueError
-        If the two have different numbers of features, one has no row but zeros, or a value is NaN
-        or infinite.
+        If the two subspaces have different numbers of features, one of them has only zero rows, or
+        a value is NaN or infinite.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
 
 
 def _directions(rows: ArrayLike, name: str) -> FloatArray:
-    """Return rows, each divided by its largest entry."""
+    """Return the rows, each divided by its largest absolute entry."""
     matrix = np.atleast_2d(real_array(rows, name))
     if matrix.ndim != 2 or not np.isfinite(matrix).all() or not matrix.any():
         raise ValueError(
@@ -79,7 +79,8 @@ def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If the two subspaces have different dimensions, or as `principal_angles` says.
+        If the two subspaces have different dimensions, or for the reasons listed in
+        `principal_angles`.
 
     Examples
     --------

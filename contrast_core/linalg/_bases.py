@@ -3,7 +3,7 @@
 Problem: eigenvectors are known up to signs, and bases of a subspace up to a rotation, so results of
 two runs could not be compared. One rule fixes signs; the QR factorisation makes rows orthonormal;
 the polar factor brings one basis nearest to another (the orthogonal Procrustes problem; Schönemann,
-Psychometrika 31:1, 1966). All are exact to a few roundings.
+Psychometrika 31:1, 1966). All results are exact to a few rounding errors.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from contrast_core._validation import FloatArray
 def fix_signs(components: FloatArray) -> FloatArray:
     """Return the rows with the entry of largest magnitude made positive.
 
-    Among entries that tie to rounding, the first decides, so that the sign does not hang on the
-    last bit.
+    If several entries have the largest magnitude up to rounding, the first one decides. The sign
+    then does not depend on rounding errors.
     """
     if not components.size:
         return components
@@ -44,7 +44,7 @@ def aligned(rows: FloatArray, target: FloatArray) -> FloatArray:
     Parameters
     ----------
     rows : ndarray of shape (..., k, D)
-        A, any number of them.
+        One or more matrices A.
     target : ndarray of shape (k, D)
         T.
 

@@ -1,4 +1,4 @@
-r"""Leading components of a contrast by a search of one subspace, at a given alpha or the automatic.
+r"""Leading components of a contrast at a given or automatic alpha, found in one search space.
 
 The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975; `_search`) needs
 products of the covariances with a few columns only, so it serves matrices and rows alike. The
@@ -7,14 +7,16 @@ automatic contrast is the largest ratio of variances of k directions,
 .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
     {\operatorname{tr} V^\top C_Y V + k\tau},
 
-which the leading eigenvectors of the contrast at alpha attain. The best V within any space is found
-by Newton's iteration on its small matrices and gives a lower bound of alpha, whose error is the
-square of that of V: so alpha moves while the space grows, and is exact long before the eigenvectors
-are (Ngo, Bellalij and Saad, SIAM Review 54:545, 2012).
+which the leading eigenvectors of the contrast at alpha attain. Newton's iteration on the small
+matrices within a search space finds the best V of that space. The ratio of this V is a lower bound
+of alpha, and its error is the square of the error of V. Therefore alpha is updated while the space
+grows, and it is exact long before the eigenvectors are (Ngo, Bellalij and Saad, SIAM Review 54:545,
+2012).
 
-Of matrices every result is proved by inertia. Products alone prove nothing: a result is accepted
-where its residual over the gap bounds the sine of its error by 1e-8, and a direction to which the
-whole random start is orthogonal would be missed.
+If the matrices are given, every result is proved by inertia. If only products are available,
+nothing can be proved: a result is accepted if the ratio of its residual to the eigenvalue gap
+bounds the sine of its error by 1e-8. A direction that is orthogonal to the whole random start would
+be missed.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
-_PATIENCE = 8  # steps by the diagonal, where there is something better
-_PROGRESS = 1e-3  # that these must make, else that is better
-_FEATURES_PER_STEP = 250  # for more of them
-# Of a search space, at least and for each column of a block: where products cost most, and where
-# the space's own problems do.
+_PATIENCE = 8  # steps with the diagonal preconditioner, if a better one follows
+_PROGRESS = 1e-3  # factor by which these steps must reduce the error
+_FEATURES_PER_STEP = 250  # one more step for every 250 features
+# Capacity of a search space: the minimum, and the columns for each column of a block. The first
+# pair is used if products cost most, the second if the small eigenproblems do.
 _CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
 
 
@@ -54,13 +56,13 @@ class Components(NamedTuple):
     """Leading eigenpairs of a contrast, and the contrast.
 
     alpha : float
-        The contrast, a lower bound of it where it was searched for.
+        The contrast; if it was searched for, a lower bound of it.
     pairs : RitzPairs or None
-        The eigenpairs; None where they are not exact.
+        The eigenpairs; None if they have not converged or are not proved.
     variances : ndarray of shape (1 or 2, k)
         Variances of each matrix along the eigenvectors.
     block : ndarray of shape (D, b)
-        Columns near the eigenvectors, to start from for matrices nearby.
+        Columns near the eigenvectors, from which a search for similar matrices can start.
     """
 
     alpha: float
@@ -79,24 +81,25 @@ def search_components(
     random_state: int | None = 0,
     least: int = 1,
 ) -> Components:
-    """Return the leading eigenpairs of a matrix, or of a contrast, that is only multiplied.
+    """Return the leading eigenpairs of a matrix or a contrast, from products with columns only.
 
     Parameters
     ----------
     multiply : callable
-        Products with columns (D, b): of one matrix; or of foreground and background, with a ridge.
+        Function that returns products with columns (D, b): those of one matrix or, if a ridge is
+        given, those of foreground and background.
     diagonals : sequence of ndarray of shape (D,)
-        The diagonals of as many matrices.
+        The diagonal of each of these matrices.
     k : int or callable
-        Number of eigenpairs; or how many, as the space shows it at each step.
+        Number of eigenpairs, or a function that computes it from the search space at each step.
     budget : float
-        Columns that may be multiplied.
+        Largest number of columns that may be multiplied.
     ridge : float, optional
         tau of the automatic contrast.
     random_state : int or None
-        Seed of the start.
+        Seed of the random start.
     least : int, default=1
-        The least number of eigenpairs, where `k` is not a number.
+        Smallest number of eigenpairs, if `k` is a function.
     """
     size = len(diagonals[0])
     width = min(block_width(k if isinstance(k, int) else least + 2 * EXTRA), size - 1)
@@ -112,8 +115,9 @@ def proved_trace_ratio(
 ) -> Components:
     """Return the largest trace ratio of two matrices (D, D), and eigenpairs proved by inertia.
 
-    The diagonal preconditions as long as that helps, as where features are on scales of their own;
-    then a factor in single precision, and the diagonal beside it for what lies far above the shift.
+    The search starts with the diagonal as its preconditioner, which helps if the features have
+    different scales. Once that no longer helps, a Cholesky factor in single precision is used,
+    together with the diagonal for eigenvectors whose values lie far above the shift.
 
     Parameters
     ----------
@@ -122,7 +126,7 @@ def proved_trace_ratio(
     k, ridge
         Number of directions, and tau.
     budget : float
-        Columns that may be multiplied.
+        Largest number of columns that may be multiplied.
     """
     diagonals = x.diagonal(), y.diagonal()
     nothing = Components(0.0, None, np.empty((2, 0)), np.empty((len(x), 0)))
@@ -154,22 +158,22 @@ def nearby_component(
 ) -> Components:
     r"""Return the leading eigenpair of a matrix near one that is known, without a proof.
 
-    For statistics that are compared with one another, such as those of relabelled data, not for
-    results: the error of the value is the square of the vector's, about 1e-14 of it in double and
-    1e-6 in single precision.
+    Use it for statistics that are compared with one another, such as those of relabelled data, but
+    not for final results. The relative error of the eigenvalue is the square of the error of the
+    eigenvector: about 1e-14 in double and 1e-6 in single precision.
 
     Parameters
     ----------
     x : ndarray of shape (D, D)
         In double or single precision.
     y : ndarray of shape (D, D), optional
-        With it, the largest ratio :math:`v^\top X v / v^\top (Y + \tau I) v` is searched for.
+        If given, the largest ratio :math:`v^\top X v / v^\top (Y + \tau I) v` is searched for.
     ridge : float
         tau.
     start : ndarray of shape (D, b) or None
         Orthonormal columns; by default random ones.
     budget : float
-        Columns that may be multiplied.
+        Largest number of columns that may be multiplied.
     """
     pencil = Pencil(x, y)
 
@@ -179,10 +183,10 @@ def nearby_component(
     block = random_block(len(x), 1 + EXTRA) if start is None else start
     space = SearchSpace(multiply, block, 120)
     diagonals = [part.diagonal().astype(np.float64) for part in pencil.matrices]
-    # Of one residual alone: the next eigenpair need not settle.
+    # Only the residual of the wanted pair counts: the next eigenpair need not converge.
     stage = by_diagonal(*_two(diagonals), patience=100, extra=0)
-    # In single precision rounding ends a search near 1e-4. At 1e-3 one search of twenty stopped
-    # beside the second eigenpair, whose value was lower by 1%.
+    # In single precision, rounding prevents errors below about 1e-4. With a tolerance of 1e-3, one
+    # search of twenty stopped at the second eigenpair, whose value was lower by 1%.
     sine = 1e-7 if x.dtype == np.float64 else 3e-4
     return _searched(space, 1, [stage], budget, None if y is None else ridge, sine)
 
@@ -202,7 +206,7 @@ def _searched(
         return k if isinstance(k, int) else k(space)
 
     def contrasts() -> FloatArray:
-        # Mostly one step of Newton's, for the space grows as fast as that converges.
+        # Usually one Newton step is enough here, because the space changes at every step anyway.
         nonlocal alpha
         if ridge is not None:
             alpha = space.trace_ratio(count(), ridge, alpha, rise=1e-3)
@@ -211,11 +215,11 @@ def _searched(
     def tolerance(ritz: Ritz, gap: float) -> float:
         if sine is not None:
             return sine
-        # A norm is an eigenproblem: first that of all entries, which is larger.
+        # The spectral norm needs an eigenproblem, so the larger Frobenius norm is tried first.
         norm = float(np.linalg.norm(space.small(ritz.alpha)))
         if rounding_counts(norm, gap):
             norm = space.norm(ritz.alpha)
-        # A proof takes its bound from within the gap.
+        # The proof uses a bound inside the gap, which leaves a smaller margin.
         return (1 - AIMS[0]) * exact_enough(norm, gap)
 
     while True:
@@ -231,7 +235,7 @@ def _searched(
 
 
 def _two(diagonals: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the diagonals of foreground and background, zeros without a background."""
+    """Return the diagonals of foreground and background, with zeros if there is no background."""
     x, *y = diagonals
     return x, y[0] if y else np.zeros(len(x))
 

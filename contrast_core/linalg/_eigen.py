@@ -1,10 +1,10 @@
 """Leading eigenpairs of symmetric matrices and of the contrast ``C_X - alpha C_Y``.
 
-Problem: the k algebraically largest eigenpairs of a symmetric matrix that need not be definite.
-LAPACK's MRRR driver finds them to a backward error of a few roundings of the norm (Dhillon and
-Parlett, Linear Algebra and its Applications 387:1, 2004); a large matrix goes to an iteration first
-whose results are proved (`_proved`). In the limit of an infinite alpha the problem is that of the
-foreground within the null space of the background.
+Problem: find the k algebraically largest eigenpairs of a symmetric matrix that may be indefinite.
+LAPACK's MRRR driver finds them with a backward error of a few rounding errors of the norm (Dhillon
+and Parlett, Linear Algebra and its Applications 387:1, 2004); for a large matrix, an iteration
+whose results are proved (`_proved`) is tried first. In the limit of an infinite alpha, the
+solutions are the eigenpairs of the foreground within the null space of the background.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from contrast_core.linalg._proved import proved_eigenpairs
 class Eigenpairs(NamedTuple):
     """Eigenvalues in descending order (k,) and eigenvectors as rows (k, D).
 
-    The rows are orthonormal; of a generalised problem, orthonormal in the matrix of its right side.
+    The rows are orthonormal. For a generalised problem ``A v = lambda B v``, they are
+    B-orthonormal.
     """
 
     values: FloatArray
@@ -43,16 +44,16 @@ def solve_matrix(
 ) -> tuple[Eigenpairs, str]:
     """Return the k algebraically largest eigenpairs of a symmetric matrix, and the solver's name.
 
-    A proved iteration ("eigsh") is tried first where it may take products, `budget` of them; what
-    it does not solve is left to LAPACK's MRRR driver ("eigh"). Where eigenvalues tie, the vectors
-    are some orthonormal basis of the tied space.
+    If `budget` is given, a proved iteration ("eigsh") that may take this many products is tried
+    first. If it fails, LAPACK's MRRR driver ("eigh") solves the problem. If eigenvalues are equal,
+    their vectors are an arbitrary orthonormal basis of the common eigenspace.
     """
     if budget is not None:
         pairs = proved_eigenpairs(matrix, k, budget)
         if pairs is not None:
             components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
             return Eigenpairs(pairs.values[:k], components), "eigsh"
-    given = matrix.T  # mostly in the order in which LAPACK works in place
+    given = matrix.T  # usually Fortran-ordered, as LAPACK needs it to work in place
     if not overwrite or not given.flags.f_contiguous:
         given = np.array(matrix, order="F")
     values, vectors = largest_eigenpairs(given, k)
@@ -68,8 +69,8 @@ def solve_contrast(
 ) -> tuple[Eigenpairs, str]:
     """Return the top-k eigenpairs of ``foreground - alpha * background``, as `solve_matrix` does.
 
-    Both are symmetric (D, D). At ``alpha = inf`` the eigenpairs are those of the foreground within
-    the background's null space.
+    Both matrices are symmetric (D, D). At ``alpha = inf``, the eigenpairs of the foreground within
+    the background's null space are returned.
     """
     if math.isinf(alpha):
         return null_space_eigenpairs(foreground, background, k), "eigh"

@@ -1,11 +1,11 @@
 """Leading generalised eigenpairs of a foreground against a regularised background.
 
-Problem: the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
-regularised background ``B = b_1 I + b_2 C_Y``. As all B share the eigenvectors of the background,
-it is decomposed once and each problem becomes an ordinary one, whitened by a diagonal matrix
-(Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). B must be positive definite to
-working precision, else there is an error; directions are then B-orthonormal to rounding times the
-condition number of B.
+Problem: find the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
+regularised background ``B = b_1 I + b_2 C_Y``. All B have the eigenvectors of the background.
+Therefore the background is decomposed once, and whitening by a diagonal matrix turns each problem
+into an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). An
+error is raised if B is not positive definite to working precision. The directions are B-orthonormal
+up to rounding errors times the condition number of B.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def regularised_path(
 ) -> list[Eigenpairs]:
     """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
-    Values are descending, components B-orthonormal. An iteration that may take `budget` products
-    goes from one B to the next, every result proved; from the first B for which it does not
-    succeed, LAPACK solves all.
+    The values are descending and the components B-orthonormal. If `budget` is given, an iteration
+    that may take this many products solves one B after the other, and every result is proved. From
+    the first B at which the iteration fails, LAPACK solves all problems.
 
     Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
     """
@@ -49,7 +49,7 @@ def regularised_path(
     spectrum = np.maximum(spectrum, 0.0)
     rotated = basis.T @ foreground @ basis
     rounding = len(spectrum) * np.finfo(np.float64).eps
-    near: FloatArray | None = None  # a combination of the last directions: a start for the next B
+    near: FloatArray | None = None  # sum of the last directions, the start for the next B
     pairs = []
     for weight in weights:
         diagonal = weight.identity + weight.background * spectrum
@@ -75,7 +75,7 @@ def regularised_path(
 def leading_ratio(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
 ) -> Eigenpairs:
-    """Return the leading pair for one B: several times as fast on small matrices as the path.
+    """Return the leading pair for one B, several times faster than the path for small matrices.
 
     Raises ValueError where B is singular to working precision.
     """
@@ -91,7 +91,7 @@ def leading_ratio(
 
 
 def ridged_background(background: FloatArray, weight: RidgeWeights) -> FloatArray:
-    """Return B as a new matrix."""
+    """Return ``B = identity * I + background * C_Y`` as a new matrix."""
     ridged = weight.background * background
     ridged.flat[:: len(ridged) + 1] += weight.identity
     return ridged

@@ -1,9 +1,9 @@
-"""BLAS and LAPACK without Python's global lock.
+"""BLAS and LAPACK routines that release Python's global interpreter lock.
 
 SciPy's wrappers hold the lock throughout: from another thread, `scipy.linalg.eigh` freezes a window
-for seconds at a few thousand features. SciPy exports its BLAS and LAPACK for C callers; called
-through ctypes, which gives the lock back, they are the same routines of the same library with the
-same results.
+for seconds at a few thousand features. SciPy exports its BLAS and LAPACK for C callers. Calls
+through ctypes release the lock and use the same routines of the same library, so the results are
+the same.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def add_products(
 ) -> None:
     """Add ``weight * rows.T @ rows`` to the upper triangle of `products`, in place.
 
-    Half the work of a product of two matrices. numpy's ``rows.T @ rows``, as fast by itself, fills
-    the other triangle slowly and cannot add.
+    This takes half the work of a general matrix product. NumPy's ``rows.T @ rows`` also takes half
+    the work, but fills the other triangle slowly and cannot add to an existing matrix.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def add_products(
     weight : float, default=1
         Factor of the products, of any sign.
     keep : bool, default=True
-        Whether to add to what is there; else it is overwritten.
+        Whether to add to the values in `products`; if False, they are overwritten.
     """
     given = [(a.dtype.type, a.flags.c_contiguous, a.flags.f_contiguous) for a in (rows, products)]
     kind = given[0][0]
@@ -77,7 +77,7 @@ def add_products(
 
 def mirror_upper(matrix: NDArray[Any]) -> None:
     """Copy the upper triangle of a square matrix to the lower one, in place."""
-    step = 256  # of a size that stays in the cache
+    step = 256  # block size that fits into the cache
     for start in range(0, len(matrix), step):
         rows = slice(start, start + step)
         corner = np.triu(matrix[rows, rows])
@@ -111,7 +111,8 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
     support = np.empty(2 * k, dtype=np.intc)
     order, low, high = (np.array(i, dtype=np.intc) for i in (n, n - k + 1, n))
     n_found, info = np.zeros((), dtype=np.intc), np.zeros((), dtype=np.intc)
-    unused = np.zeros((), matrix.dtype)  # bounds by value; as the tolerance: the default
+    # The bounds on values are not used, and a tolerance of 0 stands for the default.
+    unused = np.zeros((), matrix.dtype)
 
     def call(work: NDArray[Any], integer_work: NDArray[np.intc], lwork: int, liwork: int) -> None:
         sizes = np.array(lwork, dtype=np.intc), np.array(liwork, dtype=np.intc)
@@ -122,7 +123,7 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
         solve(b"V", b"I", b"L", order.ctypes.data, *pointers)
 
     work, integer_work = np.empty(1, matrix.dtype), np.empty(1, dtype=np.intc)
-    call(work, integer_work, -1, -1)  # asks for the sizes
+    call(work, integer_work, -1, -1)  # queries the sizes of the work arrays
     lwork, liwork = int(work[0]), int(integer_work[0])
     call(np.empty(lwork, matrix.dtype), np.empty(liwork, dtype=np.intc), lwork, liwork)
     if info:

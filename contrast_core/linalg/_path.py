@@ -1,17 +1,19 @@
 """The leading eigenpairs of ``C_X - alpha C_Y`` at many contrasts, every one of them proved.
 
-Problem: the same eigenproblem at dozens of neighbouring contrasts. One block Davidson search
-(`_search`) goes from contrast to contrast, for the eigenvectors of one are near those of the next.
-What it finds are candidates, which have to be proved to be the leading eigenpairs. Two upper bounds
-of the (k+1)-th eigenvalue are used (what they prove: `_proof`).
+Problem: solve the same eigenproblem at dozens of neighbouring contrasts. One block Davidson search
+(`_search`) goes from contrast to contrast, because the eigenvectors at one contrast are close to
+those at the next. The search returns candidates, and it remains to prove that these are the leading
+eigenpairs. The proof (`_proof`) needs an upper bound of the (k+1)-th eigenvalue. Two bounds are
+used.
 
-1. Inertia: a Cholesky factor at the contrast.
+1. Inertia, from a Cholesky factor at the contrast.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
-   linear in alpha, hence convex: between two contrasts where it is known, the sum of k + 1 lies
-   below the chord. Less the Ritz values' sum, a lower bound of the sum of k, it bounds
-   lambda_{k+1} in between without another factorisation.
+   that are linear in alpha, and hence convex. Therefore the sum of the k + 1 largest lies below the
+   chord between two contrasts at which it is known. The sum of the Ritz values is a lower bound of
+   the sum of the k largest. The chord minus this sum bounds lambda_{k+1} between the two contrasts
+   without another factorisation.
 
-A contrast for which neither is enough is solved anew by LAPACK, never returned unproved.
+If neither bound suffices for a contrast, LAPACK solves it again: no unproved result is returned.
 """
 
 from __future__ import annotations
@@ -57,9 +59,9 @@ def contrastive_path(
     k : int
         Number of eigenpairs.
     budget : float, optional
-        Columns that an iteration may multiply for each contrast. LAPACK solves
-        contrasts without a proof, and all from the first group of contrasts that exceeds the
-        budget. None: LAPACK solves all.
+        Number of columns that an iteration may multiply for each contrast. LAPACK solves the
+        contrasts whose results are not proved, and all contrasts from the first group that exceeds
+        the budget. If None, LAPACK solves all contrasts.
 
     Returns
     -------
@@ -88,7 +90,7 @@ def contrastive_path(
 
 
 class _ProvedPath:
-    """Candidates from the iteration, and the bounds that prove them."""
+    """Candidates that the iteration found, and the bounds that prove them."""
 
     def __init__(
         self,
@@ -102,7 +104,8 @@ class _ProvedPath:
         self.norms = spectral_norm(foreground), spectral_norm(background)
         self.pairs = self._candidates(alphas, budget)
         self.alphas = alphas[: len(self.pairs)]
-        # Upper bounds of the (k+1)-th eigenvalue: those hoped for from inertia, those proved.
+        # Upper bounds of the (k+1)-th eigenvalue: `hoped` is the bound that inertia may give, and
+        # `beta` is the bound that is proved.
         self.hoped = np.array([pairs.hoped for pairs in self.pairs])
         self.beta = np.full(len(self.alphas), np.inf)
         self.tried = np.zeros(len(self.alphas), dtype=bool)
@@ -112,7 +115,7 @@ class _ProvedPath:
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
     def _candidates(self, alphas: FloatArray, budget: float) -> list[RitzPairs]:
-        """Search contrasts group by group, until a group takes more products than it may."""
+        """Search contrasts group by group, until a group exceeds its budget of products."""
         pencil = Pencil(self.foreground, self.background)
         width = self.k + EXTRA
         space = SearchSpace(
@@ -149,7 +152,7 @@ class _ProvedPath:
         return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
     def _prove(self) -> None:
-        """Take the inertia at as few contrasts as possible, and the chord between them."""
+        """Bound by inertia at as few contrasts as possible, and by the chord between them."""
         low, last = 0, len(self.alphas) - 1
         self._bound_by_inertia(low)
         while low < last:
@@ -166,7 +169,7 @@ class _ProvedPath:
             low = high
 
     def _reaches(self, low: int, high: int) -> bool:
-        """Return whether the chord will prove all contrasts between that can be proved at all."""
+        """Return whether the chord will prove all provable contrasts between `low` and `high`."""
         return all(
             self._is_proved(i, bound)
             for i, bound in self._chord(low, high, self.hoped[high])
@@ -174,7 +177,7 @@ class _ProvedPath:
         )
 
     def _chord(self, low: int, high: int, beta: float) -> Iterator[tuple[int, float]]:
-        """Yield bounds of the (k+1)-th eigenvalue between two contrasts from those at the two."""
+        """Yield upper bounds of the (k+1)-th eigenvalue at the contrasts between two others."""
         sums = self._upper_sum(low, self.beta[low]), self._upper_sum(high, beta)
         span = self.alphas[high] - self.alphas[low]
         for i in range(low + 1, high):

@@ -1,10 +1,11 @@
 """Coordinates of points from the matrix of their inner products.
 
-Problem: an orthonormal basis of the span of n points of which only the Gram matrix is known, and
-which may be dependent. The Cholesky factor with diagonal pivoting takes the point farthest from the
-span of those before it at each step and ends where the rest is rounding (Higham, Accuracy and
-Stability of Numerical Algorithms, 2nd ed., section 10.3; LAPACK's dpstrf). The factor's product
-differs from the Gram matrix by the tolerance at most.
+Problem: find an orthonormal basis of the span of n points if only their Gram matrix is known. The
+points may be linearly dependent. At each step, the Cholesky factorisation with diagonal pivoting
+takes the point that is farthest from the span of the points taken before. It ends once all
+remaining distances are rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
+ed., section 10.3; LAPACK's dpstrf). The product of the factors differs from the Gram matrix by at
+most the tolerance.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ class PivotedFactor(NamedTuple):
     With the rows in `order`, :math:`G = U^\top U`, U being the leading `rank` rows of `upper`.
 
     upper : ndarray of shape (n, n)
-        Its upper triangle, ended by an identity, so that it can be solved with as it is. What lies
-        below the diagonal has no meaning.
+        Upper triangular factor. Its rows after the first `rank` are those of an identity, so that
+        linear systems can be solved with the whole matrix. Entries below the diagonal have no
+        meaning.
     order : ndarray of shape (n,)
         Indices of the rows.
     rank : int
@@ -39,7 +41,7 @@ class PivotedFactor(NamedTuple):
 
     @property
     def pivots(self) -> NDArray[np.intp]:
-        """The rows whose directions make the basis, in their order, (rank,)."""
+        """Indices of the rows that span the basis, in the order they were taken, (rank,)."""
         return self.order[: self.rank]
 
     def coordinates(self) -> FloatArray:
@@ -51,7 +53,10 @@ class PivotedFactor(NamedTuple):
         return coordinates
 
     def weights(self, vectors: FloatArray) -> FloatArray:
-        """Return weights of rows (n, k) that sum up to vectors of these coordinates (k, rank)."""
+        """Return weights (n, k) of the rows that combine them to vectors, given by coordinates.
+
+        The coordinates of the vectors, (k, rank), are those in the basis.
+        """
         right = np.zeros((len(self.order), len(vectors)))
         right[: self.rank] = vectors.T
         weights = np.empty_like(right)
@@ -74,18 +79,18 @@ def pivoted_cholesky(
 ) -> PivotedFactor:
     r"""Return the coordinates of rows in an orthonormal basis of their span.
 
-    Each next row taken is the one farthest from the span of those before it, to which its
-    direction is added.
+    At each step, the row that is farthest from the span of the rows taken before is added to the
+    basis.
 
     Parameters
     ----------
     gram : ndarray of shape (n, n)
         Symmetric, positive semidefinite to rounding. The upper triangle is read.
     tolerance : float, default=-1
-        Rows whose squared distance to the span is at most this add none; if negative, n / 2 times
-        the machine epsilon of the largest squared length.
+        A row whose squared distance to the span is at most this adds no direction. A negative value
+        stands for n / 2 times the machine epsilon times the largest squared length.
     largest_rank : int, optional
-        Of which more is known to be rounding.
+        Upper limit of the rank, if it is known; further directions are rounding errors.
     overwrite : bool, default=False
         Whether a Fortran-ordered `gram` may be destroyed.
 
@@ -93,7 +98,7 @@ def pivoted_cholesky(
     -------
     PivotedFactor
     """
-    # The flag that is not taken says that the rank is below the number of rows.
+    # The ignored flag only says that the rank is below the number of rows.
     upper, order, rank, _ = dpstrf(gram, tol=tolerance, overwrite_a=overwrite)
     rank = rank if largest_rank is None else min(rank, max(largest_rank, 0))
     upper[rank:, rank:] = np.eye(len(gram) - rank)

@@ -1,11 +1,11 @@
-"""Ratios of two covariances of which either may be singular, and orthogonal directions of them.
+"""Largest ratios of two covariances, either of which may be singular.
 
-Problem: the largest ratios of variances where the background is singular, so that some ratios are
-infinite. The pencil is rotated to ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``, whose
-right side is positive definite wherever anything varies (Stewart and Sun, Matrix Perturbation
-Theory, 1990, chapter VI): mu lies between 0 and 1 and is found to rounding, also where lambda is
-infinite. Orthogonal directions come one after the other, each by a reflection that removes the one
-before (deflation).
+Problem: find the largest ratios of variances if the background is singular, so that some ratios are
+infinite. The problem is rewritten as ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``.
+Its right-hand matrix is positive definite in all directions in which anything varies (Stewart and
+Sun, Matrix Perturbation Theory, 1990, chapter VI): mu lies between 0 and 1 and is accurate to
+rounding, even if lambda is infinite. Orthogonal directions are computed one after the other. A
+reflection removes each of them before the next is computed (deflation).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def pooled_ratios(
 ) -> Eigenpairs:
     """Return the top-k pairs of ``C_X v = lambda B v``, for a positive definite C_X + B.
 
-    Values are infinite where B does not vary, with directions of unit length in C_X there and in B
-    elsewhere.
+    The value of a direction in which B does not vary is infinite, and such a direction v is scaled
+    to ``v^T C_X v = 1``. All other directions are scaled to ``v^T B v = 1``.
     """
     ridged = ridged_background(background, weight)
     size = len(ridged)
@@ -44,7 +44,10 @@ def pooled_ratios(
 def pooled_eigenvalues(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
 ) -> FloatArray:
-    """Return all ``mu``, ascending, from 0 (background only) to 1 (foreground only)."""
+    """Return all values mu of ``C_X v = mu (C_X + B) v``, ascending.
+
+    They range from 0 (the direction varies in the background only) to 1 (in the foreground only).
+    """
     pooled = foreground + ridged_background(background, weight)
     return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))
 
@@ -52,18 +55,18 @@ def pooled_eigenvalues(
 def orthogonal_ratios(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int, *, pooled: bool
 ) -> Eigenpairs:
-    """Return k directions of unit length, each the leading one of all orthogonal to those before.
+    """Return k orthonormal directions with the largest ratios, found one after the other.
 
-    `pooled` as in `pooled_ratios`, for a B that may be singular.
+    Each direction has the largest ratio among those that are orthogonal to the ones before. If `pooled`, the ratios are those of `pooled_ratios`, for which B may be singular.
     """
     x, y = foreground, background
-    outwards = np.eye(len(x))  # what is left, as rows
+    outwards = np.eye(len(x))  # basis of the directions that are left, as rows
     values, directions = np.empty(k), np.empty((k, len(x)))
     for i in range(k):
         pair = pooled_ratios(x, y, weight, 1) if pooled else leading_ratio(x, y, weight)
         [unit] = pair.components / np.linalg.norm(pair.components)
         values[i], directions[i] = pair.values[0], unit @ outwards
-        # The reflection that makes this direction a coordinate, which is then left out.
+        # This reflection maps the direction to the first coordinate, which is then dropped.
         unit[0] += np.copysign(1.0, unit[0])
         unit /= np.linalg.norm(unit)
         x, y = _reflected(x, unit), _reflected(y, unit)

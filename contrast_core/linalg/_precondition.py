@@ -1,6 +1,6 @@
 """Preconditioners of the Davidson iteration: a diagonal, or a factor in single precision.
 
-Problem: residuals of an iteration for eigenvectors point to the solution only after they are
+Problem: in an iteration for eigenvectors, residuals point towards the solution only after they are
 multiplied by an approximate inverse of ``theta I - C``. Davidson's choice is the diagonal of C,
 which costs nothing (Journal of Computational Physics 17:87, 1975). A Cholesky factor of the whole
 matrix in single precision is much better and costs as much as some dozens of products; it need not
@@ -18,14 +18,15 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._search import Precondition, Ritz, Stage
 
 _TINY = float(np.finfo(np.float64).tiny)
-_FLOOR = 1e-5  # of the largest Ritz value, to which eigenvalues lie close
-_SAFETY = 16  # times what Ritz values rise by, as the diagonal tells
+_FLOOR = 1e-5  # smallest margin, as a share of the largest Ritz value
+_SAFETY = 16  # factor of the estimated rise of the Ritz values
 
 
 class Pencil:
     """``foreground - alpha * background`` for any alpha, in double and in single precision.
 
-    Copies in single precision are kept of two matrices, which many alphas need, not of one.
+    If there are two matrices, copies of them in single precision are kept, because they are used
+    for many values of alpha.
 
     Parameters
     ----------
@@ -37,7 +38,8 @@ class Pencil:
 
     def __init__(self, foreground: FloatArray, background: FloatArray | None) -> None:
         self.matrices = [foreground] if background is None else [foreground, background]
-        # Divided by their scales, so that single precision neither overflows nor underflows.
+        # Matrices are divided by these scales, so that single precision neither overflows nor
+        # underflows.
         self._scales = [max(float(m.max()), -float(m.min())) or 1.0 for m in self.matrices]
         self._single: list[NDArray[np.float32]] = []
 
@@ -56,12 +58,14 @@ class Pencil:
         return contrast
 
     def factored(self, ritz: Ritz, near: bool) -> Precondition:
-        """Solve with ``sigma I - C(alpha)``, the wanted directions lifted so that it is definite.
+        """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
 
-        sigma starts within the gap below the last Ritz value that is wanted, or above it by its
-        residual, and moves up until Cholesky succeeds. `near`: at what that value may rise to,
-        where features are on scales of their own. The vectors of much larger values then need
-        another preconditioner `beside`.
+        The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
+        vector. sigma starts within the gap below the last wanted Ritz value if the residuals are
+        small, and otherwise above this value by about its residual. It is raised until the Cholesky
+        factorisation succeeds. With `near`, sigma starts just above the value to which the last
+        wanted Ritz value is expected to rise, which suits features with different scales. The
+        vectors of much larger eigenvalues then need another preconditioner (see `beside`).
         """
         values, k = ritz.values, ritz.vectors.shape[1]
         norms = np.linalg.norm(ritz.residual, axis=0)
@@ -98,13 +102,16 @@ class Pencil:
         return np.asarray((ritz.residual**2 / margins).sum(axis=0))
 
     def factors(self, near: bool = False) -> list[Stage]:
-        """Return three stages, each of which makes the factor anew where progress stops."""
+        """Return three stages with a factor each, for use when the stage before has stalled."""
         cost = len(self.matrices[0]) // 100
         return [Stage(lambda ritz: self.factored(ritz, near), patience=5, cost=cost)] * 3
 
 
 def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> Stage:
-    """Solve with ``theta - diag(C(alpha))``, from the diagonals of both matrices (D,)."""
+    """Return the stage that divides residuals by ``theta - diag(C(alpha))``.
+
+    The arguments `x` and `y` are the diagonals of both matrices, (D,).
+    """
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
         k = ritz.vectors.shape[1] - extra
@@ -115,7 +122,7 @@ def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> 
 
 
 def beside(stage: Stage, other: Stage) -> Stage:
-    """Combine two preconditioners as long as the first one helps."""
+    """Combine the preconditioners of two stages, for as long as the first stage lasts."""
 
     def make(ritz: Ritz) -> Precondition:
         solve, also = stage.make(ritz), other.make(ritz)
@@ -125,7 +132,7 @@ def beside(stage: Stage, other: Stage) -> Stage:
 
 
 def unconditioned(patience: int) -> Stage:
-    """Return the stage that takes residuals as they are."""
+    """Return the stage without a preconditioner, which extends the space by the residuals."""
     return Stage(lambda _: lambda columns, *_: columns, patience, extra=2)
 
 

@@ -1,9 +1,10 @@
 """Proof that approximate eigenpairs are the leading ones.
 
 Ritz pairs with values theta_1 >= ... >= theta_k and residuals r_i span the leading subspace up to a
-sine of ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)`` if ``lambda_{k+1} <= beta < theta_k``: the
-residual equation projected on the other eigenvectors, column by column, as in the theorem of Davis
-and Kahan. The residual alone does not show that: a decoupled eigenvector leaves no trace in it.
+sine of ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)`` if ``lambda_{k+1} <= beta < theta_k``: this
+follows if the residual equation is projected on the other eigenvectors, column by column, as in the
+theorem of Davis and Kahan. A small residual alone does not prove that the pairs are the leading
+ones, because a leading eigenvector that the search has missed does not change the residuals.
 Inertia gives a bound beta: if ``sigma I - C + V D V^T`` with k columns in V has a Cholesky factor,
 then at most k eigenvalues of C exceed sigma.
 """
@@ -20,14 +21,14 @@ from scipy.linalg.lapack import dpotrf
 from contrast_core._validation import FloatArray
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-AIMS = (0.1, 0.5)  # shares of the gap from the (k+1)-th Ritz value to the bounds that are tried
+AIMS = (0.1, 0.5)  # bounds to try: distances from the (k+1)-th Ritz value, as shares of the gap
 
 
 class RitzPairs(NamedTuple):
     """Approximate leading eigenpairs of one matrix.
 
-    Ritz values of the wanted k and the one after, descending (k + 1,); orthonormal vectors as
-    columns (D, k); norms of their residuals (k,).
+    `values` are the k wanted Ritz values and the next one, descending (k + 1,). `vectors` are
+    orthonormal columns (D, k), and `residuals` are the norms of their residuals (k,).
     """
 
     values: FloatArray
@@ -36,13 +37,14 @@ class RitzPairs(NamedTuple):
 
     @property
     def residual(self) -> float:
-        """Norm of the residual of the k together."""
+        """Frobenius norm of the residuals of all k vectors."""
         return float(np.linalg.norm(self.residuals))
 
     def sine(self, beta: float) -> float:
-        """Bound the sine to the leading space, if no other eigenvalue exceeds `beta`.
+        """Return a bound of the sine to the leading space, if no other eigenvalue exceeds `beta`.
 
-        Each vector's residual over its own distance: no more than the residual over the gap.
+        Each residual is divided by the distance of its own Ritz value to `beta`, so the bound is at
+        most the norm of all residuals divided by the gap.
         """
         margins = self.values[:-1] - beta
         return float(np.linalg.norm(self.residuals / margins)) if margins[-1] > 0 else float("inf")
@@ -59,7 +61,7 @@ class RitzPairs(NamedTuple):
 
 
 def allowed_sine(norm: float, gap: float) -> float:
-    """Return the largest sine of a result: the common tolerance, less the norm's error."""
+    """Return the largest accepted sine: 1e-8, or the effect of rounding if that is larger."""
     return max(1e-8, 50 * _EPS * norm / max(gap, _EPS * norm, _TINY))
 
 
@@ -72,12 +74,14 @@ def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
 def bound_by_inertia(
     negated: Callable[[], FloatArray], pairs: RitzPairs, norm: float
 ) -> tuple[float, int]:
-    """Return an upper bound of the (k+1)-th eigenvalue, or inf, and the factors it took.
+    """Return an upper bound of the (k+1)-th eigenvalue (inf if none is found), and its cost.
+
+    The cost is the number of Cholesky factorisations.
 
     Parameters
     ----------
     negated : callable
-        Returns ``-C`` anew, (D, D), to be overwritten.
+        Function that returns a new copy of ``-C``, (D, D), which will be overwritten.
     pairs : RitzPairs
         Ritz pairs of C.
     norm : float
@@ -93,13 +97,14 @@ def bound_by_inertia(
         n_factors += 1
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
-            # A factor in floating point is that of a matrix this close (Higham 2002, Thm 10.3).
+            # The computed factor is the exact factor of a matrix within this distance (Higham 2002,
+            # Thm 10.3).
             return shift + len(matrix) * _EPS * (norm + abs(shift)), n_factors
     return float("inf"), n_factors
 
 
 def spectral_norm(matrix: FloatArray) -> float:
-    """Return a lower estimate of a symmetric matrix's norm, near it, by power iteration."""
+    """Return an estimate of a symmetric matrix's norm, slightly too low, by power iteration."""
     vector = np.random.default_rng(0).normal(size=len(matrix))
     norm = 0.0
     for _ in range(10):

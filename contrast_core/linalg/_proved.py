@@ -1,11 +1,11 @@
-"""Leading eigenpairs of one large symmetric matrix, faster than LAPACK's and as certain.
+"""Leading eigenpairs of one large symmetric matrix, faster than LAPACK and proved to be right.
 
-LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3. Where eigenvalues k and
-k + 1 are apart, ARPACK's implicitly restarted Lanczos iteration (Lehoucq, Sorensen and Yang, ARPACK
-Users' Guide, 1998) needs some dozens of products with the matrix. It may miss an eigenvector to
-which its start is orthogonal, or one of a multiple eigenvalue; so every result is proved by the
-inertia of a shifted matrix (`_proof`), one Cholesky factor at D^3/3, and left to LAPACK where the
-proof or the iteration fails.
+LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3. If eigenvalues k and k +
+1 are well separated, ARPACK's implicitly restarted Lanczos iteration (Lehoucq, Sorensen and Yang,
+ARPACK Users' Guide, 1998) needs some dozens of products with the matrix. It may miss an eigenvector
+that is orthogonal to its start, or an eigenvector of a multiple eigenvalue. Therefore every result
+is proved by the inertia of a shifted matrix (`_proof`), which takes one Cholesky factorisation at a
+cost of D^3/3. If the iteration or the proof fails, the problem is left to LAPACK.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._proof import RitzPairs, bound_by_inertia, is_proved, spectral_norm
 from contrast_core.linalg._search import squares_fit
 
-_TOLERANCE = 1e-12  # of residuals over eigenvalues: a few products more than what is asked for
+_TOLERANCE = 1e-12  # of residuals over eigenvalues; it costs a few products more than needed
 
 
 def proved_eigenpairs(
     matrix: FloatArray, k: int, budget: float, start: FloatArray | None = None
 ) -> RitzPairs | None:
-    """Return the k algebraically largest eigenpairs of a symmetric matrix, proved, or None.
+    """Return the k algebraically largest eigenpairs of a symmetric matrix, or None if not proved.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def proved_eigenpairs(
     k : int
         Number of eigenpairs.
     budget : float
-        Products that may be taken before the matrix is left to LAPACK.
+        Number of products that may be taken before the matrix is left to LAPACK.
     start : ndarray of shape (D,), optional
         A combination of vectors near the wanted ones; by default a fixed random vector.
     """
@@ -44,7 +44,7 @@ def proved_eigenpairs(
     if start is None:
         start = np.random.default_rng(0).standard_normal(size)
     # ARPACK's tolerance has an absolute part, so the matrix is scaled by a power of two. NumPy's
-    # product gives back Python's lock, which SciPy's BLAS does not.
+    # product releases Python's lock, which SciPy's BLAS does not.
     scale = 2.0 ** -int(np.frexp(largest)[1])
     operator = LinearOperator(
         (size, size), matvec=lambda vector: (matrix @ vector) * scale, dtype=np.float64

@@ -1,8 +1,9 @@
-"""Threads for work that BLAS does not share out, as many as BLAS may use.
+"""Worker threads for work that BLAS does not run in parallel; they share BLAS's threads.
 
-Problem: threads of Python and threads of BLAS at once are more than there are processors, which
-makes both slow. While worker threads run, BLAS gets its share of the number it was allowed before,
-and that number is restored afterwards (threadpoolctl). Results do not depend on the number.
+Problem: if Python threads and BLAS threads run at the same time, there are more threads than
+processors, and all of them become slow. While worker threads run, each may use an equal share of
+the threads that BLAS was allowed before. The number of BLAS threads is restored afterwards
+(threadpoolctl). Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _controller_in_use = threading.Lock()
 
 @contextmanager
 def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Yield worker threads that share BLAS's threads; none where BLAS has a single thread."""
+    """Yield worker threads that share BLAS's threads, or none if BLAS has a single thread."""
     with blas_threads() as blas:
         n_threads = max((library["num_threads"] for library in blas.info()), default=1)
         n_workers = min(n_threads, _MAX_WORKERS)
@@ -33,10 +34,10 @@ def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def blas_threads() -> Iterator[Any]:
-    """Yield threadpoolctl's control of the BLAS libraries; of none while another thread has it.
+    """Yield threadpoolctl's control of the BLAS libraries, or of none if it is in use.
 
-    The number of BLAS threads belongs to the process: two that set and restore it at once would
-    leave it wrong.
+    The number of BLAS threads is a setting of the whole process. If two threads changed and
+    restored it at the same time, it could end up wrong.
     """
     controller = _controller()
     if not _controller_in_use.acquire(blocking=False):
@@ -50,7 +51,7 @@ def blas_threads() -> Iterator[Any]:
 
 @cache
 def _controller() -> Any:
-    """Return the libraries loaded with this package; a search takes as long as a small fit."""
+    """Return the cached controller; finding the loaded libraries takes as long as a small fit."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

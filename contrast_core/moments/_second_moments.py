@@ -1,9 +1,9 @@
-"""Count, mean and covariance of a dataset: all that the linear methods need to know of it.
+"""Count, mean and covariance of a dataset, which are all that the linear methods need.
 
 The sums are taken over blocks of rows that are shifted by the mean of the first block, in float64,
-and merged pairwise (Chan, Golub and LeVeque, American Statistician 37:242, 1983). So neither the
-order of blocks nor a mean far from zero costs digits, and moments of parts of a dataset merge into
-those of the whole.
+and merged pairwise (Chan, Golub and LeVeque, American Statistician 37:242, 1983). Therefore neither
+the order of the blocks nor a mean far from zero costs accuracy, and the moments of parts of a
+dataset can be merged into the moments of the whole.
 """
 
 from __future__ import annotations
@@ -69,16 +69,17 @@ class SecondMoments(Moments):
     groups, group_weights, group_means : ndarrays of shape (G,), (G,) and (G, n_features), optional
         Labels, numbers of rows (or total weights) and means of the groups of the rows.
     within_covariance : ndarray of shape (n_features, n_features), optional
-        The part of the covariance that is within groups. Groups without it mean that `covariance`
-        is that part: second moments about the groups' means.
+        The part of the covariance that is within groups. If groups are given without it,
+        `covariance` itself is that part: second moments about the groups' means.
     parts : tuple of SecondMoments, optional
         Moments of which these are a weighted sum.
 
     Raises
     ------
     ValueError, TypeError
-        If these are not moments: a covariance that is not symmetric or has a negative variance,
-        shapes that differ, NaN or infinity, names too few or many, no rows, a label twice.
+        If the arguments cannot be moments: the covariance is not symmetric or has a negative
+        variance, the shapes do not match, a value is NaN or infinite, the number of names is wrong,
+        there are no rows, or a label occurs twice.
 
     Examples
     --------
@@ -124,7 +125,7 @@ class SecondMoments(Moments):
         feature_names: tuple[str, ...] | None = None,
         **more: Any,
     ) -> SecondMoments:
-        """Make moments that were worked out here, without the constructor's checks."""
+        """Make moments from values that are known to be valid, without the constructor's checks."""
         moments = object.__new__(cls)
         vars(moments).update({field.name: field.default for field in fields(cls)})
         vars(moments).update(
@@ -143,12 +144,12 @@ class SecondMoments(Moments):
 
     @property
     def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
-        """Labels and means of the groups about whose means the covariance is taken, if it is."""
+        """Labels and means of the groups, or None if the covariance is about the overall mean."""
         return None if self.within_covariance is not None else super().centres
 
     @property
     def within(self) -> SecondMoments:
-        """Moments of what varies within groups of rows."""
+        """Moments of the variation within groups of rows."""
         self._check_grouped("within")
         return SecondMoments._unchecked(
             *(self.n_samples, self.mean, self.within_covariance, self.feature_names),  # type: ignore[arg-type]
@@ -159,7 +160,7 @@ class SecondMoments(Moments):
 
     @property
     def between(self) -> SecondMoments:
-        """Moments of what varies between the means of groups, of rank G - 1 at most."""
+        """Moments of the variation between the means of groups; their rank is at most G - 1."""
         self._check_grouped("between")
         covariance = between_groups(self.group_weights, self.group_means)  # type: ignore[arg-type]
         return SecondMoments._unchecked(self.n_samples, self.mean, covariance, self.feature_names)
@@ -172,7 +173,7 @@ class SecondMoments(Moments):
             )
 
     def matrix(self) -> FloatArray:
-        """Return the covariance, not to be changed."""
+        """Return the covariance, which must not be modified."""
         return self.covariance
 
     @classmethod
@@ -196,34 +197,36 @@ class SecondMoments(Moments):
                 shape (n_samples, n_features)
             Any real dtype; read in blocks of rows. Sparse input is never made dense as a whole. An
             HDF5 dataset, a zarr array, the sparse dataset of a backed AnnData or a memory map is
-            read in blocks of whole storage chunks, a few of them in memory at a time. A dask array
-            is reduced by the active scheduler: threads, processes or a cluster. A dense tensor is
-            read on its own device, with groups or weights on the processor.
+            read in blocks of whole storage chunks, with a few blocks in memory at a time. A dask
+            array is reduced by the active scheduler: threads, processes or a cluster. A dense
+            tensor is read on its own device or, if there are groups or weights, on the processor.
         groups : array-like of shape (n_samples,), optional
             A label for each row, such as its donor. The moments are those of all rows, and their
-            attributes `within` and `between` are moments of what varies within groups and between
-            them, which add up to the covariance.
+            attributes `within` and `between` are moments of the variation within groups and between
+            them. The two covariances add up to the covariance of all rows.
         sample_weight : array-like of shape (n_samples,), optional
-            A weight for each row, not negative: mean and covariance are weighted means, and
-            `n_samples` is their sum. Whole numbers count rows so many times.
+            A weight for each row, not negative. Mean and covariance are then weighted means, and
+            `n_samples` is the sum of the weights. A row with a whole number as its weight counts as
+            that many rows.
         feature_names : sequence of str, optional
-            Names of the features; those of a DataFrame are taken by default.
+            Names of the features; by default the column names, if X is a DataFrame.
         name : str, default="X"
             What error messages call the data.
         precision : {"double", "single"}, default="double"
             "single" takes the products of each block of shifted rows in float32 and adds them up
-            in float64, about twice as fast. The covariance is then off by 1e-7 to 1e-6 of its
-            largest entry, and the contrast multiplies the background's share of that: subspaces
-            with a clear gap moved by 1e-8 at alpha up to 30 and by 1e-6 at 1000, those with a small
-            gap by up to 1e-3. Good enough for a modest alpha. Sparse rows, whose entries are
-            multiplied one by one where that is faster still, mostly stay in double precision.
+            in float64, about twice as fast. The error of the covariance is then
+            1e-7 to 1e-6 of its largest entry, and the contrast multiplies the background's error by
+            alpha. In measurements, subspaces with a clear gap moved by 1e-8 at alpha up to 30 and
+            by 1e-6 at 1000, and subspaces with a small gap by up to 1e-3. This is good enough for a
+            modest alpha. Most products of sparse rows stay in double precision, because multiplying
+            the entries one by one is faster still.
         device : torch.device or str, optional
-            Take the products there with torch: ``device="cuda"`` copies blocks of rows to the GPU
-            while the ones before are multiplied. By default, where the data are. Not for dask
-            arrays, groups or weights.
+            Device on which torch computes the products; by default the one that holds the data.
+            With ``device="cuda"``, the next blocks of rows are copied to the GPU while the ones
+            before are multiplied. A device cannot be combined with dask arrays, groups or weights.
         progress : bool or callable, default=False
-            Show a progress bar of the blocks read: tqdm's, or one that is called as tqdm is. Not
-            for dask arrays, which have a progress bar of their own.
+            Whether to show tqdm's progress bar of the blocks read, or a function that is called as
+            tqdm is. It has no effect on dask arrays, which have a progress bar of their own.
 
         Returns
         -------
@@ -232,15 +235,15 @@ class SecondMoments(Moments):
         Raises
         ------
         ValueError
-            If `X` is not two-dimensional, is empty, or holds NaN or infinity, or the `device` is
-            not there.
+            If `X` is not two-dimensional, is empty, or holds NaN or infinity, or the `device` does
+            not exist.
         ImportError
             If ``progress=True`` and tqdm is not installed, or a `device` is given and torch is not.
 
         Notes
         -----
-        Reading can stop and go on: moments pickle, and those of parts merge. With `dataset` on
-        disk and `moments` of its first rows, possibly from an earlier run ::
+        Reading can be interrupted and continued, because moments can be pickled and merged. Here
+        `dataset` is on disk, and `moments` are those of its first rows, from an earlier run ::
 
             part = dataset[moments.n_samples : moments.n_samples + 1_000_000]
             moments = moments.merge(SecondMoments.from_data(part))
@@ -268,7 +271,8 @@ class SecondMoments(Moments):
         Parameters
         ----------
         parts : sequence of contrast_core.rows.Rows
-            Selections such as ``whole.take(...)``; rows that several have are read once too.
+            Selections such as ``whole.take(...)``. Rows that belong to several selections are read
+            only once.
         precision, device
             As for `from_data`.
 
@@ -364,7 +368,7 @@ class SecondMoments(Moments):
         Returns
         -------
         SecondMoments
-            The counts add; neither operand changes.
+            Moments whose count is the sum of both counts. Neither operand changes.
 
         Raises
         ------
@@ -415,7 +419,7 @@ def grouped_moments(
     groups : array-like of shape (G,)
         The groups' labels.
     group_weights : array-like of shape (G,)
-        Number of rows of each, or their total weight.
+        Number of rows of each group, or their total weight.
     group_means : array-like of shape (G, n_features)
         Mean of each.
     within_covariance : array-like of shape (n_features, n_features)
@@ -426,13 +430,13 @@ def grouped_moments(
     Returns
     -------
     SecondMoments
-        With the covariance C, and W and B as `within` and `between`.
+        Moments with the covariance C, and with W and B as `within` and `between`.
 
     Raises
     ------
     ValueError, TypeError
-        If these are not moments: shapes that differ, a label twice, NaN, a weight that is not
-        positive, a covariance that is not symmetric.
+        If the arguments cannot be moments: the shapes do not match, a label occurs twice, a value
+        is NaN, a weight is not positive, or the covariance is not symmetric.
 
     Examples
     --------
@@ -456,7 +460,7 @@ def grouped_moments(
 def _moments(
     sums: Summary, groups: NDArray[Any] | None, names: tuple[str, ...] | None
 ) -> SecondMoments:
-    """Make moments of a summary, of whose `groups` those without rows are left out."""
+    """Make moments from a summary, without the groups that have no rows."""
     make = SecondMoments._unchecked
     if groups is None:
         return make(sums.n_samples, sums.mean, sums.within, names)
@@ -473,9 +477,9 @@ def _moments(
 
 
 def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> list[Summary]:
-    """Summarise each of several disjoint selections of one dataset, in one pass over it.
+    """Summarise each of several disjoint selections of one dataset, in one pass over the dataset.
 
-    Where the data are, or on the device that is asked for.
+    The sums are computed where the data are, or on the given device.
     """
     first = parts[0]
     if first.place == "device" and device is None and first.is_plain:
@@ -487,7 +491,7 @@ def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> l
     with ExitStack() as stack:
         if first.place != "dask":
             options["start_workers"] = cache(lambda: stack.enter_context(worker_threads()))
-        elif cast("DaskRows", first).runs_in_threads:  # which share BLAS's threads
+        elif cast("DaskRows", first).runs_in_threads:  # dask's threads would compete with BLAS's
             stack.enter_context(stack.enter_context(blas_threads()).limit(limits=1))
         sums = reduce_rows(parts, partial(Accumulator, first.name, precision, **options))
     return [not_empty(each, first.name) for each in sums]
@@ -496,8 +500,8 @@ def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> l
 def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary:
     """Summarise rows on a device.
 
-    Rows that can be read again at little cost are checked only if a sum is not finite, so that
-    finite ones need no pass for it.
+    Rows that can be read again at little cost are checked for NaN and infinity only if a sum is not
+    finite, so that finite data need no extra pass.
     """
     if rows.place == "dask":
         raise ValueError(
@@ -521,7 +525,7 @@ def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary
 
 
 def _on_device(rows: Rows, name: str, precision: Precision, device: object) -> Any:
-    """Return an accumulator on a device, by default that of the rows."""
+    """Return an accumulator on the given device, by default the device of the rows."""
     from contrast_core.moments._torch import DeviceAccumulator
 
     elements = rows.elements * (1 if rows.place == "device" else DEVICE_BLOCKS)

@@ -1,8 +1,8 @@
-"""Moments of wide datasets in the few dimensions that their rows span.
+"""Moments of datasets with more features than rows, in a basis of the span of their rows.
 
 Problem: with more features than rows, a covariance is larger than it needs to be. All eigenvectors
-with a nonzero eigenvalue are combinations of the centred rows Z, so where the rows of all datasets
-together, n, are fewer than the features, the problem is one of n dimensions. The pivoted Cholesky
+with a nonzero eigenvalue are linear combinations of the centred rows Z. So if all datasets together
+have n rows and more features than that, the problem has only n dimensions. The pivoted Cholesky
 factor of the Gram matrix Z Z^T gives coordinates of the rows in an orthonormal basis of their span
 without forming that basis (the "kernel trick" for the linear kernel; Higham, Accuracy and Stability
 of Numerical Algorithms, 2nd ed., section 10.3, on pivoting and rank). Nothing is lost: results
@@ -37,16 +37,17 @@ from contrast_core.rows import Rows, load_into_memory
 class RowSpace:
     r"""An orthonormal basis of the span of the centred rows Z of one dataset or more.
 
-    With the pivoted Cholesky factor of the Gram matrix, :math:`Z_p Z_p^\top = L L^\top`, the rows
-    of :math:`L^{-1} Z_p` are orthonormal, p being as many pivot rows as the rank. The basis is
-    never formed: vectors in its coordinates are lifted by a product with the rows.
+    Let :math:`Z_p Z_p^\top = L L^\top` be the pivoted Cholesky factorisation of the Gram matrix,
+    where p are the pivot rows, as many as the rank. Then the rows of :math:`L^{-1} Z_p` are
+    orthonormal. This basis is never formed: a vector in its coordinates is mapped to feature space
+    by a product with the rows.
 
     Parameters
     ----------
     rows : StackedRows
         The rows of the datasets.
     means : ndarray of shape (number of centres, n_features)
-        What the rows were centred by: the mean of each dataset, or of each of its groups.
+        Means by which the rows were centred: the mean of each dataset, or of each of its groups.
     variances : ndarray of shape (number of datasets, n_features)
         Variances of each dataset's features about these means.
     factor : PivotedFactor
@@ -61,7 +62,7 @@ class RowSpace:
     def lift(self, coordinates: FloatArray) -> FloatArray:
         """Map vectors (..., k, rank) to feature space, (..., k, n_features), in one pass.
 
-        Each k of them keep their inner products.
+        The inner products among the k vectors of each set are kept.
         """
         k, rank = coordinates.shape[-2:]
         if not coordinates.size:
@@ -74,7 +75,7 @@ class RowSpace:
         return lifted.reshape(*coordinates.shape[:-1], self.rows.n_features)
 
     def coordinates_of(self, directions: FloatArray) -> FloatArray:
-        """Return coordinates (k, rank) of directions (k, n_features) in the span of the rows."""
+        """Return the coordinates (k, rank) of directions (k, n_features) in the rows' span."""
         return self.factor.along_basis(self.rows.scores(self.means, directions.T).T)
 
     def complement(self, count: int) -> FloatArray:
@@ -96,10 +97,10 @@ class RowSpace:
 class SpanMoments(Moments):
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
-    For more features than rows: the covariance has as many rows as the data, not as the features.
-    Moments of a foreground and a background are made together, for they share the basis. They hold
-    the rows (no copy; leave them unchanged), so unlike `SecondMoments` they neither merge nor are
-    small.
+    They serve data with more features than rows, because the size of their covariance is the number
+    of rows instead of the number of features. The moments of a foreground and a background are made
+    together, because they share the basis. They refer to the rows without a copy, so the rows must
+    not be changed. Unlike `SecondMoments`, they cannot be merged and are as large as the data.
 
     Parameters
     ----------
@@ -114,8 +115,8 @@ class SpanMoments(Moments):
     feature_names : tuple of str, optional
         Names of the features, if the data had names.
     groups, group_weights, group_means : ndarrays of shape (G,), (G,), (G, n_features), optional
-        The groups about whose means the covariance is taken, their numbers of rows, or total
-        weights, and their means, where rows have groups.
+        If rows have groups: the labels of the groups, their numbers of rows (or total weights), and
+        their means, about which the covariance is taken.
     parts : tuple of SpanMoments
         Moments of which these are a weighted sum.
     """
@@ -139,7 +140,7 @@ class SpanMoments(Moments):
         return self.space.factor.rank
 
     def matrix(self) -> FloatArray:
-        """Return the covariance in the coordinates of `space`, not to be changed."""
+        """Return the covariance in the coordinates of `space`; it must not be modified."""
         return self.covariance
 
     def in_features(self) -> SecondMoments:
@@ -159,7 +160,7 @@ class SpanMoments(Moments):
         return self.space.lift(components)
 
     def coordinates_of(self, components: FloatArray) -> FloatArray:
-        """Return the coordinates of the part of rows, (k, n_features), that is in the span."""
+        """Return the coordinates of vectors (k, n_features), projected on the span of the rows."""
         return self.space.coordinates_of(components)
 
     def complement(self, count: int) -> FloatArray:
@@ -167,15 +168,15 @@ class SpanMoments(Moments):
         return fix_signs(self.space.complement(count))
 
     def shares_coordinates(self, other: Moments) -> bool:
-        """Return whether both were made together."""
+        """Return whether both moments were made together, so that they share a basis."""
         return self.form == other.form and getattr(other, "space", None) is self.space
 
 
 def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
     """Return the moments of datasets with more features than rows, in the same coordinates.
 
-    Each is about its own mean or, where rows have groups, about those of the groups. ValueError on
-    NaN or infinity.
+    Each covariance is taken about the mean of its dataset or, if rows have groups, about the means
+    of the groups. A ValueError is raised on NaN or infinity.
     """
     space = span_of_rows(rows)
     stacked = space.rows
@@ -209,10 +210,11 @@ def covariance_of(centred: FloatArray, n: float) -> FloatArray:
 def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     """Return the span of centred rows, from their Gram matrix.
 
-    It is summed over blocks of columns, centred exactly, so data far from zero lose nothing and
-    sparse data are never dense as a whole. (CSR data are held in CSC form too while it is summed.)
-    Directions of less than ``n eps / 2`` of the largest row's squared length count as none. Sparse
-    rows that are not in memory are loaded; of others only blocks are held.
+    The Gram matrix is summed over blocks of columns that are centred exactly. Therefore data far
+    from zero lose no accuracy, and sparse data are never dense as a whole. (While it is summed, CSR
+    data are also held in CSC form.) A direction counts as zero if its squared length is below
+    ``n eps / 2`` times that of the longest row. Sparse rows that are not in memory are loaded; other
+    rows are read in blocks.
 
     Parameters
     ----------
@@ -233,7 +235,7 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     stacked = StackedRows.of(loaded)
     gram, means, variances = stacked.products()
     mirror_upper(gram)
-    # Centred rows sum to zero, which takes a dimension for each mean.
+    # The rows about each mean sum to zero, so each mean reduces the rank by one.
     largest = len(gram) - int(np.count_nonzero(stacked.centre_weights))
     factor = pivoted_cholesky(gram, largest_rank=largest, overwrite=True)
     return RowSpace(stacked, means, variances, factor)
@@ -245,7 +247,7 @@ def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
     products = wanted / np.outer(lengths, lengths)
     rounded = lifted @ lifted.T / np.outer(lengths, lengths)
     if np.linalg.eigvalsh(products)[0] < 0.1 or np.linalg.eigvalsh(rounded)[0] < 0.1:
-        return  # nearly dependent: dividing by their factor would do harm
+        return  # nearly dependent rows: the correction would magnify rounding errors
     correction = scipy.linalg.solve_triangular(
         np.linalg.cholesky(rounded), np.eye(len(rounded)), lower=True
     )
